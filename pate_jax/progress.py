@@ -1,0 +1,58 @@
+"""Progress bars for people: on standard error, and silent where that is not a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Item = TypeVar("Item")
+
+
+class Bar:
+    """A bar under way: `advance` moves it on and may say something beside it."""
+
+    def __init__(self, progress: Progress, task) -> None:
+        self._progress = progress
+        self._task = task
+
+    def advance(self, steps: float = 1, note: str = "") -> None:
+        """Move on by some steps; `note` replaces the text at the end of the line."""
+        self._progress.update(self._task, advance=steps, note=note)
+
+
+@contextmanager
+def bar(description: str, total: float) -> Iterator[Bar]:
+    """A progress bar for work of `total` steps.
+
+    >>> with bar("counting", total=2) as steps:
+    ...     steps.advance(2, note="done")
+    """
+    console = Console(file=sys.stderr, force_terminal=None)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        disable=not sys.stderr.isatty(),
+    )
+    with progress:
+        yield Bar(progress, progress.add_task(description, total=total, note=""))
+
+
+def track(items: Iterable[Item], description: str, total: float) -> Iterator[Item]:
+    """Iterate under a progress bar.
+
+    >>> list(track([1, 2], "counting", total=2))
+    [1, 2]
+    """
+    with bar(description, total) as steps:
+        for item in items:
+            yield item
+            steps.advance()

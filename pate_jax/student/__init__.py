@@ -1,0 +1,1 @@
+"""Students: what is trained on the noisy answers and published."""
