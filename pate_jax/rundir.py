@@ -1,0 +1,107 @@
+"""A run directory: where each file lies, the settings it was made with, its keys and its one writer.
+
+`private/` holds all that must not leave; `release/` holds all that may. The settings of each stage are
+written when the stage first runs and obeyed after that: another value is refused with the field's name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pate_jax import artefact
+from pate_jax.errors import PateError
+
+
+class RunDirectory:
+    """The paths of a run and the settings that its stages were made with.
+
+    >>> import tempfile
+    >>> RunDirectory(tempfile.mkdtemp()).votes.name
+    'votes.npz'
+    """
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+        if self.root.exists() and not self.root.is_dir():
+            raise PateError(f"{self.root} is a file where a run directory is wanted")
+        self.private = self.root / "private"
+        self.release = self.root / "release"
+        self.settings = self.private / "settings.json"
+        self.keys = self.private / "keys.json"
+        self.certificate = self.private / "certificate.json"
+        self.teachers = self.private / "teachers"
+        self.teacher_report = self.private / "teachers.json"
+        self.votes = self.private / "votes.npz"
+        self.answers = self.private / "answers.npz"
+        self.ledger = self.private / "ledger.jsonl"
+        self.statement = self.private / "statement.json"
+        self.results = self.private / "results.json"
+        self.report = self.private / "report.html"
+        self.public_statement = self.release / "statement.json"
+        self.student = self.release / "student"
+        self.public_report = self.release / "report.html"
+
+    def existing(self, path: Path, made_by: str) -> Path:
+        """The path of a file that an earlier stage must have made."""
+        if not path.exists():
+            raise PateError(f"{path} does not exist: run `pate {made_by}` first")
+        return path
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the run for one writer; a second process is refused with the holder's number."""
+        self.private.mkdir(parents=True, exist_ok=True)
+        os.chmod(self.private, 0o700)
+        lock = os.open(self.private / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = os.pread(lock, 32, 0).decode() or "another process"
+                raise PateError(
+                    f"{self.root} is being written by process {holder}; wait for it or use another --out"
+                ) from error
+            os.truncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(lock)
+
+    def agree(self, stage: str, settings: Mapping[str, Any]) -> None:
+        """Record a stage's settings, or refuse those that differ from the recorded ones."""
+        recorded = self.recorded()
+        if stage not in recorded:
+            artefact.write_json(self.settings, "settings", {**recorded, stage: dict(settings)})
+            return
+        for name in sorted({*settings, *recorded[stage]}):
+            old, new = recorded[stage].get(name), settings.get(name)
+            if old != new:
+                raise PateError(
+                    f"{self.root} was made with {stage} setting {name}={old!r}, not {new!r}; "
+                    "repeat the first command to continue it, or choose another --out"
+                )
+
+    def recorded(self) -> dict[str, Any]:
+        """The settings of all stages so far."""
+        return artefact.read_json(self.settings, "settings") if self.settings.exists() else {}
+
+    def secret(self, seed: int | None) -> dict[str, Any]:
+        """The run's 256-bit secret, drawn from the operating system once, or its seed where it has one."""
+        if not self.keys.exists():
+            entropy = None if seed is not None else secrets.token_hex(32)
+            artefact.write_json(
+                self.keys, "keys", {"private": seed is None, "seed": seed, "entropy": entropy}
+            )
+            os.chmod(self.keys, 0o600)
+        stored = artefact.read_json(self.keys, "keys")
+        if stored["seed"] != seed:
+            raise PateError(
+                f"{self.root} was made with seed {stored['seed']}, not {seed}; choose another --out"
+            )
+        return stored
