@@ -1,0 +1,107 @@
+"""Vote histograms as groups of classes with equal counts: what the law of the answer depends on.
+
+Classes with equal counts are interchangeable, so a histogram is its distinct counts and how many classes
+share each. Queries whose sorted histograms agree cost the same and are treated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pate_jax.errors import PateError
+
+
+class Groups(NamedTuple):
+    """Histograms with equally many distinct counts, largest first.
+
+    `margins` are what the threshold test reads: the counts themselves, or the counts less the student's
+    share of the votes. Classes are one group only where both agree.
+    """
+
+    rows: np.ndarray  # int [R], which of the merged histograms these are
+    counts: np.ndarray  # float [R, U]
+    sizes: np.ndarray  # float [R, U], classes in each group
+    margins: np.ndarray  # float [R, U]
+
+    def moves(self) -> np.ndarray:
+        """Which moves of one vote, from a class of group a to a class of group b, exist: bool [R, U, U]."""
+        leaves = np.broadcast_to(self.counts[:, :, None] >= 1, self.counts.shape + self.counts.shape[1:]).copy()
+        diagonal = np.arange(self.counts.shape[1])
+        leaves[:, diagonal, diagonal] &= self.sizes >= 2
+        return leaves
+
+    def split(self, rows: int) -> Iterator[Groups]:
+        """The same in pieces of at most so many rows."""
+        for start in range(0, len(self.rows), rows):
+            yield Groups(*(array[start : start + rows] for array in self))
+
+
+class Merged(NamedTuple):
+    """All queries: groups by number of distinct counts, and which merged histogram each query has."""
+
+    buckets: list[Groups]
+    row_of: np.ndarray  # int [Q]
+    rows: int  # merged histograms
+    classes: int
+
+
+def merge(votes, student_probabilities=None) -> Merged:
+    """Group equal counts in each histogram and merge the histograms that are equal when sorted.
+
+    >>> merged = merge([[7, 3, 0], [0, 7, 3], [5, 5, 0]])
+    >>> merged.row_of.tolist(), merged.buckets[0].counts.tolist(), merged.buckets[0].sizes.tolist()
+    ([1, 1, 0], [[5.0, 0.0]], [[2.0, 1.0]])
+    """
+    counts = check(votes)
+    margins = counts
+    if student_probabilities is not None:
+        margins = counts - counts.sum(axis=1, keepdims=True) * _shares(student_probabilities, counts.shape)
+    order = np.lexsort((-margins, -counts), axis=-1)
+    counts, margins = (np.take_along_axis(array, order, axis=1) for array in (counts, margins))
+    both = counts if student_probabilities is None else np.concatenate([counts, margins], axis=1)
+    _, first, row_of = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    counts, margins = counts[first], margins[first]
+    return Merged(_buckets(counts, margins), row_of.reshape(-1), len(counts), counts.shape[1])
+
+
+def check(votes) -> np.ndarray:
+    """The votes as float64 [query, class], or an error that says what is wrong with them."""
+    counts = np.asarray(votes)
+    if counts.ndim != 2 or counts.shape[1] < 2:
+        raise PateError(f"votes of shape {counts.shape} must be histograms [query, class] of 2 classes or more")
+    counts = counts.astype(np.float64)
+    if not np.isfinite(counts).all() or (counts < 0).any() or (counts != np.rint(counts)).any():
+        raise PateError("votes must be whole numbers >= 0; pass counts of teachers, not shares or noisy counts")
+    return counts
+
+
+def _shares(student_probabilities, shape: tuple[int, ...]) -> np.ndarray:
+    """The student's probabilities, checked against the votes they go with."""
+    shares = np.asarray(student_probabilities, np.float64)
+    if shares.shape != shape:
+        raise PateError(f"student_probabilities of shape {shares.shape} must have the votes' shape {shape}")
+    if not np.isfinite(shares).all() or (shares < 0).any() or (shares > 1).any():
+        raise PateError("student_probabilities must be between 0 and 1; pass the student's softmax")
+    return shares
+
+
+def _buckets(counts: np.ndarray, margins: np.ndarray) -> list[Groups]:
+    """Rows put together by how many distinct (count, margin) pairs they have."""
+    if not len(counts):
+        return []
+    starts = np.ones(counts.shape, bool)
+    starts[:, 1:] = (np.diff(counts, axis=1) != 0) | (np.diff(margins, axis=1) != 0)
+    distinct = starts.sum(axis=1)
+    buckets = []
+    for groups in np.unique(distinct):
+        rows = np.flatnonzero(distinct == groups)
+        rows = rows[np.argsort(counts[rows, 0] - counts[rows, -1], kind="stable")]  # equal widths together
+        first = np.nonzero(starts[rows])[1].reshape(len(rows), groups)
+        sizes = np.diff(first, axis=1, append=counts.shape[1]).astype(np.float64)
+        take = (np.take_along_axis(array[rows], first, axis=1) for array in (counts, margins))
+        picked, picked_margins = take
+        buckets.append(Groups(rows, picked, sizes, picked_margins))
+    return buckets
