@@ -7,9 +7,10 @@ written when the stage first runs and obeyed after that: another value is refuse
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,13 +74,13 @@ class RunDirectory:
         finally:
             os.close(lock)
 
-    def agree(self, stage: str, settings: Mapping[str, Any]) -> None:
+    def agree(self, stage: str, settings: Mapping[str, Any], but_not: Sequence[str] = ()) -> None:
         """Record a stage's settings, or refuse those that differ from the recorded ones."""
         recorded = self.recorded()
         if stage not in recorded:
             artefact.write_json(self.settings, "settings", {**recorded, stage: dict(settings)})
             return
-        for name in sorted({*settings, *recorded[stage]}):
+        for name in sorted({*settings, *recorded[stage]} - {*but_not}):
             old, new = recorded[stage].get(name), settings.get(name)
             if old != new:
                 raise PateError(
@@ -91,17 +92,22 @@ class RunDirectory:
         """The settings of all stages so far."""
         return artefact.read_json(self.settings, "settings") if self.settings.exists() else {}
 
-    def secret(self, seed: int | None) -> dict[str, Any]:
-        """The run's 256-bit secret, drawn from the operating system once, or its seed where it has one."""
+    def secret(self, seed: int | None) -> None:
+        """Draw the run's 256-bit secret from the operating system once, or keep its seed where it has one."""
         if not self.keys.exists():
             entropy = None if seed is not None else secrets.token_hex(32)
-            artefact.write_json(
-                self.keys, "keys", {"private": seed is None, "seed": seed, "entropy": entropy}
-            )
+            artefact.write_json(self.keys, "keys", {"seed": seed, "entropy": entropy})
             os.chmod(self.keys, 0o600)
+        if self.seed != seed:
+            raise PateError(f"{self.root} was made with seed={self.seed}, not {seed}; choose another --out")
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of a reproducible run; None where the run is private."""
+        return artefact.read_json(self.keys, "keys")["seed"]
+
+    def derive(self, purpose: str) -> bytes:
+        """32 bytes for one purpose, from the run's secret or seed."""
         stored = artefact.read_json(self.keys, "keys")
-        if stored["seed"] != seed:
-            raise PateError(
-                f"{self.root} was made with seed {stored['seed']}, not {seed}; choose another --out"
-            )
-        return stored
+        root = bytes.fromhex(stored["entropy"]) if stored["seed"] is None else b"seed %d" % stored["seed"]
+        return hashlib.blake2b(purpose.encode(), key=root, digest_size=32, person=b"pate_jax run").digest()

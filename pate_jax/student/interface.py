@@ -86,9 +86,14 @@ class Student(NamedTuple):
         """Share of inputs whose most probable class is the label."""
         return float(np.mean(self(inputs).argmax(1) == labels))
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every parameter by its path."""
+        return {name: tuple(leaf.shape) for name, leaf in _leaves(self.parameters).items()}
+
     def save(self, folder: Path) -> None:
         """Write parameters and description into a folder; `load` is the inverse."""
-        artefact.write_arrays(folder / "parameters.npz", "student-parameters", _flatten(self.parameters))
+        arrays = {name: np.asarray(leaf) for name, leaf in _leaves(self.parameters).items()}
+        artefact.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
         body = {
             "net": self.description,
             "preprocessing": asdict(self.preprocessing),
@@ -102,7 +107,7 @@ class Student(NamedTuple):
         body = artefact.read_json(Path(folder) / "student.json", "student")
         arrays = artefact.read_arrays(Path(folder) / "parameters.npz", "student-parameters")
         constants = {name: tuple(values) for name, values in body["preprocessing"].items()}
-        return cls(_unflatten(arrays), body["net"], Preprocessing(**constants), tuple(body["class_names"]))
+        return cls(_tree(arrays), body["net"], Preprocessing(**constants), tuple(body["class_names"]))
 
 
 def fit(key: jax.Array, public_inputs: PublicInputs, answers: Answers, config: StudentConfig) -> Student:
@@ -136,17 +141,17 @@ def _padded(chunk: np.ndarray) -> np.ndarray:
     return np.concatenate([chunk, np.repeat(chunk[-1:], missing, axis=0)]) if missing else chunk
 
 
-def _flatten(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+def _leaves(tree: Any, prefix: str = "") -> dict[str, Any]:
     if not isinstance(tree, dict):
-        return {prefix[:-1]: np.asarray(tree)}
+        return {prefix[:-1]: tree}
     return {
         name: leaf
         for key, branch in tree.items()
-        for name, leaf in _flatten(branch, f"{prefix}{key}/").items()
+        for name, leaf in _leaves(branch, f"{prefix}{key}/").items()
     }
 
 
-def _unflatten(leaves: dict[str, np.ndarray]) -> dict[str, Any]:
+def _tree(leaves: dict[str, np.ndarray]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for path, leaf in leaves.items():
         *branches, last = path.split("/")

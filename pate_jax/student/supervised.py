@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Int
 
-from pate_jax import models, progress
+from pate_jax import augment, models, progress
 from pate_jax.student.interface import PublicInputs, Student, StudentConfig
 
 _STEPS_A_TICK = 25
@@ -51,9 +51,11 @@ def _step(model, optimiser, public_inputs, config, parameters, state, data, key)
     rows_key, shift_key = jax.random.split(key)
     inputs, labels = data
     rows = jax.random.randint(rows_key, (config.batch_size,), 0, len(labels))
-    batch = public_inputs.preprocessing.apply(inputs[rows].astype(jnp.float32))
+    batch = inputs[rows]
     if batch.ndim == 4 and config.shift:
-        batch = _shifted(shift_key, batch, config.shift)
+        keys = jax.random.split(shift_key, config.batch_size)
+        batch = jax.vmap(partial(augment.shift, pixels=config.shift))(keys, batch)
+    batch = public_inputs.preprocessing.apply(batch)
     targets = optax.smooth_labels(jax.nn.one_hot(labels[rows], public_inputs.classes), config.label_smoothing)
 
     def loss(parameters):
@@ -62,13 +64,3 @@ def _step(model, optimiser, public_inputs, config, parameters, state, data, key)
     value, gradient = jax.value_and_grad(loss)(parameters)
     updates, state = optimiser.update(gradient, state, parameters)
     return optax.apply_updates(parameters, updates), state, value
-
-
-def _shifted(key, images, reach):
-    padded = jnp.pad(images, ((0, 0), (reach, reach), (reach, reach), (0, 0)), mode="edge")
-    offsets = jax.random.randint(key, (len(images), 2), 0, 2 * reach + 1)
-
-    def crop(image, offset):
-        return jax.lax.dynamic_slice(image, (offset[0], offset[1], 0), images.shape[1:])
-
-    return jax.vmap(crop)(padded, offsets)

@@ -1,0 +1,248 @@
+"""`pate`: the stages of a run as commands, with flags made from the dataclasses that the functions take."""
+
+from __future__ import annotations
+
+import io
+import json as json_format
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pate_jax import devices
+
+devices.prepare()
+
+import numpy as np  # noqa: E402
+import tyro  # noqa: E402
+from tyro.conf import CascadeSubcommandArgs, OmitArgPrefixes, OmitSubcommandPrefixes, Positional  # noqa: E402
+
+from pate_jax import accounting, artefact, pipeline, report, stages, voting  # noqa: E402
+from pate_jax.config import (  # noqa: E402
+    DataChoice,
+    MechanismChoice,
+    MechanismOrRun,
+    PartitionChoice,
+    RunConfig,
+    check_delta,
+    check_queries,
+    check_threshold,
+)
+from pate_jax.ensemble import TeacherConfig  # noqa: E402
+from pate_jax.errors import PateError  # noqa: E402
+from pate_jax.rundir import RunDirectory  # noqa: E402
+from pate_jax.student import StudentConfig  # noqa: E402
+
+RunPath = Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+
+
+def run(config: OmitArgPrefixes[RunConfig], json: bool = False) -> None:
+    """Do the whole job: from private records to a student that may be published.
+
+    Repeat the same command to continue a run that was stopped; what is finished is not repeated.
+
+    Args:
+        config: the run.
+        json: end with one JSON object in place of the summary.
+    """
+    _finish(pipeline.run(config), json)
+
+
+def train(
+    data: OmitArgPrefixes[DataChoice],
+    partition: OmitArgPrefixes[PartitionChoice],
+    teacher: TeacherConfig,
+    out: Path,
+    json: bool = False,
+) -> None:
+    """Cut the private records into shards and train one teacher on each.
+
+    Args:
+        data: which records.
+        partition: how they are cut.
+        teacher: how a teacher is trained.
+        out: the run directory.
+        json: print one JSON object.
+    """
+    run = RunDirectory(out)
+    with run.writing():
+        _say(stages.train(run, data, partition, teacher), json)
+
+
+def vote(run: RunPath, queries: int = 1000, json: bool = False) -> None:
+    """Let the teachers of a run label public inputs, into private/votes.npz.
+
+    Args:
+        run: the run directory.
+        queries: number of public inputs.
+        json: print one JSON object.
+    """
+    check_queries(queries)
+    directory = RunDirectory(run)
+    with directory.writing():
+        votes = stages.vote(directory, queries)
+    _say({"votes": str(directory.votes), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())}, json)
+
+
+def aggregate(
+    source: Positional[Path],
+    mechanism: MechanismChoice,
+    MechanismOrRun,
+    out: Path | None = None,
+    labels_are_teacher_labels: bool = False,
+    seed: int | None = None,
+    json: bool = False,
+) -> None:
+    """Answer every query of a run, or of a votes file made elsewhere, with a mechanism's noise.
+
+    Args:
+        source: a run directory, or a votes file (.npz or .npy); a votes file needs --out.
+        mechanism: the noise.
+        out: the run directory to make from a votes file.
+        labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
+        seed: make the noise reproducible and therefore NOT private.
+        json: print one JSON object.
+    """
+    run = _run_of(source, out)
+    with run.writing():
+        if not source.is_dir():
+            stages.adopt(run, voting.load_votes(source, labels_are_teacher_labels=labels_are_teacher_labels), seed)
+        answers = stages.answer(run, mechanism)
+    answered = int(answers.answered.sum())
+    _say({"answers": str(run.answers), "queries": len(answers.labels), "answered": answered}, json)
+
+
+def account(
+    votes: Positional[Path],
+    mechanism: MechanismOrRun = None,
+    delta: float = 1e-5,
+    queries: int | None = None,
+    answered: Path | None = None,
+    labels_are_teacher_labels: bool = False,
+    published: bool = False,
+    plots: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Say what answering the queries of a votes file costs, or what a run has spent.
+
+    Args:
+        votes: a votes file (.npz or .npy), or a run directory (which knows its own mechanism).
+        mechanism: the mechanism that answers.
+        delta: the delta of the statement.
+        queries: count the first so many queries only.
+        answered: .npy mask of the queries that were answered; unset: the expected number is shown.
+        labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
+        published: print the papers' own figures as well.
+        plots: folder to write the plots into, as SVG.
+        json: print one JSON object.
+    """
+    check_delta(delta)
+    if votes.is_dir():
+        run = RunDirectory(votes)
+        with run.writing():
+            statement = stages.account(run, delta)
+        print(json_format.dumps(statement.to_dict()) if json else statement.text())
+        return
+    if mechanism is None:
+        raise PateError(f"{votes} is a votes file: name the mechanism, for example `pate account {votes} gnmax --sigma 40`")
+    histograms = voting.load_votes(votes, labels_are_teacher_labels=labels_are_teacher_labels).votes
+    histograms = _first(histograms, queries)
+    mask = None if answered is None else _mask(answered, len(histograms))
+    check_threshold(mechanism, int(histograms.sum(1).max()))
+    statement = accounting.statement(mechanism, histograms, mask, delta)
+    print(json_format.dumps(statement.to_dict()) if json else statement.text())
+
+
+def student(
+    run: RunPath,
+    config: OmitArgPrefixes[StudentConfig],
+    public: Path | None = None,
+    test: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Train the student of a run on its answers and write release/.
+
+    Args:
+        run: the run directory.
+        config: how the student learns.
+        public: for votes made elsewhere: the public inputs that were voted on, in the order of the votes.
+        test: for votes made elsewhere: a public labelled test part.
+        json: print one JSON object.
+    """
+    directory = RunDirectory(run)
+    with directory.writing():
+        results = stages.teach(directory, config, public, test)
+    _say(results, json)
+
+
+def report_command(run: RunPath, json: bool = False) -> None:
+    """Write the report pages of a run and print its summary.
+
+    Args:
+        run: the run directory.
+        json: print one JSON object in place of the summary.
+    """
+    directory = RunDirectory(run)
+    with directory.writing():
+        results = stages.tell(directory)
+    _finish(results, json)
+
+
+_COMMANDS = {
+    "run": run,
+    "train": train,
+    "vote": vote,
+    "aggregate": aggregate,
+    "account": account,
+    "student": student,
+    "report": report_command,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; bad input ends with one sentence and exit code 2."""
+    settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes)
+    try:
+        tyro.extras.subcommand_cli_from_dict(_COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__)
+    except PateError as error:
+        print(f"pate: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("pate: stopped; repeat the same command to go on from the last finished stage", file=sys.stderr)
+        sys.exit(130)
+
+
+def _say(facts: dict[str, Any], json: bool) -> None:
+    print(json_format.dumps(facts) if json else json_format.dumps(facts, indent=1))
+
+
+def _finish(results: dict[str, Any], json: bool) -> None:
+    if json:
+        wanted = ("run_dir", "teachers", "queries", "answered", "label_accuracy", "student_accuracy", "statement")
+        print(json_format.dumps({name: results[name] for name in wanted}))
+    else:
+        print(report.summary(results, accounting.Statement.from_dict(results["statement"]).text()))
+
+
+def _run_of(source: Path, out: Path | None) -> RunDirectory:
+    if source.is_dir():
+        return RunDirectory(source)
+    if out is None:
+        raise PateError(f"{source} is no run directory: give --out, the run directory to make from this votes file")
+    return RunDirectory(out)
+
+
+def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:
+    if queries is None:
+        return votes
+    check_queries(queries)
+    if queries > len(votes):
+        raise PateError(f"queries={queries} is more than the {len(votes)} queries of the votes file")
+    return votes[:queries]
+
+
+def _mask(path: Path, queries: int) -> np.ndarray:
+    mask = np.load(io.BytesIO(artefact.read_bytes(path)), allow_pickle=False)
+    if mask.shape != (queries,) or mask.dtype != bool:
+        raise PateError(f"{path} must hold {queries} booleans, one for each query; it holds {mask.shape} {mask.dtype}")
+    return mask

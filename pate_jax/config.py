@@ -1,0 +1,161 @@
+"""What a user may set, as frozen dataclasses; the command line makes its flags from these."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union
+
+from tyro.conf import OmitArgPrefixes, Positional, subcommand
+
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, InteractiveGNMax, Mechanism
+from pate_jax.student import StudentConfig
+
+Choice = TypeVar("Choice")
+
+# The mechanisms as subcommands; the interactive one needs a student between its questions and has no place here.
+_BY_COMMAND = [
+    Annotated[kind, subcommand(name, prefix_name=False, description=(kind.__doc__ or "").partition("\n")[0])]
+    for name, kind in BY_NAME.items()
+    if kind is not InteractiveGNMax
+]
+_AUTO = Annotated[
+    None, subcommand("auto", description="A confident discrete Gaussian that follows the number of teachers.")
+]
+MechanismChoice = Union[tuple(_BY_COMMAND)]  # type: ignore[valid-type]
+MechanismOrAuto = Union[(_AUTO, *_BY_COMMAND)]  # type: ignore[valid-type]
+_OF_RUN = Annotated[None, subcommand("of-run", description="The mechanism that the run recorded.")]
+MechanismOrRun = Union[(_OF_RUN, *_BY_COMMAND)]  # type: ignore[valid-type]
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """Which records are private, which inputs are public."""
+
+    dataset: Positional[str] = "strokes"
+    """A data set by name: strokes, glyphs, mnist, fashion_mnist, svhn, cifar10, adult, or any image or table
+    of TFDS. Not read where --private and --public name your own files."""
+    private: Path | None = None
+    """Your own private records: .npz with inputs, labels and ids, or .csv."""
+    public: Path | None = None
+    """Your own public inputs; labels, if any, serve evaluation only."""
+    test: Path | None = None
+    """Your own public labelled test part, to measure the student."""
+    label_column: str | None = None
+    """Column of a CSV that holds the label."""
+    id_column: str | None = None
+    """Column of a CSV that holds the record's id."""
+    user_column: str | None = None
+    """Column of a CSV that holds the user's id, for --by user."""
+    categories: Path | None = None
+    """JSON file with the categories of categorical CSV columns; unset: those of the public part."""
+    classes: int | None = None
+    """Number of classes, where the public labels do not tell."""
+    records: int | None = None
+    """Number of private records of strokes or glyphs."""
+    data_dir: Path | None = None
+    """Where prepared data sets are kept."""
+    manual_dir: Path | None = None
+    """Folder with the original archives, for use without a network."""
+
+    def __post_init__(self) -> None:
+        if (self.private is None) != (self.public is None):
+            raise PateError("--private and --public go together: give both files")
+
+
+@dataclass(frozen=True)
+class PartitionChoice:
+    """How the private records are cut into shards."""
+
+    teachers: int = 250
+    """Number of teachers; each is trained on a shard of its own."""
+    by: Literal["record", "user"] = "record"
+    """Whom the guarantee covers: one record, or all records of one user."""
+    seed: int | None = None
+    """Make the run reproducible and therefore NOT private. Unset: fresh entropy."""
+
+    def __post_init__(self) -> None:
+        if self.teachers < 1:
+            raise PateError(f"teachers={self.teachers} must be at least 1")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole run: from private records to a student that may be published."""
+
+    data: OmitArgPrefixes[DataChoice] = field(default_factory=DataChoice)
+    partition: OmitArgPrefixes[PartitionChoice] = field(default_factory=PartitionChoice)
+    out: Path | None = None
+    """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
+    queries: int = 1000
+    """Number of public inputs that the teachers are asked about."""
+    delta: float = 1e-5
+    """The delta of the privacy statement; well below one over the number of private records."""
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
+    student: StudentConfig = field(default_factory=StudentConfig)
+    mechanism: MechanismOrAuto = None
+    """Unset: a confident discrete Gaussian whose threshold and noise follow the number of teachers."""
+
+    def __post_init__(self) -> None:
+        check_queries(self.queries)
+        check_delta(self.delta)
+
+    @property
+    def directory(self) -> Path:
+        """Where the run lies."""
+        name = "own" if self.data.private else self.data.dataset.replace("/", "-").replace(":", "-")
+        return self.out or Path("runs") / name
+
+
+def default_mechanism(teachers: int) -> ConfidentDiscreteGaussian:
+    """The proportions of the 2018 paper's MNIST setting (200, 150 and 40 for 250 teachers).
+
+    >>> default_mechanism(250)
+    ConfidentDiscreteGaussian(threshold=200.0, sigma_threshold=150.0, sigma=40.0)
+    """
+    return ConfidentDiscreteGaussian(0.8 * teachers, 0.6 * teachers, 0.16 * teachers)
+
+
+def check_threshold(mechanism: Mechanism, teachers: int) -> None:
+    """Refuse a threshold that no vote can reach."""
+    if mechanism.test is not None and mechanism.test.threshold > teachers:
+        raise PateError(
+            f"threshold={mechanism.test.threshold:g} is above the number of teachers, {teachers}: "
+            "no query could be answered but by noise; lower the threshold"
+        )
+
+
+def check_queries(queries: int) -> None:
+    """Refuse a number of queries below one."""
+    if queries < 1:
+        raise PateError(f"queries={queries} must be at least 1")
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta outside the open interval from 0 to 1."""
+    if not 0 < delta < 1:
+        raise PateError(f"delta={delta} must be above 0 and below 1; 1e-5 is customary")
+
+
+def to_settings(choice: Any) -> dict[str, Any]:
+    """A flat dataclass as JSON values; paths become absolute.
+
+    >>> to_settings(PartitionChoice(teachers=5))
+    {'teachers': 5, 'by': 'record', 'seed': None}
+    """
+    values = dataclasses.asdict(choice)
+    return {name: str(value.resolve()) if isinstance(value, Path) else value for name, value in values.items()}
+
+
+def from_settings(kind: type[Choice], settings: dict[str, Any]) -> Choice:
+    """The dataclass that `to_settings` described.
+
+    >>> from_settings(PartitionChoice, {'teachers': 5, 'by': 'record', 'seed': None}).teachers
+    5
+    """
+    paths = {name for name, hint in typing.get_type_hints(kind).items() if Path in typing.get_args(hint)}
+    return kind(**{name: Path(value) if name in paths and value else value for name, value in settings.items()})

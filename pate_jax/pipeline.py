@@ -1,0 +1,24 @@
+"""The main job on one screen: from private records to a run directory with a student that may be published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pate_jax import stages
+from pate_jax.config import RunConfig, check_threshold, default_mechanism
+from pate_jax.rundir import RunDirectory
+
+
+def run(config: RunConfig) -> dict[str, Any]:
+    """Train, vote, answer, account, teach and report; what is finished already is not repeated."""
+    teachers = config.partition.teachers
+    mechanism = config.mechanism or default_mechanism(teachers)
+    check_threshold(mechanism, teachers)
+    run = RunDirectory(config.directory)
+    with run.writing():
+        stages.train(run, config.data, config.partition, config.teacher)
+        stages.vote(run, config.queries)
+        stages.answer(run, mechanism)
+        stages.account(run, config.delta)
+        stages.teach(run, config.student)
+        return stages.tell(run)

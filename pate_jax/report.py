@@ -1,0 +1,177 @@
+"""What a person reads of a run: the summary in the terminal and the two pages.
+
+`private/report.html` shows all, `release/report.html` only what may be published. Both are single files that
+need no network.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pate_jax import __version__
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding:0 1rem;color:#1c2330}
+h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem}
+table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.95rem}
+td,th{padding:.35rem .6rem;text-align:left;border-bottom:1px solid #d8dde6;vertical-align:top}
+.scroll{overflow-x:auto} img{max-width:100%;height:auto} pre{white-space:pre-wrap}
+figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
+.warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
+.note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
+details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
+"""
+NOT_PRIVATE = "NOT PRIVATE: this run was made from a seed, so anyone can draw its noise again."
+_SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
+
+
+def summary(results: Mapping[str, Any], statement_text: str) -> str:
+    """The lines that a run ends with in the terminal."""
+    lines = [] if results["private"] else [NOT_PRIVATE]
+    lines += [f"Run {results['run_dir']}: {results['data']}."]
+    lines += [_SYNTHETIC] if results["synthetic"] else []
+    lines += [*_sentences(results), "", statement_text.rstrip(), ""]
+    lines += [f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself."]
+    return "\n".join(lines)
+
+
+def private_page(
+    results: Mapping[str, Any], statement_html: str, figures: Sequence[tuple[str, bytes]]
+) -> str:
+    """The whole report, for the owner of the data only."""
+    warning = (
+        '<p class="warn"><strong>Keep this page inside.</strong> It shows figures that depend on the private '
+        "data. The page in release/ is the one to hand over.</p>"
+    )
+    body = [_head(results), warning, _short(results), "<h2>What was spent</h2>", statement_html]
+    body += ["<h2>Pictures</h2>", *(_figure(caption, svg) for caption, svg in figures)]
+    body += [
+        _folded("Shards and teachers", results["teacher_report"]),
+        _folded("Settings", results["settings"]),
+    ]
+    return _page(f"Run report: {results['dataset']} (private)", body)
+
+
+def public_page(results: Mapping[str, Any], statement_html: str) -> str:
+    """The report that goes with the student: publishable figures only."""
+    body = [_head(results), _short(results), "<h2>The privacy guarantee</h2>", statement_html]
+    return _page(f"Student report: {results['dataset']}", body)
+
+
+def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
+    """SVG: how many queries have how large a share of votes for their first class. Sensitive."""
+    share = votes.max(1) / np.maximum(votes.sum(1), 1)
+    figure, axes = _axes("share of the teachers that agree", "queries")
+    edges = np.linspace(0, 1, 21)
+    axes.hist(
+        [share[answered], share[~answered]],
+        edges,
+        stacked=True,
+        label=["answered", "refused"],
+        color=["#2b6cb0", "#c9d3e0"],
+    )
+    axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def accuracies(results: Mapping[str, Any]) -> bytes:
+    """SVG: accuracy of the bought labels and the student (and, from the private report, of the teachers)."""
+    training = results["teacher_report"]
+    rows = [
+        ("one teacher (mean)", training.get("teacher_accuracy")),
+        ("all teachers' vote", training.get("vote_accuracy")),
+        ("bought labels", results["label_accuracy"]),
+        ("student", results["student_accuracy"]),
+    ]
+    rows = [(name, value) for name, value in rows if value is not None]
+    figure, axes = _axes("accuracy on public data, %", "")
+    names, values = [name for name, _ in rows][::-1], [100 * value for _, value in rows][::-1]
+    bars = axes.barh(names, values, color="#2b6cb0")
+    axes.bar_label(bars, fmt="%.1f", padding=3)
+    axes.set_xlim(0, 108)
+    return _svg(figure)
+
+
+def _sentences(results: Mapping[str, Any]) -> list[str]:
+    asked, answered, teachers = results["queries"], results["answered"], results["teachers"]
+    lines = [
+        f"{teachers} teachers were asked about {asked:,} public inputs and answered {answered:,} of them."
+    ]
+    if results["label_accuracy"] is not None:
+        lines.append(f"{results['label_accuracy']:.1%} of the answers are right.")
+    if results["student_accuracy"] is not None:
+        lines.append(f"The student is right on {results['student_accuracy']:.1%} of the public test inputs.")
+    return lines
+
+
+def _head(results: Mapping[str, Any]) -> str:
+    alarm = "" if results["private"] else f'<p class="warn"><strong>{NOT_PRIVATE}</strong></p>'
+    synthetic = f'<p class="note">{_SYNTHETIC}</p>' if results["synthetic"] else ""
+    return f"{alarm}<p>{html.escape(results['data'])}</p>{synthetic}"
+
+
+def _short(results: Mapping[str, Any]) -> str:
+    explained = (
+        "The private records were cut into separate parts and one teacher was trained on each. The teachers "
+        "voted on public inputs, noise was added to their votes, and a student learned from the noisy answers. "
+        "Only the student and what is in the folder release/ may leave."
+    )
+    return f"<h2>In short</h2><p>{explained}</p><p>{' '.join(_sentences(results))}</p>"
+
+
+def _figure(caption: str, svg: bytes) -> str:
+    encoded = base64.b64encode(svg).decode()
+    text = html.escape(caption)
+    image = f'<img alt="{text}" src="data:image/svg+xml;base64,{encoded}">'
+    return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
+
+
+def _folded(title: str, content: Mapping[str, Any]) -> str:
+    cells = [
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
+        for name, value in _flat(content)
+    ]
+    table = f'<div class="scroll"><table>{"".join(cells)}</table></div>'
+    return f"<details><summary>{title}</summary>{table}</details>"
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{name} · ")
+        else:
+            rows.append((f"{prefix}{name}".replace("_", " "), str(value)))
+    return rows
+
+
+def _page(title: str, body: Sequence[str]) -> str:
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
+        f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>'
+        f"{''.join(body)}<p><small>pate_jax {__version__}</small></p></body></html>\n"
+    )
+
+
+def _axes(x_label: str, y_label: str):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _svg(figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()

@@ -1,0 +1,246 @@
+"""The stages of a run: each reads the files of the one before, writes its own, and is not repeated once done."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pate_jax import (
+    accounting,
+    aggregate,
+    artefact,
+    data,
+    ensemble,
+    ledger,
+    models,
+    noise,
+    partition,
+    queries,
+    release,
+    report,
+    student,
+    voting,
+)
+from pate_jax.config import DataChoice, PartitionChoice, check_threshold, from_settings, to_settings
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, from_dict, to_dict
+from pate_jax.rundir import RunDirectory
+
+_WHERE = ("data_dir", "manual_dir", "devices")  # settings that decide where work is done, never what comes out
+
+
+@lru_cache(maxsize=1)
+def open_data(choice: DataChoice) -> data.Dataset:
+    """Load the chosen data set."""
+    if choice.private is None or choice.public is None:
+        return data.load(choice.dataset, data_dir=choice.data_dir, manual_dir=choice.manual_dir, size=choice.records)
+    return data.from_files(
+        choice.private,
+        choice.public,
+        choice.test,
+        label_column=choice.label_column,
+        id_column=choice.id_column,
+        user_column=choice.user_column,
+        categories=choice.categories,
+        classes=choice.classes,
+    )
+
+
+def train(
+    run: RunDirectory, choice: DataChoice, cut: PartitionChoice, config: ensemble.TeacherConfig
+) -> dict[str, Any]:
+    """Cut the private records into shards and train one teacher on each."""
+    run.secret(cut.seed)
+    run.agree("data", to_settings(choice), but_not=_WHERE)
+    run.agree("partition", to_settings(cut))
+    run.agree("teacher", to_settings(config), but_not=_WHERE)
+    if run.teacher_report.exists():
+        return artefact.read_json(run.teacher_report, "teacher-report")
+    dataset = open_data(choice)
+    shards, certificate = _shards(run, dataset, cut)
+    artefact.write_json(run.certificate, "certificate", certificate)
+    teachers = _teachers(run, dataset, shards, config)
+    found = {
+        "teachers": cut.teachers,
+        "records": len(dataset.private.ids),
+        "shard_size": _spread(shards.counts),
+        "training": teachers.report,
+    }
+    artefact.write_json(run.teacher_report, "teacher-report", found)
+    return found
+
+
+def vote(run: RunDirectory, wanted: int) -> voting.Votes:
+    """Let every teacher label the first `wanted` inputs of the public part, equal inputs counted once."""
+    run.existing(run.teacher_report, "train")
+    run.agree("vote", {"queries": wanted})
+    if run.votes.exists():
+        return voting.load_votes(run.votes)
+    settings = run.recorded()
+    dataset = open_data(from_settings(DataChoice, settings["data"]))
+    cut = from_settings(PartitionChoice, settings["partition"])
+    config = from_settings(ensemble.TeacherConfig, settings["teacher"])
+    teachers = _teachers(run, dataset, _shards(run, dataset, cut)[0], config)
+    asked = dataset.public.take(_select(dataset.public.inputs, wanted))
+    labels = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
+    histograms = np.asarray(voting.histogram(labels, dataset.classes))
+    votes = voting.Votes(histograms, np.asarray(labels), asked.ids, asked.labels)
+    voting.save_votes(run.votes, votes)
+    return votes
+
+
+def answer(run: RunDirectory, mechanism: Mechanism) -> aggregate.Answers:
+    """Answer every query of the votes file once; the ledger holds the answers before they leave."""
+    votes = voting.load_votes(run.existing(run.votes, "vote"))
+    check_threshold(mechanism, int(votes.votes.sum(1).max()))
+    run.agree("mechanism", to_dict(mechanism))
+    digest = artefact.digest(votes.votes)
+    entry = ledger.find(run.ledger, votes=digest)
+    if entry is None:
+        key = noise.private_key(run.derive("noise")) if run.seed is None else noise.seeded_key(run.seed)
+        drawn = aggregate.answer(mechanism, votes.votes, key=key)
+        entry = {
+            "mechanism": to_dict(mechanism),
+            "votes": digest,
+            "queries": artefact.digest(votes.ids),
+            "asked": len(votes.votes),
+            "noise": hashlib.sha256(run.derive("noise")).hexdigest(),
+            "labels": np.asarray(drawn.labels).tolist(),
+            "answered": np.asarray(drawn.answered).astype(int).tolist(),
+        }
+        ledger.append(run.ledger, entry)
+    answers = aggregate.Answers(np.array(entry["labels"], np.int32), np.array(entry["answered"], bool))
+    artefact.write_arrays(run.answers, "answers", {"labels": answers.labels, "answered": answers.answered})
+    return answers
+
+
+def load_answers(run: RunDirectory) -> aggregate.Answers:
+    """The answers that the mechanism gave."""
+    return aggregate.Answers(**artefact.read_arrays(run.existing(run.answers, "aggregate"), "answers"))
+
+
+def account(run: RunDirectory, delta: float) -> accounting.Statement:
+    """What the answers cost, written whole into private/ and as far as it may be published into release/."""
+    answers, settings = load_answers(run), run.recorded()
+    votes = voting.load_votes(run.votes)
+    statement = accounting.statement(
+        from_dict(settings["mechanism"]),
+        votes.votes,
+        answers.answered,
+        delta,
+        relation=settings.get("partition", {}).get("by", "record"),
+        private=run.seed is None,
+    )
+    artefact.write_json(run.statement, "statement", statement.to_dict())
+    artefact.write_json(run.public_statement, "statement", statement.publishable())
+    return statement
+
+
+def teach(
+    run: RunDirectory, config: student.StudentConfig, public: data.Part | None = None
+) -> tuple[student.Student, dict[str, Any]]:
+    """Train the student on the answers and write release/; a finished student is not trained again."""
+    run.agree("student", to_settings(config))
+    statement = artefact.read_json(run.existing(run.public_statement, "account"), "statement")
+    if run.results.exists():
+        return student.Student.load(run.student), artefact.read_json(run.results, "results")
+    answers, votes, settings = load_answers(run), voting.load_votes(run.votes), run.recorded()
+    dataset = open_data(from_settings(DataChoice, settings["data"]))
+    asked = dataset.public.take(_rows_of(dataset.public.ids, votes.ids))
+    inputs = student.PublicInputs(asked.inputs, dataset.preprocessing, dataset.classes, dataset.class_names)
+    key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))
+    learned = student.fit(key, inputs, answers, config)
+    right = None if votes.labels is None else answers.labels == votes.labels
+    results = {
+        "run_dir": str(run.root),
+        "dataset": dataset.name,
+        "data": dataset.description,
+        "synthetic": dataset.synthetic,
+        "private": run.seed is None,
+        "teachers": int(votes.votes.sum(1).max()),
+        "queries": len(votes.votes),
+        "answered": int(answers.answered.sum()),
+        "label_accuracy": None if right is None else float(right[answers.answered].mean()),
+        "student_accuracy": _accuracy(learned, dataset.test),
+    }
+    release.write(run.release, learned, statement, results)
+    artefact.write_json(run.results, "results", results)
+    return learned, results
+
+
+def tell(run: RunDirectory) -> dict[str, Any]:
+    """Write both report pages and return the results, with the statement among them."""
+    results = artefact.read_json(run.existing(run.results, "student"), "results")
+    votes, answers, settings = voting.load_votes(run.votes), load_answers(run), run.recorded()
+    whole = artefact.read_json(run.existing(run.statement, "account"), "statement")
+    statement = accounting.Statement.from_dict(whole)
+    teachers = artefact.read_json(run.teacher_report, "teacher-report")
+    mechanism = from_dict(settings["mechanism"])
+    figures = [
+        (report.CONSENSUS, report.consensus(votes.votes, answers.answered)),
+        (report.CUMULATIVE, plots.cumulative(mechanism, votes.votes, whole["delta"])),
+        (report.ACCURACY, report.accuracies(results, _teacher_accuracy(votes))),
+    ]
+    page = report.private_page(results, statement.html(), figures, {"teachers": teachers, "settings": settings})
+    artefact.write_bytes(run.report, page.encode())
+    public = report.public_page(results, statement.html(publishable_only=True))
+    artefact.write_bytes(run.public_report, public.encode())
+    release.check(run.release)
+    return {**results, "statement": whole}
+
+
+def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
+    return ensemble.fit(
+        _model(config, dataset),
+        dataset.preprocessing,
+        dataset.private.inputs,
+        dataset.private.labels,
+        shards,
+        key=jax.random.wrap_key_data(np.frombuffer(run.derive("teachers")[:8], np.uint32), impl="threefry2x32"),
+        config=config,
+        directory=run.teachers,
+    )
+
+
+def _model(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:
+    return models.build(
+        config.net, input_shape=dataset.input_shape, classes=dataset.classes, activation=config.activation
+    )
+
+
+def _shards(run: RunDirectory, dataset: data.Dataset, cut: PartitionChoice):
+    part, key = dataset.private, run.derive("partition")
+    if cut.by == "user" and part.users is None:
+        raise PateError("--by user needs the user of each record: give `users` in the .npz or --user-column")
+    users = part.users if cut.by == "user" else None
+    assignment = partition.assign(part.ids if users is None else users, cut.teachers, key=key)
+    shards = partition.cut(assignment, part.ids, cut.teachers, key=key)
+    return shards, partition.certificate(part, assignment, cut.teachers, users=users, key=key)
+
+
+def _select(inputs: np.ndarray, wanted: int) -> np.ndarray:
+    first, _ = queries.unique_queries(inputs)
+    if len(first) < wanted:
+        raise PateError(f"queries={wanted} is more than the {len(first)} different public inputs; ask for fewer")
+    return np.sort(first)[:wanted]
+
+
+def _rows_of(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    place = {name: row for row, name in enumerate(ids.tolist())}
+    missing = [name for name in wanted.tolist() if name not in place]
+    if missing:
+        raise PateError(f"public input {missing[0]!r} was voted on but is not in the public part; restore it")
+    return np.array([place[name] for name in wanted.tolist()])
+
+
+def _accuracy(learned: student.Student, test: data.Part | None) -> float | None:
+    return None if test is None or test.labels is None else learned.accuracy(test.inputs, test.labels)
+
+
+def _spread(counts: np.ndarray) -> dict[str, float]:
+    return {"least": int(counts.min()), "mean": float(counts.mean()), "most": int(counts.max())}

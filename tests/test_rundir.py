@@ -1,0 +1,67 @@
+"""Run directories: one writer, settings that are obeyed, secrets drawn once."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from pate_jax.errors import PateError
+from pate_jax.rundir import RunDirectory
+
+
+def test_settings_are_recorded_and_obeyed(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.agree("partition", {"teachers": 5, "by": "record"})
+    run.agree("partition", {"teachers": 5, "by": "record"})
+    with pytest.raises(PateError, match="teachers=5, not 6"):
+        run.agree("partition", {"teachers": 6, "by": "record"})
+    run.agree("partition", {"teachers": 6, "by": "record"}, but_not=["teachers"])
+    assert run.recorded()["partition"]["teachers"] == 5
+
+
+def test_private_secrets_differ_between_runs_and_last(tmp_path):
+    first, second = RunDirectory(tmp_path / "a"), RunDirectory(tmp_path / "b")
+    for run in (first, second):
+        run.secret(None)
+    assert first.derive("noise") != second.derive("noise")
+    assert first.derive("noise") != first.derive("partition")
+    assert first.derive("noise") == RunDirectory(tmp_path / "a").derive("noise")
+    assert first.seed is None
+    assert stat.S_IMODE(os.stat(first.keys).st_mode) == 0o600
+
+
+def test_a_seed_makes_the_same_secrets(tmp_path):
+    first, second, other = (RunDirectory(tmp_path / name) for name in "abc")
+    for run, seed in ((first, 3), (second, 3), (other, 4)):
+        run.secret(seed)
+    assert first.derive("noise") == second.derive("noise") != other.derive("noise")
+    with pytest.raises(PateError, match="seed=3, not None"):
+        first.secret(None)
+
+
+def test_a_second_writer_is_refused_with_the_holders_number(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    script = (
+        "import sys\nfrom pate_jax.rundir import RunDirectory\nfrom pate_jax.errors import PateError\n"
+        "try:\n    with RunDirectory(sys.argv[1]).writing(): print('in')\n"
+        "except PateError as error: print(error)"
+    )
+    command = [sys.executable, "-c", script, str(run.root)]
+    with run.writing():
+        refused = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"process {os.getpid()}" in refused
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "in\n"
+
+
+def test_a_file_is_no_run_directory(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PateError, match="is a file"):
+        RunDirectory(tmp_path / "file")
+
+
+def test_a_missing_stage_is_named(tmp_path):
+    run = RunDirectory(tmp_path)
+    with pytest.raises(PateError, match="run `pate vote` first"):
+        run.existing(run.votes, "vote")
