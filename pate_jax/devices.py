@@ -1,0 +1,88 @@
+"""Devices and processes: how many there are, which of them are used, and how a batch is spread over them.
+
+On a CPU a core is a device: two single-thread programs side by side train more images per second than one
+program on two threads. XLA reads that number once, when JAX first looks for devices, so `prepare()` has to run
+before that; nothing in this file imports JAX before it is called.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from pate_jax.errors import PateError
+
+_COUNT = "--xla_force_host_platform_device_count"
+
+
+def cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def host_devices_flag(count: int | None = None) -> str:
+    """The XLA flags that make `count` single-thread devices of the CPU (by default one per core).
+
+    >>> host_devices_flag(2).split()[0]
+    '--xla_force_host_platform_device_count=2'
+    """
+    return f"{_COUNT}={count or cores()} --xla_cpu_multi_thread_eigen=false"
+
+
+def prepare(count: int | None = None) -> bool:
+    """Give XLA one host device per core; call it before anything else touches JAX.
+
+    A user's own setting in XLA_FLAGS wins. It has no effect on GPUs and TPUs. False means that nothing was
+    set: the user has, or it is too late.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if _COUNT in flags or _started():
+        return False
+    os.environ["XLA_FLAGS"] = f"{flags} {host_devices_flag(count)}".strip()
+    return True
+
+
+def _started() -> bool:
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bool(getattr(bridge, "_backends", None))
+
+
+def local(count: int | None = None) -> list[Any]:
+    """The first `count` devices of this process (by default all of them)."""
+    import jax
+
+    found = jax.local_devices()
+    if count is not None and not 1 <= count <= len(found):
+        raise PateError(
+            f"devices={count} but this process has {len(found)}; on a CPU ask for more with XLA_FLAGS={_COUNT}=N"
+        )
+    return found[:count]
+
+
+def join(address: str | None = None, processes: int | None = None, index: int | None = None) -> None:
+    """Join the other processes of a run by `jax.distributed`; on TPU pods and Slurm no argument is needed.
+
+    On CPUs the processes talk by gloo. Call it before anything else touches JAX.
+    """
+    import jax
+
+    jax.distributed.initialize(address, processes, index)
+
+
+def shard_batch(array: Any, count: int | None = None) -> Any:
+    """An array (or a tree of them) spread over this process's devices along its first axis."""
+    import jax
+    import numpy as np
+
+    chosen = local(count)
+    mesh = jax.sharding.Mesh(np.array(chosen), ("batch",))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    for leaf in jax.tree.leaves(array):
+        if leaf.shape[0] % len(chosen):
+            raise PateError(
+                f"a batch of {leaf.shape[0]} does not divide by {len(chosen)} devices; pad it first"
+            )
+    return jax.device_put(array, spread)

@@ -1,0 +1,278 @@
+"""The nets of teachers and students, each as a pair of pure functions; the only file that knows Flax.
+
+A net is written as a Flax NNX module, and converted once: `build` gives `Model(init, apply)` over a plain
+nested dict of arrays, so that `jax.vmap` and `jax.pmap` see nothing but pure functions. No net keeps running
+statistics: normalisation is over one record's channels (GroupNorm), never over records, so one record of a
+batch never changes the answer for another one.
+
+A net of your own needs no Flax at all: any `Model(init, apply)` of pure functions will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from jaxtyping import Array, Float
+
+from pate_jax.errors import PateError
+
+Activation = Callable[[Array], Array]
+Params = Any
+CONVOLUTIONS = ("lax", "patches")
+
+
+class Model(NamedTuple):
+    """A net as pure functions: `init(key) -> params`, `apply(params, inputs) -> logits`.
+
+    `description` is JSON and enough to build the net again: `build(**description)`. It is the identity of a
+    net of your own too: a checkpoint is refused where it differs.
+    """
+
+    init: Callable[[Array], Params]
+    apply: Callable[[Params, Float[Array, "batch ..."]], Float[Array, "batch classes"]]
+    description: dict[str, Any]
+
+
+def tempered_sigmoid(
+    inputs: Float[Array, "*shape"], scale: float = 2.0, temperature: float = 2.0, offset: float = 1.0
+) -> Float[Array, "*shape"]:
+    """`phi(x) = s / (1 + exp(-T x)) - o` (Papernot et al. 2020, eq. 1); the defaults are tanh.
+
+    >>> import jax.numpy as jnp
+    >>> bool(jnp.allclose(tempered_sigmoid(jnp.array(0.3)), jnp.tanh(0.3)))
+    True
+    """
+    return scale * jax.nn.sigmoid(temperature * inputs) - offset
+
+
+def activation_function(name: str, **settings: float) -> Activation:
+    """The activation of this name: relu, tanh or tempered_sigmoid (scale, temperature, offset)."""
+    if name == "tempered_sigmoid":
+        return partial(tempered_sigmoid, **settings)
+    if name not in ("relu", "tanh"):
+        raise PateError(f"activation={name!r} is unknown; choose relu, tanh or tempered_sigmoid")
+    if settings:
+        raise PateError(f"activation={name!r} takes no settings such as {sorted(settings)}; drop them")
+    return jax.nn.relu if name == "relu" else jnp.tanh
+
+
+def patches(inputs: Float[Array, "b h w c"], size: int, stride: int = 1) -> Float[Array, "b i j k"]:
+    """The `size` x `size` surroundings of each pixel (zeros outside), as one long channel axis.
+
+    >>> import jax.numpy as jnp
+    >>> patches(jnp.ones((2, 6, 5, 3)), 3, 2).shape
+    (2, 3, 3, 27)
+    """
+    height, width = inputs.shape[1:3]
+    low, pads = size // 2, []
+    for extent in (height, width):
+        whole = max((-(-extent // stride) - 1) * stride + size - extent, 0)
+        pads.append((whole // 2, whole - whole // 2) if stride > 1 else (low, size - 1 - low))
+    padded = jnp.pad(inputs, ((0, 0), *pads, (0, 0)))
+    rows, columns = -(-height // stride), -(-width // stride)
+    shifted = [
+        padded[:, i : i + (rows - 1) * stride + 1 : stride, j : j + (columns - 1) * stride + 1 : stride]
+        for i in range(size)
+        for j in range(size)
+    ]
+    return jnp.concatenate(shifted, axis=-1)
+
+
+def max_pool(inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j c"]:
+    """Maxima of 2 x 2 blocks, as maxima of strided slices (faster than a window reduction); odd edges drop."""
+    height, width = (extent // 2 * 2 for extent in inputs.shape[1:3])
+    rows = jnp.maximum(inputs[:, 0:height:2], inputs[:, 1:height:2])
+    return jnp.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])
+
+
+class Form(NamedTuple):
+    """How a net is computed, which is no part of what it is: convolution form and compute type."""
+
+    convolution: str = "lax"
+    dtype: str = "float32"
+
+
+class Convolution(nnx.Module):
+    """A convolution with zero padding, as `lax.conv` or as patches and one matrix product."""
+
+    def __init__(self, inputs: int, outputs: int, size: int, *, form: Form, rngs: nnx.Rngs, stride: int = 1):
+        shape = (size * size * inputs, outputs)
+        self.kernel = nnx.Param(jax.nn.initializers.he_normal()(rngs.params(), shape))
+        self.bias = nnx.Param(jnp.zeros(outputs))
+        self.size, self.stride, self.form = size, stride, form
+
+    def __call__(self, inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j f"]:
+        """Convolve in the form's compute type."""
+        dtype = jnp.dtype(self.form.dtype)
+        inputs, kernel, bias = (jnp.asarray(x, dtype) for x in (inputs, self.kernel[...], self.bias[...]))
+        if self.form.convolution == "patches":
+            return patches(inputs, self.size, self.stride) @ kernel + bias
+        kernel = kernel.reshape(self.size, self.size, inputs.shape[-1], -1)
+        strides, layout = (self.stride, self.stride), ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(inputs, kernel, strides, "SAME", dimension_numbers=layout) + bias
+
+
+def _dense(inputs: int, outputs: int, *, form: Form, rngs: nnx.Rngs) -> nnx.Linear:
+    init = jax.nn.initializers.he_normal()
+    return nnx.Linear(inputs, outputs, dtype=jnp.dtype(form.dtype), kernel_init=init, rngs=rngs)
+
+
+class DenseNet(nnx.Module):
+    """Dense layers of the given sizes with an activation between them; inputs of any shape are flattened."""
+
+    def __init__(self, inputs, classes, activation, form, rngs, *, hidden: tuple[int, ...]):
+        sizes = (inputs, *hidden, classes)
+        self.depth, self.activation = len(sizes) - 1, activation
+        for layer in range(self.depth):
+            setattr(self, f"dense{layer}", _dense(sizes[layer], sizes[layer + 1], form=form, rngs=rngs))
+
+    def __call__(self, inputs):
+        """Logits of a batch."""
+        flowing = inputs.reshape(inputs.shape[0], -1)
+        for layer in range(self.depth):
+            flowing = getattr(self, f"dense{layer}")(flowing)
+            flowing = self.activation(flowing) if layer < self.depth - 1 else flowing
+        return flowing
+
+
+class ConvolutionalNet(nnx.Module):
+    """Convolutions, each followed by the activation and 2 x 2 max pooling, then dense layers."""
+
+    def __init__(self, inputs, classes, activation, form, rngs, *, maps, size: int, hidden: tuple[int, ...]):
+        height, width, channels = inputs
+        if min(height, width) < 2 ** len(maps):
+            raise PateError(
+                f"input_shape={tuple(inputs)} is too small for this net; use mlp or pad the images"
+            )
+        self.depth, self.activation = len(maps), activation
+        for layer, outputs in enumerate(maps):
+            setattr(self, f"conv{layer}", Convolution(channels, outputs, size, form=form, rngs=rngs))
+            height, width, channels = height // 2, width // 2, outputs
+        flat = height * width * channels
+        self.head = DenseNet(flat, classes, activation, form, rngs, hidden=hidden)
+
+    def __call__(self, inputs):
+        """Logits of a batch of images."""
+        for layer in range(self.depth):
+            # Pooling first is the same for every monotone activation, on a quarter of the numbers.
+            inputs = self.activation(max_pool(getattr(self, f"conv{layer}")(inputs)))
+        return self.head(inputs)
+
+
+class ResidualBlock(nnx.Module):
+    """GroupNorm, activation, 3 x 3 convolution, twice, beside a shortcut (pre-activation)."""
+
+    def __init__(self, inputs, outputs, stride, activation, form, rngs):
+        conv = partial(Convolution, form=form, rngs=rngs)
+        norm = partial(nnx.GroupNorm, num_groups=8, rngs=rngs)
+        self.norm0, self.norm1, self.activation = norm(inputs), norm(outputs), activation
+        self.conv0, self.conv1 = conv(inputs, outputs, 3, stride=stride), conv(outputs, outputs, 3)
+        self.projects = stride > 1 or inputs != outputs
+        if self.projects:
+            self.shortcut = conv(inputs, outputs, 1, stride=stride)
+
+    def __call__(self, inputs):
+        """The block's output, smaller by its stride."""
+        flowing = self.activation(self.norm0(inputs))
+        kept = self.shortcut(flowing) if self.projects else inputs
+        flowing = self.conv0(flowing)
+        return kept + self.conv1(self.activation(self.norm1(flowing)))
+
+
+class ResidualNet(nnx.Module):
+    """A small residual net with GroupNorm for colour images: a stem and one block per entry of `maps`."""
+
+    def __init__(self, inputs, classes, activation, form, rngs, *, maps: tuple[int, ...]):
+        self.depth, self.activation = len(maps), activation
+        self.stem = Convolution(inputs[-1], maps[0], 3, form=form, rngs=rngs)
+        for layer, outputs in enumerate(maps):
+            before, stride = (maps[layer - 1], 2) if layer else (maps[0], 1)
+            setattr(self, f"block{layer}", ResidualBlock(before, outputs, stride, activation, form, rngs))
+        self.norm = nnx.GroupNorm(maps[-1], num_groups=8, rngs=rngs)
+        self.head = _dense(maps[-1], classes, form=form, rngs=rngs)
+
+    def __call__(self, inputs):
+        """Logits of a batch of images."""
+        flowing = self.stem(inputs)
+        for layer in range(self.depth):
+            flowing = getattr(self, f"block{layer}")(flowing)
+        return self.head(self.activation(self.norm(flowing)).mean(axis=(1, 2)))
+
+
+NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
+    "mlp": (DenseNet, {"hidden": (128, 64)}),
+    "table": (DenseNet, {"hidden": (64, 32)}),
+    "cnn": (ConvolutionalNet, {"maps": (16, 32), "size": 3, "hidden": (64,)}),
+    "pate2017": (ConvolutionalNet, {"maps": (64, 128), "size": 5, "hidden": (384, 192)}),
+    "resnet": (ResidualNet, {"maps": (16, 32, 64)}),
+}
+
+
+def build(
+    name: str,
+    *,
+    input_shape: tuple[int, ...],
+    classes: int,
+    activation: str = "relu",
+    form: Form | None = None,
+    **settings: Any,
+) -> Model:
+    """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps) or resnet.
+
+    `settings` are the activation's (scale, temperature, offset of tempered_sigmoid) and the net's own sizes
+    (hidden, maps, size). `form` says how it is computed; the ensemble chooses that by itself.
+
+    >>> import jax, jax.numpy as jnp
+    >>> model = build("cnn", input_shape=(28, 28, 1), classes=10)
+    >>> params = model.init(jax.random.key(0))
+    >>> model.apply(params, jnp.zeros((5, 28, 28, 1))).shape
+    (5, 10)
+    """
+    if name not in NETS:
+        raise PateError(f"net={name!r} is unknown; choose one of {', '.join(NETS)}")
+    kind, defaults = NETS[name]
+    if kind is not DenseNet and len(input_shape) != 3:
+        raise PateError(f"net={name!r} takes images and input_shape={input_shape} is none; use mlp or table")
+    if classes < 2:
+        raise PateError(f"classes={classes} must be at least 2")
+    sizes = {
+        key: tuple(v) if isinstance(v := settings.pop(key, default), list) else v
+        for key, default in defaults.items()
+    }
+    function = activation_function(activation, **settings)
+    shape = math.prod(input_shape) if kind is DenseNet else tuple(input_shape)
+    make = partial(kind, shape, classes, function, form or Form(), **sizes)
+    description = {
+        "name": name,
+        "input_shape": list(input_shape),
+        "classes": classes,
+        "activation": activation,
+    }
+    extra = {key: list(v) if isinstance(v, tuple) else v for key, v in sizes.items() if v != defaults[key]}
+    return _convert(make, {**description, **settings, **extra})
+
+
+def in_form(model: Model, form: Form) -> Model:
+    """The same net computed in another form; a net of your own is returned as it is."""
+    if model.description.get("name") not in NETS:
+        return model
+    return build(**model.description, form=form)
+
+
+def _convert(make: Callable[..., nnx.Module], description: dict[str, Any]) -> Model:
+    graph, _ = nnx.split(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
+
+    def init(key):
+        return nnx.to_pure_dict(nnx.state(make(rngs=nnx.Rngs(params=key))))
+
+    def apply(params, inputs):
+        return nnx.merge(graph, nnx.State(params))(inputs).astype(jnp.float32)
+
+    return Model(init, apply, description)
