@@ -1,0 +1,137 @@
+"""ChaCha20 (RFC 8439) as two kinds of JAX key: one for private noise, one for reproducible experiments.
+
+A key is 256 bits. Whatever is derived from it is a ChaCha20 block under a nonce of its own domain, so the bits,
+the children of `split` and the children of `fold_in` never share a block. The two kinds differ in their domains
+and in their type, which follows a key through jit, vmap, split and fold_in:
+
+- `PRIVATE`: cannot be made from a number. Its 256 bits come from the operating system (`noise.fresh_key`).
+- `SEEDED`: made from a number, so whoever knows the number knows the noise. NOT private.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.extend.random
+import jax.numpy as jnp
+import numpy as np
+
+from pate_jax.errors import PateError
+
+KEY_WORDS = 8
+_BLOCK_WORDS = 16
+_CONSTANTS = np.frombuffer(b"expand 32-byte k", np.uint32)
+_DOUBLE_ROUNDS = 10
+
+# first nonce words: which use of a key a block serves
+_BITS, _SPLIT, _FOLD_IN, _SEED = 1, 2, 3, 4
+_SEEDED_DOMAIN = 0x100  # added for seeded keys
+
+
+def block(key: Any, counter: Any, nonce: Any) -> jax.Array:
+    """The ChaCha20 block function of RFC 8439, section 2.3, for many counters at once.
+
+    `key` is uint32[8], `counter` uint32[n], `nonce` three numbers or arrays that broadcast with the counter.
+    Returns uint32[16, n]: column i is the block of `counter[i]`.
+    """
+    counter = jnp.asarray(counter, jnp.uint32)
+    parts = [*_CONSTANTS, *(key[i] for i in range(KEY_WORDS)), counter, *nonce]
+    start = tuple(jnp.broadcast_to(jnp.asarray(part, jnp.uint32), counter.shape) for part in parts)
+    end = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, lambda _, state: _double_round(state), start)
+    return jnp.stack([first + last for first, last in zip(start, end, strict=True)])
+
+
+def _double_round(state: tuple) -> tuple:
+    words = list(state)
+    for shift in (0, 1):  # columns, then diagonals
+        for i in range(4):
+            at = [4 * row + (i + row * shift) % 4 for row in range(4)]
+            for place, word in zip(at, _quarter_round(*(words[place] for place in at)), strict=True):
+                words[place] = word
+    return tuple(words)
+
+
+def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> tuple:
+    a = a + b
+    d = _rotate(d ^ a, 16)
+    c = c + d
+    b = _rotate(b ^ c, 12)
+    a = a + b
+    d = _rotate(d ^ a, 8)
+    c = c + d
+    b = _rotate(b ^ c, 7)
+    return a, b, c, d
+
+
+def _rotate(word: Any, places: int) -> Any:
+    return (word << np.uint32(places)) | (word >> np.uint32(32 - places))
+
+
+def _words(key: Any, count: int, domain: int, detail: Any = 0) -> jax.Array:
+    """`count` words of the domain's stream, block by block in the order of words within blocks."""
+    blocks = -(-count // _BLOCK_WORDS)
+    if blocks >= 1 << 32:
+        raise PateError(f"{count} words from one key exceed ChaCha20's counter; split the key")
+    counter = jax.lax.iota(jnp.uint32, blocks)
+    return block(key, counter, (domain, detail, 0)).reshape(-1)[:count]
+
+
+def _random_bits(key: Any, bit_width: int, shape: tuple, *, domain: int) -> jax.Array:
+    if bit_width not in (8, 16, 32, 64):
+        raise PateError(f"bit_width={bit_width} must be 8, 16, 32 or 64")
+    size = math.prod(shape)
+    words = _words(key, -(-size * bit_width // 32), domain + _BITS, bit_width)
+    if bit_width == 32:
+        return words.reshape(shape)
+    if bit_width == 64:
+        high, low = words.reshape(2, -1).astype(jnp.uint64)
+        return (high << np.uint64(32) | low).reshape(shape)
+    narrow = jnp.dtype(f"uint{bit_width}")
+    parts = jnp.stack([(words >> np.uint32(shift)).astype(narrow) for shift in range(0, 32, bit_width)])
+    return parts.reshape(-1)[:size].reshape(shape)
+
+
+def _split(key: Any, shape: tuple, *, domain: int) -> jax.Array:
+    count = math.prod(shape)
+    blocks = block(key, jax.lax.iota(jnp.uint32, count), (domain + _SPLIT, 0, 0))
+    return blocks[:KEY_WORDS].T.reshape(*shape, KEY_WORDS)
+
+
+def _fold_in(key: Any, number: Any, *, domain: int) -> jax.Array:
+    counter = jnp.asarray(number, jnp.uint32).reshape(1)
+    return block(key, counter, (domain + _FOLD_IN, 0, 0))[:KEY_WORDS, 0]
+
+
+def _refuse_seed(seed: Any) -> jax.Array:
+    raise PateError(
+        "a private key cannot be made from a number: use pate_jax.noise.fresh_key(), "
+        "or seeded_key(seed) for an experiment that is not private"
+    )
+
+
+def _expand_seed(seed: Any) -> jax.Array:
+    """The first half of the block under the key (low, high, 0, ..) in a domain of its own."""
+    low = jnp.asarray(seed).astype(jnp.uint32)
+    wide = jnp.asarray(seed).dtype.itemsize == 8
+    high = (jnp.asarray(seed) >> 32).astype(jnp.uint32) if wide else jnp.zeros_like(low)
+    key = jnp.zeros(KEY_WORDS, jnp.uint32).at[0].set(low).at[1].set(high)
+    return block(key, jnp.zeros(1, jnp.uint32), (_SEEDED_DOMAIN + _SEED, 0, 0))[:KEY_WORDS, 0]
+
+
+def _define(name: str, tag: str, domain: int, seed: Any) -> Any:
+    return jax.extend.random.define_prng_impl(
+        key_shape=(KEY_WORDS,),
+        seed=seed,
+        split=partial(_split, domain=domain),
+        random_bits=partial(_random_bits, domain=domain),
+        fold_in=partial(_fold_in, domain=domain),
+        name=name,
+        tag=tag,
+    )
+
+
+PRIVATE = _define("pate_chacha20", "pcc", 0, _refuse_seed)
+SEEDED = _define("pate_chacha20_seeded", "pcs", _SEEDED_DOMAIN, _expand_seed)
