@@ -1,0 +1,177 @@
+"""What a dataset is here: private records, public inputs, a test part, and constants that scale the inputs.
+
+Every record has an id of its own. Where the records of one person must stay together, a part names the user of
+each record too. Preprocessing holds constants, or statistics of public data, and never of private records.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pate_jax.errors import PateError
+
+IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
+
+
+class Part(NamedTuple):
+    """Records: their inputs, labels, ids and users, row by row."""
+
+    inputs: np.ndarray  # uint8 [n, height, width, channels] or float32 [n, features]
+    labels: np.ndarray | None  # int32 [n]
+    ids: np.ndarray  # text [n], each once
+    users: np.ndarray | None = None  # text [n]: whose record it is
+
+    def take(self, rows: Any) -> Part:
+        """The records at these rows.
+
+        >>> part = Part(np.zeros((3, 2), np.float32), None, np.array(["a", "b", "c"]))
+        >>> part.take([2, 0]).ids.tolist()
+        ['c', 'a']
+        """
+        return Part(*(None if column is None else column[rows] for column in self))
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """`x -> (x - offset) / scale` over the last axis, by constants or public statistics.
+
+    >>> Preprocessing((0.0,), (4.0,)).apply(np.array([[1, 2]], np.uint8)).tolist()
+    [[0.25, 0.5]]
+    """
+
+    offset: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.offset) != len(self.scale):
+            raise PateError(
+                f"offset has {len(self.offset)} numbers and scale {len(self.scale)}; make them equal"
+            )
+        if not all(np.isfinite([*self.offset, *self.scale])) or not all(self.scale):
+            raise PateError(f"scale={self.scale} and offset must be finite and scale must not be 0")
+
+    def apply(self, inputs: Any) -> Any:
+        """Scale a NumPy or JAX array; the result is float32."""
+        offset, scale = np.float32(self.offset), np.float32(self.scale)
+        return (inputs.astype(np.float32) - offset) / scale
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A private part to learn from, a public part to ask about, a test part to judge by."""
+
+    name: str
+    kind: str  # "image" or "table"
+    private: Part
+    public: Part  # its labels, where known, are for evaluation only
+    test: Part | None
+    classes: int
+    class_names: tuple[str, ...]
+    preprocessing: Preprocessing
+    synthetic: bool
+    description: str
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one record's input."""
+        return self.private.inputs.shape[1:]
+
+
+def check(dataset: Dataset) -> Dataset:
+    """The same dataset, or one sentence that says what is wrong with it.
+
+    The number of classes, the shape of an input and the kind are public; every part must agree with them.
+    """
+    if dataset.classes < 2:
+        raise PateError(f"classes={dataset.classes} must be at least 2")
+    if len(dataset.class_names) != dataset.classes:
+        raise PateError(f"{len(dataset.class_names)} class names are given for classes={dataset.classes}")
+    for name, part in (("private", dataset.private), ("public", dataset.public), ("test", dataset.test)):
+        if part is not None:
+            check_part(name, part, dataset.classes)
+            if part.inputs.shape[1:] != dataset.input_shape:
+                raise PateError(
+                    f"{name} inputs have shape {part.inputs.shape[1:]} a record and private inputs "
+                    f"{dataset.input_shape}; give all parts the same shape"
+                )
+    if dataset.private.labels is None:
+        raise PateError("private has no labels; teachers learn from labels")
+    return dataset
+
+
+def check_part(name: str, part: Part, classes: int) -> None:
+    """Refuse a part whose rows do not fit together; `name` says in the message which part it is."""
+    rows = len(part.inputs)
+    if rows == 0:
+        raise PateError(f"{name} holds no records; give at least one")
+    for column, values in part._asdict().items():
+        if values is not None and len(values) != rows:
+            raise PateError(f"{name} has {len(values)} {column} for {rows} inputs; give one for each record")
+    _check_inputs(name, part.inputs)
+    if part.labels is not None:
+        _check_labels(name, part.labels, classes)
+    _check_ids(name, part.ids)
+
+
+def _check_inputs(name: str, inputs: np.ndarray) -> None:
+    if inputs.ndim not in (*IMAGE_RANKS, *TABLE_RANKS) or 0 in inputs.shape:
+        raise PateError(
+            f"{name} inputs have shape {inputs.shape}; give images as [n, height, width, channels] "
+            "or tables as [n, features]"
+        )
+    if inputs.dtype.kind == "f":
+        finite = np.isfinite(inputs.reshape(len(inputs), -1)).all(1)
+        if not finite.all():
+            raise PateError(
+                f"{name} inputs hold NaN or infinity in {len(inputs) - finite.sum()} records "
+                f"(first at row {int(np.argmin(finite))}); fill or remove them"
+            )
+
+
+def _check_labels(name: str, labels: np.ndarray, classes: int) -> None:
+    outside = (labels < 0) | (labels >= classes)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise PateError(
+            f"{name} label {labels[row]} at row {row} is outside 0..{classes - 1}; "
+            "number the classes from 0, or declare classes"
+        )
+
+
+def _check_ids(name: str, ids: np.ndarray) -> None:
+    if len(set(ids.tolist())) != len(ids):
+        values, counts = np.unique(ids, return_counts=True)
+        raise PateError(
+            f"{name} has the id {str(values[np.argmax(counts)])!r} {counts.max()} times; give each record its own id"
+        )
+
+
+def numbered_ids(prefix: str, numbers: Any) -> np.ndarray:
+    """Ids that carry the number of a record in its archive.
+
+    >>> numbered_ids("mnist-train", [0, 7]).tolist()
+    ['mnist-train-0', 'mnist-train-7']
+    """
+    return np.array([f"{prefix}-{number}" for number in np.asarray(numbers).tolist()], dtype=np.str_)
+
+
+def class_names_of(classes: int) -> tuple[str, ...]:
+    """Plain names for classes that have none.
+
+    >>> class_names_of(3)
+    ('0', '1', '2')
+    """
+    return tuple(str(label) for label in range(classes))
+
+
+def slug(name: str) -> str:
+    """A name reduced to what a folder may be called.
+
+    >>> slug("My table (2).csv")
+    'my-table-2-csv'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -1,0 +1,304 @@
+"""Private records to teachers: disjoint shards by keyed hash, and a certificate that proves it.
+
+A record's teacher is a keyed hash of its id, or of its user's id, and its place inside the shard is another
+keyed hash. Neither depends on any other record, so adding, removing or changing one record (or all records of
+one user) changes one shard and leaves every other shard as it was, row for row. The privacy figures of the
+whole package rest on this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pate_jax.artefact import digest
+from pate_jax.dataset import Part
+from pate_jax.errors import PateError
+
+_SHARD, _ORDER, _SET = b"pate shard", b"pate order", b"pate set"  # one use of the key each
+KEY_BYTES = (16, 64)
+
+
+class Shards(NamedTuple):
+    """Each teacher's records: `rows[t, :counts[t]]` are rows of the private part, the rest is padding."""
+
+    rows: np.ndarray  # int32 [teachers, longest]
+    counts: np.ndarray  # int32 [teachers]
+
+    def of(self, teacher: int) -> np.ndarray:
+        """The rows of one teacher, in the order of its shard.
+
+        >>> Shards(np.array([[4, 0], [1, 3]]), np.array([1, 2])).of(0).tolist()
+        [4]
+        """
+        return self.rows[teacher, : self.counts[teacher]]
+
+
+def fresh_key() -> bytes:
+    """A partition key from the operating system's entropy.
+
+    >>> len(fresh_key())
+    32
+    """
+    return secrets.token_bytes(32)
+
+
+def seeded_key(seed: int) -> bytes:
+    """A partition key that anyone who knows the seed can make again.
+
+    >>> seeded_key(7) == seeded_key(7), seeded_key(7) == seeded_key(8)
+    (True, False)
+    """
+    return hashlib.sha256(f"pate partition seed {seed}".encode()).digest()
+
+
+def assign(ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> np.ndarray:
+    """The teacher of each record: int32 [n], a keyed BLAKE2b hash of the id modulo the number of teachers.
+
+    Pass each record's user in place of its id to keep the records of one user with one teacher.
+
+    >>> first, second, third = assign(["ann", "bob", "ann"], 2, key=seeded_key(1)).tolist()
+    >>> first == third
+    True
+    """
+    if teachers < 1:
+        raise PateError(f"teachers={teachers} must be at least 1")
+    units = len(set(_texts(ids)))
+    if units < teachers:
+        raise PateError(
+            f"teachers={teachers} is more than the {units} records or users to divide; ask for at most {units} teachers"
+        )
+    words = _hashes(ids, key=key, use=_SHARD, words=1)[:, 0]
+    return (words % np.uint64(teachers)).astype(np.int32)
+
+
+def cut(assignment: np.ndarray, ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> Shards:
+    """Shards of the assignment; inside a shard records stand in the order of their own keyed hash.
+
+    >>> ids = ["a", "b", "c", "d", "e"]
+    >>> shards = cut(np.array([1, 0, 1, 1, 0]), ids, 2, key=seeded_key(1))
+    >>> shards.counts.tolist(), sorted(shards.of(0).tolist()), sorted(shards.of(1).tolist())
+    ([2, 3], [1, 4], [0, 2, 3])
+    """
+    assignment = np.asarray(assignment)
+    if len(assignment) != len(ids):
+        raise PateError(
+            f"{len(assignment)} assignments are given for {len(ids)} ids; give one for each record"
+        )
+    if len(assignment) and not (0 <= assignment.min() and assignment.max() < teachers):
+        raise PateError(f"assignment must lie in 0..{teachers - 1} for teachers={teachers}")
+    _check_unique(ids)
+    high, low = _hashes(ids, key=key, use=_ORDER, words=2).T
+    order = np.lexsort((low, high, assignment))
+    counts = np.bincount(assignment, minlength=teachers).astype(np.int32)
+    starts = np.cumsum(counts) - counts
+    rows = np.zeros((teachers, max(1, int(counts.max(initial=0)))), np.int32)
+    place = np.arange(len(order)) - np.repeat(starts, counts)
+    rows[assignment[order], place] = order
+    return Shards(rows, counts)
+
+
+def divide(part: Part, teachers: int, *, key: bytes, by: str = "record") -> Shards:
+    """The shards of a private part, cut by record, or by user so that nobody's records meet two teachers.
+
+    >>> part = Part(np.zeros((4, 1)), np.zeros(4, np.int32), np.array(list("abcd")))
+    >>> int(divide(part, 2, key=seeded_key(1)).counts.sum())
+    4
+    """
+    return cut(assign(_units(part, by), teachers, key=key), part.ids, teachers, key=key)
+
+
+def _units(part: Part, by: str) -> np.ndarray:
+    """What one unit of privacy is called in each row: the record's id or its user's."""
+    if by not in ("record", "user"):
+        raise PateError(f"by={by!r} must be 'record' or 'user'")
+    if by == "user" and part.users is None:
+        raise PateError(
+            "by='user' needs the user of every private record; give a users array or --user-column"
+        )
+    return part.ids if by == "record" or part.users is None else part.users
+
+
+def certificate(shards: Shards, part: Part, *, key: bytes, by: str = "record") -> dict[str, Any]:
+    """What each teacher holds, in digests, and the sums that prove that the shards divide the table.
+
+    Every id has a keyed 256-bit hash. The hashes of a shard's ids are added modulo 2^256, and so are those of the
+    whole table. Equal totals and equal counts mean that every record lies in one shard and in one only; anyone
+    can add them up from the certificate alone. With `by="user"` the same holds for the users. It is made from
+    private data, and belongs with them.
+
+    >>> part = Part(np.zeros((4, 1)), np.zeros(4, np.int32), np.array(list("abcd")))
+    >>> proof = certificate(divide(part, 2, key=seeded_key(1)), part, key=seeded_key(1))
+    >>> proof["records"], sum(shard["records"] for shard in proof["shards"])
+    (4, 4)
+    """
+    found = _faults(shards, part, key=key, by=by)
+    if found:
+        raise PateError(f"the shards are not a partition: {found[0]}; cut them again from the ids")
+    return _summary([shards.of(teacher) for teacher in range(len(shards.counts))], part, key=key, by=by)
+
+
+def check_certificate(certificate: Mapping[str, Any], shards: Shards, part: Part, *, key: bytes) -> list[str]:
+    """What is wrong with a certificate, the shards, or their fit: an empty list when all of it holds.
+
+    >>> part = Part(np.zeros((4, 1)), np.zeros(4, np.int32), np.array(list("abcd")))
+    >>> shards = divide(part, 2, key=seeded_key(1))
+    >>> proof = certificate(shards, part, key=seeded_key(1))
+    >>> check_certificate(proof, shards, part, key=seeded_key(1))
+    []
+    >>> check_certificate(proof, shards, part._replace(inputs=part.inputs + 1), key=seeded_key(1))[0]
+    'teacher 0: the digest of the contents is not the certified one'
+    """
+    by = certificate.get("by", "record")
+    fed = [shards.of(teacher) for teacher in range(len(shards.counts))]
+    return [
+        *check_sums(certificate),
+        *_faults(shards, part, key=key, by=by),
+        *_differences(certificate, _summary(fed, part, key=key, by=by)),
+    ]
+
+
+def check_fed(
+    certificate: Mapping[str, Any], fed: Sequence[np.ndarray], part: Part, *, key: bytes
+) -> list[str]:
+    """What is wrong with the rows that each teacher was really fed (`fed[t]`, in any order, any number of times).
+
+    >>> part = Part(np.zeros((4, 1)), np.zeros(4, np.int32), np.array(list("abcd")))
+    >>> shards = divide(part, 2, key=seeded_key(1))
+    >>> proof = certificate(shards, part, key=seeded_key(1))
+    >>> check_fed(proof, [np.tile(shards.of(0), 3), shards.of(1)[::-1]], part, key=seeded_key(1))
+    []
+    """
+    distinct = [np.unique(rows) for rows in fed]
+    return _differences(certificate, _summary(distinct, part, key=key, by=certificate.get("by", "record")))
+
+
+def check_sums(certificate: Mapping[str, Any]) -> list[str]:
+    """Whether the certificate proves by itself that its shards are disjoint and cover the table."""
+    found = []
+    for unit in ("record", "user") if certificate.get("by") == "user" else ("record",):
+        counts = sum(shard[f"{unit}s"] for shard in certificate["shards"])
+        total = sum(int(shard[f"{unit}_sum"], 16) for shard in certificate["shards"]) % 2**256
+        if counts != certificate[f"{unit}s"]:
+            found.append(f"the shards hold {counts} {unit}s and the table {certificate[f'{unit}s']}")
+        if total != int(certificate[f"{unit}_sum"], 16):
+            found.append(
+                f"the hashes of the shards' {unit}s do not add up to the table's: they are no partition of it"
+            )
+    return found
+
+
+def _faults(shards: Shards, part: Part, *, key: bytes, by: str) -> list[str]:
+    """What keeps these shards from being the partition of this part."""
+    teachers, records = len(shards.counts), len(part.ids)
+    rows = np.concatenate([shards.of(teacher) for teacher in range(teachers)])
+    holder = np.repeat(np.arange(teachers), shards.counts)
+    if rows.size and not (0 <= rows.min() and rows.max() < records):
+        return [f"a shard names a row outside 0..{records - 1}"]
+    found = []
+    times = np.bincount(rows, minlength=records)
+    for row in np.flatnonzero(times > 1)[:3]:
+        found.append(
+            f"record {str(part.ids[row])!r} is in the shards of teachers {holder[rows == row].tolist()}"
+        )
+    found += [f"record {str(part.ids[row])!r} is in no shard" for row in np.flatnonzero(times == 0)[:3]]
+    wrong = np.flatnonzero(assign(_units(part, by), teachers, key=key)[rows] != holder)
+    for place in wrong[:3]:
+        found.append(
+            f"record {str(part.ids[rows[place]])!r} lies with teacher {holder[place]} against its hash"
+        )
+    if not found and not np.array_equal(
+        rows, np.concatenate(list(map(divide(part, teachers, key=key, by=by).of, range(teachers))))
+    ):
+        found.append("the records of a shard do not stand in the order of their hashes")
+    return found
+
+
+def _summary(fed: Sequence[np.ndarray], part: Part, *, key: bytes, by: str) -> dict[str, Any]:
+    """The certificate's figures for teachers that hold these rows."""
+    units = {"record": part.ids} | ({"user": _units(part, by)} if by == "user" else {})
+    hashes = {unit: _hashes(names, key=key, use=_SET, words=4) for unit, names in units.items()}
+    everything = np.arange(len(part.ids))
+    return {
+        "by": by,
+        "teachers": len(fed),
+        **_sums(everything, units, hashes),
+        "key_digest": hashlib.sha256(b"pate partition key" + key).hexdigest(),
+        "shards": [
+            {"teacher": teacher, **_sums(rows, units, hashes), **_digests(rows, part)}
+            for teacher, rows in enumerate(fed)
+        ],
+    }
+
+
+def _sums(
+    rows: np.ndarray, units: Mapping[str, np.ndarray], hashes: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Counts of the distinct records and users of these rows, and the sums of their hashes."""
+    sums: dict[str, Any] = {}
+    for unit, names in units.items():
+        chosen = rows if unit == "record" else rows[np.unique(names[rows], return_index=True)[1]]
+        limbs = np.ascontiguousarray(hashes[unit][chosen]).view("<u4").sum(0, dtype=np.uint64)
+        total = sum(int(limb) << (32 * place) for place, limb in enumerate(limbs)) % 2**256
+        sums |= {f"{unit}s": len(chosen), f"{unit}_sum": f"{total:064x}"}
+    return sums
+
+
+def _digests(rows: np.ndarray, part: Part) -> dict[str, str]:
+    """SHA-256 over the sorted ids, and over the contents in that order."""
+    names = part.ids[rows].tolist()
+    order = sorted(range(len(names)), key=names.__getitem__)
+    ids = "".join(f"{len(names[place])}:{names[place]}," for place in order)
+    ordered = rows[np.array(order, np.int64)]
+    labels = None if part.labels is None else part.labels[ordered]
+    return {"ids": hashlib.sha256(ids.encode()).hexdigest(), "contents": digest(part.inputs[ordered], labels)}
+
+
+def _differences(certified: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    words = {
+        "ids": "the digest of the ids",
+        "contents": "the digest of the contents",
+        "records": "the count of records",
+    }
+    words |= {
+        "users": "the count of users",
+        "teachers": "the number of teachers",
+        "key_digest": "the key's digest",
+    }
+    differences = [
+        f"{words[field]} is not the certified one"
+        for field in ("teachers", "records", "users", "key_digest")
+        if certified.get(field) != found.get(field)
+    ]
+    for shard, other in zip(certified["shards"], found["shards"], strict=False):
+        for field in ("records", "users", "ids", "contents"):
+            if shard.get(field) != other.get(field):
+                differences.append(f"teacher {shard['teacher']}: {words[field]} is not the certified one")
+    return differences
+
+
+def _check_unique(ids: Sequence[str] | np.ndarray) -> None:
+    texts = _texts(ids)
+    if len(set(texts)) != len(texts):
+        seen: set[str] = set()
+        twice = next(text for text in texts if text in seen or seen.add(text))  # type: ignore[func-returns-value]
+        raise PateError(f"id {twice!r} appears twice; give each record its own id")
+
+
+def _texts(ids: Sequence[str] | np.ndarray) -> list[str]:
+    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+
+
+def _hashes(ids: Sequence[str] | np.ndarray, *, key: bytes, use: bytes, words: int) -> np.ndarray:
+    """Keyed BLAKE2b of each id for one use: uint64 [n, words]."""
+    if not KEY_BYTES[0] <= len(key) <= KEY_BYTES[1]:
+        raise PateError(f"partition key has {len(key)} bytes; give {KEY_BYTES[0]} to {KEY_BYTES[1]} of them")
+    blake, size = hashlib.blake2b, 8 * words
+    joined = b"".join(
+        [blake(text.encode(), key=key, digest_size=size, person=use).digest() for text in _texts(ids)]
+    )
+    return np.frombuffer(joined, "<u8").reshape(-1, words).astype(np.uint64)
