@@ -1,0 +1,236 @@
+"""Renyi curves of a mechanism on votes, and their conversion into one (epsilon, delta) figure.
+
+A curve is float64 [query, order]; it adds up over queries. Orders are above 1. Which function bounds what:
+
+    method              holds for               may be published
+    exact               this data set           no (a function of the votes)
+    published           one direction only      no (a function of the votes)
+    data_independent    every data set          yes
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate_jax.accounting import gnmax, laplace, threshold
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+
+Method = Literal["exact", "published", "data_independent"]
+Conversion = Literal["tight", "classic"]
+Curve = NDArray[np.float64]
+
+
+class Epsilon(NamedTuple):
+    """An epsilon and the order that attains it; arrays where the curve had leading axes."""
+
+    epsilon: float | NDArray[np.float64]
+    order: float | NDArray[np.float64] | None
+
+
+class Parts(NamedTuple):
+    """A curve taken apart: the test [Q, A], the argmax given an answer [Q, A], log Pr[answered] [Q]."""
+
+    test: Curve
+    argmax: Curve
+    log_answered: NDArray[np.float64]
+
+
+def default_orders() -> NDArray[np.float64]:
+    """The grid of orders that every figure is minimised over unless another is given.
+
+    >>> orders = default_orders()
+    >>> bool(orders[0] < 1.01), bool(orders[-1] > 1000), 14.0 in orders
+    (True, True, True)
+    """
+    below_two = 1 + np.geomspace(1e-3, 0.9, 14)
+    return np.concatenate([below_two, np.arange(2.0, 32.0, 0.5), np.geomspace(32, 4096, 36)])
+
+
+def check_orders(orders: ArrayLike) -> NDArray[np.float64]:
+    """The orders as a float64 vector, each above 1.
+
+    >>> check_orders([2, 3])
+    array([2., 3.])
+    """
+    grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
+    if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid) & (grid > 1)):
+        raise PateError(f"orders={orders!r} must be a list of finite numbers above 1")
+    return grid
+
+
+def check_votes(votes: ArrayLike) -> NDArray[np.int64]:
+    """The vote histograms as int64 [query, class], checked.
+
+    >>> check_votes([[2, 0], [1, 1]]).shape
+    (2, 2)
+    """
+    table = np.asarray(votes)
+    if table.ndim != 2 or table.shape[1] < 2:
+        raise PateError(f"votes of shape {table.shape} must be [query, class] with at least two classes")
+    if not np.all(np.isfinite(table)) or np.any(table < 0) or np.any(table != np.floor(table)):
+        raise PateError("votes must be whole numbers, none below 0; pass histograms, not shares")
+    return table.astype(np.int64)
+
+
+def check_delta(delta: float) -> float:
+    """`delta` as a float between 0 and 1, both excluded.
+
+    >>> check_delta(1e-5)
+    1e-05
+    """
+    if not 0 < delta < 1:
+        raise PateError(f"delta={delta!r} must be above 0 and below 1; below 1/records is usual")
+    return float(delta)
+
+
+def epsilon(orders: ArrayLike, rdp: ArrayLike, delta: float, *, conversion: Conversion = "tight") -> Epsilon:
+    """The smallest epsilon that a curve implies at `delta`, and the order that attains it.
+
+    `tight` (Balle et al. 2020; Canonne, Kamath, Steinke 2020, Proposition 12):
+    `rdp(a) + log1p(-1/a) - (log(delta) + log(a)) / (a - 1)`, not below 0. `classic` (Mironov 2017, Proposition
+    3): `rdp(a) + log(1/delta) / (a - 1)`, which is never the smaller one. The last axis of `rdp` holds orders.
+
+    >>> round(epsilon([14.0], [1.1], 1e-5).epsilon, 6)
+    1.708497
+    >>> round(epsilon([14.0], [1.1], 1e-5, conversion="classic").epsilon, 6)
+    1.98561
+    """
+    grid, curve, delta = check_orders(orders), np.asarray(rdp, dtype=np.float64), check_delta(delta)
+    if curve.shape[-1:] != grid.shape:
+        raise PateError(f"rdp of shape {curve.shape} must end in the {grid.size} orders it belongs to")
+    if not np.all(curve >= 0):
+        raise PateError("rdp holds a negative value or a NaN; a Renyi curve is never below 0")
+    if conversion == "tight":
+        extra = np.log1p(-1 / grid) - (np.log(delta) + np.log(grid)) / (grid - 1)
+    elif conversion == "classic":
+        extra = -np.log(delta) / (grid - 1)
+    else:
+        raise PateError(f"conversion={conversion!r} must be 'tight' or 'classic'")
+    each = np.maximum(curve + extra, 0.0)
+    best = np.argmin(each, axis=-1)
+    least = np.take_along_axis(each, best[..., None], axis=-1)[..., 0]
+    if curve.ndim == 1:
+        return Epsilon(float(least), float(grid[best]))
+    return Epsilon(least, grid[best])
+
+
+def margins(mechanism: Mechanism, votes: NDArray[np.int64], student_probabilities: ArrayLike | None) -> Curve:
+    """What the test reads on each query: `max_j n_j`, or `max_j (n_j - T p_j)` for Interactive-GNMax.
+
+    >>> from pate_jax.mechanisms import InteractiveGNMax
+    >>> mechanism = InteractiveGNMax(threshold=1, sigma_threshold=2, sigma=1, student_confidence=0.9)
+    >>> margins(mechanism, np.array([[8, 2]]), [[0.5, 0.5]])
+    array([3.])
+    """
+    if not isinstance(mechanism, InteractiveGNMax):
+        return votes.max(axis=1).astype(np.float64)
+    if student_probabilities is None:
+        raise PateError("student_probabilities=None must be the student's [query, class] table here")
+    shares = np.asarray(student_probabilities, dtype=np.float64)
+    if shares.shape != votes.shape:
+        raise PateError(f"student_probabilities of shape {shares.shape} must match the votes {votes.shape}")
+    return (votes - votes.sum(axis=1, keepdims=True) * shares).max(axis=1)
+
+
+def published_parts(
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    orders: ArrayLike,
+    *,
+    student_probabilities: ArrayLike | None = None,
+) -> Parts:
+    """The papers' bounds for test and argmax; a family no paper analysed gets its data-independent curve.
+
+    >>> from pate_jax.mechanisms import ConfidentGNMax
+    >>> parts = published_parts(ConfidentGNMax(200, 150, 40), [[240, 10]], [2.0])
+    >>> [part.shape for part in parts]
+    [(1, 1), (1, 1), (1,)]
+    """
+    counts, grid = check_votes(votes), check_orders(orders)
+    argmax = _published_argmax(mechanism, counts, grid)
+    if mechanism.test is None:
+        return Parts(np.zeros_like(argmax), argmax, np.zeros(len(counts)))
+    reading = margins(mechanism, counts, student_probabilities)
+    log_answered, log_refused = threshold.log_answered(mechanism.test, reading)
+    return Parts(threshold.published(mechanism.test, log_answered, log_refused, grid), argmax, log_answered)
+
+
+def _published_argmax(mechanism: Mechanism, votes: NDArray[np.int64], orders: Curve) -> Curve:
+    family, scale = mechanism.noise
+    if family == "gaussian":
+        return gnmax.published(votes, scale, orders)
+    if family == "laplace":
+        return laplace.published(votes, scale, orders)
+    return np.broadcast_to(argmax_bound(mechanism, orders), (len(votes), len(orders))).copy()
+
+
+def argmax_bound(mechanism: Mechanism, orders: Curve) -> Curve:
+    """Data-independent curve of the noisy argmax alone, [A].
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> argmax_bound(GNMax(sigma=10.0), np.array([2.0]))
+    array([0.02])
+    """
+    family, scale = mechanism.noise
+    if family in ("gaussian", "discrete_gaussian"):
+        return gnmax.data_independent(scale, orders)
+    if family == "gumbel":
+        return laplace.bounded_range(2 / scale, orders)
+    return laplace.pure(2 / scale, orders)
+
+
+def data_independent(mechanism: Mechanism, teachers: ArrayLike, orders: ArrayLike) -> Curve:
+    """A bound [query, order] that holds for every histogram of that many teachers and every history.
+
+    `teachers` [query] (or one number) is public. Confident mechanisms are bounded as one joint mechanism:
+    see `threshold.joint_bound`.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> data_independent(GNMax(sigma=10.0), [250, 250], [2.0])
+    array([[0.02],
+           [0.02]])
+    """
+    grid, totals = check_orders(orders), np.atleast_1d(np.asarray(teachers, dtype=np.int64))
+    argmax = argmax_bound(mechanism, grid)
+    if mechanism.test is None:
+        return np.broadcast_to(argmax, (len(totals), len(grid))).copy()
+    distinct, where = np.unique(totals, return_inverse=True)
+    curves = np.stack([threshold.joint_bound(mechanism.test, argmax, int(t), grid) for t in distinct])
+    return curves[where]
+
+
+def rdp(
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    orders: ArrayLike | None = None,
+    *,
+    method: Method,
+    student_probabilities: ArrayLike | None = None,
+) -> Curve:
+    """Renyi curves [query, order] of a mechanism on vote histograms [query, class].
+
+    `exact` is the joint mechanism in both directions. `published` weighs the argmax by Pr[answered], as the
+    2018 paper's analysis does; it bounds one direction only. `data_independent` reads nothing from the votes
+    but their number, their classes and their total.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> rdp(GNMax(sigma=10.0), [[200, 50], [130, 120]], [2.0], method="data_independent")
+    array([[0.02],
+           [0.02]])
+    """
+    counts = check_votes(votes)
+    grid = default_orders() if orders is None else check_orders(orders)
+    if method == "data_independent":
+        return data_independent(mechanism, counts.sum(axis=1), grid)
+    if method == "published":
+        parts = published_parts(mechanism, counts, grid, student_probabilities=student_probabilities)
+        return parts.test + np.exp(parts.log_answered)[:, None] * parts.argmax
+    if method == "exact":
+        from pate_jax.accounting import exact
+
+        return exact.rdp(mechanism, counts, grid, student_probabilities=student_probabilities)
+    raise PateError(f"method={method!r} must be 'exact', 'published' or 'data_independent'")

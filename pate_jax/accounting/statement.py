@@ -1,0 +1,238 @@
+"""The privacy statement: every figure side by side, each marked sensitive or publishable, as text, JSON and HTML."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pate_jax.accounting import curves, figures
+from pate_jax.accounting.figures import Figure
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, to_dict
+
+NAMES = ("exact", "pld", "published", "data_independent", "sanitised")
+NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
+RELATIONS = {
+    "record": "one record added, removed or changed under the same id",
+    "user": "all records of one user added, removed or changed under the same id",
+}
+_NEXT_TO = {"exact": "exact, Renyi", "pld": "exact, PLD", "data_independent": "data-independent"}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a list of queries cost. Made by `statement`; `publishable()` is what may leave the house."""
+
+    figures: dict[str, Figure]
+    asked: int
+    answered: int
+    delta: float
+    relation: str
+    charged: str
+    mechanism: dict[str, Any]
+    private: bool = True
+    slack: float = 0.0
+    sums: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def sensitive(self) -> Figure:
+        """The smallest figure that is a guarantee for this data set; itself a function of the votes."""
+        known = [self.figures[name] for name in ("exact", "pld") if self.figures[name].epsilon is not None]
+        known = [figure for figure in known if figure.note != figures.HISTORY]
+        return min(known, key=lambda figure: figure.epsilon or 0.0, default=self.headline)
+
+    @property
+    def headline(self) -> Figure:
+        """The figure to publish: a guarantee that reads nothing from the votes."""
+        return self.figures["data_independent"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as JSON; sensitive, since it holds sensitive figures."""
+        return {
+            **self._facts(),
+            "figures": {name: self.figures[name].to_dict() for name in NAMES},
+            "sums": self.sums,
+            "status": "sensitive",
+        }
+
+    def publishable(self) -> dict[str, Any]:
+        """The same with publishable figures only: the form for `release/`."""
+        allowed = {name: figure for name, figure in self.figures.items() if figure.status == "publishable"}
+        return {
+            **self._facts(),
+            "figures": {
+                name: figure.to_dict() for name, figure in allowed.items() if _worth_showing(name, figure)
+            },
+            "status": "publishable",
+        }
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Statement:
+        """The statement that `to_dict` or `publishable` described."""
+        known = description["figures"]
+        none = {
+            name: {"epsilon": None, "order": None, "status": _status(name), "note": "not in this file"}
+            for name in NAMES
+        }
+        return cls(
+            figures={name: Figure(**known.get(name, none[name])) for name in NAMES},
+            sums=description.get("sums", {}),
+            **{name: description[name] for name in _FACTS},
+        )
+
+    def model_card_line(self) -> str:
+        """One line for a model card, from the publishable headline only."""
+        warning = "" if self.private else f"{NOT_PRIVATE} "
+        if self.headline.epsilon is None:
+            return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
+        return (
+            f"{warning}({_up(self.headline.epsilon)}, {self.delta:g})-differentially private for "
+            f"{RELATIONS[self.relation]}; {self.charged}; data-independent."
+        )
+
+    def text(self, *, publishable_only: bool = False) -> str:
+        """For a terminal; sensitive rows say so."""
+        lines = [] if self.private else [NOT_PRIVATE, ""]
+        lines += [
+            f"Privacy at delta = {self.delta:g}, for {RELATIONS[self.relation]}",
+            f"Charged: {self.charged}",
+            "",
+        ]
+        lines += [f"  {'figure':<18}{'epsilon':>10}{'order':>9}  status"]
+        for name, figure in self._rows(publishable_only):
+            lines.append(
+                f"  {_NEXT_TO.get(name, name):<18}{_cell(figure.epsilon):>10}{_order(figure.order):>9}  {figure.status}"
+            )
+            lines.append(f"  {'':<18}{figure.note}")
+        if not publishable_only and self.sums:
+            lines += ["", "  Sums that are no bounds (sensitive):"]
+            lines += [f"    {name:<28}{_cell(entry['epsilon']):>10}" for name, entry in self.sums.items()]
+        lines += ["", f"Model card: {self.model_card_line()}"]
+        if not publishable_only:
+            lines += ["Figures marked sensitive are functions of the private votes: keep them inside."]
+        return "\n".join(lines) + "\n"
+
+    def html(self, *, publishable_only: bool = False) -> str:
+        """A self-contained fragment; sensitive rows are marked in words and in colour."""
+        rows = "".join(_row(name, figure) for name, figure in self._rows(publishable_only))
+        warning = "" if self.private else f"<p><strong>{html.escape(NOT_PRIVATE)}</strong></p>\n"
+        heads = "".join(
+            f'<th style="{_CELL}">{head}</th>' for head in ("figure", "epsilon", "order", "status", "note")
+        )
+        about = f"delta = {self.delta:g}; {RELATIONS[self.relation]}; {self.charged}."
+        return (
+            f"{warning}<p>{html.escape(about)}</p>\n"
+            f'<table style="border-collapse:collapse"><tr>{heads}</tr>\n{rows}</table>\n'
+            f"<p>Model card: {html.escape(self.model_card_line())}</p>\n"
+        )
+
+    def _rows(self, publishable_only: bool) -> list[tuple[str, Figure]]:
+        rows = [(name, self.figures[name]) for name in NAMES]
+        return [
+            (name, figure)
+            for name, figure in rows
+            if not publishable_only or (figure.status == "publishable" and _worth_showing(name, figure))
+        ]
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {name: getattr(self, name) for name in _FACTS}
+        return {
+            **({} if self.private else {"warning": NOT_PRIVATE}),
+            **facts,
+            "relation_in_words": RELATIONS[self.relation],
+            "model_card_line": self.model_card_line(),
+        }
+
+
+_FACTS = ("asked", "answered", "delta", "relation", "charged", "mechanism", "private", "slack")
+_CELL = "text-align:left;padding:0.2em 0.8em;border-bottom:1px solid #ccc"
+
+
+def _status(name: str) -> figures.Status:
+    return "publishable" if name in ("data_independent", "sanitised") else "sensitive"
+
+
+def _worth_showing(name: str, figure: Figure) -> bool:
+    return name != "sanitised" or figure.epsilon is not None
+
+
+def _up(epsilon: float) -> str:
+    """Four decimals, rounded up: a printed figure is never below the computed one."""
+    return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}" if epsilon < 1e6 else f"{epsilon * (1 + 1e-4):.4g}"
+
+
+def _cell(epsilon: float | None) -> str:
+    return "none" if epsilon is None else _up(epsilon)
+
+
+def _order(order: float | None) -> str:
+    return "" if order is None else f"{order:.4g}"
+
+
+def _row(name: str, figure: Figure) -> str:
+    colour = "#b00020" if figure.status == "sensitive" else "#006b3c"
+    cells = (_NEXT_TO.get(name, name), _cell(figure.epsilon), _order(figure.order))
+    body = "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in cells)
+    status = f'<td style="{_CELL};color:{colour}"><strong>{figure.status}</strong></td>'
+    return f'<tr>{body}{status}<td style="{_CELL}">{html.escape(figure.note)}</td></tr>\n'
+
+
+def statement(
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    answered: ArrayLike | None,
+    delta: float,
+    *,
+    relation: Literal["record", "user"] = "record",
+    private: bool = True,
+    student_probabilities: ArrayLike | None = None,
+    adaptive: bool = False,
+    budget: float | None = None,
+    sanitised: Figure | None = None,
+    orders: ArrayLike | None = None,
+) -> Statement:
+    """The privacy statement of a list of queries.
+
+    `votes` holds every query ASKED, `answered` says which were answered (all, if `None`). `adaptive=True` where the
+    list was not fixed before the first answer: data-dependent figures are then no guarantee. `budget` is the
+    epsilon of a privacy filter, fixed in advance; it replaces the worst case over the queries asked, whose number is
+    then itself an answer. `sanitised` comes from `smooth_sensitivity`. `private=False` marks a seeded run.
+    """
+    counts = curves.check_votes(votes)
+    mask = np.ones(len(counts), bool) if answered is None else np.asarray(answered)
+    if mask.shape != (len(counts),) or mask.dtype != np.bool_:
+        raise PateError(
+            f"answered of shape {mask.shape} and type {mask.dtype} must be {len(counts)} booleans"
+        )
+    if relation not in RELATIONS:
+        raise PateError(f"relation={relation!r} must be 'record' or 'user'")
+    adaptive = adaptive or figures.is_adaptive(mechanism)
+    grid = curves.default_orders() if orders is None else curves.check_orders(orders)
+    slack = figures.sampler_slack(mechanism, *counts.shape)
+    case = figures.Case(
+        mechanism, counts, mask, curves.check_delta(delta), grid, slack, student_probabilities, adaptive
+    )
+    return Statement(
+        figures=figures.all_figures(case, budget, sanitised),
+        asked=len(counts),
+        answered=int(mask.sum()),
+        delta=case.delta,
+        relation=relation,
+        charged=_charged(len(counts), budget),
+        mechanism=to_dict(mechanism),
+        private=private,
+        slack=slack,
+        sums=figures.sums(case),
+    )
+
+
+def _charged(asked: int, budget: float | None) -> str:
+    if budget is None:
+        return f"all {asked} queries asked, test and answer as one joint mechanism"
+    return f"the whole budget of a privacy filter, epsilon {budget:g}, fixed in advance"

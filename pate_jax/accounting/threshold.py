@@ -1,0 +1,208 @@
+"""The threshold test: who is answered, the published analysis, and the exact two-outcome supremum.
+
+The test reads a number that moves by at most one, adds noise and compares with a threshold. With `x` the distance
+from the threshold, the outcomes have probabilities `F(x)` and `1 - F(x)` on one side and `F(x - 1)`, `1 - F(x - 1)`
+on the other.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from pate_jax.accounting import gnmax, laplace
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Noise, ThresholdTest
+
+Curve = NDArray[np.float64]
+LARGEST_DISCRETE = 20_000.0  # scale of a discrete test from which the plain sum of the two curves serves
+
+
+def log_survival(noise: Noise, x: Curve) -> tuple[Curve, Curve]:
+    """`log Pr[noise >= x]` and `log Pr[noise < x]`.
+
+    >>> [round(float(part[0]), 4) for part in log_survival(Noise("gaussian", 2.0), np.array([0.0]))]
+    [-0.6931, -0.6931]
+    """
+    if noise.family == "gaussian":
+        return special.log_ndtr(-x / noise.scale), special.log_ndtr(x / noise.scale)
+    if noise.family == "laplace":
+        return _laplace_tail(x / noise.scale), _laplace_tail(-x / noise.scale)
+    if noise.family == "discrete_laplace":
+        ceiling = np.ceil(x)
+        return _geometric_tail(ceiling, noise.scale), _geometric_tail(1 - ceiling, noise.scale)
+    if noise.family == "discrete_gaussian":
+        ceiling = np.ceil(x)
+        return _discrete_gaussian_tail(ceiling, noise.scale), _discrete_gaussian_tail(
+            1 - ceiling, noise.scale
+        )
+    raise PateError(
+        f"noise family {noise.family!r} has no threshold test; use gaussian, laplace or a discrete one"
+    )
+
+
+def _laplace_tail(x: Curve) -> Curve:
+    """`log Pr[Lap(1) >= x]`."""
+    return np.where(x > 0, -np.log(2) - np.abs(x), np.log1p(-np.exp(-np.abs(x)) / 2))
+
+
+def _geometric_tail(k: Curve, scale: float) -> Curve:
+    """`log Pr[Z >= k]` for whole `k` and the law proportional to `exp(-|z| / scale)`."""
+    upper = -np.abs(k) / scale - np.logaddexp(0.0, -1 / scale)  # Pr[Z >= k] for k >= 0 is r^k / (1 + r)
+    mirrored = -(np.abs(k) + 1) / scale - np.logaddexp(0.0, -1 / scale)  # Pr[Z <= k - 1] for k < 0
+    return np.where(k >= 0, upper, np.log1p(-np.exp(mirrored)))
+
+
+def _discrete_gaussian_tail(k: Curve, sigma: float) -> Curve:
+    """`log Pr[Z >= k]` for whole `k` and the law proportional to `exp(-z^2 / (2 sigma^2))`."""
+    where = np.abs(k).astype(np.int64)
+    table = _discrete_gaussian_table(sigma, 1 << int(where.max() + 2).bit_length())
+    with np.errstate(divide="ignore"):
+        negative = np.log1p(-np.exp(np.minimum(table[where + 1], 0.0)))  # Pr[Z >= -j] = 1 - Pr[Z >= j + 1]
+    return np.where(k > 0, table[where], negative)
+
+
+@lru_cache(maxsize=16)
+def _discrete_gaussian_table(sigma: float, size: int) -> Curve:
+    """`log Pr[Z >= k]` for `k = 0 .. size - 1`, summed from the far end in logarithms."""
+    values = np.arange(size + int(np.ceil(12 * sigma)) + 2, dtype=np.float64)
+    log_weights = -((values / sigma) ** 2) / 2
+    log_tails = np.logaddexp.accumulate(log_weights[::-1])[::-1]
+    return log_tails[:size] - np.logaddexp(log_tails[0], log_tails[1])  # both sides, zero counted once
+
+
+def log_answered(test: ThresholdTest, reading: Curve) -> tuple[Curve, Curve]:
+    """`log Pr[answered]` and `log Pr[refused]` for what the test reads on each query.
+
+    >>> test = ThresholdTest(200, Noise("gaussian", 150))
+    >>> [round(float(part[0]), 4) for part in log_answered(test, np.array([200.0]))]
+    [-0.6931, -0.6931]
+    """
+    return log_survival(test.noise, test.threshold - np.asarray(reading, dtype=np.float64))
+
+
+def published(test: ThresholdTest, log_answered: Curve, log_refused: Curve, orders: Curve) -> Curve:
+    """Theorem 6 for the test: noise `sqrt(2) sigma`, `q = min(Pr[answered], Pr[refused])`, [query, order].
+
+    Noise that the papers did not analyse gets its data-independent curve.
+
+    >>> test = ThresholdTest(200, Noise("gaussian", 150))
+    >>> published(test, np.log([0.5]), np.log([0.5]), np.array([9.0])).round(6)
+    array([[0.0002]])
+    """
+    family, scale = test.noise
+    if family == "gaussian":
+        return gnmax.theorem6(np.minimum(log_answered, log_refused), np.sqrt(2) * scale, orders)
+    return np.broadcast_to(data_independent(test, orders), (len(log_answered), len(orders))).copy()
+
+
+def data_independent(test: ThresholdTest, orders: Curve) -> Curve:
+    """The published curve of the test alone, [A]: `a / (2 sigma^2)`, or that of `1/scale`-DP.
+
+    >>> data_independent(ThresholdTest(200, Noise("gaussian", 10.0)), np.array([2.0]))
+    array([0.01])
+    """
+    family, scale = test.noise
+    if family in ("gaussian", "discrete_gaussian"):
+        return orders / 2 / scale / scale
+    return laplace.pure(1 / scale, orders)
+
+
+def two_outcome(
+    log_p: tuple[Curve, Curve], log_q: tuple[Curve, Curve], orders: Curve, inner: Curve | float = 0.0
+) -> Curve:
+    """Renyi divergence of two laws on {answered, refused}, `inner` being the argmax's divergence given an answer.
+
+    `log(p^a q^{1-a} e^{(a-1) inner} + (1-p)^a (1-q)^{1-a}) / (a - 1)`; arguments broadcast against `orders`.
+
+    >>> half = (np.log([0.5]), np.log([0.5]))
+    >>> two_outcome(half, half, np.array([3.0]))
+    array([0.])
+    """
+    extra = (orders - 1) * inner
+    gaps = [_gap(lp, lq) for lp, lq in zip(log_p, log_q, strict=True)]
+    tops = [lq + orders * gap for lq, gap in zip(log_q, gaps, strict=True)]
+    whole = np.logaddexp(tops[0] + extra, tops[1])
+    fine = whole < 1.0
+    excess = sum(_excess(lq, gap, orders) for lq, gap in zip(log_q, gaps, strict=True))
+    excess = excess + _raised(tops[0], extra)
+    value = np.where(fine, np.log1p(np.maximum(excess, 0.0)), whole)
+    return np.maximum(value, 0.0) / (orders - 1)
+
+
+def _raised(top: Curve, extra: Curve) -> Curve:
+    """`e^top (e^extra - 1)` without overflow; at most e^2, where the caller uses the logarithm instead."""
+    small = np.minimum(extra, 1.0)
+    large = np.exp(np.minimum(top + extra, 2.0)) - np.exp(np.minimum(top, 0.0))
+    return np.where(extra < 1.0, np.exp(np.minimum(top, 1.0)) * np.expm1(small), large)
+
+
+def _gap(log_p: Curve, log_q: Curve) -> Curve:
+    gone = log_q == -np.inf  # then the other side is gone too: the laws overlap wherever floats can tell
+    return np.where(gone, 0.0, log_p - np.where(gone, 0.0, log_q))
+
+
+def _excess(log_q: Curve, gap: Curve, orders: Curve) -> Curve:
+    """`q ((p/q)^a - 1 - a (p/q - 1))`, whose sum over outcomes is `sum p^a q^{1-a} - 1`; 0 where it is huge."""
+    close = np.abs(orders * gap) < 1
+    near = np.where(close, gap, 0.0)
+    small = np.exp(log_q) * (np.expm1(orders * near) - orders * np.expm1(near))
+    top = np.minimum(log_q + orders * gap, 2.0)
+    wide = np.exp(top) - orders * np.exp(np.minimum(log_q + gap, 0.0)) + (orders - 1) * np.exp(log_q)
+    return np.where(close, small, wide)
+
+
+def supremum(noise: Noise, orders: Curve) -> Curve:
+    """The exact cost of the test alone, [A], at the worst maximum there can be: data-independent.
+
+    >>> orders = np.array([10.0])
+    >>> bool(supremum(Noise("gaussian", 150.0), orders)[0] < 10 / (2 * 150**2))
+    True
+    """
+    return _supremum(noise, np.zeros_like(orders), np.inf, orders)
+
+
+def joint_bound(test: ThresholdTest, argmax: Curve, teachers: int, orders: Curve) -> Curve:
+    """A confident mechanism's curve [A] at the worst reading that `teachers` votes allow, argmax included.
+
+    `sup_x max(J(x, x-1), J(x-1, x))` over readings up to the larger of `teachers` and the threshold, J the joint
+    divergence of {refused, 1..C} with the argmax at its own data-independent curve. A reading cannot exceed the
+    number of teachers, so the argmax is charged only with the probability of being reached. Letting readings
+    go up to the threshold keeps the bound monotone in the noise of the test.
+
+    >>> test, orders = ThresholdTest(200, Noise("gaussian", 150.0)), np.array([10.0])
+    >>> bool(joint_bound(test, orders / 40**2, 250, orders)[0] < 0.7 * 10 / 40**2)
+    True
+    """
+    room = max(float(teachers) - test.threshold, 0.0)
+    together = _supremum(test.noise, argmax, room, orders)
+    return np.minimum(together, data_independent(test, orders) + argmax)
+
+
+def _supremum(noise: Noise, argmax: Curve, room: float, orders: Curve) -> Curve:
+    """Largest value over readings: a coarse grid, then finer ones around its best point."""
+    ceiling = data_independent(ThresholdTest(0, noise), orders) + argmax
+    whole = noise.family in ("discrete_gaussian", "discrete_laplace")
+    if whole and noise.scale > LARGEST_DISCRETE:
+        return ceiling
+    reach = 12.0 * noise.scale + orders + 1  # the worst reading lies near `1 - a` or `a` from the threshold
+    top = np.floor(room) if whole else room
+    grid = np.linspace(-reach, np.minimum(reach, top), 801, axis=1)
+    rows, best = np.arange(len(orders)), np.zeros_like(orders)
+    for _ in range(6):
+        grid = np.round(grid) if whole else grid
+        values = _both_ways(noise, argmax[:, None], grid, orders[:, None])
+        best = np.maximum(best, values.max(axis=1))
+        width = np.maximum(np.diff(grid, axis=1).max(axis=1), 2.0 if whole else 0.0)
+        centre = grid[rows, values.argmax(axis=1)]
+        grid = np.minimum(centre[:, None] + width[:, None] * np.linspace(-1, 1, 41), top)
+    return np.minimum(best * (1 + (1e-6 if whole else 1e-9)), ceiling)
+
+
+def _both_ways(noise: Noise, argmax: Curve, x: Curve, orders: Curve) -> Curve:
+    """The larger divergence between readings `x` and `x - 1` above the threshold."""
+    upper, lower = log_survival(noise, -x), log_survival(noise, 1 - x)
+    return np.maximum(two_outcome(upper, lower, orders, argmax), two_outcome(lower, upper, orders, argmax))
