@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from pate_jax.accounting.groups import Groups
+from pate_jax.accounting.nodes import Nodes, nodes
+from pate_jax.accounting.noise_law import log_cdf, log_density
 from pate_jax.mechanisms import Noise
 
 EPSILON = float(np.finfo(np.float64).eps)
-WIDTH = 9.0  # scales beyond the outermost mode: 2 Phi(-9) = 2.3e-19 of the mass is left outside
-ALIASING = 1e-14  # relative error of the trapezoid rule that the step is chosen for
+STEEP = 250.0  # log of the largest ratio of neighbouring factors that is multiplied outside the logarithm
 
 
 class Laws(NamedTuple):
@@ -26,46 +25,127 @@ class Laws(NamedTuple):
     error: np.ndarray  # [R]: bound on the error of every entry above
 
 
+class _Factors(NamedTuple):
+    """Logs of the integrands [R, U, N] of each class with its count as it is, one less and one more, and of
+    the ratios by which the other integrands change when that class loses or gains a vote."""
+
+    level: np.ndarray
+    fewer: np.ndarray
+    more: np.ndarray
+    leave: np.ndarray
+    join: np.ndarray
+    ghost: np.ndarray | None  # bool [R, N]: nodes where only neighbours have mass
+    error: np.ndarray
+
+
 def laws(noise: Noise, groups: Groups) -> Laws:
-    """The laws of a piece of `Groups` and of their neighbours."""
-    classes = groups.sizes[0].sum()
-    position, step = _gaussian_nodes(groups, noise.scale, classes)
-    shifted = [(position[:, None, :] - groups.counts[:, :, None] - vote) / noise.scale for vote in (-1, 0, 1)]
-    fewer, level, more = (log_ndtr(z) for z in shifted)
-    density_fewer, density, density_more = (-0.5 * z * z for z in shifted)
+    """The laws of a few histograms and of all their neighbours.
+
+    >>> groups = Groups(np.array([0]), np.array([[3.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[3.0, 1.0]]))
+    >>> np.exp(laws(Noise("gumbel", 2.0), groups).base).round(4).tolist()
+    [[0.7311, 0.2689]]
+    """
+    if noise.family == "gumbel":
+        return _softmax(noise.scale, groups)
+    factors = _factors(noise, groups, nodes(noise, groups))
+    with np.errstate(divide="ignore", under="ignore"):
+        if noise.scale < 1 or factors.leave[np.isfinite(factors.leave)].max(initial=0) > STEEP:
+            return _in_logs(factors)
+        return _as_products(factors)
+
+
+def base_law(noise: Noise, groups: Groups) -> np.ndarray:
+    """Log-probability of one class of each group [R, U], without the neighbours."""
+    if noise.family == "gumbel":
+        return _softmax(noise.scale, groups).base
+    factors = _factors(noise, groups, nodes(noise, groups))
+    with np.errstate(divide="ignore", under="ignore"):
+        return _log_sum(_alive(factors))
+
+
+def _factors(noise: Noise, groups: Groups, grid: Nodes) -> _Factors:
+    """All factors of the integrands at the nodes."""
+    distance = grid.position[:, None, :] - groups.counts[:, :, None]
+    fewer, level, more = (log_cdf(noise, distance - vote, grid.fraction) for vote in (-1, 0, 1))
+    weights = grid.log_weight[:, None, :]
+    f_fewer, f_level, f_more = (log_density(noise, distance - vote) + weights for vote in (-1, 0, 1))
+    ghost = None
+    if noise.family == "exponential":
+        ghost = grid.position < groups.counts[:, :1]
+        top = (distance < 0) & (groups.sizes == 1)[:, :, None] & (np.arange(level.shape[1]) == 0)[:, None]
+        dead = ghost[:, None, :] & ~top
+        level = np.where(distance < 0, 0.0, level)  # any finite value: these nodes count for neighbours only
+        fewer, f_fewer = np.where(dead, -np.inf, fewer), np.where(dead, -np.inf, f_fewer)
     total = np.einsum("ru,run->rn", groups.sizes, level)[:, None, :]
     rest = total - level
-    magnitude = np.abs(density + rest)
-    constant = math.log(step / noise.scale / math.sqrt(2 * math.pi))
-    return _combine(density + rest, density_fewer + rest, density_more + rest, fewer - level, more - level,
-                    constant, magnitude)
+    largest = np.abs(rest + f_level - weights)
+    at = np.argmax(f_level + rest, axis=2)[:, :, None]
+    largest = np.take_along_axis(largest, at, axis=2).max(axis=(1, 2))
+    error = grid.error + EPSILON * (8 * np.sqrt(level.shape[2]) + 16 * (2 + largest))
+    return _Factors(f_level + rest, f_fewer + rest, f_more + rest, fewer - level, more - level, ghost, error)
 
 
-def _gaussian_nodes(groups: Groups, sigma: float, classes: float) -> tuple[np.ndarray, float]:
-    """Trapezoid nodes [R, N] that hold every class's mode, before and after a move, with `WIDTH` to spare."""
-    step = sigma * math.sqrt(2 * math.pi**2 / (classes * math.log(4 / ALIASING)))
-    top, low = groups.counts[:, 0], groups.counts[:, -1]
-    start = (top + low) / 2 - WIDTH * sigma - 1
-    stop = top + (math.sqrt(2 * math.log(classes)) + WIDTH) * sigma + 1
-    number = int(math.ceil((stop - start).max() / step)) + 1
-    return start[:, None] + step * np.arange(number), step
+def _alive(factors: _Factors) -> np.ndarray:
+    """The integrands before any move: zero at the nodes that only neighbours reach."""
+    if factors.ghost is None:
+        return factors.level
+    return np.where(factors.ghost[:, None, :], -np.inf, factors.level)
 
 
-def _combine(g, g_fewer, g_more, r, s, constant: float, magnitude: np.ndarray) -> Laws:
-    """All laws at once from the log integrands: sums over nodes as matrix products."""
-    peak = g.max(axis=2)
-    scaled, ratio, inverse = np.exp(g - peak[:, :, None]), np.exp(r), np.exp(s)
-    base = np.log(scaled.sum(axis=2)) + peak + constant
-    rows, number, nodes = g.shape
-    weighted = (scaled[:, None, :, :] * ratio[:, :, None, :]).reshape(rows, number * number, nodes)
-    moved = (weighted @ inverse.transpose(0, 2, 1)).reshape(rows, number, number, number)
-    others = np.log(moved).transpose(0, 1, 3, 2) + peak[:, None, None, :] + constant
-    peak = g_fewer.max(axis=2)
-    loser = np.exp(g_fewer - peak[:, :, None]) @ inverse.transpose(0, 2, 1)
-    loser = np.log(loser) + peak[:, :, None] + constant
-    peak = g_more.max(axis=2)
-    winner = ratio @ np.exp(g_more - peak[:, :, None]).transpose(0, 2, 1)
-    winner = np.log(winner) + peak[:, None, :] + constant
-    largest = np.take_along_axis(magnitude, g.argmax(axis=2)[:, :, None], axis=2).max(axis=(1, 2))
-    error = 2 * ALIASING + EPSILON * (nodes + 16 * (1 + largest))
-    return Laws(base, others, loser, winner, error)
+def _log_sum(terms: np.ndarray) -> np.ndarray:
+    """Log of the sum over the last axis; `-inf` where nothing is left."""
+    peak = terms.max(axis=-1, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    return np.log(np.exp(terms - peak).sum(axis=-1)) + peak[..., 0]
+
+
+def _scaled(terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Exponentials relative to each row's largest, and the logs of those [R, U]."""
+    peak = terms.max(axis=2)
+    return np.exp(terms - peak[:, :, None]), peak
+
+
+def _as_products(factors: _Factors) -> Laws:
+    """All laws at once as batched matrix products over the nodes."""
+    level, peak = _scaled(factors.level)
+    leave, join = np.exp(factors.leave), np.exp(factors.join).transpose(0, 2, 1)
+    rows, number, points = level.shape
+    weighted = (leave[:, :, None, :] * level[:, None, :, :]).reshape(rows, number * number, points)
+    others = np.log(weighted @ join).reshape(rows, number, number, number)
+    others = (others + peak[:, None, :, None]).transpose(0, 1, 3, 2)
+    fewer, peak = _scaled(factors.fewer)
+    loser = np.log(fewer @ join) + peak[:, :, None]
+    more, peak = _scaled(factors.more)
+    winner = np.log(leave @ more.transpose(0, 2, 1)) + peak[:, None, :]
+    return Laws(_log_sum(_alive(factors)), others, loser, winner, factors.error)
+
+
+def _in_logs(factors: _Factors) -> Laws:
+    """The same without leaving the logarithm: for little noise, where ratios of factors overflow."""
+    rows, number, _ = factors.level.shape
+    others = np.empty((rows, number, number, number))
+    for a in range(number):
+        for j in range(number):
+            moved = (factors.level[:, j] + factors.leave[:, a])[:, None, :] + factors.join
+            others[:, a, :, j] = _log_sum(moved)
+    loser, winner = np.empty((2, rows, number, number))
+    for a in range(number):
+        loser[:, a] = _log_sum(factors.fewer[:, a, None, :] + factors.join)
+        winner[:, a] = _log_sum(factors.more + factors.leave[:, a, None, :])
+    return Laws(_log_sum(_alive(factors)), others, loser, winner, factors.error)
+
+
+def _softmax(scale: float, groups: Groups) -> Laws:
+    """Gumbel noise: the closed form `P_j = exp(n_j/b) / sum_k exp(n_k/b)`."""
+    score = (groups.counts - groups.counts[:, :1]) / scale
+    share = np.exp(score)
+    mass = (groups.sizes * share).sum(axis=1)
+    gain, loss = np.expm1(1 / scale), np.expm1(-1 / scale)
+    change = (share * loss)[:, :, None] + (share * gain)[:, None, :]
+    with np.errstate(over="ignore"):
+        after = np.log(mass)[:, None, None] + np.log1p(change / mass[:, None, None])
+    base = score - np.log(mass)[:, None]
+    others = score[:, None, None, :] - after[..., None]
+    one = 1 / scale
+    error = EPSILON * (16 + 8 * np.abs(groups.counts).max(axis=1) / scale + 4 * one)
+    return Laws(base, others, score[:, :, None] - one - after, score[:, None, :] + one - after, error)

@@ -1,0 +1,195 @@
+"""Quadrature nodes for the law of the noisy argmax, with a proven bound on their relative error.
+
+The integrand of class j is `f(x - n_j) prod_{k != j} F(x - n_k)`. One set of nodes serves every class of a
+histogram and of all its one-vote neighbours. The bounds are derived in docs/accounting_exact.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from pate_jax.accounting import panels
+from pate_jax.accounting.groups import Groups
+from pate_jax.accounting.noise_law import log_cdf
+from pate_jax.mechanisms import Noise
+
+WIDTH = 9.0  # scales beyond the outermost mode: 2 Phi(-9) = 2.3e-19 of the mass is left outside
+TOLERANCE = 2e-14  # relative error that steps and numbers of nodes are chosen for
+DEPTHS = np.arange(15.0)  # scales below a mode at which decreasing bounds are averaged
+SHIFTS = np.array([0.7, 1.0, 1.4, 1.8, 2.2, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0])  # imaginary, in scales
+FRACTIONS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64)  # Gauss nodes tried within a cell
+MANY = 4096  # nodes per histogram from which on the spaces between the modes are left out
+
+
+class Nodes(NamedTuple):
+    """Where the integrand is read, and the log of each node's weight; `-inf` for padding."""
+
+    position: np.ndarray  # [R, N]
+    log_weight: np.ndarray  # [R, N]
+    fraction: np.ndarray | float  # [N]: of the cell, for whole-number noise
+    error: np.ndarray  # [R], relative, on every law
+
+
+def nodes(noise: Noise, groups: Groups) -> Nodes:
+    """Nodes for a few histograms with equally many groups."""
+    if noise.family in ("gaussian", "discrete_gaussian"):
+        return _lattice(noise, groups)
+    position, log_weight, fraction, error = panels.panels(noise, groups)
+    return Nodes(position, log_weight, fraction, error)
+
+
+def width(noise: Noise, groups: Groups) -> np.ndarray:
+    """A guess at the number of nodes of each histogram [R], to put equal ones together."""
+    return (groups.counts[:, 0] - groups.counts[:, -1]) / noise.scale
+
+
+def _lattice(noise: Noise, groups: Groups) -> Nodes:
+    """Equally spaced nodes, from 9 scales below the lowest mode to 9 above the highest, one vote to spare."""
+    sigma, classes = noise.scale, groups.sizes[0].sum()
+    lowest = _lowest_mode(noise, groups)
+    step = _step(noise, groups, lowest)
+    slack = 1.0 if noise.family == "gaussian" else 3.0
+    start = lowest - WIDTH * sigma - slack
+    stop = groups.counts[:, 0] + (math.sqrt(2 * math.log(classes)) + WIDTH) * sigma + slack
+    if noise.family == "discrete_gaussian":
+        start = np.floor(start)
+    number = int(np.ceil((stop - start) / step).max()) + 1
+    if number > MANY:
+        position, padding = _windows(noise, groups, start, step, slack)
+    else:
+        position = start[:, None] + step[:, None] * np.arange(number)
+        padding = np.zeros(position.shape)
+    log_weight = padding + np.log(step)[:, None]
+    error = np.where(noise.family == "gaussian", TOLERANCE, 2 * TOLERANCE) * np.ones(len(step))
+    if noise.family == "gaussian":
+        return Nodes(position, log_weight, 1.0, error)
+    fraction, weight = _cell_rule(noise, groups, lowest)
+    shape = (len(step), -1)
+    log_weight = (log_weight[:, :, None] + np.log(weight)).reshape(shape)
+    tiled = np.tile(fraction, position.shape[1])
+    return Nodes(np.repeat(position, len(fraction), axis=1), log_weight, tiled, error + TOLERANCE)
+
+
+def _lowest_mode(noise: Noise, groups: Groups) -> np.ndarray:
+    """A lower bound [R] of the mode of every class's integrand: half way between the extreme counts.
+
+    With many classes it is sharpened by bisection on `Q(x+1) >= Q(x)`, which for a log-concave Q puts the
+    mode above x. Modes grow with the class's own count, so the lowest group decides.
+    """
+    middle = (groups.counts[:, 0] + groups.counts[:, -1] - 1) / 2
+    if groups.sizes[0].sum() <= 16 or noise.scale < 1:
+        return middle
+    others = groups.sizes.copy()
+    others[:, -1] -= 1
+    low, high = middle, groups.counts[:, 0] + noise.scale * 4
+    for _ in range(10):
+        x = np.floor((low + high) / 2)
+        distance = x[:, None] - groups.counts
+        growth = (others * (log_cdf(noise, distance + 1) - log_cdf(noise, distance))).sum(axis=1)
+        rising = growth >= (2 * distance[:, -1] + 1) / (2 * noise.scale**2)
+        low, high = np.where(rising, np.maximum(low, x), low), np.where(rising, high, x)
+    return np.maximum(middle, low - 1)
+
+
+def _averaged(log_bound: Callable[[np.ndarray], np.ndarray], lowest: np.ndarray, sigma: float) -> np.ndarray:
+    """Log of the mean of a bound that decreases in x, under any law as log-concave as the noise, mode >= lowest.
+
+    Below the mode such a law has at most `2 Phi(-D)` of its mass beyond depth D; the bound at the far end of
+    each strip of depth counts for the whole strip. `log_bound` maps [R, D] to [..., R, D].
+    """
+    ends = np.append(DEPTHS, 60.0)
+    values = log_bound(lowest[:, None] - ends * sigma)
+    shares = np.log(2 * ndtr(-DEPTHS))
+    strips = values[..., 1:] + shares
+    return np.logaddexp(values[..., 0], logsumexp(strips, axis=-1))
+
+
+def _step(noise: Noise, groups: Groups, lowest: np.ndarray) -> np.ndarray:
+    """The largest step [R] whose aliasing error is proven to stay below `TOLERANCE`.
+
+    Shifted into the complex plane by `i y sigma`, a factor F grows at most by
+    `min(exp(y^2/2), (1 + exp(y^2/2) (1-F)) / F)` and f by `exp(y^2/2)`; the error of step h is at most
+    `2.1 exp(-2 pi y sigma / h)` times the mean of the product.
+    """
+    sigma = noise.scale
+    if noise.family == "discrete_gaussian" and sigma < 3:
+        return np.ones(len(lowest))
+    half = 0.5 * SHIFTS**2
+
+    def growth(x: np.ndarray) -> np.ndarray:
+        level = log_cdf(Noise("gaussian", sigma), x[:, None, :] - groups.counts[:, :, None] - 3)
+        with np.errstate(under="ignore"):
+            beyond = -np.expm1(level)
+        total = np.empty((len(half), *x.shape))
+        for index, y in enumerate(half):
+            each = np.minimum(y, np.log1p(np.exp(y) * beyond) - level)
+            total[index] = (groups.sizes[:, :, None] * each).sum(axis=1)
+        return total
+
+    needed = math.log(8 / TOLERANCE) + half[:, None] + _averaged(growth, lowest - 2, sigma)
+    step = sigma * (2 * math.pi * SHIFTS[:, None] / needed).max(axis=0)
+    return step if noise.family == "gaussian" else np.maximum(np.floor(step), 1)
+
+
+def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre rule for the place within a cell: exact for C classes with C/2 nodes, mostly with fewer.
+
+    The integrand is a polynomial of degree C-1 with coefficients >= 0; with `s = sum_k f/F` its error is at
+    most `C e_K s^(2K)` of it, `e_K = K!^4 / ((2K+1) (2K)!^3)`.
+    """
+    classes = int(groups.sizes[0].sum())
+
+    def log_hazard(x: np.ndarray) -> np.ndarray:
+        z = (x[:, None, :] - groups.counts[:, :, None] - 3) / noise.scale
+        hazards = np.minimum(1.0, np.maximum(-z, 0) / noise.scale + 1.3 * np.exp(-0.5 * np.maximum(z, 0) ** 2) / noise.scale)
+        return np.log((groups.sizes[:, :, None] * hazards).sum(axis=1))
+
+    for number in FRACTIONS:
+        if 2 * number >= classes:
+            break
+        log_error = 4 * math.lgamma(number + 1) - 3 * math.lgamma(2 * number + 1) - math.log(2 * number + 1)
+
+        def log_bound(x: np.ndarray, number=number, log_error=log_error) -> np.ndarray:
+            return math.log(classes) + log_error + 2 * number * log_hazard(x)
+
+        if _averaged(log_bound, lowest - 2, noise.scale).max() < math.log(TOLERANCE):
+            break
+    else:
+        number = (classes + 1) // 2
+    abscissae, weights = np.polynomial.legendre.leggauss(min(number, (classes + 1) // 2))
+    return (abscissae + 1) / 2, weights / 2
+
+
+def _windows(noise: Noise, groups: Groups, start, step, slack: float) -> tuple[np.ndarray, np.ndarray]:
+    """The same lattice, only where some class, before or after a move, has its mass: for little noise."""
+    rows = []
+    for row in range(len(start)):
+        modes = _modes(noise, groups.counts[row], groups.sizes[row])
+        reach = WIDTH * noise.scale + slack + 1
+        first = np.maximum(np.floor((modes - reach - start[row]) / step[row]), 0).astype(int)
+        last = np.ceil((modes + reach - start[row]) / step[row]).astype(int)
+        chosen = np.unique(np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]))
+        rows.append(start[row] + step[row] * chosen)
+    return panels.pad(rows, groups.counts[:, 0])
+
+
+def _modes(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Mode of each group's integrand [U], to within a thousandth of a vote or of the scale, by bisection."""
+    low = np.minimum(counts, counts[0]) - 1.0
+    high = np.full(len(counts), counts[0] + 5 * noise.scale + 1)
+    others = sizes - np.eye(len(counts))
+    unit = min(1.0, noise.scale) if noise.family == "gaussian" else 1.0
+    for _ in range(int(math.log2((high - low).max() / unit * 1000)) + 1):
+        x = (low + high) / 2
+        if noise.family != "gaussian":
+            x = np.floor(x)
+        distance = x[:, None] - counts
+        growth = (others * (log_cdf(noise, distance + unit) - log_cdf(noise, distance))).sum(axis=1)
+        rising = growth >= (2 * (x - counts) * unit + unit * unit) / (2 * noise.scale**2)
+        low, high = np.where(rising, x, low), np.where(rising, high, x)
+    return low
