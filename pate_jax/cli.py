@@ -15,7 +15,7 @@ devices.prepare()
 
 import numpy as np  # noqa: E402
 import tyro  # noqa: E402
-from tyro.conf import CascadeSubcommandArgs, OmitArgPrefixes, OmitSubcommandPrefixes, Positional  # noqa: E402
+from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg  # noqa: E402
 
 from pate_jax import accounting, artefact, pipeline, report, stages, voting  # noqa: E402
 from pate_jax.config import (  # noqa: E402
@@ -33,10 +33,10 @@ from pate_jax.errors import PateError  # noqa: E402
 from pate_jax.rundir import RunDirectory  # noqa: E402
 from pate_jax.student import StudentConfig  # noqa: E402
 
-RunPath = Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+RunPath = Annotated[Positional[Path], arg(metavar="RUN")]
 
 
-def run(config: OmitArgPrefixes[RunConfig], json: bool = False) -> None:
+def run(config: Annotated[RunConfig, arg(name="")], json: bool = False) -> None:
     """Do the whole job: from private records to a student that may be published.
 
     Repeat the same command to continue a run that was stopped; what is finished is not repeated.
@@ -49,9 +49,9 @@ def run(config: OmitArgPrefixes[RunConfig], json: bool = False) -> None:
 
 
 def train(
-    data: OmitArgPrefixes[DataChoice],
-    partition: OmitArgPrefixes[PartitionChoice],
-    teacher: TeacherConfig,
+    data: Annotated[DataChoice, arg(name="")],
+    partition: Annotated[PartitionChoice, arg(name="")],
+    teacher: Annotated[TeacherConfig, arg(name="")],
     out: Path,
     json: bool = False,
 ) -> None:
@@ -81,13 +81,15 @@ def vote(run: RunPath, queries: int = 1000, json: bool = False) -> None:
     directory = RunDirectory(run)
     with directory.writing():
         votes = stages.vote(directory, queries)
-    _say({"votes": str(directory.votes), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())}, json)
+    _say(
+        {"votes": str(directory.votes), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())},
+        json,
+    )
 
 
 def aggregate(
     source: Positional[Path],
     mechanism: MechanismChoice,
-    MechanismOrRun,
     out: Path | None = None,
     labels_are_teacher_labels: bool = False,
     seed: int | None = None,
@@ -106,7 +108,9 @@ def aggregate(
     run = _run_of(source, out)
     with run.writing():
         if not source.is_dir():
-            stages.adopt(run, voting.load_votes(source, labels_are_teacher_labels=labels_are_teacher_labels), seed)
+            stages.adopt(
+                run, voting.load_votes(source, labels_are_teacher_labels=labels_are_teacher_labels), seed
+            )
         answers = stages.answer(run, mechanism)
     answered = int(answers.answered.sum())
     _say({"answers": str(run.answers), "queries": len(answers.labels), "answered": answered}, json)
@@ -144,7 +148,9 @@ def account(
         print(json_format.dumps(statement.to_dict()) if json else statement.text())
         return
     if mechanism is None:
-        raise PateError(f"{votes} is a votes file: name the mechanism, for example `pate account {votes} gnmax --sigma 40`")
+        raise PateError(
+            f"{votes} is a votes file: name the mechanism, for example `pate account {votes} gnmax --sigma 40`"
+        )
     histograms = voting.load_votes(votes, labels_are_teacher_labels=labels_are_teacher_labels).votes
     histograms = _first(histograms, queries)
     mask = None if answered is None else _mask(answered, len(histograms))
@@ -155,7 +161,7 @@ def account(
 
 def student(
     run: RunPath,
-    config: OmitArgPrefixes[StudentConfig],
+    config: Annotated[StudentConfig, arg(name="")],
     public: Path | None = None,
     test: Path | None = None,
     json: bool = False,
@@ -201,9 +207,11 @@ _COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; bad input ends with one sentence and exit code 2."""
-    settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes)
+    settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
     try:
-        tyro.extras.subcommand_cli_from_dict(_COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__)
+        tyro.extras.subcommand_cli_from_dict(
+            _COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__
+        )
     except PateError as error:
         print(f"pate: {error}", file=sys.stderr)
         sys.exit(2)
@@ -218,7 +226,15 @@ def _say(facts: dict[str, Any], json: bool) -> None:
 
 def _finish(results: dict[str, Any], json: bool) -> None:
     if json:
-        wanted = ("run_dir", "teachers", "queries", "answered", "label_accuracy", "student_accuracy", "statement")
+        wanted = (
+            "run_dir",
+            "teachers",
+            "queries",
+            "answered",
+            "label_accuracy",
+            "student_accuracy",
+            "statement",
+        )
         print(json_format.dumps({name: results[name] for name in wanted}))
     else:
         print(report.summary(results, accounting.Statement.from_dict(results["statement"]).text()))
@@ -228,7 +244,9 @@ def _run_of(source: Path, out: Path | None) -> RunDirectory:
     if source.is_dir():
         return RunDirectory(source)
     if out is None:
-        raise PateError(f"{source} is no run directory: give --out, the run directory to make from this votes file")
+        raise PateError(
+            f"{source} is no run directory: give --out, the run directory to make from this votes file"
+        )
     return RunDirectory(out)
 
 
@@ -244,5 +262,11 @@ def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:
 def _mask(path: Path, queries: int) -> np.ndarray:
     mask = np.load(io.BytesIO(artefact.read_bytes(path)), allow_pickle=False)
     if mask.shape != (queries,) or mask.dtype != bool:
-        raise PateError(f"{path} must hold {queries} booleans, one for each query; it holds {mask.shape} {mask.dtype}")
+        raise PateError(
+            f"{path} must hold {queries} booleans, one for each query; it holds {mask.shape} {mask.dtype}"
+        )
     return mask
+
+
+if __name__ == "__main__":
+    main()

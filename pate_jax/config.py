@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union
 
-from tyro.conf import OmitArgPrefixes, Positional, subcommand
+from tyro.conf import Positional, arg, subcommand
 
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
@@ -87,15 +87,15 @@ class PartitionChoice:
 class RunConfig:
     """A whole run: from private records to a student that may be published."""
 
-    data: OmitArgPrefixes[DataChoice] = field(default_factory=DataChoice)
-    partition: OmitArgPrefixes[PartitionChoice] = field(default_factory=PartitionChoice)
+    data: Annotated[DataChoice, arg(name="")] = field(default_factory=DataChoice)
+    partition: Annotated[PartitionChoice, arg(name="")] = field(default_factory=PartitionChoice)
     out: Path | None = None
     """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
     queries: int = 1000
     """Number of public inputs that the teachers are asked about."""
     delta: float = 1e-5
     """The delta of the privacy statement; well below one over the number of private records."""
-    teacher: TeacherConfig = field(default_factory=TeacherConfig)
+    teacher: Annotated[TeacherConfig, arg(name="")] = field(default_factory=TeacherConfig)
     student: StudentConfig = field(default_factory=StudentConfig)
     mechanism: MechanismOrAuto = None
     """Unset: a confident discrete Gaussian whose threshold and noise follow the number of teachers."""
@@ -148,7 +148,9 @@ def to_settings(choice: Any) -> dict[str, Any]:
     {'teachers': 5, 'by': 'record', 'seed': None}
     """
     values = dataclasses.asdict(choice)
-    return {name: str(value.resolve()) if isinstance(value, Path) else value for name, value in values.items()}
+    return {
+        name: str(value.resolve()) if isinstance(value, Path) else value for name, value in values.items()
+    }
 
 
 def from_settings(kind: type[Choice], settings: dict[str, Any]) -> Choice:
@@ -158,4 +160,6 @@ def from_settings(kind: type[Choice], settings: dict[str, Any]) -> Choice:
     5
     """
     paths = {name for name, hint in typing.get_type_hints(kind).items() if Path in typing.get_args(hint)}
-    return kind(**{name: Path(value) if name in paths and value else value for name, value in settings.items()})
+    return kind(
+        **{name: Path(value) if name in paths and value else value for name, value in settings.items()}
+    )

@@ -27,6 +27,9 @@ figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
 .note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
 details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
 """
+CONSENSUS = "How far the teachers agree: queries by the share of votes for their first class. Sensitive."
+CUMULATIVE = "What the queries cost, one after the other, by way of accounting. Sensitive."
+ACCURACY = "How often each is right on public data. The teachers' and the vote's figures are sensitive."
 NOT_PRIVATE = "NOT PRIVATE: this run was made from a seed, so anyone can draw its noise again."
 _SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
 
@@ -42,7 +45,10 @@ def summary(results: Mapping[str, Any], statement_text: str) -> str:
 
 
 def private_page(
-    results: Mapping[str, Any], statement_html: str, figures: Sequence[tuple[str, bytes]]
+    results: Mapping[str, Any],
+    statement_html: str,
+    figures: Sequence[tuple[str, bytes]],
+    details: Mapping[str, Mapping[str, Any]],
 ) -> str:
     """The whole report, for the owner of the data only."""
     warning = (
@@ -51,10 +57,7 @@ def private_page(
     )
     body = [_head(results), warning, _short(results), "<h2>What was spent</h2>", statement_html]
     body += ["<h2>Pictures</h2>", *(_figure(caption, svg) for caption, svg in figures)]
-    body += [
-        _folded("Shards and teachers", results["teacher_report"]),
-        _folded("Settings", results["settings"]),
-    ]
+    body += [_folded(title.capitalize(), content) for title, content in details.items() if content]
     return _page(f"Run report: {results['dataset']} (private)", body)
 
 
@@ -80,12 +83,11 @@ def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
     return _svg(figure)
 
 
-def accuracies(results: Mapping[str, Any]) -> bytes:
-    """SVG: accuracy of the bought labels and the student (and, from the private report, of the teachers)."""
-    training = results["teacher_report"]
+def accuracies(results: Mapping[str, Any], teacher: float | None, vote: float | None) -> bytes:
+    """SVG: accuracy of one teacher, of all teachers' vote, of the bought labels and of the student. Sensitive."""
     rows = [
-        ("one teacher (mean)", training.get("teacher_accuracy")),
-        ("all teachers' vote", training.get("vote_accuracy")),
+        ("one teacher (mean)", teacher),
+        ("all teachers' vote", vote),
         ("bought labels", results["label_accuracy"]),
         ("student", results["student_accuracy"]),
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,13 +13,13 @@ from pate_jax import (
     accounting,
     aggregate,
     artefact,
+    chacha,
     data,
     ensemble,
     ledger,
     models,
     noise,
     partition,
-    queries,
     release,
     report,
     student,
@@ -31,14 +30,20 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, to_dict
 from pate_jax.rundir import RunDirectory
 
-_WHERE = ("data_dir", "manual_dir", "devices")  # settings that decide where work is done, never what comes out
+_WHERE = (
+    "data_dir",
+    "manual_dir",
+    "devices",
+)  # settings that decide where work is done, never what comes out
 
 
 @lru_cache(maxsize=1)
 def open_data(choice: DataChoice) -> data.Dataset:
     """Load the chosen data set."""
     if choice.private is None or choice.public is None:
-        return data.load(choice.dataset, data_dir=choice.data_dir, manual_dir=choice.manual_dir, size=choice.records)
+        return data.load(
+            choice.dataset, data_dir=choice.data_dir, manual_dir=choice.manual_dir, size=choice.records
+        )
     return data.from_files(
         choice.private,
         choice.public,
@@ -62,7 +67,8 @@ def train(
     if run.teacher_report.exists():
         return artefact.read_json(run.teacher_report, "teacher-report")
     dataset = open_data(choice)
-    shards, certificate = _shards(run, dataset, cut)
+    shards = _shards(run, dataset, cut)
+    certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
     artefact.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(run, dataset, shards, config)
     found = {
@@ -85,7 +91,7 @@ def vote(run: RunDirectory, wanted: int) -> voting.Votes:
     dataset = open_data(from_settings(DataChoice, settings["data"]))
     cut = from_settings(PartitionChoice, settings["partition"])
     config = from_settings(ensemble.TeacherConfig, settings["teacher"])
-    teachers = _teachers(run, dataset, _shards(run, dataset, cut)[0], config)
+    teachers = _teachers(run, dataset, _shards(run, dataset, cut), config)
     asked = dataset.public.take(_select(dataset.public.inputs, wanted))
     labels = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
@@ -102,16 +108,15 @@ def answer(run: RunDirectory, mechanism: Mechanism) -> aggregate.Answers:
     digest = artefact.digest(votes.votes)
     entry = ledger.find(run.ledger, votes=digest)
     if entry is None:
-        key = noise.private_key(run.derive("noise")) if run.seed is None else noise.seeded_key(run.seed)
-        drawn = aggregate.answer(mechanism, votes.votes, key=key)
+        drawn = draw(run, mechanism, votes.votes)
         entry = {
             "mechanism": to_dict(mechanism),
             "votes": digest,
             "queries": artefact.digest(votes.ids),
+            "noise": commitment(run),
             "asked": len(votes.votes),
-            "noise": hashlib.sha256(run.derive("noise")).hexdigest(),
             "labels": np.asarray(drawn.labels).tolist(),
-            "answered": np.asarray(drawn.answered).astype(int).tolist(),
+            "answered": np.asarray(drawn.answered).tolist(),
         }
         ledger.append(run.ledger, entry)
     answers = aggregate.Answers(np.array(entry["labels"], np.int32), np.array(entry["answered"], bool))
@@ -119,23 +124,43 @@ def answer(run: RunDirectory, mechanism: Mechanism) -> aggregate.Answers:
     return answers
 
 
+def draw(run: RunDirectory, mechanism: Mechanism, votes: np.ndarray) -> aggregate.Answers:
+    """The mechanism's answers under the run's own noise: the same at every call, so nothing is ever drawn twice."""
+    if run.seed is None:
+        words = np.frombuffer(run.derive("noise"), np.uint32)
+        key = jax.random.wrap_key_data(words, impl=chacha.PRIVATE)
+    else:
+        key = noise.seeded_key(run.seed)
+    return aggregate.answer(mechanism, votes, key=key)
+
+
+def commitment(run: RunDirectory) -> str:
+    """A digest that binds the run to its noise without telling it."""
+    return hashlib.sha256(b"noise" + run.derive("noise")).hexdigest()
+
+
 def load_answers(run: RunDirectory) -> aggregate.Answers:
     """The answers that the mechanism gave."""
     return aggregate.Answers(**artefact.read_arrays(run.existing(run.answers, "aggregate"), "answers"))
 
 
-def account(run: RunDirectory, delta: float) -> accounting.Statement:
-    """What the answers cost, written whole into private/ and as far as it may be published into release/."""
+def state(run: RunDirectory, delta: float) -> accounting.Statement:
+    """What the answers cost, from the votes and the answers of the run."""
     answers, settings = load_answers(run), run.recorded()
-    votes = voting.load_votes(run.votes)
-    statement = accounting.statement(
+    return accounting.statement(
         from_dict(settings["mechanism"]),
-        votes.votes,
+        voting.load_votes(run.votes).votes,
         answers.answered,
         delta,
         relation=settings.get("partition", {}).get("by", "record"),
         private=run.seed is None,
     )
+
+
+def account(run: RunDirectory, delta: float) -> accounting.Statement:
+    """Write the statement whole into private/, and as far as it may be published into release/."""
+    run.agree("account", {"delta": delta})
+    statement = state(run, delta)
     artefact.write_json(run.statement, "statement", statement.to_dict())
     artefact.write_json(run.public_statement, "statement", statement.publishable())
     return statement
@@ -179,14 +204,14 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     votes, answers, settings = voting.load_votes(run.votes), load_answers(run), run.recorded()
     whole = artefact.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
-    teachers = artefact.read_json(run.teacher_report, "teacher-report")
-    mechanism = from_dict(settings["mechanism"])
+    teachers = artefact.read_json(run.teacher_report, "teacher-report") if run.teacher_report.exists() else {}
     figures = [
         (report.CONSENSUS, report.consensus(votes.votes, answers.answered)),
-        (report.CUMULATIVE, plots.cumulative(mechanism, votes.votes, whole["delta"])),
-        (report.ACCURACY, report.accuracies(results, _teacher_accuracy(votes))),
+        (report.ACCURACY, report.accuracies(results, *_vote_accuracies(votes))),
     ]
-    page = report.private_page(results, statement.html(), figures, {"teachers": teachers, "settings": settings})
+    page = report.private_page(
+        results, statement.html(), figures, {"teachers": teachers, "settings": settings}
+    )
     artefact.write_bytes(run.report, page.encode())
     public = report.public_page(results, statement.html(publishable_only=True))
     artefact.write_bytes(run.public_report, public.encode())
@@ -201,7 +226,9 @@ def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
         dataset.private.inputs,
         dataset.private.labels,
         shards,
-        key=jax.random.wrap_key_data(np.frombuffer(run.derive("teachers")[:8], np.uint32), impl="threefry2x32"),
+        key=jax.random.wrap_key_data(
+            np.frombuffer(run.derive("teachers")[:8], np.uint32), impl="threefry2x32"
+        ),
         config=config,
         directory=run.teachers,
     )
@@ -213,20 +240,16 @@ def _model(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Mode
     )
 
 
-def _shards(run: RunDirectory, dataset: data.Dataset, cut: PartitionChoice):
-    part, key = dataset.private, run.derive("partition")
-    if cut.by == "user" and part.users is None:
-        raise PateError("--by user needs the user of each record: give `users` in the .npz or --user-column")
-    users = part.users if cut.by == "user" else None
-    assignment = partition.assign(part.ids if users is None else users, cut.teachers, key=key)
-    shards = partition.cut(assignment, part.ids, cut.teachers, key=key)
-    return shards, partition.certificate(part, assignment, cut.teachers, users=users, key=key)
+def _shards(run: RunDirectory, dataset: data.Dataset, cut: PartitionChoice) -> partition.Shards:
+    return partition.divide(dataset.private, cut.teachers, key=run.derive("partition"), by=cut.by)
 
 
 def _select(inputs: np.ndarray, wanted: int) -> np.ndarray:
-    first, _ = queries.unique_queries(inputs)
+    _, first = np.unique(inputs.reshape(len(inputs), -1), axis=0, return_index=True)
     if len(first) < wanted:
-        raise PateError(f"queries={wanted} is more than the {len(first)} different public inputs; ask for fewer")
+        raise PateError(
+            f"queries={wanted} is more than the {len(first)} different public inputs; ask for fewer"
+        )
     return np.sort(first)[:wanted]
 
 
@@ -240,6 +263,16 @@ def _rows_of(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def _accuracy(learned: student.Student, test: data.Part | None) -> float | None:
     return None if test is None or test.labels is None else learned.accuracy(test.inputs, test.labels)
+
+
+def _vote_accuracies(votes: voting.Votes) -> tuple[float | None, float | None]:
+    """Of one teacher on average, and of the plurality without noise. Both are sensitive."""
+    if votes.labels is None:
+        return None, None
+    plurality = float((votes.votes.argmax(1) == votes.labels).mean())
+    return float(
+        (votes.votes[np.arange(len(votes.labels)), votes.labels] / votes.votes.sum(1)).mean()
+    ), plurality
 
 
 def _spread(counts: np.ndarray) -> dict[str, float]:
