@@ -2,23 +2,35 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pate_jax.accounting.curves import Epsilon, Parts, default_orders, epsilon, published_parts, rdp
-from pate_jax.accounting.statement import Figure, Statement, statement
+from pate_jax.accounting.calibrate import Calibrated, calibrate
+from pate_jax.accounting.curves import Epsilon, Method, Parts, default_orders, epsilon, published_parts, rdp
+from pate_jax.accounting.figures import Figure, worst_case
+from pate_jax.accounting.smooth_sensitivity import Plan, Smooth, plan, sanitise, smooth_sensitivity
+from pate_jax.accounting.statement import Statement, statement
 
 if TYPE_CHECKING:
     from pate_jax.mechanisms import Mechanism
 
 __all__ = [
+    "Calibrated",
     "Epsilon",
     "Figure",
+    "Method",
     "Parts",
+    "Plan",
+    "Smooth",
     "Statement",
+    "calibrate",
     "default_orders",
     "epsilon",
+    "plan",
     "pld_epsilon",
     "published_parts",
     "rdp",
+    "sanitise",
+    "smooth_sensitivity",
     "statement",
+    "worst_case",
 ]
 
 

@@ -1,7 +1,7 @@
 """Exact composition where a closed form exists: Gaussian-DP, and pure-DP steps (theory §6).
 
-Both are data-independent, hold under adaptive composition for steps whose parameters are fixed in advance, and
-are monotone in the noise: less noise can be post-processed into more.
+Both are data-independent, hold under adaptive composition for steps whose parameters are fixed in advance,
+and are monotone in the noise: less noise can be post-processed into more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def gaussian_dp(mechanism: Mechanism, queries: int) -> float | None:
 
 
 def gaussian_log_delta(mu: float, epsilon: float) -> float:
-    """Upper bound of the log of `Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)` (Balle and Wang 2018, Theorem 8).
+    """Log of `Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)` (Balle, Wang 2018, Theorem 8), rounded up.
 
     >>> round(math.exp(gaussian_log_delta(1.0, 0.0)), 6)
     0.382925
@@ -83,8 +83,9 @@ def pure_steps(mechanism: Mechanism, queries: int) -> Steps | None:
 def pure_epsilon(steps: Steps, delta: float) -> float:
     """Epsilon of the exact composition of pure-DP steps (Kairouz, Oh, Viswanath 2015), rounded up.
 
-    Randomised response dominates every step of its epsilon, and a sum of `k` of them has the losses `(2i - k) eps`
-    with binomial weights. Two kinds of steps make a lattice of losses; past 4 million points the plain sum serves.
+    Randomised response dominates every step of its epsilon, and a sum of `k` of them has the losses `(2i -
+    k) eps` with binomial weights. Two kinds of steps make a lattice of losses; past 4 million points the
+    plain sum serves.
 
     >>> round(pure_epsilon([(0.1, 100)], 1e-5), 4)
     4.3068
@@ -107,9 +108,10 @@ def pure_epsilon(steps: Steps, delta: float) -> float:
 
 
 def _invert(losses: NDArray[np.float64], weights: NDArray[np.float64], delta: float) -> float:
-    """The smallest epsilon with `sum_i w_i max(0, 1 - e^{eps - loss_i}) <= delta`, by prefix sums over sorted losses.
+    """The smallest epsilon with `sum_i w_i max(0, 1 - e^{eps - loss_i}) <= delta`.
 
-    Between two losses the sum is `W - e^eps V`, W and V the sums of `w` and `w e^{-loss}` over the larger losses.
+    By prefix sums over sorted losses: between two losses the sum is `W - e^eps V`, W and V the sums of `w`
+    and `w e^{-loss}` over the larger losses.
     """
     order = np.argsort(losses)[::-1]
     losses, weights = losses[order], weights[order]

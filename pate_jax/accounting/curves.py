@@ -90,9 +90,9 @@ def check_delta(delta: float) -> float:
 def epsilon(orders: ArrayLike, rdp: ArrayLike, delta: float, *, conversion: Conversion = "tight") -> Epsilon:
     """The smallest epsilon that a curve implies at `delta`, and the order that attains it.
 
-    `tight` (Balle et al. 2020; Canonne, Kamath, Steinke 2020, Proposition 12):
-    `rdp(a) + log1p(-1/a) - (log(delta) + log(a)) / (a - 1)`, not below 0. `classic` (Mironov 2017, Proposition
-    3): `rdp(a) + log(1/delta) / (a - 1)`, which is never the smaller one. The last axis of `rdp` holds orders.
+    `tight` (Balle et al. 2020; Canonne, Kamath, Steinke 2020, Proposition 12): `rdp(a) + log1p(-1/a) -
+    (log(delta) + log(a)) / (a - 1)`, not below 0. `classic` (Mironov 2017, Proposition 3): `rdp(a) +
+    log(1/delta) / (a - 1)`, which is never the smaller one. The last axis of `rdp` holds orders.
 
     >>> round(epsilon([14.0], [1.1], 1e-5).epsilon, 6)
     1.708497

@@ -1,8 +1,8 @@
 """The epsilons of one list of queries, each computed by its own method and marked for whom it is.
 
-Continuous samplers and tables stray from the ideal law by a total-variation distance `slack` (`pate_jax.laws`).
-If ideal answers are (epsilon, delta')-DP, drawn ones are (epsilon, delta' + (1 + e^epsilon) slack)-DP, so every
-figure is taken at a delta' that leaves room for the second term.
+Continuous samplers and tables stray from the ideal law by a total-variation distance `slack`
+(`pate_jax.laws`). If ideal answers are (epsilon, delta')-DP, drawn ones are (epsilon, delta' + (1 +
+e^epsilon) slack)-DP, so every figure is taken at a delta' that leaves room for the second term.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def figure(found: Epsilon, status: Status, basis: str, note: str = "") -> Figure
 
 
 def with_slack(curve: Callable[[float], Epsilon], delta: float, slack: float) -> Epsilon:
-    """The epsilon of `curve` at a delta' with `delta' + (1 + e^epsilon) slack <= delta`; infinite if none is found.
+    """The epsilon of `curve` at a delta' with `delta' + (1 + e^epsilon) slack <= delta`, or infinity.
 
     >>> with_slack(lambda delta: Epsilon(1.0, 2.0), 1e-5, 1e-18)
     Epsilon(epsilon=1.0, order=2.0)
@@ -172,8 +172,8 @@ def published(case: Case) -> Figure:
 def data_independent(case: Case) -> Figure:
     """The smallest of the valid worst-case figures over all queries asked.
 
-    Renyi curves, exact Gaussian-DP composition, exact composition of pure-DP steps: each is monotone in the noise,
-    so their minimum is too.
+    Renyi curves, exact Gaussian-DP composition, exact composition of pure-DP steps: each is monotone in the
+    noise, so their minimum is too.
     """
     found, basis = worst_case(
         case.mechanism, case.votes.sum(axis=1), case.delta, orders=case.orders, slack=case.slack
@@ -194,7 +194,7 @@ def worst_case(
     >>> from pate_jax.mechanisms import GNMax
     >>> found, basis = worst_case(GNMax(sigma=40.0), [250] * 100, 1e-5)
     >>> round(found.epsilon, 4), basis
-    (1.4083, 'Gaussian-DP')
+    (1.3565, 'Gaussian-DP')
     """
     grid = curves.default_orders() if orders is None else curves.check_orders(orders)
     totals = np.atleast_1d(np.asarray(teachers))

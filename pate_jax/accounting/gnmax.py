@@ -1,4 +1,4 @@
-"""GNMax (Papernot et al. 2018): Propositions 7, 8 and 10 and Theorem 6, in log space, for all queries at once."""
+"""GNMax (Papernot et al. 2018): Propositions 7, 8 and 10 and Theorem 6, in log q, for all queries at once."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ def log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
 def log1mexp(x: Curve) -> Curve:
     """`log(1 - exp(x))` for `x < 0` without loss at either end.
 
-    >>> log1mexp(np.array([-1e-300])) > -700
-    array([ True])
+    >>> log1mexp(np.array([-1e-300, -50.0])).round(3)
+    array([-690.776,   -0.   ])
     """
-    return np.where(x > -np.log(2), np.log(-np.expm1(np.minimum(x, -5e-324))), np.log1p(-np.exp(x)))
+    near, far = np.clip(x, -np.log(2), -5e-324), np.minimum(x, -np.log(2))
+    return np.where(x > -np.log(2), np.log(-np.expm1(near)), np.log1p(-np.exp(far)))
 
 
 def theorem6(log_q: Curve, sigma: float, orders: Curve) -> Curve:
     """Theorem 6 with Proposition 10's orders: [query, order], never above `a / sigma^2`.
 
-    Bounds `D_a(M(D) || M(D'))` only, the direction away from the data set whose `q` is given. Where a condition of
-    the theorem fails, the data-independent value stands.
+    Bounds `D_a(M(D) || M(D'))` only, the direction away from the data set whose `q` is given. Where a
+    condition of the theorem fails, the data-independent value stands.
 
     >>> theorem6(np.array([-12.2]), 40.0, np.array([14.0])) < 14 / 40**2
     array([[ True]])

@@ -6,49 +6,45 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from pate_jax.accounting import gnmax
+
 Curve = NDArray[np.float64]
 
 
 def pure(epsilon: float, orders: Curve) -> Curve:
     """The largest Renyi curve of any `epsilon`-DP mechanism, attained by randomised response.
 
-    With every likelihood ratio in `[e^-epsilon, e^epsilon]` and mean 1, the convex `r^a` is largest on the two
-    ends: `log((e^{a epsilon} + e^{(1-a) epsilon}) / (1 + e^epsilon)) / (a - 1)`. It lies below both `epsilon` and
-    `a epsilon^2 / 2`. Written with sinh so that small epsilon keeps its digits.
+    With every likelihood ratio in `[e^-epsilon, e^epsilon]` and mean 1, the convex `r^a` is largest on the
+    two ends: `log((e^{a epsilon} + e^{(1-a) epsilon}) / (1 + e^epsilon)) / (a - 1)`. It lies below both
+    `epsilon` and `a epsilon^2 / 2`. Written with sinh so that small epsilon keeps its digits.
 
     >>> pure(0.1, np.array([2.0])).round(6)
-    array([0.009975])
+    array([0.009959])
     """
-    # (e^{a e} + e^{(1-a) e}) / (1 + e^e) = cosh((2a-1) e/2) / cosh(e/2) = 1 + 2 sinh(a e/2) sinh((a-1) e/2) / cosh(e/2)
-    log_excess = (
-        np.log(2)
-        + _log_sinh(orders * epsilon / 2)
-        + _log_sinh((orders - 1) * epsilon / 2)
-        - _log_cosh(epsilon / 2)
-    )
+    # the log is of cosh((2a-1) e/2) / cosh(e/2) = 1 + 2 sinh(a e/2) sinh((a-1) e/2) / cosh(e/2)
+    log_product = _log_sinh(orders * epsilon / 2) + _log_sinh((orders - 1) * epsilon / 2)
+    log_excess = np.log(2) + log_product - _log_cosh(epsilon / 2)
     return np.logaddexp(0.0, log_excess) / (orders - 1)
 
 
 def bounded_range(eta: float, orders: Curve) -> Curve:
     """The largest Renyi curve of any `eta`-bounded-range mechanism (Dong, Durfee, Rogers 2020).
 
-    The log-ratios of the exponential mechanism lie in an interval `[t - eta, t]`: for `n - e_a + e_b` they differ by
-    `+1/b`, `-1/b` or 0 plus one constant, so `eta = 2/b`. On the two ends of that interval `E[r^a]` is
-    `(A u^{a-1} - B u^a) / (e^eta - 1)` with `u = e^t`, `A = e^eta (1 - e^{-a eta})`, `B = 1 - e^{-(a-1) eta}`;
-    it is largest at `u = (a-1) A / (a B)`.
+    The log-ratios of the exponential mechanism lie in an interval `[t - eta, t]`: for `n - e_a + e_b` they
+    differ by `+1/b`, `-1/b` or 0 plus one constant, so `eta = 2/b`. On the two ends of that interval
+    `E[r^a]` is `(A u^{a-1} - B u^a) / (e^eta - 1)` with `u = e^t`, `A = e^eta (1 - e^{-a eta})`, `B = 1 -
+    e^{-(a-1) eta}`; it is largest at `u = (a-1) A / (a B)`.
 
     >>> bool(bounded_range(0.1, np.array([2.0]))[0] < pure(0.1, np.array([2.0]))[0] / 3)
     True
     """
-    return np.minimum(_bounded_range(eta, orders), np.minimum(orders * eta**2 / 8, eta))
-
-
-def _bounded_range(eta: float, orders: Curve) -> Curve:
     log_top = eta + np.log(-np.expm1(-orders * eta))
     log_bottom = np.log(-np.expm1(-(orders - 1) * eta))
-    log_u = np.log(orders - 1) - np.log(orders) + log_top - log_bottom
+    log_u = np.log1p(-1 / orders) + log_top - log_bottom
     log_mean = (orders - 1) * log_u + log_top - np.log(orders) - (eta + np.log(-np.expm1(-eta)))
-    return np.maximum(log_mean / (orders - 1), 0.0)
+    rounding = 1e-15 * (1 + orders * eta + np.abs(np.log(eta)) + np.log(orders))
+    exact = (log_mean + rounding) / (orders - 1)
+    return np.minimum(exact, np.minimum(orders * eta**2 / 8, eta))
 
 
 def _log_sinh(x: Curve) -> Curve:
@@ -63,7 +59,7 @@ def log_q(votes: NDArray[np.int64], scale: float) -> Curve:
     """Lemma 4 of the 2017 paper: log of `sum_{j != winner} (2 + g_j/b) / (4 exp(g_j/b))`, at most `1 - 1/C`.
 
     >>> log_q(np.array([[11, 10]]), 1e-3).round(2)
-    array([-994.47])
+    array([-994.48])
     """
     ordered = np.sort(votes, axis=1).astype(np.float64)
     gaps = (ordered[:, -1:] - ordered[:, :-1]) / scale
@@ -71,13 +67,13 @@ def log_q(votes: NDArray[np.int64], scale: float) -> Curve:
 
 
 def moments(log_q: Curve, epsilon: float, orders: Curve) -> Curve:
-    """Theorems 2 and 3 of the 2017 paper as a Renyi curve: the moment `l = a - 1` divided by `l`, [query, order].
+    """Theorems 2 and 3 of the 2017 paper as a Renyi curve [query, order]: the moment `l = a - 1` over `l`.
 
-    Theorem 3 holds for `q <= 1/(1 + e^epsilon)`; the published code tests `q < 1/2`, where `1 - e^epsilon q` can
-    be negative. One direction only, like Theorem 6.
+    Theorem 3 holds for `q <= 1/(1 + e^epsilon)`; the published code tests `q < 1/2`, where `1 - e^epsilon
+    q` can be negative. One direction only, like Theorem 6.
 
     >>> moments(np.log([0.01]), 0.1, np.array([9.0])).round(6)
-    array([[0.001276]])
+    array([[0.002562]])
     """
     steps = orders - 1
     baseline = np.minimum(epsilon**2 * orders / 2, epsilon)
@@ -86,11 +82,8 @@ def moments(log_q: Curve, epsilon: float, orders: Curve) -> Curve:
     if good.size == 0:
         return result
     lq = log_q[good][:, None]
-    log_1q = np.log1p(-np.exp(lq))
-    inner = np.minimum(lq + epsilon, 0.0)
-    with np.errstate(divide="ignore"):
-        log_rest = np.log1p(-np.exp(inner))
-    first = log_1q + steps * (log_1q - log_rest)
+    log_1q = gnmax.log1mexp(lq)
+    first = log_1q + steps * (log_1q - gnmax.log1mexp(lq + epsilon))
     bound = np.logaddexp(first, lq + epsilon * steps) / steps
     result[good] = np.clip(bound, 0.0, baseline)
     return result

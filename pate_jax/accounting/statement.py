@@ -1,4 +1,4 @@
-"""The privacy statement: every figure side by side, each marked sensitive or publishable, as text, JSON and HTML."""
+"""The privacy statement: all figures side by side, each marked sensitive or publishable; text, JSON, HTML."""
 
 from __future__ import annotations
 
@@ -106,9 +106,8 @@ class Statement:
         ]
         lines += [f"  {'figure':<18}{'epsilon':>10}{'order':>9}  status"]
         for name, figure in self._rows(publishable_only):
-            lines.append(
-                f"  {_NEXT_TO.get(name, name):<18}{_cell(figure.epsilon):>10}{_order(figure.order):>9}  {figure.status}"
-            )
+            cells = f"{_cell(figure.epsilon):>10}{_order(figure.order):>9}"
+            lines.append(f"  {_NEXT_TO.get(name, name):<18}{cells}  {figure.status}")
             lines.append(f"  {'':<18}{figure.note}")
         if not publishable_only and self.sums:
             lines += ["", "  Sums that are no bounds (sensitive):"]
@@ -199,10 +198,11 @@ def statement(
 ) -> Statement:
     """The privacy statement of a list of queries.
 
-    `votes` holds every query ASKED, `answered` says which were answered (all, if `None`). `adaptive=True` where the
-    list was not fixed before the first answer: data-dependent figures are then no guarantee. `budget` is the
-    epsilon of a privacy filter, fixed in advance; it replaces the worst case over the queries asked, whose number is
-    then itself an answer. `sanitised` comes from `smooth_sensitivity`. `private=False` marks a seeded run.
+    `votes` holds every query ASKED, `answered` says which were answered (all, if `None`). `adaptive=True`
+    where the list was not fixed before the first answer: data-dependent figures are then no guarantee.
+    `budget` is the epsilon of a privacy filter, fixed in advance; it replaces the worst case over the
+    queries asked, whose number is then itself an answer. `sanitised` comes from `smooth_sensitivity`.
+    `private=False` marks a seeded run.
     """
     counts = curves.check_votes(votes)
     mask = np.ones(len(counts), bool) if answered is None else np.asarray(answered)

@@ -1,8 +1,8 @@
 """The threshold test: who is answered, the published analysis, and the exact two-outcome supremum.
 
-The test reads a number that moves by at most one, adds noise and compares with a threshold. With `x` the distance
-from the threshold, the outcomes have probabilities `F(x)` and `1 - F(x)` on one side and `F(x - 1)`, `1 - F(x - 1)`
-on the other.
+The test reads a number that moves by at most one, adds noise and compares with a threshold. With `x` the
+distance from the threshold, the outcomes have probabilities `F(x)` and `1 - F(x)` on one side and `F(x -
+1)`, `1 - F(x - 1)` on the other.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def data_independent(test: ThresholdTest, orders: Curve) -> Curve:
 def two_outcome(
     log_p: tuple[Curve, Curve], log_q: tuple[Curve, Curve], orders: Curve, inner: Curve | float = 0.0
 ) -> Curve:
-    """Renyi divergence of two laws on {answered, refused}, `inner` being the argmax's divergence given an answer.
+    """Renyi divergence of two laws on {answered, refused}; `inner` is the argmax's, given an answer.
 
     `log(p^a q^{1-a} e^{(a-1) inner} + (1-p)^a (1-q)^{1-a}) / (a - 1)`; arguments broadcast against `orders`.
 
@@ -146,7 +146,7 @@ def _gap(log_p: Curve, log_q: Curve) -> Curve:
 
 
 def _excess(log_q: Curve, gap: Curve, orders: Curve) -> Curve:
-    """`q ((p/q)^a - 1 - a (p/q - 1))`, whose sum over outcomes is `sum p^a q^{1-a} - 1`; 0 where it is huge."""
+    """`q ((p/q)^a - 1 - a (p/q - 1))`: over all outcomes it sums to `sum p^a q^{1-a} - 1`; at most e^2."""
     close = np.abs(orders * gap) < 1
     near = np.where(close, gap, 0.0)
     small = np.exp(log_q) * (np.expm1(orders * near) - orders * np.expm1(near))
@@ -168,10 +168,10 @@ def supremum(noise: Noise, orders: Curve) -> Curve:
 def joint_bound(test: ThresholdTest, argmax: Curve, teachers: int, orders: Curve) -> Curve:
     """A confident mechanism's curve [A] at the worst reading that `teachers` votes allow, argmax included.
 
-    `sup_x max(J(x, x-1), J(x-1, x))` over readings up to the larger of `teachers` and the threshold, J the joint
-    divergence of {refused, 1..C} with the argmax at its own data-independent curve. A reading cannot exceed the
-    number of teachers, so the argmax is charged only with the probability of being reached. Letting readings
-    go up to the threshold keeps the bound monotone in the noise of the test.
+    `sup_x max(J(x, x-1), J(x-1, x))` over readings up to the larger of `teachers` and the threshold, J the
+    joint divergence of {refused, 1..C} with the argmax at its own data-independent curve. A reading cannot
+    exceed the number of teachers, so the argmax is charged only with the probability of being reached.
+    Letting readings go up to the threshold keeps the bound monotone in the noise of the test.
 
     >>> test, orders = ThresholdTest(200, Noise("gaussian", 150.0)), np.array([10.0])
     >>> bool(joint_bound(test, orders / 40**2, 250, orders)[0] < 0.7 * 10 / 40**2)

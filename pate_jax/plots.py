@@ -1,0 +1,188 @@
+"""Plots of what a run spent, as SVG: for `pate account` and the report. All of them show sensitive figures.
+
+matplotlib is loaded when a plot is drawn and not before.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate_jax import accounting
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism
+
+COLOURS = {"exact": "#1b6ca8", "published": "#c8553d", "data_independent": "#4a4a4a", "delta": "#9aa0a6"}
+NAMES = {
+    "exact": "exact (joint)",
+    "published": "published (expected, one direction)",
+    "data_independent": "data-independent",
+}
+_POINTS = 200  # of a cumulative curve
+
+
+def cumulative(
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    delta: float,
+    *,
+    student_probabilities: ArrayLike | None = None,
+    image: str = "svg",
+) -> bytes:
+    """Epsilon after each query, by method: SVG or PNG bytes.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> cumulative(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)[:5]
+    b'<?xml'
+    """
+    curves = _curves(mechanism, votes, student_probabilities)
+    queries = len(curves["exact"])
+    at = np.unique(np.linspace(1, queries, min(queries, _POINTS)).round().astype(int))
+    figure, axes = _canvas("queries asked", f"epsilon at delta = {delta:g}")
+    for name, curve in curves.items():
+        spent = accounting.epsilon(
+            accounting.default_orders(), np.cumsum(curve, axis=0)[at - 1], delta
+        ).epsilon
+        axes.plot(at, spent, color=COLOURS[name], label=NAMES[name])
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    return _bytes(figure, image)
+
+
+def by_consensus(
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    *,
+    order: float | None = None,
+    student_probabilities: ArrayLike | None = None,
+    image: str = "svg",
+) -> bytes:
+    """Mean Renyi cost of a query at one order, by the share of teachers that agree with the plurality.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> by_consensus(GNMax(40.0), [[240, 10], [130, 120]])[:5]
+    b'<?xml'
+    """
+    counts = np.asarray(votes)
+    share = counts.max(axis=1) / np.maximum(counts.sum(axis=1), 1)
+    bucket = np.minimum((share * 10).astype(int), 9)
+    curves = _curves(mechanism, votes, student_probabilities)
+    column = _column(16.0 if order is None else order)
+    figure, axes = _canvas(
+        "share of teachers behind the plurality", f"mean Renyi cost at order {column[1]:g}"
+    )
+    for place, (name, curve) in enumerate(curves.items()):
+        means = [curve[bucket == b, column[0]].mean() if np.any(bucket == b) else np.nan for b in range(10)]
+        axes.bar(np.arange(10) + 0.28 * (place - 1), means, 0.26, color=COLOURS[name], label=NAMES[name])
+    axes.set_yscale("log")
+    axes.set_xticks(range(10), [f"{b / 10:.1f}\n({np.sum(bucket == b)})" for b in range(10)])
+    axes.legend(frameon=False)
+    return _bytes(figure, image)
+
+
+def split(
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    delta: float,
+    *,
+    student_probabilities: ArrayLike | None = None,
+    image: str = "svg",
+) -> bytes:
+    """Where epsilon goes at the best order: the test, the argmax (the rest of the joint cost), and delta.
+
+    >>> from pate_jax.mechanisms import ConfidentGNMax
+    >>> split(ConfidentGNMax(200, 150, 40), [[240, 10], [130, 120]], 1e-5)[:5]
+    b'<?xml'
+    """
+    figure, axes = _canvas("", f"epsilon at delta = {delta:g}")
+    rows = split_figures(mechanism, votes, delta, student_probabilities=student_probabilities)
+    shades = {"test": "#e3b23c", "argmax": "#1b6ca8", "delta": "#9aa0a6"}
+    bottom = np.zeros(len(rows))
+    for part, shade in shades.items():
+        heights = np.array([row[part] for row in rows.values()])
+        axes.bar(range(len(rows)), heights, 0.55, bottom=bottom, color=shade, label=part)
+        bottom += heights
+    axes.set_xticks(range(len(rows)), [NAMES[name] for name in rows])
+    axes.legend(frameon=False)
+    return _bytes(figure, image)
+
+
+def split_figures(
+    mechanism: Mechanism, votes: ArrayLike, delta: float, *, student_probabilities: ArrayLike | None = None
+) -> dict[str, dict[str, float]]:
+    """The numbers behind `split`: by method, what test, argmax and delta add to epsilon.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> split_figures(GNMax(40.0), [[240, 10]], 1e-5)["data_independent"]["test"]
+    0.0
+    """
+    orders = accounting.default_orders()
+    curves = _curves(mechanism, votes, student_probabilities)
+    tests = _tests(mechanism, votes, student_probabilities)
+    rows = {}
+    for name, curve in curves.items():
+        summed = curve.sum(axis=0)
+        found = accounting.epsilon(orders, summed, delta)
+        index = int(np.flatnonzero(orders == found.order)[0])
+        test = min(float(tests[name].sum(axis=0)[index]), float(summed[index]))
+        argmax = float(summed[index]) - test
+        rows[name] = {"test": test, "argmax": argmax, "delta": max(float(found.epsilon) - test - argmax, 0.0)}
+    return rows
+
+
+def _curves(
+    mechanism: Mechanism, votes: ArrayLike, probabilities: ArrayLike | None
+) -> dict[str, NDArray[np.float64]]:
+    orders = accounting.default_orders()
+    methods: tuple[accounting.Method, ...] = ("exact", "published", "data_independent")
+    return {
+        name: accounting.rdp(mechanism, votes, orders, method=name, student_probabilities=probabilities)
+        for name in methods
+    }
+
+
+def _tests(
+    mechanism: Mechanism, votes: ArrayLike, probabilities: ArrayLike | None
+) -> dict[str, NDArray[np.float64]]:
+    from pate_jax.accounting import exact, threshold
+
+    orders = accounting.default_orders()
+    published = accounting.published_parts(mechanism, votes, orders, student_probabilities=probabilities).test
+    if mechanism.test is None:
+        return dict.fromkeys(NAMES, published)
+    worst = np.broadcast_to(threshold.supremum(mechanism.test.noise, orders), published.shape)
+    joint = exact.parts(mechanism, votes, orders, student_probabilities=probabilities)[0]
+    return {"exact": joint, "published": published, "data_independent": worst}
+
+
+def _column(order: float) -> tuple[int, float]:
+    orders = accounting.default_orders()
+    index = int(np.abs(orders - order).argmin())
+    return index, float(orders[index])
+
+
+def _canvas(across: str, up: str) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title("sensitive: computed from the private votes", fontsize=8, loc="right", color="#b00020")
+    return figure, axes
+
+
+def _bytes(figure: Any, image: str) -> bytes:
+    import matplotlib
+
+    if image not in ("svg", "png"):
+        raise PateError(f"image={image!r} must be 'svg' or 'png'")
+    out = io.BytesIO()
+    metadata = {"Date": None} if image == "svg" else {}
+    with matplotlib.rc_context({"svg.hashsalt": "pate", "svg.fonttype": "none"}):
+        figure.savefig(out, format=image, metadata=metadata)
+    return out.getvalue()
