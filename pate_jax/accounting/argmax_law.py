@@ -7,27 +7,21 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.accounting.groups import Groups
-from pate_jax.accounting.nodes import Nodes, nodes
+from pate_jax.accounting.nodes import nodes
 from pate_jax.accounting.noise_law import log_cdf, log_density
 from pate_jax.mechanisms import Noise
 
 EPSILON = float(np.finfo(np.float64).eps)
-STEEP = 250.0  # log of the largest ratio of neighbouring factors that is multiplied outside the logarithm
+STEEP = 200.0  # log of the largest ratio of neighbouring factors that is multiplied outside the logarithm
+BLOCK = 2_000_000  # numbers in one intermediate array
 
 
-class Laws(NamedTuple):
-    """Log-probabilities of one class of each group, before and after each move of one vote (a to b)."""
+class Factors(NamedTuple):
+    """Logs of the integrands [R, U, N] of one class of each group, and of what a move of one vote makes of them.
 
-    base: np.ndarray  # [R, U]: one class of group j
-    others: np.ndarray  # [R, U(a), U(b), U(j)]: one class of group j that the move does not touch
-    loser: np.ndarray  # [R, U(a), U(b)]: the class that loses the vote
-    winner: np.ndarray  # [R, U(a), U(b)]: the class that gains it
-    error: np.ndarray  # [R]: bound on the error of every entry above
-
-
-class _Factors(NamedTuple):
-    """Logs of the integrands [R, U, N] of each class with its count as it is, one less and one more, and of
-    the ratios by which the other integrands change when that class loses or gains a vote."""
+    `level` holds the integrand before the move; `fewer` and `more` the class's own integrand after it lost or
+    gained the vote; `leave` and `join` the ratios by which all other integrands change when it does.
+    """
 
     level: np.ndarray
     fewer: np.ndarray
@@ -35,117 +29,74 @@ class _Factors(NamedTuple):
     leave: np.ndarray
     join: np.ndarray
     ghost: np.ndarray | None  # bool [R, N]: nodes where only neighbours have mass
-    error: np.ndarray
+    error: np.ndarray  # [R]: bound on the error of the log of every law
+
+    @property
+    def steep(self) -> bool:
+        """Whether ratios could overflow outside the logarithm."""
+        return bool(self.leave[np.isfinite(self.leave)].max(initial=0) > STEEP)
 
 
-def laws(noise: Noise, groups: Groups) -> Laws:
-    """The laws of a few histograms and of all their neighbours.
+class Neighbours(NamedTuple):
+    """Log-probabilities after each of M moves."""
 
-    >>> groups = Groups(np.array([0]), np.array([[3.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[3.0, 1.0]]))
-    >>> np.exp(laws(Noise("gumbel", 2.0), groups).base).round(4).tolist()
-    [[0.7311, 0.2689]]
-    """
-    if noise.family == "gumbel":
-        return _softmax(noise.scale, groups)
-    factors = _factors(noise, groups, nodes(noise, groups))
-    with np.errstate(divide="ignore", under="ignore"):
-        if noise.scale < 1 or factors.leave[np.isfinite(factors.leave)].max(initial=0) > STEEP:
-            return _in_logs(factors)
-        return _as_products(factors)
+    others: np.ndarray  # [M, U]: one class of each group that the move does not touch
+    loser: np.ndarray  # [M]: the class that loses the vote
+    winner: np.ndarray  # [M]: the class that gains it
 
 
-def base_law(noise: Noise, groups: Groups) -> np.ndarray:
-    """Log-probability of one class of each group [R, U], without the neighbours."""
-    if noise.family == "gumbel":
-        return _softmax(noise.scale, groups).base
-    factors = _factors(noise, groups, nodes(noise, groups))
-    with np.errstate(divide="ignore", under="ignore"):
-        return _log_sum(_alive(factors))
-
-
-def _factors(noise: Noise, groups: Groups, grid: Nodes) -> _Factors:
-    """All factors of the integrands at the nodes."""
+def factors(noise: Noise, groups: Groups) -> Factors:
+    """All factors of the integrands of a few histograms, at nodes that serve their neighbours too."""
+    grid = nodes(noise, groups)
     distance = grid.position[:, None, :] - groups.counts[:, :, None]
     fewer, level, more = (log_cdf(noise, distance - vote, grid.fraction) for vote in (-1, 0, 1))
     weights = grid.log_weight[:, None, :]
-    f_fewer, f_level, f_more = (log_density(noise, distance - vote) + weights for vote in (-1, 0, 1))
+    f_fewer, f_level, f_more = (log_density(noise, distance - vote) for vote in (-1, 0, 1))
     ghost = None
     if noise.family == "exponential":
         ghost = grid.position < groups.counts[:, :1]
-        top = (distance < 0) & (groups.sizes == 1)[:, :, None] & (np.arange(level.shape[1]) == 0)[:, None]
+        top = (groups.sizes == 1)[:, :, None] & (np.arange(level.shape[1]) == 0)[:, None]
         dead = ghost[:, None, :] & ~top
         level = np.where(distance < 0, 0.0, level)  # any finite value: these nodes count for neighbours only
         fewer, f_fewer = np.where(dead, -np.inf, fewer), np.where(dead, -np.inf, f_fewer)
-    total = np.einsum("ru,run->rn", groups.sizes, level)[:, None, :]
-    rest = total - level
-    largest = np.abs(rest + f_level - weights)
-    at = np.argmax(f_level + rest, axis=2)[:, :, None]
-    largest = np.take_along_axis(largest, at, axis=2).max(axis=(1, 2))
-    error = grid.error + EPSILON * (8 * np.sqrt(level.shape[2]) + 16 * (2 + largest))
-    return _Factors(f_level + rest, f_fewer + rest, f_more + rest, fewer - level, more - level, ghost, error)
+    rest = np.einsum("ru,run->rn", groups.sizes, level)[:, None, :] - level
+    integrand = f_level + rest + weights
+    at = np.argmax(integrand, axis=2)[:, :, None]
+    largest = (np.abs(np.take_along_axis(part, at, axis=2)).max(axis=(1, 2)) for part in (rest, f_level))
+    error = grid.error + EPSILON * (8 * np.sqrt(level.shape[2]) + 16 * (2 + sum(largest)))
+    rest = rest + weights
+    return Factors(integrand, f_fewer + rest, f_more + rest, fewer - level, more - level, ghost, error)
 
 
-def _alive(factors: _Factors) -> np.ndarray:
-    """The integrands before any move: zero at the nodes that only neighbours reach."""
-    if factors.ghost is None:
-        return factors.level
-    return np.where(factors.ghost[:, None, :], -np.inf, factors.level)
+def base(made: Factors) -> np.ndarray:
+    """Log-probability of one class of each group before any move [R, U]."""
+    level = made.level
+    if made.ghost is not None:
+        level = np.where(made.ghost[:, None, :], -np.inf, level)
+    return log_sum(level)
 
 
-def _log_sum(terms: np.ndarray) -> np.ndarray:
-    """Log of the sum over the last axis; `-inf` where nothing is left."""
+def neighbours(made: Factors, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> Neighbours:
+    """Laws after the moves `a[m] -> b[m]` of the histograms `row[m]`."""
+    _, groups, points = made.level.shape
+    others, loser, winner = np.empty((len(row), groups)), np.empty(len(row)), np.empty(len(row))
+    piece = max(1, BLOCK // (groups * points))
+    for start in range(0, len(row), piece):
+        at = slice(start, start + piece)
+        leave, join = made.leave[row[at], a[at]], made.join[row[at], b[at]]
+        others[at] = log_sum(made.level[row[at]] + (leave + join)[:, None, :])
+        loser[at] = log_sum(made.fewer[row[at], a[at]] + join)
+        winner[at] = log_sum(made.more[row[at], b[at]] + leave)
+    return Neighbours(others, loser, winner)
+
+
+def log_sum(terms: np.ndarray) -> np.ndarray:
+    """Log of the sum over the last axis; `-inf` where nothing is left.
+
+    >>> log_sum(np.log([0.25, 0.5])).round(4)
+    np.float64(-0.2877)
+    """
     peak = terms.max(axis=-1, keepdims=True)
     peak = np.where(np.isfinite(peak), peak, 0.0)
-    return np.log(np.exp(terms - peak).sum(axis=-1)) + peak[..., 0]
-
-
-def _scaled(terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Exponentials relative to each row's largest, and the logs of those [R, U]."""
-    peak = terms.max(axis=2)
-    return np.exp(terms - peak[:, :, None]), peak
-
-
-def _as_products(factors: _Factors) -> Laws:
-    """All laws at once as batched matrix products over the nodes."""
-    level, peak = _scaled(factors.level)
-    leave, join = np.exp(factors.leave), np.exp(factors.join).transpose(0, 2, 1)
-    rows, number, points = level.shape
-    weighted = (leave[:, :, None, :] * level[:, None, :, :]).reshape(rows, number * number, points)
-    others = np.log(weighted @ join).reshape(rows, number, number, number)
-    others = (others + peak[:, None, :, None]).transpose(0, 1, 3, 2)
-    fewer, peak = _scaled(factors.fewer)
-    loser = np.log(fewer @ join) + peak[:, :, None]
-    more, peak = _scaled(factors.more)
-    winner = np.log(leave @ more.transpose(0, 2, 1)) + peak[:, None, :]
-    return Laws(_log_sum(_alive(factors)), others, loser, winner, factors.error)
-
-
-def _in_logs(factors: _Factors) -> Laws:
-    """The same without leaving the logarithm: for little noise, where ratios of factors overflow."""
-    rows, number, _ = factors.level.shape
-    others = np.empty((rows, number, number, number))
-    for a in range(number):
-        for j in range(number):
-            moved = (factors.level[:, j] + factors.leave[:, a])[:, None, :] + factors.join
-            others[:, a, :, j] = _log_sum(moved)
-    loser, winner = np.empty((2, rows, number, number))
-    for a in range(number):
-        loser[:, a] = _log_sum(factors.fewer[:, a, None, :] + factors.join)
-        winner[:, a] = _log_sum(factors.more + factors.leave[:, a, None, :])
-    return Laws(_log_sum(_alive(factors)), others, loser, winner, factors.error)
-
-
-def _softmax(scale: float, groups: Groups) -> Laws:
-    """Gumbel noise: the closed form `P_j = exp(n_j/b) / sum_k exp(n_k/b)`."""
-    score = (groups.counts - groups.counts[:, :1]) / scale
-    share = np.exp(score)
-    mass = (groups.sizes * share).sum(axis=1)
-    gain, loss = np.expm1(1 / scale), np.expm1(-1 / scale)
-    change = (share * loss)[:, :, None] + (share * gain)[:, None, :]
-    with np.errstate(over="ignore"):
-        after = np.log(mass)[:, None, None] + np.log1p(change / mass[:, None, None])
-    base = score - np.log(mass)[:, None]
-    others = score[:, None, None, :] - after[..., None]
-    one = 1 / scale
-    error = EPSILON * (16 + 8 * np.abs(groups.counts).max(axis=1) / scale + 4 * one)
-    return Laws(base, others, score[:, :, None] - one - after, score[:, None, :] + one - after, error)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.log(np.exp(terms - peak).sum(axis=-1)) + peak[..., 0]

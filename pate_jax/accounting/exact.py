@@ -2,23 +2,27 @@
 
 For each query the largest divergence, in both directions, between the law of what is released and its law
 after any one vote has moved (theory §4; beyond the papers, derived in docs/accounting_exact.md). With a
-threshold test the released outcome is "refused" or a label: one joint mechanism.
+threshold test the released outcome is "refused" or a label: one joint mechanism. Numerical errors are bounded
+and added, so a figure is never below the truth.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
 
-from pate_jax.accounting import argmax_law, divergence
-from pate_jax.accounting.groups import Groups, merge
+from pate_jax.accounting import argmax_law, divergence, screening, softmax_law
+from pate_jax.accounting.groups import Groups, Merged, merge
+from pate_jax.accounting.passing import Passing, largest, largest_after, passing
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, ThresholdTest
+from pate_jax.mechanisms import InteractiveGNMax, Mechanism, Noise, ThresholdTest
+from pate_jax.progress import bar
 
-EPSILON = float(np.finfo(np.float64).eps)
+BLOCK = 1_500_000  # numbers in one intermediate array
+BUDGET = 4e8  # exponentials spent on one histogram where noise is so small that screening is impossible
 
 
 class Parts(NamedTuple):
@@ -34,149 +38,262 @@ def rdp(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> n
 
     >>> from pate_jax.mechanisms import GNMax
     >>> rdp(GNMax(sigma=40), [[250, 0], [130, 120]], [2.0, 8.0]).round(6).tolist()
-    [[8e-06, 0.000187], [0.000776, 0.003072]]
+    [[2e-06, 1.1e-05], [0.000797, 0.003187]]
     """
-    orders = _orders(orders)
-    return _costs(mechanism, votes, orders, student_probabilities, with_test=True)
+    orders = check_orders(orders)
+    merged = merge(votes, margins_for(mechanism, student_probabilities))
+    return _costs(mechanism.noise, mechanism.test, merged, orders)[merged.row_of]
 
 
 def parts(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> Parts:
-    """The test's and the argmax's own costs, for the published sums (expected, realised), which are no bounds."""
-    orders = _orders(orders)
-    argmax = _costs(mechanism, votes, orders, student_probabilities, with_test=False)
-    merged = merge(votes, _margins(mechanism, student_probabilities))
+    """The test's and the argmax's own costs, for the published sums (expected, realised), which are no bounds.
+
+    >>> from pate_jax.mechanisms import ConfidentGNMax
+    >>> found = parts(ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40), [[180, 70]], [2.0])
+    >>> found.test.shape, found.argmax.shape, found.log_answered.round(3).tolist()
+    ((1, 1), (1, 1), [-0.805])
+    """
+    orders = check_orders(orders)
+    merged = merge(votes, margins_for(mechanism, student_probabilities))
+    argmax = _costs(mechanism.noise, None, merged, orders)
     test, answered = np.zeros((merged.rows, len(orders))), np.zeros(merged.rows)
     if mechanism.test is not None:
         for groups in merged.buckets:
-            log_pass, _ = passing(mechanism.test, groups.margins.max(axis=1))
-            answered[groups.rows] = log_pass
-            test[groups.rows] = _test_cost(mechanism.test, groups, orders)
-    return Parts(test[merged.row_of], argmax, answered[merged.row_of])
+            for piece in groups.split(max(1, BLOCK // (8 * groups.counts.shape[1] ** 2))):
+                test[piece.rows] = _test_costs(mechanism.test, piece, orders)
+                answered[piece.rows] = passing(mechanism.test, largest(piece)).answered
+    return Parts(test[merged.row_of], argmax[merged.row_of], answered[merged.row_of])
 
 
 def probabilities(mechanism: Mechanism, votes) -> np.ndarray:
-    """Log-probability [query, class] of each label, given that the query is answered."""
+    """Log-probability [query, class] of each label, given that the query is answered.
+
+    >>> from pate_jax.mechanisms import GumbelMax
+    >>> np.exp(probabilities(GumbelMax(scale=2.0), [[1, 3]])).round(4).tolist()
+    [[0.2689, 0.7311]]
+    """
     merged = merge(votes)
     counts = np.asarray(votes, np.float64)
+    order = np.argsort(-counts, axis=1, kind="stable")
+    table = np.empty((merged.rows, merged.classes))
+    for piece in _pieces(mechanism.noise, merged):
+        logs = _base(mechanism.noise, piece)
+        for row, size, values in zip(piece.rows, piece.sizes.astype(int), logs, strict=True):
+            table[row] = np.repeat(values, size)
     out = np.empty(counts.shape)
-    lookup = {}
-    for groups in merged.buckets:
-        for piece in groups.split(64):
-            base = argmax_law.laws(mechanism.noise, piece).base
-            for row, values, logs in zip(piece.rows, piece.counts, base, strict=True):
-                lookup[row] = (values, logs)
-    for query, row in enumerate(merged.row_of):
-        values, logs = lookup[row]
-        out[query] = logs[np.searchsorted(-values, -counts[query])]
+    np.put_along_axis(out, order, table[merged.row_of], axis=1)
     return out
 
 
-def passing(test: ThresholdTest, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities that a query whose largest margin is `largest` passes the test, and that it fails."""
-    z = (largest - test.threshold) / test.noise.scale
-    return log_ndtr(z), log_ndtr(-z)
+def caps(noise: Noise, test: ThresholdTest | None, orders) -> np.ndarray:
+    """Renyi cost [A] that holds for any votes; no exact value exceeds it.
+
+    Both counts that a vote's move changes are shifted by one; a test's statistic is shifted by one.
+
+    >>> caps(Noise("gaussian", 40.0), None, np.array([2.0])).tolist()
+    [0.00125]
+    """
+    orders = np.asarray(orders, np.float64)
+    if noise.family == "gumbel":  # exponential mechanism: log-ratios range over 2/b, hence 2/b and a (2/b)^2 / 8
+        cap = np.minimum(2 / noise.scale, orders / (2 * noise.scale**2))
+    else:
+        cap = 2 * _shift_cost(noise, orders)
+    return cap if test is None else cap + _shift_cost(test.noise, orders)
 
 
-def _costs(mechanism, votes, orders, student_probabilities, *, with_test: bool) -> np.ndarray:
-    merged = merge(votes, _margins(mechanism, student_probabilities))
-    test = mechanism.test if with_test else None
-    cost = np.zeros((merged.rows, len(orders)))
-    for groups in merged.buckets:
-        distinct = groups.counts.shape[1]
-        for piece in groups.split(max(1, 200_000 // distinct**3 // 100 + 1)):
-            cost[piece.rows] = _piece(mechanism.noise, test, piece, orders)
-    return np.minimum(cost, _cap(mechanism, test, orders))[merged.row_of]
+def _shift_cost(noise: Noise, orders: np.ndarray) -> np.ndarray:
+    """Renyi cost of one number plus noise when the number moves by one."""
+    scale = noise.scale
+    if noise.family in ("gaussian", "discrete_gaussian"):
+        return orders / (2 * scale**2)
+    if noise.family in ("laplace", "discrete_laplace"):
+        return np.minimum(_laplace_shift(noise, orders), 1 / scale)
+    return np.minimum(1 / scale, orders / (2 * scale**2))
 
 
-def _piece(noise, test: ThresholdTest | None, groups: Groups, orders: np.ndarray) -> np.ndarray:
-    """Largest divergence over all moves [R, A] for a few histograms."""
-    laws = argmax_law.laws(noise, groups)
-    sizes, log_p, log_q = _outcomes(groups, laws)
-    error = np.broadcast_to(laws.error[:, None, None, None], log_p.shape)
-    if test is not None:
-        sizes, log_p, log_q, error = _join(test, groups, sizes, log_p, log_q, error)
-    possible = groups.moves()
-    cost = np.zeros((len(groups.rows), len(orders)))
-    for index, order in enumerate(orders):
-        both = divergence.renyi(order, sizes, log_p, log_q, error)
-        cost[:, index] = np.where(possible, both, 0).max(axis=(1, 2))
-    return cost
+def _laplace_shift(noise: Noise, orders: np.ndarray) -> np.ndarray:
+    """Divergence between Laplace noise and its shift by one (Mironov 2017, table II; whole numbers likewise)."""
+    one = 1 / noise.scale
+    if noise.family == "laplace":
+        share = orders / (2 * orders - 1)
+        with np.errstate(over="ignore"):
+            inner = share * np.expm1((orders - 1) * one) + (1 - share) * np.expm1(-orders * one)
+    else:
+        share = 1 / (1 + math.exp(-one))
+        with np.errstate(over="ignore"):
+            inner = share * np.expm1((orders - 1) * one) + (1 - share) * np.expm1(-(orders - 1) * one)
+    return (np.log1p(inner) + 1e-15 * orders) / (orders - 1)
 
 
-def _outcomes(groups: Groups, laws: argmax_law.Laws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sizes, log P and log P' of all outcomes of every move: untouched groups, then the class a, then b."""
-    rows, distinct = groups.counts.shape
-    touched = np.eye(distinct)
-    rest = groups.sizes[:, None, None, :] - touched[None, :, None, :] - touched[None, None, :, :]
-    one = np.ones((rows, distinct, distinct, 1))
-    sizes = np.concatenate([np.maximum(rest, 0), one, one], axis=3)
-    log_p = np.concatenate(
-        [
-            np.broadcast_to(laws.base[:, None, None, :], rest.shape),
-            laws.base[:, :, None, None] * one,
-            laws.base[:, None, :, None] * one,
-        ],
-        axis=3,
-    )
-    log_q = np.concatenate([laws.others, laws.loser[..., None], laws.winner[..., None]], axis=3)
-    return sizes, log_p, log_q
+def margins_for(mechanism: Mechanism, student_probabilities):
+    """The student's probabilities where the mechanism's test reads them, else None."""
+    if not isinstance(mechanism, InteractiveGNMax):
+        return None
+    if student_probabilities is None:
+        raise PateError("student_probabilities=None, but the interactive test reads them; pass [query, class]")
+    return student_probabilities
 
 
-def _join(test: ThresholdTest, groups: Groups, sizes, log_p, log_q, error):
-    """The same with the outcome "refused" in front and all others weighed by the chance of an answer."""
-    before = passing(test, groups.margins.max(axis=1)[:, None, None, None])
-    after = passing(test, largest_after(groups)[..., None])
-    one = np.ones_like(log_q[..., :1])
-    log_p = np.concatenate([before[1] * one, before[0] + log_p], axis=3)
-    log_q = np.concatenate([after[1] * one, after[0] + log_q], axis=3)
-    slack = 16 * EPSILON * (1 + sum(np.abs(value) for value in (*before, *after)))
-    error = np.concatenate([slack * one, error + slack], axis=3)
-    return np.concatenate([one, sizes], axis=3), log_p, log_q, error
-
-
-def largest_after(groups: Groups) -> np.ndarray:
-    """Largest margin after each move [R, U(a), U(b)]."""
-    distinct = groups.counts.shape[1]
-    touched = np.eye(distinct)
-    rest = groups.sizes[:, None, None, :] - touched[None, :, None, :] - touched[None, None, :, :]
-    untouched = np.where(rest >= 1, groups.margins[:, None, None, :], -np.inf).max(axis=3)
-    moved = np.maximum(groups.margins[:, :, None] - 1, groups.margins[:, None, :] + 1)
-    return np.maximum(untouched, moved)
-
-
-def _test_cost(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.ndarray:
-    """Cost of the test's two outcomes alone [R, A], over every move that exists."""
-    before = np.stack(passing(test, groups.margins.max(axis=1)), axis=-1)[:, None, None, :]
-    after = np.stack(passing(test, largest_after(groups)), axis=-1)
-    error = 16 * EPSILON * (1 + np.abs(before).max() + np.abs(after))
-    possible = groups.moves()
-    cost = np.empty((len(groups.rows), len(orders)))
-    for index, order in enumerate(orders):
-        both = divergence.renyi(order, np.ones(1), before, after, error)
-        cost[:, index] = np.where(possible, both, 0).max(axis=(1, 2))
-    return np.minimum(cost, orders / (2 * test.noise.scale**2))
-
-
-def _cap(mechanism: Mechanism, test: ThresholdTest | None, orders: np.ndarray) -> np.ndarray:
-    """What the mechanism costs on any votes: no exact value may exceed it."""
-    cap = orders / mechanism.noise.scale**2
-    return cap if test is None else cap + orders / (2 * test.noise.scale**2)
-
-
-def _margins(mechanism: Mechanism, student_probabilities):
-    """The student's probabilities where the mechanism reads them; an error where they are missing or unused."""
-    interactive = hasattr(mechanism, "student_confidence")
-    if interactive and student_probabilities is None:
-        raise PateError("student_probabilities=None: the interactive test reads the student's class probabilities")
-    return student_probabilities if interactive else None
-
-
-def _orders(orders) -> np.ndarray:
-    """The orders as float64 [A], all above 1."""
+def check_orders(orders) -> np.ndarray:
+    """The orders as float64 [A], all finite and above 1."""
     orders = np.atleast_1d(np.asarray(orders, np.float64))
     if orders.ndim != 1 or not (np.isfinite(orders) & (orders > 1)).all():
-        raise PateError(f"orders={orders.tolist()[:8]} must be finite numbers above 1")
+        raise PateError(f"orders={orders.ravel().tolist()[:8]} must be finite numbers above 1")
     return orders
 
 
-__all__ = ["Parts", "math", "parts", "probabilities", "rdp"]
+def _pieces(noise: Noise, merged: Merged) -> Iterator[Groups]:
+    """The merged histograms in pieces that fit into memory."""
+    for groups in merged.buckets:
+        distinct = groups.counts.shape[1]
+        nodes = 100 if noise.family == "gaussian" else 400
+        yield from groups.split(max(1, BLOCK // (distinct * nodes + distinct**2 * 60)))
+
+
+def _base(noise: Noise, groups: Groups) -> np.ndarray:
+    """Log-probability of one class of each group [R, U]."""
+    if noise.family == "gumbel":
+        return softmax_law.base(noise.scale, groups)
+    return argmax_law.base(argmax_law.factors(noise, groups))
+
+
+def _costs(noise: Noise, test: ThresholdTest | None, merged: Merged, orders: np.ndarray) -> np.ndarray:
+    """Cost of each merged histogram [row, order]."""
+    sort = np.argsort(orders, kind="stable")
+    cost = np.zeros((merged.rows, len(orders)))
+    with bar("exact privacy", total=merged.rows) as steps:
+        for piece in _pieces(noise, merged):
+            moment = _piece(noise, test, piece, orders[sort])
+            cost[piece.rows] = moment / (orders[sort] - 1)
+            steps.advance(len(piece.rows))
+    # divergences grow with the order, so a bound at a higher order holds at every lower one
+    cost = np.minimum(cost, caps(noise, test, orders[sort]))
+    cost = np.minimum.accumulate(cost[:, ::-1], axis=1)[:, ::-1]
+    out = np.empty_like(cost)
+    out[:, sort] = cost
+    return out
+
+
+def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.ndarray) -> np.ndarray:
+    """Largest `(a-1) D_a` over all moves [R, A] for a few histograms."""
+    if noise.family == "gumbel":
+        return _softmax_moments(noise.scale, test, groups, orders)
+    made = argmax_law.factors(noise, groups)
+    log_p = argmax_law.base(made)
+    law = _Law(groups, made, log_p, None if test is None else _test_law(test, groups))
+    possible = groups.moves()
+    if noise.scale < 1 or made.steep:
+        return _all_moves(law, possible, orders)
+    return _screened(law, possible, orders)
+
+
+class _Law(NamedTuple):
+    """A piece of histograms with everything their moves are judged by."""
+
+    groups: Groups
+    made: argmax_law.Factors
+    log_p: np.ndarray
+    test: tuple[Passing, Passing] | None  # before [R] and after [R, U, U]
+
+
+def _test_law(test: ThresholdTest, groups: Groups) -> tuple[Passing, Passing]:
+    return passing(test, largest(groups)), passing(test, largest_after(groups))
+
+
+def _all_moves(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """Every move in full; beyond the budget nothing is claimed, and the cap decides."""
+    out = np.zeros((len(law.log_p), len(orders)))
+    cost = possible.sum(axis=(1, 2)) * law.made.level.shape[1] * law.made.level.shape[2]
+    out[cost > BUDGET] = np.inf
+    row, a, b = np.nonzero(possible & (cost <= BUDGET)[:, None, None])
+    np.maximum.at(out, row, _moments(law, row, a, b, orders))
+    return out
+
+
+def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """Bounds for all moves first; in full only those that could be the worst at some order."""
+    rows, distinct = law.log_p.shape
+    found = screening.screen(law.made, law.log_p)
+    answered = None
+    if law.test is not None:
+        before, after = law.test
+        answered = (before.answered[:, None, None], before.refused[:, None, None], after.answered, after.refused)
+    chosen = screening.anchors(orders)
+    error = law.made.error if law.test is None else law.made.error + law.test[1].error.max(axis=(1, 2))
+    slack = (2 * orders + 1) * (error[:, None] + 1e-14)
+    bounds = np.stack([screening.upper(found, law.groups, orders[k], answered) for k in chosen], axis=-1)
+    bounds = bounds.reshape(rows, distinct**2, len(chosen)) + slack[:, None, chosen]
+    bounds[~possible.reshape(rows, -1)] = 0
+    first = np.zeros((rows, distinct**2), bool)
+    np.put_along_axis(first, bounds.argmax(axis=1), True, axis=1)
+    first &= possible.reshape(rows, -1)
+    best = np.zeros((rows, len(orders)))
+    row, move = np.nonzero(first)
+    np.maximum.at(best, row, _moments(law, row, move // distinct, move % distinct, orders))
+    everywhere = screening.between(orders, chosen, bounds)
+    open_ = (everywhere > (best * (1 + 1e-9) + 3 * slack)[:, None, :]).any(axis=2) & ~first
+    row, move = np.nonzero(open_)
+    np.maximum.at(best, row, _moments(law, row, move // distinct, move % distinct, orders))
+    everywhere[open_ | first] = 0
+    return np.maximum(best, everywhere.max(axis=1))
+
+
+def _moments(law: _Law, row: np.ndarray, a: np.ndarray, b: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """`(a-1) D_a` [M, A] of the moves `a[m] -> b[m]` of the histograms `row[m]`, both directions."""
+    after = argmax_law.neighbours(law.made, row, a, b)
+    number, distinct = len(row), law.log_p.shape[1]
+    sizes = np.ones((number, distinct + 2))
+    sizes[:, :-2] = law.groups.sizes[row]
+    at = np.arange(number)
+    sizes[at, a] -= 1
+    sizes[at, b] -= 1
+    before = law.log_p[row]
+    log_p = np.concatenate([before, before[at, a, None], before[at, b, None]], axis=1)
+    log_q = np.concatenate([after.others, after.loser[:, None], after.winner[:, None]], axis=1)
+    error = np.broadcast_to(law.made.error[row, None], log_p.shape)
+    if law.test is not None:
+        chances = Passing(*(value[row] for value in law.test[0])), Passing(*(v[row, a, b] for v in law.test[1]))
+        sizes, log_p, log_q, error = join(*chances, sizes, log_p, log_q, error)
+    return np.stack([divergence.log_moment(order, sizes, log_p, log_q, error) for order in orders], axis=-1)
+
+
+def join(before: Passing, after: Passing, sizes, log_p, log_q, error):
+    """The outcomes of the joint mechanism: "refused" in front, all labels weighed by the chance of an answer."""
+    p, q = (np.stack([law.refused, law.answered, law.error], axis=-1) for law in (before, after))
+    p, q = np.broadcast_arrays(p, q)
+    slack = np.maximum(p[..., 2:], q[..., 2:])
+    log_p = np.concatenate([p[..., :1], p[..., 1:2] + log_p], axis=-1)
+    log_q = np.concatenate([q[..., :1], q[..., 1:2] + log_q], axis=-1)
+    sizes = np.concatenate([np.ones_like(sizes[..., :1]), sizes], axis=-1)
+    return sizes, log_p, log_q, np.concatenate([slack, error + slack], axis=-1)
+
+
+def _softmax_moments(scale: float, test, groups: Groups, orders: np.ndarray) -> np.ndarray:
+    """Largest `(a-1) D_a` over all moves [R, A] for Gumbel noise, where three outcomes are enough."""
+    log_p, log_q, error = softmax_law.outcomes(scale, groups)
+    error = np.broadcast_to(error[:, None, None, None], log_p.shape)
+    sizes = np.isfinite(log_p).astype(np.float64)
+    if test is not None:
+        before, after = _test_law(test, groups)
+        before = Passing(*(value[:, None, None] for value in before))
+        sizes, log_p, log_q, error = join(before, after, sizes, log_p, log_q, error)
+    possible = groups.moves()
+    out = np.empty((len(groups.rows), len(orders)))
+    for index, order in enumerate(orders):
+        every = divergence.log_moment(order, sizes, log_p, log_q, error)
+        out[:, index] = np.where(possible, every, 0).max(axis=(1, 2))
+    return out
+
+
+def _test_costs(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.ndarray:
+    """Cost of the test's two outcomes alone [R, A], over every move that exists."""
+    before, after = _test_law(test, groups)
+    log_p = np.stack([before.refused, before.answered], axis=-1)[:, None, None, :]
+    log_q = np.stack([after.refused, after.answered], axis=-1)
+    error = np.maximum(before.error[:, None, None], after.error)[..., None]
+    possible = groups.moves()
+    cost = np.empty((len(groups.rows), len(orders)))
+    for index, order in enumerate(orders):
+        every = divergence.log_moment(order, np.ones(2), log_p, log_q, error) / (order - 1)
+        cost[:, index] = np.where(possible, every, 0).max(axis=(1, 2))
+    return np.minimum(cost, _shift_cost(test.noise, orders))

@@ -1,0 +1,51 @@
+"""Gumbel noise: the law of the label is a softmax of the counts, in closed form, and so are its neighbours'."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pate_jax.accounting.groups import Groups
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+def base(scale: float, groups: Groups) -> np.ndarray:
+    """Log-probability `n_j/b - log sum_k exp(n_k/b)` of one class of each group [R, U].
+
+    >>> groups = Groups(np.array([0]), np.array([[3.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[3.0, 1.0]]))
+    >>> np.exp(base(2.0, groups)).round(4).tolist()
+    [[0.7311, 0.2689]]
+    """
+    score = (groups.counts - groups.counts[:, :1]) / scale
+    return score - np.log((groups.sizes * np.exp(score)).sum(axis=1))[:, None]
+
+
+def outcomes(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log P and log P' [R, U(a), U(b), 3] of "another class", a and b for every move, and the error [R].
+
+    All classes that a move does not touch change by one factor, so together they are one outcome.
+    """
+    with np.errstate(under="ignore", over="ignore", divide="ignore"):
+        log_p = base(scale, groups)
+        rest = _rest(np.exp(log_p), groups.sizes)
+        p_a, p_b = log_p[:, :, None], log_p[:, None, :]
+        change = np.exp(p_a) * np.expm1(-1 / scale) + np.exp(p_b) * np.expm1(1 / scale)
+        up = p_b + 1 / scale  # log P' before it is normalised; the largest term is factored out where it is huge
+        log_mass = np.where(up < 30, np.log1p(np.maximum(change, -1 + 1e-300)), up)
+        log_mass = np.where(up < 30, log_mass, up + np.log1p((rest + np.exp(p_a - 1 / scale)) * np.exp(-up)))
+        before = np.stack(np.broadcast_arrays(np.log(rest), p_a, p_b), axis=-1)
+        after = np.stack(np.broadcast_arrays(np.log(rest), p_a - 1 / scale, up), axis=-1) - log_mass[..., None]
+    error = EPSILON * (32 + 8 * (groups.counts[:, 0] - groups.counts[:, -1] + 2) / scale)
+    return before, after, error
+
+
+def _rest(share: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Probability of all classes but one of group a and one of group b [R, U, U], added up without cancelling."""
+    number = share.shape[1]
+    mass = share * sizes
+    kept = mass[:, None, None, :] - share[:, None, None, :] * (
+        np.eye(number)[:, None, :] + np.eye(number)[None, :, :]
+    )
+    touched = np.eye(number, dtype=bool)[:, None, :] | np.eye(number, dtype=bool)[None, :, :]
+    spare = sizes[:, None, None, :] - (np.eye(number)[:, None, :] + np.eye(number)[None, :, :])
+    return np.where(touched, np.maximum(spare, 0) * share[:, None, None, :], np.maximum(kept, 0)).sum(axis=3)
