@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from pate_jax.accounting.calibrate import Calibrated, calibrate
 from pate_jax.accounting.curves import Epsilon, Method, Parts, default_orders, epsilon, published_parts, rdp
 from pate_jax.accounting.figures import Figure, worst_case
-from pate_jax.accounting.smooth_sensitivity import Plan, Smooth, plan, sanitise, smooth_sensitivity
+from pate_jax.accounting.papers import Published, published, published_text
+from pate_jax.accounting.smooth import Plan, Smooth, plan, sanitise, smooth_sensitivity
 from pate_jax.accounting.statement import Statement, statement
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = [
     "Method",
     "Parts",
     "Plan",
+    "Published",
     "Smooth",
     "Statement",
     "calibrate",
@@ -25,7 +27,9 @@ __all__ = [
     "epsilon",
     "plan",
     "pld_epsilon",
+    "published",
     "published_parts",
+    "published_text",
     "rdp",
     "sanitise",
     "smooth_sensitivity",

@@ -165,7 +165,7 @@ def argmax_share(mechanism: Mechanism, teachers: int, order: float) -> float:
 def sanitise(
     mechanism: Mechanism, votes: ArrayLike, delta: float, plan: Plan, *, normal: float | None = None
 ) -> Figure:
-    """The sanitised figure of a statement: released sum, cost of the release, and conversion at the plan's order.
+    """The sanitised figure: the released sum, the cost of the release, the conversion at the plan's order.
 
     `normal` is one standard normal draw; by default a fresh one from the operating system. Release it once:
     two releases of one list cost twice.

@@ -1,0 +1,183 @@
+"""The papers' own figures, by their own methods: for comparison with print, never as a guarantee.
+
+Expected cost weighs the argmax by Pr[answered]; conversions are classic; the smooth sensitivity is that of
+the 2018 scripts, whose faults are kept here and listed in docs/accounting.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from pate_jax.accounting import curves, gnmax, smooth, threshold
+from pate_jax.mechanisms import LNMax, Mechanism
+
+Curve = NDArray[np.float64]
+
+
+class Published(NamedTuple):
+    """What a paper prints about a list of queries."""
+
+    epsilon: float  # classic conversion of the expected, data-dependent cost
+    order: float
+    epsilon_tight: float  # the same sum, tight conversion
+    epsilon_data_independent: float  # classic conversion of the expected, data-independent cost
+    answered: float  # expected number of answers
+    test: float  # Renyi cost of the tests at `order`
+    argmax: float  # of the answers
+    delta: float  # what the conversion adds
+
+
+def orders_2018() -> Curve:
+    """The orders of the 2018 scripts.
+
+    >>> len(orders_2018())
+    297
+    """
+    return np.concatenate([np.arange(2, 100.5, 0.5), np.geomspace(100, 500, 100)])
+
+
+def published(
+    mechanism: Mechanism, votes: ArrayLike, delta: float, *, student_probabilities: ArrayLike | None = None
+) -> Published:
+    """The figures of the 2017 paper for LNMax (moments 1 to 100) and of the 2018 paper for all others.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> published(GNMax(40.0), [[240, 10]] * 10, 1e-5).answered
+    10.0
+    """
+    orders = np.arange(2.0, 102.0) if isinstance(mechanism, LNMax) else orders_2018()
+    parts = curves.published_parts(mechanism, votes, orders, student_probabilities=student_probabilities)
+    weight = np.exp(parts.log_answered)
+    test, argmax = parts.test.sum(axis=0), (weight[:, None] * parts.argmax).sum(axis=0)
+    found = curves.epsilon(orders, test + argmax, delta, conversion="classic")
+    at = int(np.flatnonzero(orders == found.order)[0])
+    return Published(
+        epsilon=float(found.epsilon),
+        order=float(orders[at]),
+        epsilon_tight=float(curves.epsilon(orders, test + argmax, delta).epsilon),
+        epsilon_data_independent=_data_independent(mechanism, weight, orders, delta),
+        answered=float(weight.sum()),
+        test=float(test[at]),
+        argmax=float(argmax[at]),
+        delta=-math.log(delta) / (float(orders[at]) - 1),
+    )
+
+
+def _data_independent(mechanism: Mechanism, weight: Curve, orders: Curve, delta: float) -> float:
+    if isinstance(mechanism, LNMax):
+        epsilon = 2 / mechanism.scale
+        argmax = np.minimum(epsilon**2 * orders / 2, epsilon)
+    else:
+        argmax = curves.argmax_bound(mechanism, orders)
+    summed = weight.sum() * argmax
+    if mechanism.test is not None:
+        summed = summed + len(weight) * threshold.data_independent(mechanism.test, orders)
+    return float(curves.epsilon(orders, summed, delta, conversion="classic").epsilon)
+
+
+def published_text(
+    mechanism: Mechanism, votes: ArrayLike, delta: float, *, student_probabilities: ArrayLike | None = None
+) -> str:
+    """`published` as a table for a terminal, marked for what it is.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> print(published_text(GNMax(40.0), [[240, 10]] * 10, 1e-5).splitlines()[0])
+    The papers' analysis at delta = 1e-05 (sensitive, and no guarantee: see docs/accounting.md)
+    """
+    found = published(mechanism, votes, delta, student_probabilities=student_probabilities)
+    rows = [
+        ("queries asked", f"{len(np.asarray(votes))}"),
+        ("expected answers", f"{found.answered:.2f}"),
+        ("epsilon, published (expected, classic conversion)", f"{found.epsilon:.4f}"),
+        ("  at order", f"{found.order:g}"),
+        ("  of which test", f"{found.test:.4f}"),
+        ("  of which argmax", f"{found.argmax:.4f}"),
+        ("  of which delta", f"{found.delta:.4f}"),
+        ("epsilon, published (expected, tight conversion)", f"{found.epsilon_tight:.4f}"),
+        ("epsilon, data-independent (expected, classic)", f"{found.epsilon_data_independent:.4f}"),
+    ]
+    head = f"The papers' analysis at delta = {delta:g} (sensitive, and no guarantee: see docs/accounting.md)"
+    return "\n".join([head, *(f"  {name:<52}{value:>10}" for name, value in rows)]) + "\n"
+
+
+def smooth_sensitivity_2018(mechanism: Mechanism, votes: ArrayLike, order: float) -> dict[str, Any]:
+    """Beta, smooth sensitivity, noise and cost as the 2018 scripts choose them: on the private votes.
+
+    Faults kept: local sensitivity at distance `d` only, Pr[answered] as a fixed weight, release cost below
+    its worst case. Use `smooth_sensitivity` for anything but comparison.
+    """
+    counts = curves.check_votes(votes)
+    sigma, teachers = mechanism.noise.scale, int(counts.sum(axis=1).max())
+    total = np.zeros(teachers)
+    weight, rdp = np.ones(len(counts)), np.zeros(len(counts))
+    if mechanism.test is not None:
+        log_yes, log_no = threshold.log_answered(mechanism.test, counts.max(axis=1))
+        weight = np.exp(log_yes)
+        rdp = threshold.published(mechanism.test, log_yes, log_no, np.array([order]))[:, 0]
+    rdp = rdp + weight * gnmax.published(counts, sigma, np.array([order]))[:, 0]
+    total += weight @ _local_2018(counts, sigma, order, teachers)
+    best: dict[str, Any] = {"total": math.inf}
+    for beta in np.arange(0.3 / order, 0.495 / order, 0.01 / order):
+        spread = float((total * np.exp(-beta * np.arange(teachers))).max())
+        noise = (order * math.exp(2 * beta) / spread) ** (1 / 3)
+        cost = smooth.published_release_cost(order, beta, noise)
+        whole = float(rdp.sum()) + float(cost) + 2 * spread * noise
+        if whole < best["total"]:
+            best = {"total": whole, "beta": float(beta), "sensitivity": spread, "noise": noise, "cost": cost}
+    return best
+
+
+def _local_2018(votes: NDArray[np.int64], sigma: float, order: float, teachers: int) -> Curve:
+    """Local sensitivity [query, distance] along the scripts' path of votes."""
+    classes = votes.shape[1]
+    top = _log_q0(sigma, order)
+    low = float(_stepped(np.array([top]), sigma, classes, -1)[0])
+    result = np.broadcast_to(_local_at(np.array([low]), sigma, order, classes, low, top), (len(votes), 1))
+    result = result.repeat(teachers, axis=1)
+    ordered = np.sort(votes, axis=1)[:, ::-1].copy()
+    log_q = gnmax.log_q(ordered, sigma)
+    left = log_q > top
+    rows = np.flatnonzero((log_q < low) | left)
+    for distance in range(teachers):
+        result[rows, distance] = _local_at(log_q[rows], sigma, order, classes, low, top)
+        going = np.where(left[rows], (log_q[rows] > top) & (ordered[rows, 1] > 0), log_q[rows] < low)
+        rows = rows[going]
+        if len(rows) == 0:
+            break
+        sign = np.where(left[rows], 1, -1)
+        ordered[rows, 0] += sign
+        ordered[rows, 1] -= sign
+        ordered[rows] = np.sort(ordered[rows], axis=1)[:, ::-1]
+        log_q[rows] = gnmax.log_q(ordered[rows], sigma)
+    return result
+
+
+def _log_q0(sigma: float, order: float) -> float:
+    """The largest `log q` at which Theorem 6 improves on the data-independent value."""
+    grid, low, high = np.array([order]), -1e6, -1e-9
+    for _ in range(200):
+        middle = (low + high) / 2
+        better = gnmax.theorem6(np.array([middle]), sigma, grid) < gnmax.data_independent(sigma, grid)
+        low, high = (middle, high) if better.all() else (low, middle)
+    return low
+
+
+def _stepped(log_q: Curve, sigma: float, classes: int, sign: int) -> Curve:
+    """`log q` after one vote if all gaps were equal."""
+    z = special.ndtri_exp(np.minimum(log_q - np.log(classes - 1), -1e-300))
+    return np.minimum(np.log(classes - 1) + special.log_ndtr(z + sign * np.sqrt(2) / sigma), 0.0)
+
+
+def _local_at(log_q: Curve, sigma: float, order: float, classes: int, low: float, top: float) -> Curve:
+    log_q = np.where((log_q >= low) & (log_q <= top), low, log_q)
+    grid = np.array([order])
+    here, up, down = (
+        gnmax.theorem6(np.minimum(point, -1e-12), sigma, grid)[:, 0]
+        for point in (log_q, _stepped(log_q, sigma, classes, 1), _stepped(log_q, sigma, classes, -1))
+    )
+    return np.maximum(up - here, here - down)
