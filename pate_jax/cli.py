@@ -17,7 +17,8 @@ import numpy as np  # noqa: E402
 import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, arg  # noqa: E402
 
-from pate_jax import accounting, artefact, pipeline, report, stages, voting  # noqa: E402
+from pate_jax import accounting, artefact, pipeline, report, stages, verify, voting  # noqa: E402
+from pate_jax import plots as draw  # noqa: E402
 from pate_jax.config import (  # noqa: E402
     DataChoice,
     MechanismChoice,
@@ -30,6 +31,7 @@ from pate_jax.config import (  # noqa: E402
 )
 from pate_jax.ensemble import TeacherConfig  # noqa: E402
 from pate_jax.errors import PateError  # noqa: E402
+from pate_jax.mechanisms import Mechanism, from_dict  # noqa: E402
 from pate_jax.rundir import RunDirectory  # noqa: E402
 from pate_jax.student import StudentConfig  # noqa: E402
 
@@ -134,7 +136,7 @@ def account(
         mechanism: the mechanism that answers.
         delta: the delta of the statement.
         queries: count the first so many queries only.
-        answered: .npy mask of the queries that were answered; unset: the expected number is shown.
+        answered: .npy mask of the queries that were answered; unset: all of them.
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         published: print the papers' own figures as well.
         plots: folder to write the plots into, as SVG.
@@ -145,18 +147,25 @@ def account(
         run = RunDirectory(votes)
         with run.writing():
             statement = stages.account(run, delta)
-        print(json_format.dumps(statement.to_dict()) if json else statement.text())
-        return
-    if mechanism is None:
+        mechanism, histograms = from_dict(run.recorded()["mechanism"]), voting.load_votes(run.votes).votes
+    elif mechanism is None:
         raise PateError(
-            f"{votes} is a votes file: name the mechanism, for example `pate account {votes} gnmax --sigma 40`"
+            f"{votes} is a votes file: name a mechanism, as in `pate account {votes} gnmax --sigma 40`"
         )
-    histograms = voting.load_votes(votes, labels_are_teacher_labels=labels_are_teacher_labels).votes
-    histograms = _first(histograms, queries)
-    mask = None if answered is None else _mask(answered, len(histograms))
-    check_threshold(mechanism, int(histograms.sum(1).max()))
-    statement = accounting.statement(mechanism, histograms, mask, delta)
-    print(json_format.dumps(statement.to_dict()) if json else statement.text())
+    else:
+        loaded = voting.load_votes(votes, labels_are_teacher_labels=labels_are_teacher_labels).votes
+        histograms = _first(loaded, queries)
+        check_threshold(mechanism, int(histograms.sum(1).max()))
+        mask = None if answered is None else _mask(answered, len(histograms))
+        statement = accounting.statement(mechanism, histograms, mask, delta)
+    if plots is not None:
+        _draw(plots, mechanism, histograms, delta)
+    if json:
+        papers = {"papers": accounting.published(mechanism, histograms, delta)._asdict()} if published else {}
+        print(json_format.dumps({**statement.to_dict(), **papers}))
+    else:
+        print(statement.text())
+        print(accounting.published_text(mechanism, histograms, delta) if published else "", end="")
 
 
 def student(
@@ -194,6 +203,19 @@ def report_command(run: RunPath, json: bool = False) -> None:
     _finish(results, json)
 
 
+def verify_command(run: RunPath, json: bool = False) -> None:
+    """Recompute a run from its files, and list what does not fit; exit code 1 where something does not.
+
+    Args:
+        run: the run directory.
+        json: print one JSON object.
+    """
+    found = verify.verify(RunDirectory(run))
+    failed = [f"{check}: {finding}" for check, findings in found.items() for finding in findings]
+    _say({"checked": list(found), "failed": failed}, json)
+    sys.exit(1 if failed else 0)
+
+
 _COMMANDS = {
     "run": run,
     "train": train,
@@ -202,6 +224,7 @@ _COMMANDS = {
     "account": account,
     "student": student,
     "report": report_command,
+    "verify": verify_command,
 }
 
 
@@ -257,6 +280,12 @@ def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:
     if queries > len(votes):
         raise PateError(f"queries={queries} is more than the {len(votes)} queries of the votes file")
     return votes[:queries]
+
+
+def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -> None:
+    artefact.write_bytes(folder / "cumulative.svg", draw.cumulative(mechanism, votes, delta))
+    artefact.write_bytes(folder / "by_consensus.svg", draw.by_consensus(mechanism, votes))
+    artefact.write_bytes(folder / "split.svg", draw.split(mechanism, votes, delta))
 
 
 def _mask(path: Path, queries: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from pate_jax.student import StudentConfig
 
 Choice = TypeVar("Choice")
 
-# The mechanisms as subcommands; the interactive one needs a student between its questions and has no place here.
+# The mechanisms as subcommands, but for the interactive one, which needs a student between its questions.
 _BY_COMMAND = [
     Annotated[kind, subcommand(name, prefix_name=False, description=(kind.__doc__ or "").partition("\n")[0])]
     for name, kind in BY_NAME.items()
@@ -26,7 +26,7 @@ _BY_COMMAND = [
 _AUTO = Annotated[
     None, subcommand("auto", description="A confident discrete Gaussian that follows the number of teachers.")
 ]
-MechanismChoice = Union[tuple(_BY_COMMAND)]  # type: ignore[valid-type]
+MechanismChoice = Union[tuple(_BY_COMMAND)]  # type: ignore[valid-type]  # noqa: UP007
 MechanismOrAuto = Union[(_AUTO, *_BY_COMMAND)]  # type: ignore[valid-type]
 _OF_RUN = Annotated[None, subcommand("of-run", description="The mechanism that the run recorded.")]
 MechanismOrRun = Union[(_OF_RUN, *_BY_COMMAND)]  # type: ignore[valid-type]

@@ -1,4 +1,4 @@
-"""The main job on one screen: from private records to a run directory with a student that may be published."""
+"""The main job on one screen: from private records to a student that may be published."""
 
 from __future__ import annotations
 

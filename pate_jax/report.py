@@ -29,6 +29,8 @@ details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
 """
 CONSENSUS = "How far the teachers agree: queries by the share of votes for their first class. Sensitive."
 CUMULATIVE = "What the queries cost, one after the other, by way of accounting. Sensitive."
+BY_CONSENSUS = "What a query costs, by the share of teachers that agree on it. Sensitive."
+SPLIT = "Where the cost goes: the test, the answer, and the price of delta. Sensitive."
 ACCURACY = "How often each is right on public data. The teachers' and the vote's figures are sensitive."
 NOT_PRIVATE = "NOT PRIVATE: this run was made from a seed, so anyone can draw its noise again."
 _SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
@@ -84,7 +86,7 @@ def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
 
 
 def accuracies(results: Mapping[str, Any], teacher: float | None, vote: float | None) -> bytes:
-    """SVG: accuracy of one teacher, of all teachers' vote, of the bought labels and of the student. Sensitive."""
+    """SVG: accuracy of one teacher, of the vote, of the bought labels and of the student. Sensitive."""
     rows = [
         ("one teacher (mean)", teacher),
         ("all teachers' vote", vote),
@@ -120,9 +122,9 @@ def _head(results: Mapping[str, Any]) -> str:
 
 def _short(results: Mapping[str, Any]) -> str:
     explained = (
-        "The private records were cut into separate parts and one teacher was trained on each. The teachers "
-        "voted on public inputs, noise was added to their votes, and a student learned from the noisy answers. "
-        "Only the student and what is in the folder release/ may leave."
+        "The private records were cut into separate parts and one teacher was trained on each. The "
+        "teachers voted on public inputs, noise was added to their votes, and a student learned from the "
+        "noisy answers. Only the student and what is in the folder release/ may leave."
     )
     return f"<h2>In short</h2><p>{explained}</p><p>{' '.join(_sentences(results))}</p>"
 

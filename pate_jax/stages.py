@@ -1,8 +1,7 @@
-"""The stages of a run: each reads the files of the one before, writes its own, and is not repeated once done."""
+"""The stages of a run: each reads the files of the one before and writes its own, once."""
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +17,8 @@ from pate_jax import (
     ensemble,
     ledger,
     models,
-    noise,
     partition,
+    plots,
     release,
     report,
     student,
@@ -100,6 +99,14 @@ def vote(run: RunDirectory, wanted: int) -> voting.Votes:
     return votes
 
 
+def adopt(run: RunDirectory, votes: voting.Votes, seed: int | None) -> None:
+    """Start a run from votes that were made elsewhere."""
+    run.secret(seed)
+    run.agree("votes", {"digest": artefact.digest(votes.votes)})
+    if not run.votes.exists():
+        voting.save_votes(run.votes, votes)
+
+
 def answer(run: RunDirectory, mechanism: Mechanism) -> aggregate.Answers:
     """Answer every query of the votes file once; the ledger holds the answers before they leave."""
     votes = voting.load_votes(run.existing(run.votes, "vote"))
@@ -108,35 +115,47 @@ def answer(run: RunDirectory, mechanism: Mechanism) -> aggregate.Answers:
     digest = artefact.digest(votes.votes)
     entry = ledger.find(run.ledger, votes=digest)
     if entry is None:
-        drawn = draw(run, mechanism, votes.votes)
-        entry = {
-            "mechanism": to_dict(mechanism),
-            "votes": digest,
-            "queries": artefact.digest(votes.ids),
-            "noise": commitment(run),
-            "asked": len(votes.votes),
-            "labels": np.asarray(drawn.labels).tolist(),
-            "answered": np.asarray(drawn.answered).tolist(),
-        }
-        ledger.append(run.ledger, entry)
+        if ledger.read(run.ledger):
+            raise PateError(
+                f"{run.ledger} shows that this run has answered other votes than those in {run.votes}, and "
+                "its statement covers one list only: choose another --out, and add up what both have spent"
+            )
+        entry = _charge(run, mechanism, votes, digest)
     answers = aggregate.Answers(np.array(entry["labels"], np.int32), np.array(entry["answered"], bool))
     artefact.write_arrays(run.answers, "answers", {"labels": answers.labels, "answered": answers.answered})
     return answers
 
 
 def draw(run: RunDirectory, mechanism: Mechanism, votes: np.ndarray) -> aggregate.Answers:
-    """The mechanism's answers under the run's own noise: the same at every call, so nothing is ever drawn twice."""
-    if run.seed is None:
-        words = np.frombuffer(run.derive("noise"), np.uint32)
-        key = jax.random.wrap_key_data(words, impl=chacha.PRIVATE)
-    else:
-        key = noise.seeded_key(run.seed)
-    return aggregate.answer(mechanism, votes, key=key)
+    """The mechanism's answers under the run's noise for these votes: the same at every call."""
+    words = _noise_words(run, artefact.digest(votes))
+    impl = chacha.PRIVATE if run.seed is None else chacha.SEEDED
+    return aggregate.answer(mechanism, votes, key=jax.random.wrap_key_data(words, impl=impl))
 
 
-def commitment(run: RunDirectory) -> str:
+def commitment(run: RunDirectory, votes_digest: str) -> str:
     """A digest that binds the run to its noise without telling it."""
-    return hashlib.sha256(b"noise" + run.derive("noise")).hexdigest()
+    return artefact.digest(_noise_words(run, votes_digest))
+
+
+def _noise_words(run: RunDirectory, votes_digest: str) -> np.ndarray:
+    # The stream is the votes' own, so that no noise can ever serve two different histograms.
+    return np.frombuffer(run.derive(f"noise for {votes_digest}"), np.uint32)
+
+
+def _charge(run: RunDirectory, mechanism: Mechanism, votes: voting.Votes, digest: str) -> dict[str, Any]:
+    drawn = draw(run, mechanism, votes.votes)
+    entry = {
+        "mechanism": to_dict(mechanism),
+        "votes": digest,
+        "queries": artefact.digest(votes.ids),
+        "noise": commitment(run, digest),
+        "asked": len(votes.votes),
+        "labels": np.asarray(drawn.labels).tolist(),
+        "answered": np.asarray(drawn.answered).tolist(),
+    }
+    ledger.append(run.ledger, entry)
+    return entry
 
 
 def load_answers(run: RunDirectory) -> aggregate.Answers:
@@ -205,8 +224,12 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     whole = artefact.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
     teachers = artefact.read_json(run.teacher_report, "teacher-report") if run.teacher_report.exists() else {}
+    mechanism = from_dict(settings["mechanism"])
     figures = [
         (report.CONSENSUS, report.consensus(votes.votes, answers.answered)),
+        (report.CUMULATIVE, plots.cumulative(mechanism, votes.votes, whole["delta"])),
+        (report.BY_CONSENSUS, plots.by_consensus(mechanism, votes.votes)),
+        (report.SPLIT, plots.split(mechanism, votes.votes, whole["delta"])),
         (report.ACCURACY, report.accuracies(results, *_vote_accuracies(votes))),
     ]
     page = report.private_page(

@@ -67,7 +67,7 @@ def _ledger(run: RunDirectory) -> list[str]:
     if entry["labels"] != answers.labels.tolist() or entry["answered"] != answers.answered.tolist():
         found.append("the answers are not those that the ledger recorded")
     again = stages.draw(run, from_dict(entry["mechanism"]), votes.votes)
-    if entry["noise"] != stages.commitment(run) or not np.array_equal(
+    if entry["noise"] != stages.commitment(run, entry["votes"]) or not np.array_equal(
         np.asarray(again.labels), answers.labels
     ):
         found.append("the answers do not follow from the votes and the run's noise")

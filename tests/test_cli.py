@@ -1,0 +1,208 @@
+"""The command line: help that reads, stages that follow each other, bad input that costs one sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate_jax import cli
+
+ROOT = Path(__file__).parents[1]
+TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
+STUDENT = ["--student.net", "mlp", "--student.steps", "12"]
+MECHANISM = ["confident-discrete-gaussian", "--threshold", "1", "--sigma-threshold", "3", "--sigma", "2"]
+
+
+def call(*arguments):
+    """Run a command in this process; its exit code."""
+    try:
+        cli.main([str(argument) for argument in arguments])
+    except SystemExit as ended:
+        return ended.code or 0
+    return 0
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cli") / "run"
+    assert call("run", *TINY, "--seed", 3, "--queries", 21, *STUDENT, "--out", out, "--json", *MECHANISM) == 0
+    return out
+
+
+@pytest.mark.parametrize(
+    "command", ["", "run", "train", "vote", "aggregate", "account", "student", "report", "verify"]
+)
+def test_help_of_every_command(command, capsys):
+    assert call(*command.split(), "--help") == 0
+    out = capsys.readouterr().out
+    assert "usage: pate" in out and len(out.splitlines()) > 8
+
+
+def test_run_prints_one_json_object(finished, capsys):
+    assert (
+        call("run", *TINY, "--seed", 3, "--queries", 21, *STUDENT, "--out", finished, "--json", *MECHANISM)
+        == 0
+    )
+    out = capsys.readouterr().out
+    results = json.loads(out.splitlines()[-1])
+    wanted = {"run_dir", "teachers", "queries", "answered", "label_accuracy", "student_accuracy", "statement"}
+    assert set(results) == wanted
+    assert results["teachers"] == 5 and results["queries"] == 21
+    assert results["statement"]["figures"]["data_independent"]["status"] == "publishable"
+
+
+def test_the_summary_says_what_may_leave(finished, capsys):
+    assert call("report", finished) == 0
+    out = capsys.readouterr().out
+    for words in ("NOT PRIVATE", "synthetic", "5 teachers", "21 public inputs", "publishable", "sensitive"):
+        assert words in out
+    assert f"Hand over {finished}/release" in out
+
+
+def test_stages_one_by_one_end_like_the_whole_run(finished, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert call("train", *TINY, "--seed", 3, "--out", out) == 0
+    assert call("vote", out, "--queries", 21) == 0
+    assert call("aggregate", out, *MECHANISM) == 0
+    assert call("account", out) == 0
+    assert call("student", out, "--net", "mlp", "--steps", 12) == 0
+    assert call("report", out) == 0
+    for file in ("private/votes.npz", "private/answers.npz", "release/student/parameters.npz"):
+        first, second = (np.load(folder / file, allow_pickle=False) for folder in (finished, out))
+        for name in first.files:
+            np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_a_stage_out_of_turn_names_the_one_before(tmp_path, capsys):
+    assert call("vote", tmp_path / "none") == 2
+    assert "pate train" in capsys.readouterr().err
+
+
+def test_verify_says_what_holds(finished, capsys):
+    assert call("verify", finished) == 0
+    assert json.loads(capsys.readouterr().out)["failed"] == []
+    (finished / "release" / "votes.npz").write_bytes(b"")
+    assert call("verify", finished, "--json") == 1
+    assert "votes.npz" in capsys.readouterr().out
+    (finished / "release" / "votes.npz").unlink()
+
+
+def save(folder, name, **arrays):
+    np.savez(folder / name, **arrays)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Files of a user's own: a good pair, and one for each way to go wrong."""
+    folder, random = tmp_path_factory.mktemp("tables"), np.random.default_rng(0)
+    inputs, labels = random.normal(size=(40, 3)).astype(np.float32), random.integers(0, 2, 40)
+    ids = np.array([f"person-{row}" for row in range(40)])
+    spoiled, outside = inputs.copy(), labels.copy()
+    spoiled[7, 1], outside[5] = np.nan, 9
+    save(folder, "public.npz", inputs=inputs, labels=labels)
+    save(folder, "good.npz", inputs=inputs, labels=labels, ids=ids)
+    save(folder, "nan.npz", inputs=spoiled, labels=labels, ids=ids)
+    save(folder, "labels.npz", inputs=inputs, labels=outside, ids=ids)
+    save(folder, "shape.npz", inputs=inputs[:, :2], labels=labels, ids=ids)
+    save(folder, "twice.npz", inputs=inputs, labels=labels, ids=np.where(ids == "person-3", "person-4", ids))
+    save(folder, "votes.npz", votes=np.array([[4, 1], [2, 3], [0, 5]]))
+    save(folder, "negative.npz", votes=np.array([[6, -1], [2, 3]]))
+    save(folder, "half.npz", votes=np.array([[4.5, 0.5], [2, 3]]))
+    save(folder, "totals.npz", votes=np.array([[4, 1], [2, 2]]))
+    (folder / "text.npz").write_text("no archive")
+    return folder
+
+
+OWN = ["--public", "{}/public.npz", "--teachers", "5"]
+BAD_INPUT = [
+    (["run", "--private", "{}/none.npz", *OWN], ["none.npz"]),
+    (["run", "--private", "{}/text.npz", *OWN], ["text.npz"]),
+    (["run", "--private", "{}/shape.npz", *OWN], ["shape"]),
+    (["run", "--private", "{}/nan.npz", *OWN], ["NaN", "row 7"]),
+    (["run", "--private", "{}/labels.npz", *OWN], ["9"]),
+    (["run", "--private", "{}/twice.npz", *OWN], ["person-4"]),
+    (["run", "--private", "{}/good.npz", *OWN[:-1], "41"], ["41", "40"]),
+    (["run", "--private", "{}/good.npz", "--teachers", "5"], ["--public"]),
+    (["run", "mnst"], ["mnst", "mnist"]),
+    (["run", "--teachers", "0"], ["teachers=0"]),
+    (["run", "--queries", "0"], ["queries=0"]),
+    (["run", "--records", "50", "--teachers", "51", "--queries", "5"], ["51", "50"]),
+    (["run", "--records", "50", "--teachers", "5", "--queries", "1000000"], ["1000000"]),
+    (["run", "--delta", "0"], ["delta=0"]),
+    (["run", "--delta", "1"], ["delta=1"]),
+    (["run", "gnmax", "--sigma", "0"], ["sigma=0"]),
+    (["run", "lnmax", "--scale", "nan"], ["scale=nan"]),
+    (["run", "--teachers", "9", *MECHANISM[:1], "--threshold", "10", *MECHANISM[3:]], ["threshold=10", "9"]),
+    (
+        ["account", "{}/votes.npz", "confident-gnmax", "--threshold", "6", *MECHANISM[3:]],
+        ["threshold=6", "5"],
+    ),
+    (["account", "{}/votes.npz", "gnmax", "--sigma", "2", "--delta", "0"], ["delta=0"]),
+    (["account", "{}/votes.npz", "gnmax", "--sigma", "2", "--queries", "4"], ["queries=4", "3"]),
+    (["account", "{}/none.npz", "gnmax", "--sigma", "2"], ["none.npz"]),
+    (["account", "{}/text.npz", "gnmax", "--sigma", "2"], ["text.npz"]),
+    (["account", "{}/negative.npz", "gnmax", "--sigma", "2"], ["-1"]),
+    (["account", "{}/half.npz", "gnmax", "--sigma", "2"], ["4.5"]),
+    (["account", "{}/totals.npz", "gnmax", "--sigma", "2"], ["4", "5"]),
+    (["account", "{}/votes.npz"], ["name a mechanism"]),
+    (["aggregate", "{}/votes.npz", "gnmax", "--sigma", "2"], ["--out"]),
+    (["student", "{}/nowhere"], ["does not exist"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), BAD_INPUT, ids=[" ".join(line[0])[:60] for line in BAD_INPUT]
+)
+def test_bad_input_costs_one_clear_sentence(arguments, words, tables, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call(*(argument.format(tables) for argument in arguments)) == 2
+    printed = capsys.readouterr()
+    text = " ".join(printed.err.replace("│", " ").split()) + " ".join(printed.out.replace("│", " ").split())
+    assert "Traceback" not in text
+    for word in words:
+        assert word in text, text
+
+
+def test_votes_from_elsewhere_become_a_student(tables, tmp_path, capsys):
+    random = np.random.default_rng(1)
+    labels = random.integers(0, 2, 60)
+    inputs = (np.eye(2, 4)[labels] * 3 + random.normal(size=(60, 4))).astype(np.float32)
+    votes = np.where(np.eye(2, dtype=bool)[labels], 90, 10)
+    file, pool = (
+        save(tmp_path, "votes.npz", votes=votes),
+        save(tmp_path, "pool.npz", inputs=inputs, labels=labels),
+    )
+    out = tmp_path / "run"
+    assert call("aggregate", file, "discrete-gaussian", "--sigma", 10, "--out", out) == 0
+    assert call("account", out) == 0
+    assert call("student", out, "--public", pool, "--test", pool, "--steps", 200) == 0
+    capsys.readouterr()
+    assert call("report", out, "--json") == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["teachers"] == 100 and results["student_accuracy"] > 0.9
+    assert call("verify", out) == 0
+
+
+def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path):
+    command = [sys.executable, "-m", "pate_jax.cli", "run", *TINY[:-4], "--epochs", "400", "--queries", "21"]
+    command += [*STUDENT, "--seed", "5", "--out", str(tmp_path / "run"), "--json", *MECHANISM]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "run" / "private" / "certificate.json").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "repeat the same command" in said and "Traceback" not in said
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    assert json.loads(again.stdout.splitlines()[-1])["answered"] > 0

@@ -1,0 +1,245 @@
+"""A whole run on a tiny data set: what it leaves behind, what a second call does, and what a seed means."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from pate_jax import artefact, ledger, pipeline, release, stages, verify
+from pate_jax.config import DataChoice, PartitionChoice, RunConfig, to_settings
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
+from pate_jax.rundir import RunDirectory
+from pate_jax.student import Student, StudentConfig
+
+
+def tiny(out, seed=3, **changes):
+    settings = {
+        "data": DataChoice("strokes", records=90),
+        "partition": PartitionChoice(teachers=5, seed=seed),
+        "teacher": TeacherConfig(net="mlp", epochs=1, min_steps=4),
+        "student": StudentConfig(net="mlp", steps=12),
+        "queries": 21,
+        "mechanism": ConfidentDiscreteGaussian(1.0, 3.0, 2.0),
+        "out": out,
+    }
+    return RunConfig(**{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return RunDirectory(out), pipeline.run(tiny(out))
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "private"
+    return RunDirectory(out), pipeline.run(tiny(out, seed=None))
+
+
+def files_of(folder):
+    return {
+        path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != ".lock"
+    }
+
+
+def test_results_hold_together(finished):
+    run, results = finished
+    votes = artefact.read_arrays(run.votes, "votes")
+    answers = stages.load_answers(run)
+    assert results["teachers"] == 5 and results["queries"] == 21
+    assert votes["votes"].shape == (21, 10) and (votes["votes"].sum(1) == 5).all()
+    assert results["answered"] == answers.answered.sum() > 0
+    assert ((answers.labels == -1) == ~answers.answered).all()
+    figures = results["statement"]["figures"]
+    assert set(figures) == {"exact", "pld", "published", "data_independent", "sanitised"}
+    assert figures["exact"]["status"] == figures["published"]["status"] == "sensitive"
+    assert figures["data_independent"]["status"] == "publishable"
+    assert figures["exact"]["epsilon"] <= figures["data_independent"]["epsilon"]
+
+
+def test_the_ledger_has_the_answers(finished):
+    run, _ = finished
+    (entry,) = ledger.read(run.ledger)
+    answers = stages.load_answers(run)
+    assert entry["labels"] == answers.labels.tolist()
+    assert entry["answered"] == answers.answered.tolist()
+    assert entry["asked"] == 21
+
+
+def test_a_second_call_repeats_nothing(finished):
+    run, results = finished
+    keep = [run.teacher_report, run.certificate, run.votes, run.ledger, run.student / "parameters.npz"]
+    before = {path: path.stat().st_mtime_ns for path in keep}
+    assert pipeline.run(tiny(run.root)) == results
+    assert {path: path.stat().st_mtime_ns for path in keep} == before
+
+
+def test_a_changed_setting_is_refused_by_name(finished):
+    run, _ = finished
+    with pytest.raises(PateError, match="queries=21, not 22"):
+        pipeline.run(tiny(run.root, queries=22))
+    with pytest.raises(PateError, match="teachers=5, not 4"):
+        pipeline.run(tiny(run.root, partition=PartitionChoice(teachers=4, seed=3)))
+    with pytest.raises(PateError, match="seed=3, not None"):
+        pipeline.run(tiny(run.root, partition=PartitionChoice(teachers=5)))
+    with pytest.raises(PateError, match=r"sigma=2\.0, not 0\.75"):
+        pipeline.run(tiny(run.root, mechanism=ConfidentDiscreteGaussian(1.0, 3.0, 0.75)))
+
+
+def test_the_same_seed_gives_the_same_run(finished, tmp_path):
+    run, _ = finished
+    again = RunDirectory(tmp_path / "again")
+    pipeline.run(tiny(again.root))
+    assert run.answers.read_bytes() == again.answers.read_bytes()
+    first, second = (
+        artefact.read_arrays(each.student / "parameters.npz", "student-parameters") for each in (run, again)
+    )
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_a_lost_answers_file_comes_back_from_the_ledger_without_a_new_charge(finished):
+    run, _ = finished
+    before = run.answers.read_bytes()
+    run.answers.unlink()
+    stages.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
+    assert run.answers.read_bytes() == before
+    assert len(ledger.read(run.ledger)) == 1
+
+
+def test_other_votes_are_not_answered_in_a_run_that_has_answered(private):
+    run, _ = private
+    kept = run.votes.read_bytes()
+    votes = artefact.read_arrays(run.votes, "votes")
+    artefact.write_arrays(run.votes, "votes", {"votes": np.roll(votes["votes"], 1, axis=0)})
+    with pytest.raises(PateError, match="has answered other votes"):
+        stages.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
+    artefact.write_bytes(run.votes, kept)
+
+
+def test_noise_belongs_to_one_list_of_votes(private):
+    run, _ = private
+    assert stages.commitment(run, "a") != stages.commitment(run, "b")
+
+
+def test_a_seeded_run_says_not_private_in_everything_it_releases(finished):
+    run, _ = finished
+    assert "NOT PRIVATE" in artefact.read_json(run.public_statement, "statement")["warning"]
+    assert "NOT PRIVATE" in (run.student / "MODEL_CARD.md").read_text().splitlines()[0]
+    assert "NOT PRIVATE" in run.public_report.read_text()
+    assert "NOT PRIVATE" in run.report.read_text()
+
+
+def test_a_private_run_does_not(private):
+    run, _ = private
+    for path in (run.public_statement, run.student / "MODEL_CARD.md", run.public_report):
+        assert "NOT PRIVATE" not in path.read_text()
+
+
+def test_private_runs_draw_fresh_noise(private, tmp_path):
+    run, _ = private
+    other = RunDirectory(tmp_path / "other")
+    other.secret(None)
+    votes = np.full((400, 10), 5)
+    mechanism = DiscreteGaussianMax(3.0)
+    first, second = (np.asarray(stages.draw(each, mechanism, votes).labels) for each in (run, other))
+    assert 0.02 < (first == second).mean() < 0.25  # one in ten by chance
+
+
+def test_the_release_holds_only_what_may_leave(private):
+    run, results = private
+    assert release.audit(run.release) == []
+    published = artefact.read_json(run.public_statement, "statement")
+    assert set(published["figures"]) == {"data_independent"}
+    text = " ".join(path.read_text() for path in run.release.rglob("*.*") if path.suffix != ".npz")
+    exact = results["statement"]["figures"]["exact"]["epsilon"]
+    for secret in (f"{exact:.4f}", str(run.root), "strokes-private", run.derive("partition").hex()):
+        assert secret not in text
+    assert Student.load(run.student).accuracy  # it can be served from there
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (lambda folder: (folder / "votes.npz").write_bytes(b""), "votes.npz is no part"),
+        (lambda folder: (folder / "student" / "notes.txt").write_text("x"), "notes.txt is no part"),
+        (lambda folder: (folder / "report.html").write_text("sensitive"), "speaks of 'sensitive'"),
+    ],
+)
+def test_the_audit_finds_what_was_planted(private, tmp_path, plant, said):
+    run, _ = private
+    folder = tmp_path / "release"
+    shutil.copytree(run.release, folder)
+    plant(folder)
+    assert any(said in finding for finding in release.audit(folder))
+    with pytest.raises(PateError, match="must not be handed over"):
+        release.check(folder)
+
+
+def test_the_audit_finds_teachers_among_the_parameters(private, tmp_path):
+    run, _ = private
+    folder = tmp_path / "release"
+    shutil.copytree(run.release, folder)
+    arrays = artefact.read_arrays(folder / "student" / "parameters.npz", "student-parameters")
+    name = next(iter(arrays))
+    stacked = {**arrays, name: np.stack([arrays[name]] * 5)}
+    artefact.write_arrays(folder / "student" / "parameters.npz", "student-parameters", stacked)
+    assert any(name in finding for finding in release.audit(folder))
+
+
+def test_the_audit_finds_a_sensitive_figure(private, tmp_path):
+    run, _ = private
+    folder = tmp_path / "release"
+    shutil.copytree(run.release, folder)
+    artefact.write_bytes(folder / "statement.json", run.statement.read_bytes())
+    assert any("sensitive figure 'exact'" in finding for finding in release.audit(folder))
+
+
+def test_verify_finds_nothing_in_an_honest_run(private, finished):
+    for run, _ in (private, finished):
+        assert not any(verify.verify(run).values()), verify.verify(run)
+
+
+def test_verify_finds_an_edited_statement(private):
+    run, _ = private
+    kept = run.public_statement.read_text()
+    body = json.loads(kept)
+    body["figures"]["data_independent"]["epsilon"] /= 2
+    run.public_statement.write_text(json.dumps(body))
+    found = verify.verify(run)
+    run.public_statement.write_text(kept)
+    assert found["statement"] and not found["ledger"] and not found["votes"] and not found["partition"]
+
+
+def test_verify_finds_edited_answers_and_votes(private):
+    run, _ = private
+    kept = run.answers.read_bytes(), run.votes.read_bytes()
+    answers = artefact.read_arrays(run.answers, "answers")
+    artefact.write_arrays(run.answers, "answers", {**answers, "labels": np.roll(answers["labels"], 1)})
+    assert verify.verify(run)["ledger"]
+    artefact.write_bytes(run.answers, kept[0])
+    votes = artefact.read_arrays(run.votes, "votes")
+    artefact.write_arrays(run.votes, "votes", {**votes, "votes": np.roll(votes["votes"], 1, axis=1)})
+    found = verify.verify(run)
+    artefact.write_bytes(run.votes, kept[1])
+    assert found["votes"] and found["ledger"]
+
+
+def test_verify_finds_a_partition_with_another_key(private):
+    run, _ = private
+    kept = run.certificate.read_bytes()
+    certificate = artefact.read_json(run.certificate, "certificate")
+    certificate["shards"][0]["records"] += 1
+    artefact.write_json(run.certificate, "certificate", certificate)
+    found = verify.verify(run)
+    artefact.write_bytes(run.certificate, kept)
+    assert found["partition"]
+
+
+def test_settings_are_plain_json():
+    for choice in (DataChoice(), PartitionChoice(), TeacherConfig(), StudentConfig()):
+        assert json.loads(json.dumps(to_settings(choice))) == to_settings(choice)
