@@ -70,14 +70,19 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def pure_steps(mechanism: Mechanism, queries: int) -> Steps | None:
     """The pure-DP steps `(epsilon, how many)` of `queries` answers; `None` where noise is Gaussian.
 
+    With Laplace noise a moved vote is two steps of `1/scale`, one for each count that it shifts; the noisy
+    argmax is computed from both. Gumbel and exponential noise give one step of `2/scale`.
+
     >>> from pate_jax.mechanisms import ConfidentDiscreteLaplace
     >>> pure_steps(ConfidentDiscreteLaplace(200, 100, 20), 50)
-    [(0.1, 50), (0.01, 50)]
+    [(0.05, 100), (0.01, 50)]
     """
-    noises = [(mechanism.noise, 2.0)] + ([] if mechanism.test is None else [(mechanism.test.noise, 1.0)])
-    if any("gaussian" in noise.family for noise, _ in noises):
+    noises = [mechanism.noise] + ([] if mechanism.test is None else [mechanism.test.noise])
+    if any("gaussian" in noise.family for noise in noises):
         return None
-    return [(moved / noise.scale, queries) for noise, moved in noises]
+    twice = "laplace" in mechanism.noise.family
+    steps = [(1 / mechanism.noise.scale, 2 * queries) if twice else (2 / mechanism.noise.scale, queries)]
+    return steps + ([] if mechanism.test is None else [(1 / mechanism.test.noise.scale, queries)])
 
 
 def pure_epsilon(steps: Steps, delta: float) -> float:

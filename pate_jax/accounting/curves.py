@@ -180,7 +180,10 @@ def argmax_bound(mechanism: Mechanism, orders: Curve) -> Curve:
         return gnmax.data_independent(scale, orders)
     if family == "gumbel":
         return laplace.bounded_range(2 / scale, orders)
-    return laplace.pure(2 / scale, orders)
+    whole = laplace.pure(2 / scale, orders)
+    if family == "laplace":
+        return np.minimum(whole, 2 * laplace.shifted(scale, orders))
+    return np.minimum(whole, 2 * laplace.pure(1 / scale, orders)) if family == "discrete_laplace" else whole
 
 
 def data_independent(mechanism: Mechanism, teachers: ArrayLike, orders: ArrayLike) -> Curve:
@@ -232,5 +235,6 @@ def rdp(
     if method == "exact":
         from pate_jax.accounting import exact
 
-        return exact.rdp(mechanism, counts, grid, student_probabilities=student_probabilities)
+        joint = exact.rdp(mechanism, counts, grid, student_probabilities=student_probabilities)
+        return np.minimum(joint, data_independent(mechanism, counts.sum(axis=1), grid))
     raise PateError(f"method={method!r} must be 'exact', 'published' or 'data_independent'")
