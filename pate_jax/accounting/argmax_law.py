@@ -78,13 +78,23 @@ def base(made: Factors) -> np.ndarray:
 
 def neighbours(made: Factors, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> Neighbours:
     """Laws after the moves `a[m] -> b[m]` of the histograms `row[m]`."""
-    _, groups, points = made.level.shape
+    rows, groups, points = made.level.shape
     others, loser, winner = np.empty((len(row), groups)), np.empty(len(row)), np.empty(len(row))
+    outside = not made.steep and len(row) > rows  # once out of the logarithm serves several moves
+    if outside:
+        peak = made.level.max(axis=2)
+        with np.errstate(under="ignore"):
+            scaled = np.exp(made.level - peak[:, :, None])
     piece = max(1, BLOCK // (groups * points))
     for start in range(0, len(row), piece):
         at = slice(start, start + piece)
         leave, join = made.leave[row[at], a[at]], made.join[row[at], b[at]]
-        others[at] = log_sum(made.level[row[at]] + (leave + join)[:, None, :])
+        if outside:
+            with np.errstate(under="ignore", divide="ignore"):
+                ratio = np.exp(leave + join)[:, :, None]
+                others[at] = np.log((scaled[row[at]] @ ratio)[:, :, 0]) + peak[row[at]]
+        else:
+            others[at] = log_sum(made.level[row[at]] + (leave + join)[:, None, :])
         loser[at] = log_sum(made.fewer[row[at], a[at]] + join)
         winner[at] = log_sum(made.more[row[at], b[at]] + leave)
     return Neighbours(others, loser, winner)

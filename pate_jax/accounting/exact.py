@@ -231,10 +231,11 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray
     row, move = np.nonzero(first)
     np.maximum.at(best, row, _moments(law, row, move // distinct, move % distinct, orders))
     everywhere = screening.between(orders, chosen, bounds)
-    open_ = (everywhere > (best * (1 + 1e-9) + 3 * slack)[:, None, :]).any(axis=2) & ~first
+    open_ = (everywhere > (best * (1 + 1e-9) + 3 * slack)[:, None, :]).any(axis=2)
+    open_ &= possible.reshape(rows, -1) & ~first
     row, move = np.nonzero(open_)
     np.maximum.at(best, row, _moments(law, row, move // distinct, move % distinct, orders))
-    everywhere[open_ | first] = 0
+    everywhere[open_ | first | ~possible.reshape(rows, -1)] = 0
     return np.maximum(best, everywhere.max(axis=1))
 
 

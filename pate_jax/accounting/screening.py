@@ -15,7 +15,7 @@ import numpy as np
 from pate_jax.accounting.argmax_law import Factors
 from pate_jax.accounting.groups import Groups
 
-ANCHORS = 10
+ANCHORS = 16
 
 
 class Screen(NamedTuple):
@@ -69,12 +69,7 @@ def upper(found: Screen, groups: Groups, order: float, answered: tuple[np.ndarra
     `answered` holds the logs of Pr[answered] and Pr[refused] before [R, 1, 1] and after [R, U, U].
     """
     with np.errstate(all="ignore"):
-        forward = _sum(found, groups, 1 - order, (order - 1) * found.slack)
-        backward = _sum(found, groups, order, 0.0)
-        p_a, p_b = found.log_p[:, :, None], found.log_p[:, None, :]
-        for p, q in ((p_a, found.loser), (p_b, found.winner)):
-            forward = forward + np.exp(order * p + (1 - order) * q)
-            backward = backward + np.exp(order * q + (1 - order) * p)
+        forward, backward = _powers(found, groups, order)
         if answered is not None:
             passed, refused, passed_after, refused_after = answered
             ahead, back = order * passed + (1 - order) * passed_after, order * passed_after + (1 - order) * passed
@@ -84,8 +79,34 @@ def upper(found: Screen, groups: Groups, order: float, answered: tuple[np.ndarra
     return np.nan_to_num(bound, nan=np.inf, posinf=np.inf, neginf=np.inf)
 
 
+def _powers(found: Screen, groups: Groups, order: float) -> tuple[np.ndarray, np.ndarray]:
+    """Upper bounds of `sum_j P_j^a P'_j^(1-a)` and of `sum_j P'_j^a P_j^(1-a)` [R, U, U].
+
+    Two bounds each: the worst ratio in every term; or the product `r = E[R] E[S]` in
+    `f(r) = r^(1-a) + (a-1) r - a`, which is convex with its minimum at 1, plus what f can rise by when r falls
+    by the slack. The second is sharp at low orders.
+    """
+    p_a, p_b = found.log_p[:, :, None], found.log_p[:, None, :]
+    touched_forward = np.exp(order * p_a + (1 - order) * found.loser) + np.exp(order * p_b + (1 - order) * found.winner)
+    touched_backward = np.exp(order * found.loser + (1 - order) * p_a) + np.exp(order * found.winner + (1 - order) * p_b)
+    mass = _sum(found, groups, 1.0, 0.0) + np.exp(found.loser) + np.exp(found.winner)
+    weight = groups.sizes * np.exp(found.log_p)
+    overlap = -np.expm1(-found.slack)
+    deepest = -(found.leave.min(axis=2) + found.join.min(axis=2)) + found.slack  # of -log(P'/P), at least
+    highest = np.exp(found.leave.max(axis=2) + found.join.max(axis=2))
+    rise = (order - 1) * highest * overlap * np.expm1(order * np.maximum(deepest, 0))
+    extra = (weight * rise).sum(axis=1)[:, None, None]
+    convex = _sum(found, groups, 1 - order, 0.0) + touched_forward + (order - 1) * (mass - 1) + extra
+    worst = _sum(found, groups, 1 - order, (order - 1) * found.slack) + touched_forward
+    forward = np.fmin(convex, worst)
+    rise = order * highest * overlap * -np.expm1(-(order - 1) * np.maximum(deepest, 0))
+    extra = (weight * rise).sum(axis=1)[:, None, None]
+    plain = _sum(found, groups, order, 0.0) + touched_backward
+    return forward, np.fmin(plain, plain - order * (mass - 1) + extra)
+
+
 def _sum(found: Screen, groups: Groups, power: float, slack) -> np.ndarray:
-    """`sum_j P_j (P'_j / P_j)^power` over the classes a move does not touch [R, U(a), U(b)], rounded up."""
+    """`sum_j P_j exp(slack_j) (P'_j / P_j)^power` over the classes a move does not touch [R, U(a), U(b)]."""
     one = found.log_p + slack
     leave, join = power * found.leave, power * found.join
     weighted = np.exp((one + np.log(groups.sizes))[:, :, None] + leave).transpose(0, 2, 1)
@@ -107,15 +128,26 @@ def anchors(orders: np.ndarray) -> np.ndarray:
     return np.unique(np.searchsorted(logs, np.linspace(logs[0], logs[-1], ANCHORS)).clip(max=len(orders) - 1))
 
 
-def between(orders: np.ndarray, chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Chords [.., A] at all orders through the values [.., K] at the chosen ones."""
-    right = np.searchsorted(chosen, np.arange(len(orders))).clip(min=1, max=max(len(chosen) - 1, 1))
-    if len(chosen) == 1:
-        return values
-    low, high = chosen[right - 1], chosen[right]
-    share = (orders - orders[low]) / (orders[high] - orders[low])
-    with np.errstate(invalid="ignore"):
-        chord = (1 - share) * values[..., right - 1] + share * values[..., right]
-    return np.nan_to_num(chord, nan=np.inf, posinf=np.inf)
+def between(orders: np.ndarray, chosen: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """Upper bounds of `(a-1) D_a` [.., A] at all sorted orders from those [.., K] at the chosen ones.
 
+    `E(a) = exp((a-1) D_a) - 1` is a sum of `phi_a(d) = a (a-1) int (y-t) t^(a-2) dt` from 1 to `y = exp(d)`, so
+    `E(a) / (a (a-1))` is a mixture of exponentials in a: its log is convex and lies below its chords.
 
+    >>> between(np.array([2.0, 3.0, 4.0]), np.array([0, 2]), np.log1p(np.array([0.2, 1.2]))).round(4).tolist()
+    [0.1823, 0.47, 0.7885]
+    """
+    if len(chosen) == len(orders):
+        return moments
+    anchors_ = orders[chosen]
+    right = np.searchsorted(chosen, np.arange(len(orders))).clip(min=1)
+    share = (orders - anchors_[right - 1]) / (anchors_[right] - anchors_[right - 1])
+    with np.errstate(all="ignore"):
+        # log(exp(m) - 1), which neither overflows nor loses small m
+        moments = np.maximum(moments, 1e-290)
+        logs = np.where(moments > 30, moments, np.log(np.expm1(np.minimum(moments, 30)))) - np.log(
+            anchors_ * (anchors_ - 1)
+        )
+        chord = (1 - share) * logs[..., right - 1] + share * logs[..., right] + np.log(orders * (orders - 1))
+        out = np.where(chord > 30, chord + 1e-12, np.log1p(np.exp(np.minimum(chord, 30))))
+    return np.nan_to_num(out, nan=np.inf, posinf=np.inf)
