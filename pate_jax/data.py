@@ -1,4 +1,4 @@
-"""Data by name: the synthetic sets, the archives, and the user's own files, all as NumPy arrays with ids."""
+"""Data by name or from the user's own files, as NumPy arrays with ids: private, public and test parts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pate_jax.dataset import Dataset, Part, Preprocessing
 from pate_jax.errors import PateError
+from pate_jax.tables import from_files
 
-__all__ = ["NAMES", "Dataset", "Part", "Preprocessing", "load"]
+__all__ = ["NAMES", "Dataset", "Part", "Preprocessing", "from_files", "load"]
 
 SYNTHETIC = ("strokes", "glyphs")
 ARCHIVES = ("mnist", "fashion_mnist", "svhn", "cifar10", "adult")
@@ -20,32 +21,46 @@ def load(
     data_dir: Path | str | None = None,
     manual_dir: Path | str | None = None,
     size: int | None = None,
+    public_size: int | None = None,
+    test_size: int | None = None,
     classes: int | None = None,
     difficulty: float | None = None,
 ) -> Dataset:
     """The data set of this name.
 
-    `size` (private records), `classes` (of glyphs) and `difficulty` shape the synthetic sets; `data_dir` is where
-    archives are prepared (`$PATE_JAX_DATA`, else `~/.cache/pate_jax`) and `manual_dir` where the user has put them.
+    The sizes, `classes` (of glyphs) and `difficulty` shape the synthetic sets; `data_dir` is where archives
+    are prepared (else `$PATE_JAX_DATA`, else `~/.cache/pate_jax`) and `manual_dir` a folder with the archives
+    themselves. Beside NAMES: any image or table with class labels that tensorflow-datasets knows.
 
-    >>> load("strokes", size=50).private.inputs.shape
+    >>> load("strokes", size=50, public_size=5, test_size=5).private.inputs.shape
     (50, 28, 28, 1)
     """
-    options = {"size": size, "classes": classes, "difficulty": difficulty}
-    chosen = {option: value for option, value in options.items() if value is not None}
+    shape = {
+        "size": size,
+        "public_size": public_size,
+        "test_size": test_size,
+        "classes": classes,
+        "difficulty": difficulty,
+    }
+    chosen = {option: value for option, value in shape.items() if value is not None}
     if name in SYNTHETIC:
-        from pate_jax import procedural
-
-        if name == "strokes" and classes is not None:
-            raise PateError(f"classes={classes} shapes glyphs; strokes are the ten digits")
-        return getattr(procedural, name)(**chosen)
-    if chosen:
-        option, value = next(iter(chosen.items()))
+        return _synthetic(name, chosen)
+    for option, value in chosen.items():
         raise PateError(
-            f"{option}={value} shapes the synthetic sets ({', '.join(SYNTHETIC)}); leave it out for {name}"
+            f"{option}={value} shapes the synthetic sets {' and '.join(SYNTHETIC)}, and {name} is none"
         )
     if name in ARCHIVES:
         from pate_jax import archives
 
         return archives.load(name, data_dir=data_dir, manual_dir=manual_dir)
-    raise PateError(f"data={name!r} is not known; choose one of {', '.join(NAMES)}")
+    from pate_jax.archives import others
+
+    return others.load(name, data_dir=data_dir, manual_dir=manual_dir, known=NAMES)
+
+
+def _synthetic(name: str, chosen: dict) -> Dataset:
+    from pate_jax import procedural
+
+    if name == "strokes" and "classes" in chosen:
+        raise PateError(f"classes={chosen['classes']} shapes glyphs; strokes are the ten digits")
+    return getattr(procedural, name)(**chosen)

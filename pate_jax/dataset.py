@@ -1,13 +1,14 @@
 """What a dataset is here: private records, public inputs, a test part, and constants that scale the inputs.
 
-Every record has an id of its own. Where the records of one person must stay together, a part names the user of
-each record too. Preprocessing holds constants, or statistics of public data, and never of private records.
+Every record has an id of its own. Where the records of one person must stay together, a part names the user
+of each record too. Preprocessing holds constants, or statistics of public data, and never of private records.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,8 @@ class Part(NamedTuple):
         >>> part.take([2, 0]).ids.tolist()
         ['c', 'a']
         """
-        return Part(*(None if column is None else column[rows] for column in self))
+        labels, users = (None if column is None else column[rows] for column in (self.labels, self.users))
+        return Part(self.inputs[rows], labels, self.ids[rows], users)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Preprocessing:
 
     def apply(self, inputs: Any) -> Any:
         """Scale a NumPy or JAX array; the result is float32."""
-        offset, scale = np.float32(self.offset), np.float32(self.scale)
+        offset, scale = (np.array(values, np.float32) for values in (self.offset, self.scale))
         return (inputs.astype(np.float32) - offset) / scale
 
 
@@ -74,6 +76,7 @@ class Dataset:
     preprocessing: Preprocessing
     synthetic: bool
     description: str
+    private_notes: Mapping[str, Any] = field(default_factory=dict)  # counted on private rows: never publish
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -111,13 +114,14 @@ def check_part(name: str, part: Part, classes: int) -> None:
     for column, values in part._asdict().items():
         if values is not None and len(values) != rows:
             raise PateError(f"{name} has {len(values)} {column} for {rows} inputs; give one for each record")
-    _check_inputs(name, part.inputs)
+    check_inputs(name, part.inputs)
     if part.labels is not None:
         _check_labels(name, part.labels, classes)
     _check_ids(name, part.ids)
 
 
-def _check_inputs(name: str, inputs: np.ndarray) -> None:
+def check_inputs(name: str, inputs: np.ndarray) -> None:
+    """Refuse inputs of another shape than images or tables, and NaN or infinity."""
     if inputs.ndim not in (*IMAGE_RANKS, *TABLE_RANKS) or 0 in inputs.shape:
         raise PateError(
             f"{name} inputs have shape {inputs.shape}; give images as [n, height, width, channels] "
@@ -146,7 +150,8 @@ def _check_ids(name: str, ids: np.ndarray) -> None:
     if len(set(ids.tolist())) != len(ids):
         values, counts = np.unique(ids, return_counts=True)
         raise PateError(
-            f"{name} has the id {str(values[np.argmax(counts)])!r} {counts.max()} times; give each record its own id"
+            f"{name} has the id {str(values[np.argmax(counts)])!r} {counts.max()} times; "
+            "give each record its own id"
         )
 
 

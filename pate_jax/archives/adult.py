@@ -12,12 +12,11 @@ import numpy as np
 from pate_jax.archives.layouts import Records
 from pate_jax.errors import PateError
 
-COLUMNS = (
-    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
-    "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
-)  # fmt: skip
+_HEADER = """age workclass fnlwgt education education-num marital-status occupation relationship race sex
+    capital-gain capital-loss hours-per-week native-country income"""
+COLUMNS = tuple(_HEADER.split())
 LABELS = ("<=50K", ">50K")
-# column: (offset, scale); the capital columns are money and enter as log(1 + x). The survey weight fnlwgt is left out.
+# column: (offset, scale). Capital is money and enters as log(1 + x); the survey weight fnlwgt is left out.
 NUMBERS = {
     "age": (40.0, 15.0),
     "education-num": (9.0, 3.0),
@@ -26,35 +25,38 @@ NUMBERS = {
     "hours-per-week": (40.0, 12.0),
 }
 LOGARITHMIC = ("capital-gain", "capital-loss")
+# Values as adult.names lists them, parted by blanks.
 CATEGORIES = {
-    "workclass": (
-        "Private", "Self-emp-not-inc", "Self-emp-inc", "Federal-gov", "Local-gov", "State-gov", "Without-pay",
-        "Never-worked",
-    ),
-    "education": (
-        "Bachelors", "Some-college", "11th", "HS-grad", "Prof-school", "Assoc-acdm", "Assoc-voc", "9th", "7th-8th",
-        "12th", "Masters", "1st-4th", "10th", "Doctorate", "5th-6th", "Preschool",
-    ),
-    "marital-status": (
-        "Married-civ-spouse", "Divorced", "Never-married", "Separated", "Widowed", "Married-spouse-absent",
-        "Married-AF-spouse",
-    ),
-    "occupation": (
-        "Tech-support", "Craft-repair", "Other-service", "Sales", "Exec-managerial", "Prof-specialty",
-        "Handlers-cleaners", "Machine-op-inspct", "Adm-clerical", "Farming-fishing", "Transport-moving",
-        "Priv-house-serv", "Protective-serv", "Armed-Forces",
-    ),
-    "relationship": ("Wife", "Own-child", "Husband", "Not-in-family", "Other-relative", "Unmarried"),
-    "race": ("White", "Asian-Pac-Islander", "Amer-Indian-Eskimo", "Other", "Black"),
-    "sex": ("Female", "Male"),
-    "native-country": (
-        "United-States", "Cambodia", "England", "Puerto-Rico", "Canada", "Germany", "Outlying-US(Guam-USVI-etc)",
-        "India", "Japan", "Greece", "South", "China", "Cuba", "Iran", "Honduras", "Philippines", "Italy", "Poland",
-        "Jamaica", "Vietnam", "Mexico", "Portugal", "Ireland", "France", "Dominican-Republic", "Laos", "Ecuador",
-        "Taiwan", "Haiti", "Columbia", "Hungary", "Guatemala", "Nicaragua", "Scotland", "Thailand", "Yugoslavia",
-        "El-Salvador", "Trinadad&Tobago", "Peru", "Hong", "Holand-Netherlands",
-    ),
-}  # fmt: skip
+    column: tuple(values.split())
+    for column, values in {
+        "workclass": (
+            "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked"
+        ),
+        "education": (
+            "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th "
+            "12th Masters 1st-4th 10th Doctorate 5th-6th Preschool"
+        ),
+        "marital-status": (
+            "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent "
+            "Married-AF-spouse"
+        ),
+        "occupation": (
+            "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty "
+            "Handlers-cleaners Machine-op-inspct Adm-clerical Farming-fishing Transport-moving "
+            "Priv-house-serv Protective-serv Armed-Forces"
+        ),
+        "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
+        "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
+        "sex": "Female Male",
+        "native-country": (
+            "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) "
+            "India Japan Greece South China Cuba Iran Honduras Philippines Italy Poland Jamaica "
+            "Vietnam Mexico Portugal Ireland France Dominican-Republic Laos Ecuador Taiwan Haiti "
+            "Columbia Hungary Guatemala Nicaragua Scotland Thailand Yugoslavia El-Salvador "
+            "Trinadad&Tobago Peru Hong Holand-Netherlands"
+        ),
+    }.items()
+}
 FEATURES = len(NUMBERS) + sum(map(len, CATEGORIES.values()))
 OFFSET = (*(offset for offset, _ in NUMBERS.values()), *[0.0] * (FEATURES - len(NUMBERS)))
 SCALE = (*(scale for _, scale in NUMBERS.values()), *[1.0] * (FEATURES - len(NUMBERS)))
@@ -63,10 +65,10 @@ SCALE = (*(scale for _, scale in NUMBERS.values()), *[1.0] * (FEATURES - len(NUM
 def parse(content: bytes, name: str) -> Records:
     """Rows of adult.data or adult.test: numbers first, then one-hot groups; 1 is an income over 50K.
 
-    >>> line = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
-    >>> records = parse((line + "2174, 0, 40, United-States, <=50K").encode(), "adult.data")
-    >>> records.inputs.shape, records.labels.tolist(), float(records.inputs.sum())
-    ((1, 104), [0], 107.68478)
+    >>> person = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White"
+    >>> records = parse(f"{person}, Male, 2174, 0, 40, United-States, <=50K".encode(), "adult.data")
+    >>> records.inputs.shape, records.labels.tolist(), records.inputs[0, :2].tolist()
+    ((1, 104), [0], [39.0, 13.0])
     """
     rows, labels, numbers = [], [], []
     for number, line in enumerate(_lines(content, name)):

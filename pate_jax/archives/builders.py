@@ -1,8 +1,8 @@
 """Small tensorflow-datasets builders that need no TensorFlow: download, verify, prepare as array_record.
 
-The checksums stand in checksums.tsv beside this file, where tensorflow-datasets looks for them. Archives are read
-whole and never extracted: in a shared folder of extracted files, one data set could be made from another one's
-files of the same name.
+The checksums stand in checksums.tsv beside this file, where tensorflow-datasets looks for them. Archives are
+read whole and never extracted: in a shared folder of extracted files, one data set could be made from another
+one's files of the same name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pate_jax.archives.sources import SOURCES, Source, check_file
 TRAIN, HELD_OUT = "train", "test"
 
 
-class _Archive(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+class _Archive(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """What the builders share: the files of each split in, numbered records out."""
 
     VERSION = tfds.core.Version("1.0.0")

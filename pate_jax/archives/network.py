@@ -28,7 +28,7 @@ def check_reachable(name: str, urls: Iterable[str]) -> None:
         if answer:
             raise PateError(
                 f"{name} must be downloaded and {host}:{port} cannot be reached ({answer}); "
-                f"put its archives in a folder and pass it as --manual-dir, or use strokes, which needs no download"
+                "put its archives in a folder and pass that as --manual-dir, or use strokes, which needs none"
             )
 
 

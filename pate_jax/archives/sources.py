@@ -1,8 +1,8 @@
 """The archives that this package reads by itself: where they lie, what they hold, how they are divided.
 
-Sizes and SHA-256 stand in checksums.tsv, as tensorflow-datasets registers them (Adult's, which it has no builder
-for, as UCI serves them). The private part is the archive's training part; the public part and the test part are
-its test part, cut at a fixed record.
+Sizes and SHA-256 stand in checksums.tsv, as tensorflow-datasets registers them (Adult's, for which it has no
+builder, as UCI serves it). The private part is the archive's training part; the public part and the test part
+are its test part, cut at a fixed record.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def check_file(path: Path, archive: Archive, remedy: str) -> None:
     if not is_registered(path, archive):
         raise PateError(
             f"{path} is not the registered {archive.url}: it has {path.stat().st_size:,} bytes and SHA-256 "
-            f"{sha256_of(path)[:16]}... where {archive.size:,} and {archive.sha256[:16]}... are registered; {remedy}"
+            f"{sha256_of(path)[:12]}... instead of {archive.size:,} and {archive.sha256[:12]}...; {remedy}"
         )
 
 
@@ -104,6 +104,19 @@ _IDX_TRAIN = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
 _IDX_TEST = ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
 _GREY, _COLOUR = Preprocessing((0.0,), (255.0,)), Preprocessing((127.5,) * 3, (63.75,) * 3)
 _DIGITS = tuple("0123456789")
+_CLOTHES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Boot",
+)
+_THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 SOURCES = {
     source.name: source
@@ -126,18 +139,7 @@ SOURCES = {
             held_out=_IDX_TEST,
             parse=_idx,
             shape=(28, 28, 1),
-            class_names=(
-                "T-shirt/top",
-                "Trouser",
-                "Pullover",
-                "Dress",
-                "Coat",
-                "Sandal",
-                "Shirt",
-                "Sneaker",
-                "Bag",
-                "Ankle boot",
-            ),  # fmt: skip
+            class_names=_CLOTHES,
             public=9000,
             preprocessing=_GREY,
         ),
@@ -159,18 +161,7 @@ SOURCES = {
             held_out=("cifar-10-binary.tar.gz",),
             parse=_cifar,
             shape=(32, 32, 3),
-            class_names=(
-                "airplane",
-                "automobile",
-                "bird",
-                "cat",
-                "deer",
-                "dog",
-                "frog",
-                "horse",
-                "ship",
-                "truck",
-            ),  # fmt: skip
+            class_names=_THINGS,
             public=9000,
             preprocessing=_COLOUR,
         ),

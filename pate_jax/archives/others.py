@@ -1,0 +1,135 @@
+"""Any other image or table with class labels that tensorflow-datasets knows, through its own builder.
+
+Its builders need TensorFlow to prepare their data (`pip install 'pate-jax[tensorflow]'`); what is prepared
+already is read without it. The train split is the private part; the test split, in its own order, is public but
+for its last tenth, which is the test part. Records are numbered in the order in which they are stored.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate_jax.archives.cache import BLOCK, folder, locked, quiet
+from pate_jax.columns import standard
+from pate_jax.dataset import Dataset, Part, Preprocessing, check, numbered_ids
+from pate_jax.errors import PateError
+from pate_jax.progress import bar
+
+PUBLIC_TENTHS = 9
+
+
+def load(
+    name: str, *, data_dir: Path | str | None, manual_dir: Path | str | None, known: Sequence[str]
+) -> Dataset:
+    """A data set of tensorflow-datasets by its name there; `known` are the names that need no TensorFlow."""
+    root = folder(data_dir)
+    builder = _prepared(name, root) or _prepare(name, root, manual_dir, known)
+    features, label = builder.info.features, _label(name, builder.info)
+    for split in ("train", "test"):
+        if split not in builder.info.splits:
+            raise PateError(f"data={name!r} has no {split} split; convert it to .npz files and pass those")
+    columns = [column for column in features if _usable(features[column]) and column != label]
+    if not columns:
+        raise PateError(f"data={name!r} has no image and no numbers to learn from; convert it to .npz files")
+    images = [column for column in columns if len(features[column].shape) == 3]
+    private, held_out = (
+        _read(builder, split, f"{name}-{split}", images[:1] or columns, label) for split in ("train", "test")
+    )
+    edge = len(held_out.inputs) * PUBLIC_TENTHS // 10
+    public = held_out.take(slice(None, edge))
+    scale = Preprocessing((0.0,), (255.0,)) if private.inputs.dtype == np.uint8 else standard(public.inputs)
+    return check(
+        Dataset(
+            name=name,
+            kind="image" if images else "table",
+            private=private,
+            public=public,
+            test=held_out.take(slice(edge, None)),
+            classes=features[label].num_classes,
+            class_names=tuple(features[label].names),
+            preprocessing=scale,
+            synthetic=False,
+            description=f"{name} {builder.info.version}, prepared by tensorflow-datasets' own builder",
+        )
+    )
+
+
+def _prepared(name: str, root: Path) -> Any:
+    """A builder for data that lie prepared in the folder, or None."""
+    import tensorflow_datasets as tfds
+
+    found = sorted((root / name).glob("**/dataset_info.json")) if _is_name(name) else []
+    return tfds.builder_from_directory(found[-1].parent) if found else None
+
+
+def _is_name(name: str) -> bool:
+    return name.replace("_", "").isalnum()
+
+
+def _prepare(name: str, root: Path, manual_dir: Path | str | None, known: Sequence[str]) -> Any:
+    import tensorflow_datasets as tfds
+
+    theirs = tfds.list_builders(with_community_datasets=False)
+    if name not in theirs:
+        near = get_close_matches(name, {*known, *theirs}, n=3)
+        raise PateError(
+            f"data={name!r} is not known; choose one of {', '.join(known)}, or a name of tensorflow-datasets"
+            + (f" (near it: {', '.join(near)})" if near else "")
+        )
+    if importlib.util.find_spec("tensorflow") is None:
+        raise PateError(
+            f"data={name!r} is prepared by tensorflow-datasets' own builder, which needs TensorFlow; "
+            f"pip install 'pate-jax[tensorflow]', or choose one of {', '.join(known)}"
+        )
+    root.mkdir(parents=True, exist_ok=True)
+    config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
+    with locked(root / f".{name}.lock"), quiet(tfds):
+        builder = tfds.builder(name, data_dir=root, file_format="array_record")
+        builder.download_and_prepare(download_config=config)
+    return builder
+
+
+def _label(name: str, info: Any) -> str:
+    """The one feature that is a class label."""
+    labels = [column for column, feature in info.features.items() if hasattr(feature, "num_classes")]
+    preferred = [column for column in labels if column in ("label", (info.supervised_keys or ("", ""))[1])]
+    if not labels or not info.features[(preferred or labels)[0]].num_classes:
+        raise PateError(
+            f"data={name!r} has no class labels in tensorflow-datasets; choose a classification set"
+        )
+    return (preferred or labels)[0]
+
+
+def _usable(feature: Any) -> bool:
+    """Whether a feature is an array of numbers of one fixed shape: an image, a vector or a number."""
+    shape, dtype = getattr(feature, "shape", None), getattr(feature, "dtype", None)
+    if shape is None or None in shape or len(shape) not in (0, 1, 3) or isinstance(feature, Mapping):
+        return False
+    return isinstance(dtype, type) and issubclass(dtype, np.number | np.bool_)
+
+
+def _read(builder: Any, split: str, prefix: str, columns: Sequence[str], label: str) -> Part:
+    inputs, labels = zip(*_blocks(builder.as_data_source(split=split), prefix, columns, label), strict=True)
+    total = sum(map(len, labels))
+    return Part(np.concatenate(inputs), np.concatenate(labels), numbered_ids(prefix, np.arange(total)))
+
+
+def _blocks(
+    records: Any, title: str, columns: Sequence[str], label: str
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    with bar(f"reading {title}", total=len(records)) as progress:
+        for start in range(0, len(records), BLOCK):
+            rows = records.__getitems__(list(range(start, min(start + BLOCK, len(records)))))
+            arrays = [np.stack([np.asarray(row[column]) for row in rows]) for column in columns]
+            if arrays[0].ndim != 4:
+                arrays = [
+                    np.concatenate([a.reshape(len(rows), -1).astype(np.float32) for a in arrays], axis=1)
+                ]
+            yield arrays[0], np.array([row[label] for row in rows], np.int32)
+            progress.advance(len(rows))

@@ -1,0 +1,191 @@
+"""The characters of the synthetic sets as pen strokes: ten digits, and made-up ones without end.
+
+A stroke is a smooth curve through control points (straight through two). A font turns them into matrices, so
+that drawing a thousand jittered characters is one matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from pate_jax.streams import Stream
+
+MARKS = 64  # brush marks along one character
+POINTS = 16  # control points of one character, at most
+_ALIKE, _PATIENCE = 0.8, 0.004  # greatest cosine between the blurred drawings of two made-up characters; each
+# invention that is refused allows the next one that much more, so that there is no end to them
+_GRID, _BLUR = np.linspace(0, 1, 12), 0.09  # pixels and brush of those drawings
+_LENGTH, _EXTENT = (
+    (1.0, 3.0),
+    0.5,
+)  # of a made-up character, in units of the square: drawn length; width and height
+_ALONG = np.linspace(0, 1, 8)[:, None]
+
+# Digits as control points "x,y" in hundredths of a square, y downwards; " | " parts the strokes of one.
+# Each digit can be written in several ways.
+DIGITS = (
+    (
+        "50,8 80,20 86,50 78,82 50,92 22,82 14,50 20,20 50,8",
+        "56,10 80,20 86,50 78,82 50,92 22,82 14,50 20,20 46,6 62,14",
+    ),
+    ("50,8 50,92", "34,26 54,8 | 54,8 52,92", "34,24 52,8 | 52,8 52,92 | 28,92 74,92"),
+    (
+        "20,30 30,12 54,8 76,20 74,42 50,66 20,90 | 20,90 82,90",
+        "22,26 50,8 78,26 62,56 30,84 22,92 30,78 56,90 84,86",
+    ),
+    (
+        "22,20 50,8 76,22 68,42 46,48 | 46,48 74,58 78,78 52,93 20,82",
+        "22,10 76,10 | 76,10 46,42 | 46,42 76,56 76,80 50,93 20,82",
+    ),
+    ("62,8 16,62 | 16,62 88,62 | 64,8 64,94", "26,10 20,52 | 20,52 76,50 | 74,10 68,94"),
+    (
+        "78,10 30,10 | 30,10 26,44 | 26,44 54,38 80,54 76,80 50,93 20,84",
+        "30,12 28,46 60,42 78,64 62,90 22,88 | 30,12 78,8",
+    ),
+    (
+        "68,8 38,30 20,64 32,90 60,92 78,72 64,52 40,54 24,70",
+        "50,6 26,42 22,74 42,93 72,86 76,64 52,52 24,68",
+    ),
+    ("18,10 82,10 | 82,10 56,48 42,93", "20,14 80,10 | 80,10 44,93 | 36,52 74,50"),
+    (
+        "50,48 26,36 28,14 50,7 72,14 74,36 50,48 22,64 24,86 50,94 76,86 78,64 50,48",
+        "74,18 50,7 27,20 38,42 64,56 76,78 50,94 25,78 38,56 64,40 74,18",
+    ),
+    (
+        "76,30 60,48 34,46 24,28 40,10 64,10 76,30 | 76,30 74,60 60,94",
+        "72,24 50,8 26,20 28,42 52,48 72,30 | 74,10 72,94",
+    ),
+)
+
+Way = list[np.ndarray]  # the strokes of one way to write a character: float [points, 2] each
+
+
+class Font(NamedTuple):
+    """Characters ready to draw: `curves @ points` are the brush marks of each way to write each of them."""
+
+    points: np.ndarray  # float32 [ways, POINTS, 2]
+    curves: np.ndarray  # float32 [ways, MARKS, POINTS]
+    spacing: np.ndarray  # float32 [ways]: from mark to mark, in units of the square
+    ways: np.ndarray  # int [classes]: ways to write each class
+    first: np.ndarray  # int [classes]: the first of them
+
+    @property
+    def classes(self) -> int:
+        """How many characters there are."""
+        return len(self.ways)
+
+
+@lru_cache(maxsize=1)
+def digits() -> Font:
+    """The ten digits.
+
+    >>> digits().classes
+    10
+    """
+    return _font([[_strokes(way) for way in ways] for ways in DIGITS])
+
+
+@lru_cache(maxsize=4)
+def made_up(classes: int) -> Font:
+    """Made-up characters; the first of them are the same however many are asked for.
+
+    >>> bool((made_up(3).points == made_up(5).points[:3]).all())
+    True
+    """
+    chosen: list[Way] = []
+    drawings = np.empty((classes, _GRID.size**2), np.float32)
+    alike = _ALIKE
+    for way in _inventions():
+        drawing = _drawing(way)
+        if (drawings[: len(chosen)] @ drawing).max(initial=0) > alike:
+            alike += _PATIENCE
+            continue
+        drawings[len(chosen)] = drawing
+        chosen.append(way)
+        alike = _ALIKE
+        if len(chosen) == classes:
+            break
+    return _font([[way] for way in chosen])
+
+
+def _inventions(block: int = 512) -> Iterator[Way]:
+    """Two or three strokes of two to four points each, on a grid of three by four places, for ever."""
+    for start in count(0, block):
+        stream = Stream("pate glyphs", np.arange(start, start + block))
+        sizes = np.stack([2 + stream.integers(3) for _ in range(3)], axis=1)
+        sizes[:, 2] *= stream.integers(2)
+        order = np.argsort(stream.bits(36).reshape(block, 3, 12), axis=2)
+        places = np.stack([0.14 + 0.36 * (order % 3), 0.1 + 0.27 * (order // 3)], axis=3)
+        for way, lengths in zip(places, sizes.astype(int), strict=True):
+            chosen = [stroke[:length] for stroke, length in zip(way, lengths, strict=True) if length]
+            length = sum(_lengths(stroke)[-1] for stroke in chosen)
+            if _LENGTH[0] < length < _LENGTH[1] and np.ptp(np.concatenate(chosen), axis=0).min() > _EXTENT:
+                yield chosen
+
+
+def _drawing(way: Way) -> np.ndarray:
+    """A blurred drawing of unit length, to compare characters by."""
+    corners = [stroke[:-1, None] + _ALONG * np.diff(stroke, axis=0)[:, None] for stroke in way]
+    marks = np.concatenate([corner.reshape(-1, 2) for corner in corners])
+    x, y = np.exp(-0.5 * ((_GRID - marks.T[:, :, None]) / _BLUR) ** 2)
+    drawing = (y.T @ x).ravel().astype(np.float32)
+    return drawing / np.linalg.norm(drawing)
+
+
+def _strokes(way: str) -> Way:
+    pairs = [[point.split(",") for point in stroke.split()] for stroke in way.split("|")]
+    return [np.array(stroke, float) / 100 for stroke in pairs]
+
+
+def _font(characters: Sequence[Sequence[Way]]) -> Font:
+    points, curves, spacing = zip(*(_prepare(way) for ways in characters for way in ways), strict=True)
+    ways = np.array([len(ways) for ways in characters])
+    return Font(
+        np.stack(points), np.stack(curves), np.array(spacing, np.float32), ways, np.cumsum(ways) - ways
+    )
+
+
+def _prepare(way: Way) -> tuple[np.ndarray, np.ndarray, float]:
+    """Control points, the matrix that makes brush marks of them, and the distance from mark to mark."""
+    splines = [_spline(len(stroke), 40 * len(stroke)) for stroke in way]
+    lengths = [_lengths(spline @ stroke) for spline, stroke in zip(splines, way, strict=True)]
+    total = sum(length[-1] for length in lengths)
+    edges = np.rint(np.cumsum([0, *(length[-1] for length in lengths)]) / total * MARKS).astype(int)
+    points, curve = np.zeros((POINTS, 2), np.float32), np.zeros((MARKS, POINTS), np.float32)
+    column = 0
+    for stroke, spline, length, start, end in zip(way, splines, lengths, edges, edges[1:], strict=False):
+        points[column : column + len(stroke)] = stroke
+        marks = (np.arange(end - start) + 0.5) / (end - start) * length[-1]
+        for offset, weights in enumerate(spline.T):
+            curve[start:end, column + offset] = np.interp(marks, length, weights)
+        column += len(stroke)
+    return points, curve, total / MARKS
+
+
+def _lengths(line: np.ndarray) -> np.ndarray:
+    """How far along the line each of its points lies."""
+    return np.concatenate([[0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+
+
+def _spline(points: int, samples: int) -> np.ndarray:
+    """Matrix [samples, points] of the Catmull-Rom curve through the points."""
+    position = np.linspace(0, points - 1, samples)
+    left = np.minimum(position.astype(int), points - 2)
+    t = position - left
+    weights = (
+        np.stack([-t + 2 * t**2 - t**3, 2 - 5 * t**2 + 3 * t**3, t + 4 * t**2 - 3 * t**3, -(t**2) + t**3]) / 2
+    )
+    padded = np.zeros((samples, points + 2))
+    for offset in range(4):
+        padded[np.arange(samples), left + offset] += weights[offset]
+    matrix = padded[:, 1:-1]  # beyond either end stands the mirror image of the second point
+    matrix[:, 0] += 2 * padded[:, 0]
+    matrix[:, 1] -= padded[:, 0]
+    matrix[:, -1] += 2 * padded[:, -1]
+    matrix[:, -2] -= padded[:, -1]
+    return matrix

@@ -1,0 +1,253 @@
+"""The user's own data: .npz archives of arrays and .csv tables, with everything they need known beforehand.
+
+What turns a row into numbers (classes, categories, scales) is declared by the user or taken from the public
+part, never from private rows: a category list drawn from those would move all teachers when one record comes
+or goes. A private value outside the known categories becomes a group of zeros.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pate_jax import columns
+from pate_jax.artefact import read_bytes, read_foreign_arrays
+from pate_jax.columns import Table
+from pate_jax.dataset import (
+    Dataset,
+    Part,
+    Preprocessing,
+    check,
+    check_inputs,
+    class_names_of,
+    numbered_ids,
+    slug,
+)
+from pate_jax.errors import PateError
+
+File = Path | str
+Declared = Mapping[str, Sequence] | File | None  # a mapping, or a JSON file that holds one
+SUFFIXES = (".npz", ".csv")
+ARRAYS = ("inputs", "labels", "ids", "users")
+ROW_NUMBERS = (
+    "WARNING: the private records have no ids and are called by their row numbers. Taking one out renumbers "
+    "all that follow, so the guarantee covers changed contents but no removal; give ids"
+)
+
+
+class Raw(NamedTuple):
+    """One file as read: arrays as they are, or the columns of a table."""
+
+    inputs: np.ndarray | Table
+    labels: np.ndarray | None
+    ids: np.ndarray | None
+    users: np.ndarray | None
+
+
+def from_files(
+    private: File,
+    public: File,
+    test: File | None = None,
+    *,
+    label_column: str | None = None,
+    id_column: str | None = None,
+    user_column: str | None = None,
+    categories: Declared = None,
+    scales: Declared = None,
+    classes: int | Sequence[str] | None = None,
+) -> Dataset:
+    """A dataset from the user's files, all .npz (`inputs`, `labels`, optional `ids`, `users`) or all .csv.
+
+    `classes` is their number (labels 0..C-1) or their names; left out, they come from the public or the test
+    labels. For tables, `categories` maps a column to its values and `scales` a numeric column to (offset,
+    scale); each is a mapping or a JSON file. Columns left out are judged, and scaled, by the public part.
+    """
+    paths = {"private": private, "public": public, "test": test}
+    files = {name: Path(path).expanduser() for name, path in paths.items() if path is not None}
+    suffix = _one_suffix(files)
+    _check_apart(files)
+    if suffix == ".csv":
+        names = {"labels": label_column, "ids": id_column, "users": user_column}
+        if label_column is None:
+            raise PateError(f"{private} is a table: name the column of its labels with --label-column")
+        raw = {part: _read_table(path, names, part == "private") for part, path in files.items()}
+    else:
+        raw = {part: _read_arrays(path) for part, path in files.items()}
+    class_names, numbered = _classes(raw, classes)
+    return _assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales))
+
+
+def _one_suffix(files: Mapping[str, Path]) -> str:
+    suffixes = sorted({path.suffix.lower() for path in files.values()})
+    if len(suffixes) != 1 or suffixes[0] not in SUFFIXES:
+        raise PateError(f"{', '.join(map(str, files.values()))}: give all parts as .npz or all as .csv")
+    return suffixes[0]
+
+
+def _check_apart(files: Mapping[str, Path]) -> None:
+    """Refuse the private file in another role: teachers would be asked about their own records."""
+    content = read_bytes(files["private"])
+    for part, path in files.items():
+        if part != "private" and read_bytes(path) == content:
+            raise PateError(
+                f"{path} is given as {part} and has the content of the private file; give other data"
+            )
+
+
+def _read_arrays(path: Path) -> Raw:
+    arrays = read_foreign_arrays(path)
+    if "inputs" not in arrays:
+        raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
+    for name in ARRAYS[1:]:
+        if name in arrays and arrays[name].ndim != 1:
+            raise PateError(
+                f"{path} has {name} of shape {arrays[name].shape}; give one value for each record"
+            )
+    inputs = arrays["inputs"]
+    if inputs.dtype.kind not in "buif":
+        raise PateError(f"{path} has inputs of type {inputs.dtype}; give numbers")
+    if inputs.ndim == 3:
+        inputs = inputs[..., None]
+    return Raw(inputs, *(arrays.get(name) for name in ARRAYS[1:]))
+
+
+def _read_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
+    table = columns.read(path)
+    taken: dict[str, np.ndarray | None] = {}
+    for role, name in names.items():
+        taken[role] = np.array(table.pop(name), np.str_) if name in table else None
+        if name is not None and taken[role] is None and private:
+            raise PateError(f"{path} has no column {name!r}; its columns are {', '.join(table)}")
+    if not table:
+        raise PateError(
+            f"{path} has no columns to learn from beside {', '.join(filter(None, names.values()))}"
+        )
+    return Raw(table, taken["labels"], taken["ids"], taken["users"])
+
+
+def _declared(value: Declared) -> Mapping[str, Sequence]:
+    if isinstance(value, str | Path):
+        try:
+            value = json.loads(read_bytes(value))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise PateError(f"{value} is not JSON: {error}") from error
+    value = {} if value is None else value
+    if not isinstance(value, Mapping) or not all(isinstance(entry, list | tuple) for entry in value.values()):
+        raise PateError("categories and scales must map a column's name to a list; see docs/data.md")
+    return value
+
+
+def _classes(raw: Mapping[str, Raw], classes: int | Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
+    """The class names, and whether labels are their numbers; private labels are not looked at."""
+    if isinstance(classes, int | np.integer):
+        return class_names_of(int(classes)), True
+    if classes is not None:
+        names = tuple(map(str, classes))
+        if len(set(names)) != len(names):
+            raise PateError(f"classes={list(names)} names a class twice")
+        return names, False
+    known = [part.labels for name, part in raw.items() if name != "private" and part.labels is not None]
+    if not known or not sum(map(len, known)):
+        raise PateError(
+            "classes is not given and no public or test labels are there to tell it (private ones may not); "
+            "pass the number of classes or their names"
+        )
+    values = np.concatenate([np.asarray(labels).astype(np.str_) for labels in known])
+    try:
+        return class_names_of(int(_whole(values, "public or test").max()) + 1), True
+    except PateError:
+        if all(labels.dtype.kind == "U" for labels in known):
+            return tuple(sorted(set(values.tolist()))), False
+        raise
+
+
+def _whole(labels: np.ndarray, place: str) -> np.ndarray:
+    """Labels as whole numbers."""
+    try:
+        numbers = labels.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise PateError(f"{place} labels are not numbers ({error}); pass the names of the classes") from error
+    broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
+    if broken.any():
+        row = int(np.argmax(broken))
+        raise PateError(
+            f"{place} label {labels[row]} at row {row} is not a whole number; number the classes from 0"
+        )
+    return np.clip(numbers, -1, 2**31 - 1).astype(np.int32)
+
+
+def _named(labels: np.ndarray, class_names: Sequence[str], place: str) -> np.ndarray:
+    """Labels given by class name, as numbers."""
+    positions = {name: number for number, name in enumerate(class_names)}
+    values = labels.astype(np.str_).tolist()
+    unknown = [row for row, value in enumerate(values) if value not in positions]
+    if unknown:
+        raise PateError(
+            f"{place} label {values[unknown[0]]!r} at row {unknown[0]} is none of the classes "
+            f"{list(class_names)}; declare it in classes or correct the row"
+        )
+    return np.array([positions[value] for value in values], np.int32)
+
+
+def _assemble(
+    files: Mapping[str, Path],
+    raw: Mapping[str, Raw],
+    class_names: tuple[str, ...],
+    numbered: bool,
+    categories: Mapping[str, Sequence],
+    scales: Mapping[str, Sequence],
+) -> Dataset:
+    inputs, preprocessing, unseen = _inputs(raw, categories, scales)
+    parts = {}
+    for name, file in raw.items():
+        labels = file.labels
+        if labels is not None:
+            labels = _whole(labels, name) if numbered else _named(labels, class_names, name)
+        ids = (
+            numbered_ids("row", np.arange(len(inputs[name])))
+            if file.ids is None
+            else file.ids.astype(np.str_)
+        )
+        parts[name] = Part(
+            inputs[name], labels, ids, None if file.users is None else file.users.astype(np.str_)
+        )
+    warning = f"; {ROW_NUMBERS}" if raw["private"].ids is None else ""
+    return check(
+        Dataset(
+            name=slug(files["private"].stem) or "own",
+            kind="image" if parts["private"].inputs.ndim == 4 else "table",
+            private=parts["private"],
+            public=parts["public"],
+            test=parts.get("test"),
+            classes=len(class_names),
+            class_names=class_names,
+            preprocessing=preprocessing,
+            synthetic=False,
+            description=f"the user's own {' and '.join(path.name for path in files.values())}{warning}",
+            private_notes={"unseen_categories": unseen} if unseen else {},
+        )
+    )
+
+
+def _inputs(
+    raw: Mapping[str, Raw], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
+) -> tuple[dict[str, np.ndarray], Preprocessing, dict[str, int]]:
+    """Arrays for each part, the preprocessing, and how many private values are in no known category."""
+    tables = {name: file.inputs for name, file in raw.items() if isinstance(file.inputs, dict)}
+    if tables:
+        plan = columns.plan(tables["public"], categories, scales)
+        encoded = {name: columns.encode(table, plan, name) for name, table in tables.items()}
+        unseen = columns.unseen(tables["private"], plan)
+        return encoded, columns.preprocessing(encoded["public"], plan), unseen
+    arrays = {name: np.asarray(file.inputs) for name, file in raw.items()}
+    if all(array.dtype == np.uint8 and array.ndim == 4 for array in arrays.values()):
+        return arrays, Preprocessing((0.0,), (255.0,)), {}
+    with np.errstate(over="ignore"):
+        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    for name, array in arrays.items():
+        check_inputs(name, array)
+    return arrays, columns.standard(arrays["public"]), {}
