@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting import argmax_law, divergence, screening, softmax_law
+from pate_jax.accounting import argmax_law, divergence, remote, screening, softmax_law
 from pate_jax.accounting.groups import Groups, Merged, merge
 from pate_jax.accounting.passing import Passing, largest, largest_after, passing
 from pate_jax.errors import PateError
@@ -184,7 +184,10 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
     possible = groups.moves()
     if noise.scale < 1 or made.steep:
         return _all_moves(law, possible, orders)
-    return _screened(law, possible, orders)
+    root = math.sqrt(caps(noise, None, np.array([2.0]))[0] / 2)
+    possible, error = remote.leave_out(made, groups, log_p, possible, orders[-1], root)
+    law = law._replace(made=made._replace(error=made.error + error))
+    return _screened(law, possible, orders) + remote.LEFT_OUT
 
 
 class _Law(NamedTuple):
@@ -212,7 +215,6 @@ def _all_moves(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarra
 
 def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray:
     """Bounds for all moves first; in full only those that could be the worst at some order."""
-    rows, distinct = law.log_p.shape
     found = screening.screen(law.made, law.log_p)
     answered = None
     if law.test is not None:
@@ -222,21 +224,28 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray
     error = law.made.error if law.test is None else law.made.error + law.test[1].error.max(axis=(1, 2))
     slack = (2 * orders + 1) * (error[:, None] + 1e-14)
     bounds = np.stack([screening.upper(found, law.groups, orders[k], answered) for k in chosen], axis=-1)
-    bounds = bounds.reshape(rows, distinct**2, len(chosen)) + slack[:, None, chosen]
-    bounds[~possible.reshape(rows, -1)] = 0
-    first = np.zeros((rows, distinct**2), bool)
-    np.put_along_axis(first, bounds.argmax(axis=1), True, axis=1)
-    first &= possible.reshape(rows, -1)
-    best = np.zeros((rows, len(orders)))
-    row, move = np.nonzero(first)
-    np.maximum.at(best, row, _moments(law, row, move // distinct, move % distinct, orders))
+    row, a, b = np.nonzero(possible)
+    bounds = bounds[row, a, b] + slack[row][:, chosen]
+    first = _largest(bounds, row)
+    best = np.zeros((len(law.log_p), len(orders)))
+    np.maximum.at(best, row[first], _moments(law, row[first], a[first], b[first], orders))
     everywhere = screening.between(orders, chosen, bounds)
-    open_ = (everywhere > (best * (1 + 1e-9) + 3 * slack)[:, None, :]).any(axis=2)
-    open_ &= possible.reshape(rows, -1) & ~first
-    row, move = np.nonzero(open_)
-    np.maximum.at(best, row, _moments(law, row, move // distinct, move % distinct, orders))
-    everywhere[open_ | first | ~possible.reshape(rows, -1)] = 0
-    return np.maximum(best, everywhere.max(axis=1))
+    left = (everywhere > (best * (1 + 1e-9) + 3 * slack)[row]).any(axis=1) & ~first
+    np.maximum.at(best, row[left], _moments(law, row[left], a[left], b[left], orders))
+    bounded = ~(left | first)
+    np.maximum.at(best, row[bounded], everywhere[bounded])
+    return best
+
+
+def _largest(bounds: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Which moves [M] have the largest bound of their histogram at some anchor order."""
+    first = np.zeros(len(row), bool)
+    starts = np.flatnonzero(np.diff(row, prepend=-1))
+    for column in bounds.T:
+        top = np.maximum.reduceat(column, starts) if len(starts) else column
+        candidates = np.flatnonzero(column == np.repeat(top, np.diff(starts, append=len(row))))
+        first[candidates[np.flatnonzero(np.diff(row[candidates], prepend=-1))]] = True
+    return first
 
 
 def _moments(law: _Law, row: np.ndarray, a: np.ndarray, b: np.ndarray, orders: np.ndarray) -> np.ndarray:
@@ -255,7 +264,7 @@ def _moments(law: _Law, row: np.ndarray, a: np.ndarray, b: np.ndarray, orders: n
     if law.test is not None:
         chances = Passing(*(value[row] for value in law.test[0])), Passing(*(v[row, a, b] for v in law.test[1]))
         sizes, log_p, log_q, error = join(*chances, sizes, log_p, log_q, error)
-    return np.stack([divergence.log_moment(order, sizes, log_p, log_q, error) for order in orders], axis=-1)
+    return divergence.log_moments(orders, sizes, log_p, log_q, error)
 
 
 def join(before: Passing, after: Passing, sizes, log_p, log_q, error):
@@ -278,12 +287,8 @@ def _softmax_moments(scale: float, test, groups: Groups, orders: np.ndarray) -> 
         before, after = _test_law(test, groups)
         before = Passing(*(value[:, None, None] for value in before))
         sizes, log_p, log_q, error = join(before, after, sizes, log_p, log_q, error)
-    possible = groups.moves()
-    out = np.empty((len(groups.rows), len(orders)))
-    for index, order in enumerate(orders):
-        every = divergence.log_moment(order, sizes, log_p, log_q, error)
-        out[:, index] = np.where(possible, every, 0).max(axis=(1, 2))
-    return out
+    every = divergence.log_moments(orders, sizes, log_p, log_q, error)
+    return np.where(groups.moves()[..., None], every, 0).max(axis=(1, 2))
 
 
 def _test_costs(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.ndarray:
@@ -292,9 +297,6 @@ def _test_costs(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.n
     log_p = np.stack([before.refused, before.answered], axis=-1)[:, None, None, :]
     log_q = np.stack([after.refused, after.answered], axis=-1)
     error = np.maximum(before.error[:, None, None], after.error)[..., None]
-    possible = groups.moves()
-    cost = np.empty((len(groups.rows), len(orders)))
-    for index, order in enumerate(orders):
-        every = divergence.log_moment(order, np.ones(2), log_p, log_q, error) / (order - 1)
-        cost[:, index] = np.where(possible, every, 0).max(axis=(1, 2))
+    every = divergence.log_moments(orders, np.ones(2), log_p, log_q, error) / (orders - 1)
+    cost = np.where(groups.moves()[..., None], every, 0).max(axis=(1, 2))
     return np.minimum(cost, _shift_cost(test.noise, orders))

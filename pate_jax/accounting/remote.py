@@ -1,0 +1,63 @@
+"""Remote classes: so unlikely, before and after any move, that all of them act on the others as one.
+
+With many classes most have no votes to speak of, and hundreds of moves between them differ in nothing that a
+float64 can hold. A class is remote where every term it can add to a sum `sum_j P_j^a P'_j^(1-a)` is below
+exp(-110). Of the remote groups only the one with the most votes is tried; what the others could change in the
+laws of the remaining classes is bounded and added to their error (docs/accounting_exact.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pate_jax.accounting.argmax_law import Factors
+from pate_jax.accounting.groups import Groups
+
+NATS = 110.0
+NEGLIGIBLE = 1e-11  # largest error worth fewer moves
+LEFT_OUT = 1e-44  # all terms of remote classes together: 1e4 classes times exp(-110), twice
+
+
+def leave_out(
+    made: Factors, groups: Groups, log_p: np.ndarray, possible: np.ndarray, order: float, root: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The moves [R, U, U] left to try, and the error [R] that stands for the others.
+
+    `order` is the largest order asked for, `root` the square root of the argmax's zero-concentrated cost.
+    """
+    surprise = np.sqrt(np.maximum(-log_p, 0))
+    remote = surprise > order * root + np.sqrt((order * root) ** 2 + order * root**2 + NATS)
+    number = remote.sum(axis=1)
+    first = np.minimum((~remote).sum(axis=1), remote.shape[1] - 1)  # groups are sorted, remote ones come last
+    at = np.arange(len(log_p))
+    useful = (number >= 2) & (groups.counts[:, 0] - groups.counts[at, first] >= 3)
+    if not useful.any() or not np.array_equal(groups.margins, groups.counts):
+        return possible, np.zeros(len(log_p))
+    with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):
+        error = _error(made, log_p, first, ~remote)
+    useful &= error < NEGLIGIBLE
+    skipped = remote & useful[:, None]
+    skipped[at, first] = False
+    both = (remote & useful[:, None])[:, :, None] & remote[:, None, :]
+    kept = possible & ~skipped[:, :, None] & ~skipped[:, None, :] & ~both
+    return kept, np.where(useful, error, 0.0)
+
+
+def _error(made: Factors, log_p: np.ndarray, first: np.ndarray, live: np.ndarray) -> np.ndarray:
+    """Bound [R] on how much the log of a live class's law depends on which remote class a move touches.
+
+    Ratios of remote classes lie between 1 and the first one's, so the mean of the first one's distance from 1,
+    under the law of each live class before or after the move's other half, is enough.
+    """
+    at = np.arange(len(log_p))
+    rise = np.expm1(made.leave[at, first])[:, :, None]
+    fall = -np.expm1(made.join[at, first])[:, :, None]
+    steepest = np.exp(made.leave[:, 0])[:, :, None]
+    weight = np.exp(made.level - log_p[:, :, None])
+    least = (weight @ np.exp(made.join[:, :1]).transpose(0, 2, 1))[:, :, 0]  # E[S] of the largest class
+    shares = [(weight @ (steepest * fall))[:, :, 0], (weight @ rise)[:, :, 0] / least]
+    for own, change in ((made.fewer, fall), (made.more, rise)):
+        scaled = np.exp(own - own.max(axis=2, keepdims=True))
+        shares.append((scaled @ change)[:, :, 0] / scaled.sum(axis=2))
+    worst = np.where(live, np.maximum.reduce(shares), 0.0).max(axis=1)
+    return np.where(np.isfinite(worst), 2 * worst, np.inf)
