@@ -21,12 +21,13 @@ from pate_jax.mechanisms import ThresholdTest
 
 Curve = NDArray[np.float64]
 FINE = 200  # cells per moved vote
+_REACH = FINE + 1  # cells that one vote can move, with the rounding of a cell's number
 _GREEDY = 100_000_000  # query x class x distance from which equal gaps bound what the greedy path computes
 _DEEP = 40.0  # standard deviations below which a bound is not told apart
 
 
 class Cells(NamedTuple):
-    """The released bound and its local sensitivity over `u`, cell `i` starting at `u = (i - last) / FINE`."""
+    """The released bound and its local sensitivity over `u`, cell `i` ending at `u = (i - last) / FINE`."""
 
     bound: Curve  # non-decreasing
     local: Curve  # unimodal, at least the local sensitivity of `bound`
@@ -39,7 +40,7 @@ class Cells(NamedTuple):
     def of(self, log_q: Curve) -> NDArray[np.int64]:
         """The cell of each `log q`."""
         u = special.ndtri_exp(np.minimum(log_q - np.log(self.classes - 1), 0.0)) / self.step
-        cell = np.floor(u * FINE) + len(self.bound) - 1
+        cell = np.floor(u * FINE) + len(self.bound)
         return np.clip(cell, 0, len(self.bound) - 1).astype(np.int64)
 
 
@@ -54,23 +55,21 @@ def cells(sigma: float, classes: int, teachers: int, order: float, *, both_direc
     (True, True)
     """
     step = np.sqrt(2) / sigma
-    deep = min(teachers / 2 + 1, np.ceil(_DEEP / step)) + 4
-    edges = np.arange(-int(deep * FINE), 1) / FINE
+    deep = min(teachers / 2, _DEEP / step)  # unanimous votes lie at -teachers / 2, and nothing below
+    edges = np.arange(-int(deep * FINE) - 1, 1) / FINE
     log_q = np.minimum(np.log(classes - 1) + special.log_ndtr(edges * step), np.log1p(-1 / classes))
     raw = gnmax.theorem6(log_q, sigma, np.array([order]))[:, 0]
     bound = np.maximum.accumulate(raw)
     monotone = bool(np.all(bound <= raw * (1 + 1e-9)))
-    reach = FINE + 1  # one cell more, for the rounding of a cell's number
     if both_directions:
-        bound = _shifted(bound, reach)
-    rise = _shifted(bound, reach) - bound
-    local = np.maximum(rise, bound - _shifted(bound, -reach))
+        bound = _shifted(bound, _REACH)
+    local = np.maximum(_shifted(bound, _REACH) - bound, bound - _shifted(bound, -_REACH))
     peak = int(local.argmax())
     envelope = np.concatenate(
         [np.maximum.accumulate(local[: peak + 1]), np.maximum.accumulate(local[:peak:-1])[::-1]]
     )
     flat = int(np.argmax(bound == bound[-1]))  # the bound is data-independent from here on
-    outside = np.delete(np.arange(len(local)), np.arange(max(flat - reach, 0), flat))
+    outside = np.delete(np.arange(len(local)), np.arange(max(flat - _REACH, 0), flat))
     unimodal = bool(np.all(envelope[outside] <= local[outside] + 1e-9 * local[peak]))
     return Cells(bound, envelope, peak, monotone, unimodal, step, classes)
 
@@ -94,8 +93,8 @@ def argmax_by_distance(votes: NDArray[np.int64], sigma: float, table: Cells, far
     total = np.zeros(farthest + 1)
     rows = np.arange(len(votes))
     for distance in range(farthest + 1):
-        low = start[rows] - distance * FINE
-        high = start[rows] + distance * FINE
+        low = start[rows] - distance * _REACH
+        high = start[rows] + distance * _REACH
         if greedy and distance:
             high = np.minimum(high, _greedy_cells(votes[rows], sigma, table, distance))
         worst = np.where(high < table.peak, high, np.maximum(low, table.peak))

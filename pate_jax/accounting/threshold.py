@@ -18,7 +18,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, ThresholdTest
 
 Curve = NDArray[np.float64]
-LARGEST_DISCRETE = 20_000.0  # scale of a discrete test from which the plain sum of the two curves serves
+LARGEST_TABLE = 20_000.0  # a discrete Gaussian test of a larger scale is charged as one of this scale
 
 
 def log_survival(noise: Noise, x: Curve) -> tuple[Curve, Curve]:
@@ -186,8 +186,8 @@ def _supremum(noise: Noise, argmax: Curve, room: float, orders: Curve) -> Curve:
     """Largest value over readings: a coarse grid, then finer ones around its best point."""
     ceiling = data_independent(ThresholdTest(0, noise), orders) + argmax
     whole = noise.family in ("discrete_gaussian", "discrete_laplace")
-    if whole and noise.scale > LARGEST_DISCRETE:
-        return ceiling
+    if noise.family == "discrete_gaussian":
+        noise = Noise(noise.family, min(noise.scale, LARGEST_TABLE))  # less noise costs more
     reach = 12.0 * noise.scale + orders + 1  # the worst reading lies near `1 - a` or `a` from the threshold
     top = np.floor(room) if whole else room
     grid = np.linspace(-reach, np.minimum(reach, top), 801, axis=1)

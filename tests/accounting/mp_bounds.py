@@ -1,4 +1,4 @@
-"""The papers' formulas in mpmath, 50 digits after all cancellation, written from the papers and not from the code under test."""
+"""The papers' formulas in mpmath, 50 digits after all cancellation, written from the papers alone."""
 
 import mpmath as mp
 
