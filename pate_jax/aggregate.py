@@ -1,15 +1,15 @@
-"""Votes and a mechanism to answers: one jitted call for a whole set of queries. The only room that draws noise.
+"""Votes and a mechanism to answers: one jitted call for a whole set of queries.
 
-`answer` checks values where it can see them; under jit, vmap or shard_map it checks shapes and types only.
-Mechanisms are registered as pytrees here, so that they can be stacked, passed to jit and mapped over; rebuilding
-one from its leaves does not validate, since the leaves may be arrays or tracers.
+The only room that draws noise. `answer` checks values where it can see them; under jit, vmap or shard_map it
+checks shapes and types only. Mechanisms are registered as pytrees here, so that they can be stacked, passed
+to jit and mapped over; rebuilding one from its leaves does not validate, since a leaf may be a tracer.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +21,9 @@ from pate_jax import laws, noise, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, Noise
 
-REFUSED = -1  # the label of a query that was not answered
+REFUSED = -1  # the label of a query that got none
+_UNROLL = 5  # rows in one step of the loops over classes
+_AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless told otherwise
 
 
 class Answers(NamedTuple):
@@ -34,9 +36,9 @@ class Answers(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sampler:
-    """A mechanism made ready for a device: what `answer` needs, as a pytree that can be mapped over.
+    """A mechanism made ready for a device by `prepare`: a pytree that can be mapped over.
 
-    Made by `prepare`. Discrete noise is a table, and its threshold a whole number.
+    Discrete noise is a table here, and a threshold on it a whole number.
     """
 
     noise: noise.Source
@@ -46,9 +48,9 @@ class Sampler:
 
 
 def prepare(mechanism: Mechanism | Sequence[Mechanism]) -> Sampler:
-    """Make a mechanism, or many of one kind stacked for `vmap`, ready for `answer`.
+    """Make a mechanism ready for `answer`, or many of one kind stacked for `vmap`.
 
-    Needed for discrete mechanisms that enter a jit or vmap as arguments, because their tables are built on the
+    Needed where a discrete mechanism enters jit or vmap as an argument, because its table is built on the
     host; tables of several scales are padded to the size of the largest.
 
     >>> from pate_jax.mechanisms import DiscreteGaussianMax
@@ -58,16 +60,18 @@ def prepare(mechanism: Mechanism | Sequence[Mechanism]) -> Sampler:
     (4, 2)
     """
     if not isinstance(mechanism, Sequence):
-        return _ready(mechanism, None, None)
-    if not mechanism:
-        raise PateError("mechanism=[] is empty; give at least one mechanism")
-    kinds = {type(one).__name__ for one in mechanism}
-    if len(kinds) > 1:
-        raise PateError(f"mechanisms of several kinds ({', '.join(sorted(kinds))}) cannot be stacked")
-    lengths = [_longest([one.noise for one in mechanism])]
-    lengths.append(_longest([one.test.noise for one in mechanism if one.test is not None]))
-    ready = [_ready(one, *lengths) for one in mechanism]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *ready)
+        return _ready(_checked(mechanism), None, None)
+    many = [_checked(one) for one in mechanism]
+    kinds = sorted({type(one).__name__ for one in many})
+    if len(kinds) != 1:
+        raise PateError(
+            f"mechanisms of {len(kinds)} kinds ({', '.join(kinds)}) where one kind is wanted to stack"
+        )
+    for_noise = _longest([one.noise for one in many])
+    for_test = _longest([one.test.noise for one in many if one.test is not None])
+    return jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(_ready(one, for_noise, for_test) for one in many)
+    )
 
 
 def answer(
@@ -79,10 +83,11 @@ def answer(
 ) -> Answers:
     """The noisy plurality of each query's votes, or a refusal where the mechanism tests first.
 
-    Ties are broken uniformly at random. Interactive mechanisms need the student's probabilities: a query that
-    passes the test gets the teachers' noisy plurality and counts as answered; one that does not pass, and where
-    the student's largest probability exceeds `student_confidence`, gets the student's own label, which costs
-    nothing and counts as not answered; any other gets -1.
+    A key serves one call: the same noise must never serve two histograms. Ties are broken uniformly at random.
+    Interactive mechanisms need the student's probabilities: a query that passes the test gets the teachers'
+    noisy plurality and counts as answered; one that does not, and where the student's largest probability
+    exceeds `student_confidence`, gets the student's own label, which costs nothing and does not count as
+    answered; any other gets -1.
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteGaussian
     >>> mechanism = ConfidentDiscreteGaussian(threshold=150, sigma_threshold=4, sigma=2)
@@ -91,58 +96,155 @@ def answer(
     """
     noise.check_key(key)
     sampler = mechanism if isinstance(mechanism, Sampler) else prepare(mechanism)
-    votes = voting.check_votes(votes)
-    if (sampler.student_confidence is None) != (student_probabilities is None):
+    if jnp.ndim(sampler.noise.scale if sampler.noise.words is None else sampler.noise.lowest):
         raise PateError(
-            "student_probabilities goes with InteractiveGNMax and no other mechanism: "
-            f"it is {'missing' if student_probabilities is None else 'given'} here"
+            f"mechanism={type(mechanism).__name__} holds several settings: vmap over it, or answer_many"
         )
-    if student_probabilities is not None:
-        student_probabilities = voting.check_probabilities(student_probabilities, votes.shape)
-    return _answer(sampler, votes, key, student_probabilities)
+    votes, probabilities = _checked_votes(sampler, votes, student_probabilities)
+    return _answer(sampler, votes, key, probabilities)
+
+
+def answer_many(
+    mechanisms: Sequence[Mechanism] | Sampler,
+    votes: Int[Array, "queries classes"],
+    *,
+    key: jax.Array,
+    student_probabilities: Float[Array, "queries classes"] | None = None,
+    same_noise: bool = False,
+    at_once: int | None = None,
+) -> Answers:
+    """The answers under each of many settings of one kind: labels[setting, query].
+
+    What `vmap(answer)` gives, `at_once` settings at a time, so that memory stays bounded. By default every
+    setting draws noise of its own. With `same_noise` all settings share one standard draw, which is much
+    faster and makes them easier to compare; each is then right by itself, but together they reveal the votes,
+    so a private key is refused.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> settings = [GNMax(sigma) for sigma in (1.0, 10.0, 100.0)]
+    >>> answer_many(settings, [[200, 40, 10], [90, 80, 80]], key=noise.seeded_key(0)).labels.shape
+    (3, 2)
+    """
+    noise.check_key(key)
+    if same_noise and noise.is_private(key):
+        raise PateError(
+            "same_noise=True answers one histogram many times from one draw: use seeded_key(seed)"
+        )
+    samplers = mechanisms if isinstance(mechanisms, Sampler) else prepare(mechanisms)
+    votes, probabilities = _checked_votes(samplers, votes, student_probabilities)
+    if at_once is None:
+        at_once = max(1, _AT_ONCE // max(1, votes.size))
+    if at_once < 1:
+        raise PateError(f"at_once={at_once} must be at least 1")
+    return _answer_many(samplers, votes, key, probabilities, same_noise, at_once)
 
 
 @jax.jit
-def _answer(sampler: Sampler, votes: Any, key: jax.Array, student_probabilities: Any) -> Answers:
+def _answer(sampler: Sampler, votes: Any, key: jax.Array, probabilities: Any) -> Answers:
     for_noise, for_ties, for_test = jax.random.split(key, 3)
-    counts = jnp.asarray(votes, jnp.int32).T  # classes first: all reductions run across queries
+    counts = jnp.asarray(votes, jnp.int32).T  # classes first: all loops run across queries
     labels = _noisy_plurality(sampler.noise, counts, for_noise, for_ties)
     if sampler.test is None:
-        return Answers(labels, jnp.ones(labels.shape, bool))
+        return Answers(labels, labels == labels)
     lead = counts
-    if student_probabilities is not None:
-        predicted = student_probabilities.astype(jnp.float32).T
+    if probabilities is not None:
+        predicted = probabilities.astype(jnp.float32).T
         lead = counts - counts.sum(0) * predicted
     drawn = noise.draw(sampler.test, for_test, labels.shape)
     answered = lead.max(0) + drawn >= sampler.threshold
     otherwise = jnp.full_like(labels, REFUSED)
-    if student_probabilities is not None:
+    if probabilities is not None:
         sure = predicted.max(0) > sampler.student_confidence
         otherwise = jnp.where(sure, predicted.argmax(0).astype(jnp.int32), REFUSED)
     return Answers(jnp.where(answered, labels, otherwise), answered)
 
 
+@jax.jit(static_argnames=("same_noise", "at_once"))
+def _answer_many(
+    samplers: Sampler, votes: Any, key: jax.Array, probabilities: Any, same_noise: bool, at_once: int
+) -> Answers:
+    settings = samplers.threshold if samplers.threshold is not None else jax.tree.leaves(samplers.noise)[0]
+    at_once = min(at_once, settings.shape[0])
+    if same_noise:
+        return jax.lax.map(lambda one: _answer(one, votes, key, probabilities), samplers, batch_size=at_once)
+    keys = jax.random.split(key, settings.shape[0])
+    return jax.lax.map(
+        lambda pair: _answer(pair[0], votes, pair[1], probabilities), (samplers, keys), batch_size=at_once
+    )
+
+
 def _noisy_plurality(source: noise.Source, counts: Any, for_noise: Any, for_ties: Any) -> Any:
     noisy = counts + noise.draw(source, for_noise, counts.shape)
-    tied = noisy == noisy.max(0)
+    most, ties = _most(noisy)
     words = jax.random.bits(for_ties, (4, counts.shape[1]), jnp.uint32)
-    chosen = _share(tuple(words), tied.sum(0, dtype=jnp.uint32)).astype(jnp.int32)
-    rank = jnp.cumsum(tied, axis=0, dtype=jnp.int32)
-    return (rank <= chosen).sum(0, dtype=jnp.int32)
+    return _place_of(noisy, most, _share(tuple(words), ties))
+
+
+def _most(noisy: Any) -> tuple:
+    """The largest entry of each column, and how often it occurs.
+
+    A loop over rows with all columns at once, here and in `_place_of`: on a CPU many times faster than an
+    argmax and a cumulative sum, and every comparison reads the one array of noisy counts. (Fused reductions
+    may compute it twice and round it differently, so that no entry equals the largest.)
+    """
+
+    def step(row: Any, state: tuple) -> tuple:
+        most, ties = state
+        entry = noisy[row]
+        ties = jnp.where(entry > most, 1, ties + (entry == most))
+        return jnp.maximum(most, entry), ties
+
+    start = (noisy[0], (noisy[0] == noisy[0]).astype(jnp.uint32))
+    return jax.lax.fori_loop(1, noisy.shape[0], step, start, unroll=_UNROLL)
+
+
+def _place_of(noisy: Any, most: Any, rank: Any) -> Any:
+    """The row, in each column, of the entry of this rank (0 is the first) among those equal to the largest."""
+
+    def step(row: Any, state: tuple) -> tuple:
+        seen, place = state
+        seen = seen + (noisy[row] == most)
+        return seen, place + (seen <= rank)
+
+    start = (rank ^ rank, (rank ^ rank).astype(jnp.int32))
+    return jax.lax.fori_loop(0, noisy.shape[0], step, start, unroll=_UNROLL)[1]
 
 
 def _share(words: tuple, count: Any) -> Any:
     """`floor(w count / 2^128)` for the 128-bit number w of four words and a count below 2^16."""
-    carry = jnp.zeros_like(words[0])
+    carry = words[0] ^ words[0]
     for word in words[::-1]:
         for part in (word & np.uint32(0xFFFF), word >> np.uint32(16)):
             carry = (part * count + carry) >> np.uint32(16)
     return carry
 
 
+def _checked(mechanism: Any) -> Mechanism:
+    """A mechanism whose values are known is made anew from them, which validates; a traced one passes."""
+    if type(mechanism) not in BY_NAME.values():
+        raise PateError(
+            f"mechanism={mechanism!r} is none of {', '.join(kind.__name__ for kind in BY_NAME.values())}"
+        )
+    values = [getattr(mechanism, one.name) for one in dataclasses.fields(mechanism)]
+    if any(isinstance(value, jax.core.Tracer) or np.ndim(value) for value in values):
+        return mechanism
+    return type(mechanism)(*(value if isinstance(value, int | float) else float(value) for value in values))
+
+
+def _checked_votes(sampler: Sampler, votes: Any, probabilities: Any) -> tuple:
+    votes = voting.check_votes(votes)
+    if (sampler.student_confidence is None) != (probabilities is None):
+        raise PateError(
+            f"student_probabilities is {'missing' if probabilities is None else 'given'}: "
+            "InteractiveGNMax needs it, and no other mechanism takes it"
+        )
+    if probabilities is not None:
+        probabilities = voting.check_probabilities(probabilities, votes.shape)
+    return votes, probabilities
+
+
 def _longest(noises: list[Noise]) -> int | None:
-    discrete = [laws.padded_length(one) for one in noises if laws.is_discrete(one)]
-    return max(discrete, default=None)
+    return max((laws.padded_length(one) for one in noises if laws.is_discrete(one)), default=None)
 
 
 def _ready(mechanism: Mechanism, noise_length: int | None, test_length: int | None) -> Sampler:
@@ -152,11 +254,17 @@ def _ready(mechanism: Mechanism, noise_length: int | None, test_length: int | No
         confidence = jnp.asarray(mechanism.student_confidence, jnp.float32)
     if mechanism.test is None:
         return Sampler(ready, None, None, confidence)
-    test = noise.source(mechanism.test.noise, test_length)
-    threshold = mechanism.test.threshold
-    if laws.is_discrete(mechanism.test.noise):  # n + x >= t for whole n and x is n + x >= ceil(t)
-        return Sampler(ready, test, jnp.ceil(threshold).astype(jnp.int32), confidence)
-    return Sampler(ready, test, jnp.asarray(threshold, jnp.float32), confidence)
+    test, threshold = noise.source(mechanism.test.noise, test_length), mechanism.test.threshold
+    if test.words is None:
+        return Sampler(ready, test, jnp.asarray(threshold, jnp.float32), confidence)
+    return Sampler(ready, test, _whole_threshold(threshold), confidence)
+
+
+def _whole_threshold(threshold: Any) -> Any:
+    """For whole n and x, `n + x >= threshold` is `n + x >= ceil(threshold)`."""
+    if isinstance(threshold, jax.core.Tracer):
+        return jnp.ceil(threshold).astype(jnp.int32)
+    return jnp.asarray(min(int(np.ceil(threshold)), (1 << 31) - 1), jnp.int32)
 
 
 def _register(kind: type) -> None:
@@ -169,7 +277,7 @@ def _register(kind: type) -> None:
         return tuple((jax.tree_util.GetAttrKey(name), getattr(mechanism, name)) for name in names), None
 
     def unflatten(_: None, leaves: Any) -> Any:
-        mechanism = object.__new__(kind)
+        mechanism: Any = object.__new__(kind)
         for name, leaf in zip(names, leaves, strict=True):
             object.__setattr__(mechanism, name, leaf)
         return mechanism

@@ -1,8 +1,8 @@
 """ChaCha20 (RFC 8439) as two kinds of JAX key: one for private noise, one for reproducible experiments.
 
-A key is 256 bits. Whatever is derived from it is a ChaCha20 block under a nonce of its own domain, so the bits,
-the children of `split` and the children of `fold_in` never share a block. The two kinds differ in their domains
-and in their type, which follows a key through jit, vmap, split and fold_in:
+A key is 256 bits. Whatever is derived from it is a ChaCha20 block under a nonce of its own domain, so
+the bits, the children of `split` and the children of `fold_in` never share a block. The two kinds differ
+in their domains and in their type, which follows a key through jit, vmap, split and fold_in:
 
 - `PRIVATE`: cannot be made from a number. Its 256 bits come from the operating system (`noise.fresh_key`).
 - `SEEDED`: made from a number, so whoever knows the number knows the noise. NOT private.
@@ -25,6 +25,7 @@ KEY_WORDS = 8
 _BLOCK_WORDS = 16
 _CONSTANTS = np.frombuffer(b"expand 32-byte k", np.uint32)
 _DOUBLE_ROUNDS = 10
+_GROUP = 8192  # blocks computed together: half a mebibyte
 
 # first nonce words: which use of a key a block serves
 _BITS, _SPLIT, _FOLD_IN, _SEED = 1, 2, 3, 4
@@ -38,8 +39,9 @@ def block(key: Any, counter: Any, nonce: Any) -> jax.Array:
     Returns uint32[16, n]: column i is the block of `counter[i]`.
     """
     counter = jnp.asarray(counter, jnp.uint32)
+    nothing = (counter ^ counter) + (key[0] ^ key[0])  # so that all words vary over a mesh as the key does
     parts = [*_CONSTANTS, *(key[i] for i in range(KEY_WORDS)), counter, *nonce]
-    start = tuple(jnp.broadcast_to(jnp.asarray(part, jnp.uint32), counter.shape) for part in parts)
+    start = tuple(nothing + jnp.asarray(part, jnp.uint32) for part in parts)
     end = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, lambda _, state: _double_round(state), start)
     return jnp.stack([first + last for first, last in zip(start, end, strict=True)])
 
@@ -71,12 +73,35 @@ def _rotate(word: Any, places: int) -> Any:
 
 
 def _words(key: Any, count: int, domain: int, detail: Any = 0) -> jax.Array:
-    """`count` words of the domain's stream, block by block in the order of words within blocks."""
+    """`count` words of the domain's stream.
+
+    Blocks come in groups of equal size, at most `_GROUP`, and a group lists the first words of all its
+    blocks, then the second words, and so on: nothing has to be transposed, and a CPU keeps a group in
+    its cache. The order depends on the count alone, so every platform draws the same numbers.
+    """
     blocks = -(-count // _BLOCK_WORDS)
-    if blocks >= 1 << 32:
+    groups = max(1, -(-blocks // _GROUP))
+    size = -(-blocks // groups)
+    if groups * size > 1 << 32:
         raise PateError(f"{count} words from one key exceed ChaCha20's counter; split the key")
-    counter = jax.lax.iota(jnp.uint32, blocks)
-    return block(key, counter, (domain, detail, 0)).reshape(-1)[:count]
+    nonce = (domain, detail, 0)
+    if groups == 1:
+        words = block(key, jax.lax.iota(jnp.uint32, size), nonce)
+    else:
+        words = jax.lax.platform_dependent(
+            key, cpu=partial(_in_turn, groups, size, nonce), default=partial(_at_once, groups, size, nonce)
+        )
+    return words.reshape(-1)[:count]
+
+
+def _in_turn(groups: int, size: int, nonce: tuple, key: Any) -> jax.Array:
+    firsts = jnp.arange(groups, dtype=jnp.uint32) * np.uint32(size)
+    return jax.lax.map(lambda first: block(key, first + jax.lax.iota(jnp.uint32, size), nonce), firsts)
+
+
+def _at_once(groups: int, size: int, nonce: tuple, key: Any) -> jax.Array:
+    words = block(key, jax.lax.iota(jnp.uint32, groups * size), nonce)
+    return words.reshape(_BLOCK_WORDS, groups, size).swapaxes(0, 1)
 
 
 def _random_bits(key: Any, bit_width: int, shape: tuple, *, domain: int) -> jax.Array:

@@ -5,12 +5,12 @@ largest 128-bit word that draws it; a uniform word draws the first value whose e
 floating-point number takes part: the entries come from integers of 256 fractional bits and exact rational
 scales, with every rounding error bounded. NumPy and the standard library only.
 
-**What the bound rests on.** Let `F_i` be the exact distribution function of the law at the i-th value and `c_i`
-the integer count of words that draw one of the first i values. `table` ensures `|c_i / 2^128 - F_i| <= 2^-128`
-(proof: `_cumulative`), with `c_n = 2^128` at the last of `n` values, beyond which the law holds at most 2^-129 on
-either side. A value's chance differs from the law's by the difference of two neighbouring errors, so the absolute
-differences sum to at most `2 (n - 1) 2^-128 + 2 * 2^-128`, and the total-variation distance, half of that sum with
-the missing tails, is at most `n 2^-128`. At a scale of 40 that is 2^-118 for a Gaussian.
+**The bound.** Let `F_i` be the law's exact distribution function at the i-th of `n` values, and `c_i` the
+number of words that draw one of the first `i` values. Then `|c_i - 2^128 F_i| <= 1` (proof: `_ends`), also at
+the ends, where `c_0 = 0` and `c_n = 2^128` and the law has less than 2^-139 beyond either. The chance of the
+i-th value differs from the law's by a difference of two such errors, so by `2^-127` at most, and the
+total-variation distance, half the sum of the differences and of the missing tails, is at most `n 2^-128`
+and 2^-139: below `(n + 1) 2^-128`. At a scale of 40 that is 2^-117.8 for a Gaussian.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise
 
 WORD_BITS = 128  # of the uniform word that draws one value
-LARGEST_TABLE = 1 << 22  # entries, 64 MiB; Gaussian scales to about 155,000, Laplace scales to about 23,000
-CONTINUOUS_TAIL = 2.0**-62  # mass of a continuous law beyond the largest value that its sampler can draw
+LARGEST_TABLE = 1 << 22  # rows, 64 MiB: Gaussian scales to 149,471, Laplace scales to 21,306
+CONTINUOUS_TAIL = 2.0**-62  # mass of a continuous law beyond what its sampler can reach
+_TAIL_BITS = 142  # the law's mass beyond a table is below 2^-139 on either side
 _BITS = 256  # fractional bits of the host's fixed-point numbers
 _GUARD = 64  # further bits while an exponential is computed
-_ONE = 1 << _BITS
-_FULL = 1 << WORD_BITS
 _DISCRETE = ("discrete_gaussian", "discrete_laplace")
 
 
@@ -53,27 +52,27 @@ def is_discrete(noise: Noise) -> bool:
 
 
 def support(noise: Noise) -> int:
-    """The largest value a table holds: beyond it the law has at most 2^-129 on either side.
+    """The largest value of the noise's table: the law has less than 2^-139 beyond it, on either side.
 
-    For the Gaussian, `P[X > b] <= exp(-b^2 / (2 sigma^2))` (Canonne, Kamath, Steinke 2020, Proposition 25 gives
-    the continuous Gaussian's tail as a bound); for the Laplace, `P[X > b] <= exp(-b / scale)`. Both are solved
-    for 2^-130, and one is added so that rounding in this function cannot matter.
+    `P[X > m] <= exp(-m^2 / (2 sigma^2))` for the discrete Gaussian, whose tail is no heavier than the
+    continuous one's, and `P[X > m] <= exp(-m / scale)` for the discrete Laplace. Both are solved for 2^-142;
+    the rest covers the rounding of this function.
 
     >>> support(Noise("discrete_gaussian", 40.0)), support(Noise("discrete_laplace", 20.0))
-    (538, 1804)
+    (563, 1970)
     """
-    bits = (WORD_BITS + 2) * math.log(2)
+    exponent = _TAIL_BITS * math.log(2)
     if noise.family == "discrete_gaussian":
-        reach = noise.scale * math.sqrt(2 * bits)
+        reach = noise.scale * math.sqrt(2 * exponent)
     elif noise.family == "discrete_laplace":
-        reach = noise.scale * bits
+        reach = noise.scale * exponent
     else:
         raise PateError(f"noise family {noise.family!r} has no table; the discrete families have one")
     if 2 * reach + 3 > LARGEST_TABLE:
         largest = noise.scale * (LARGEST_TABLE - 3) / (2 * reach)
         raise PateError(
-            f"scale={noise.scale!r} of {noise.family} noise needs a table of more than {LARGEST_TABLE} values; "
-            f"the largest scale is {largest:.0f}, and a continuous mechanism has no such limit"
+            f"scale={noise.scale!r} of {noise.family} noise needs a table of over {LARGEST_TABLE} values; "
+            f"take a scale up to {largest:.0f}, or a continuous mechanism"
         )
     return math.ceil(reach) + 1
 
@@ -94,7 +93,7 @@ def table(noise: Noise, length: int | None = None) -> Table:
 
     >>> law = table(Noise("discrete_gaussian", 1.0))
     >>> law.words.shape, law.lowest, law.size
-    ((32, 4), -15, 31)
+    ((64, 4), -16, 33)
     """
     least = padded_length(noise)
     length = least if length is None else length
@@ -102,33 +101,36 @@ def table(noise: Noise, length: int | None = None) -> Table:
         raise PateError(f"length={length} must be a power of two of at least {least} for {noise}")
     largest = support(noise)
     words = np.full((length, 4), 0xFFFFFFFF, np.uint32)
-    words[: 2 * largest + 1] = _packed_ends(noise)
+    words[: 2 * largest + 1] = _packed(noise)
     return Table(words, -largest, 2 * largest + 1)
 
 
 def distance(noise: Noise) -> float:
     """Total-variation distance of one drawn value from its law, at most.
 
-    Discrete families: everything is counted (module docstring). Continuous families: the sampler inverts a
-    uniform number of 62 bits or more, so the figure is the mass that the ideal law has beyond the largest value
-    it can reach. NOT counted for them: the rounding of each value to float32, within a few units in the last
-    place. A rounded value is not a function of the ideal one plus the count, so no exact figure is claimed for
-    continuous noise; where one is wanted, use a discrete mechanism.
+    Discrete families: everything is counted (see the top of this module).
+
+    Continuous families: the sampler turns a uniform number of 64 bits into the value, so the figure is the
+    mass of the ideal law beyond the largest value that it can reach. NOT counted is float32: a drawn value is
+    the ideal one moved by a few units in its last place, and the count added to it rounds once more, so two
+    neighbouring counts do not have exactly the same set of possible noisy values. Comparing noisy counts
+    hides nearly all of that, but no proof is offered here, and no exact figure is claimed for continuous
+    noise. The discrete mechanisms have no such gap.
 
     >>> distance(Noise("discrete_gaussian", 40.0)) < 2.0**-117, distance(Noise("gaussian", 40.0)) == 2.0**-62
     (True, True)
     """
     if not is_discrete(noise):
         return CONTINUOUS_TAIL
-    return (2 * support(noise) + 1) * 2.0**-WORD_BITS
+    return (2 * support(noise) + 2) * 2.0**-WORD_BITS
 
 
 def delta_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
-    """Total-variation distance of all the draws behind `queries` answers, at most.
+    """Total-variation distance of all the draws behind `queries` answers from their laws, at most.
 
-    One draw for each class and one for the test; integer noise also draws one word to choose among tied
-    classes, which favours one of `k` by at most `k 2^-128`. If a mechanism is (epsilon, delta)-DP for ideal
-    noise, it is (epsilon, delta + (1 + e^epsilon) slack)-DP as drawn.
+    One draw for each class and one for the test; and one word that chooses among tied classes, which favours
+    some of `k` by `k 2^-128` in all. If a mechanism is (epsilon, delta)-DP with ideal noise, then with the
+    noise drawn it is (epsilon, delta + (1 + e^epsilon) slack)-DP.
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteGaussian
     >>> delta_slack(ConfidentDiscreteGaussian(200, 150, 40), queries=1000, classes=10) < 1e-30
@@ -136,66 +138,55 @@ def delta_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
     """
     if queries < 0 or classes < 1:
         raise PateError(f"queries={queries} must be >= 0 and classes={classes} must be >= 1")
-    per_query = classes * distance(mechanism.noise) + classes * 2.0**-WORD_BITS
+    per_query = classes * (distance(mechanism.noise) + 2.0**-WORD_BITS)
     if mechanism.test is not None:
         per_query += distance(mechanism.test.noise)
     return queries * per_query * (1 + 2.0**-40)  # the factor covers the rounding of this function
 
 
-def exact_scale(scale: float) -> Fraction:
-    """The rational number that the float is.
+def exp_minus(exponent: Fraction) -> int:
+    """`2^256 exp(-exponent)` rounded down, or one less.
 
-    >>> exact_scale(0.5)
-    Fraction(1, 2)
-    """
-    return Fraction(scale)
+    The exponent is halved `k` times to below 1/2 and the alternating series summed with `256 + 64 + k`
+    fractional bits until its terms vanish, which takes fewer than 120 terms. Rounding the exponent, each term
+    and the tail moves the sum by less than 250 units, and squaring it `k` times (values are at most 1)
+    multiplies the error by 2 and adds 1 each time: in all less than `2^(k + 8)` units in the last place. The
+    result is lowered by `2^(k + 10)`, so it never exceeds the truth, and `64 + k` bits are cut off.
 
-
-def exp_minus(exponent: Fraction, bits: int = _BITS) -> int:
-    """`exp(-exponent)` times `2^bits`, rounded down or one less: `0 <= 2^bits exp(-y) - result < 2`.
-
-    The exponent is halved `k` times below 1/2, the alternating series is summed with `bits + 64 + k` or more
-    fractional bits until its terms vanish, and the sum is squared `k` times. Each of at most 100 terms is off by
-    less than 1, the first omitted term is below 1, and each squaring doubles the error and adds 1, so the error
-    stays below `2^k 103` units of `2^-(bits + 64 + k)`, far less than one unit of the result, which is lowered by
-    that much before it is rounded down.
-
-    >>> exp_minus(Fraction(1), 16), int(math.exp(-1) * 2**16)
+    >>> exp_minus(Fraction(1)) >> 240, int(math.exp(-1) * 2**16)
     (24109, 24109)
     """
-    if exponent > bits:  # below 2^-bits, for e > 2
+    if exponent > 2 * _BITS:
         return 0
     halvings = max(0, exponent.numerator.bit_length() - exponent.denominator.bit_length() + 2)
-    inner = bits + _GUARD + halvings
-    small = (exponent.numerator << inner) // (exponent.denominator << halvings)
-    total = term = 1 << inner
-    for index in range(1, 1000):
-        term = (term * small >> inner) // index
-        if term == 0:
-            break
+    bits = _BITS + _GUARD + halvings
+    small = (exponent.numerator << bits) // (exponent.denominator << halvings)
+    total = term = 1 << bits
+    index = 0
+    while term:
+        index += 1
+        term = (term * small >> bits) // index
         total += term if index % 2 == 0 else -term
     for _ in range(halvings):
-        total = total * total >> inner
+        total = total * total >> bits
     return max(0, total - (1 << (halvings + 10))) >> (_GUARD + halvings)
 
 
 def _weights(noise: Noise) -> list[int]:
-    """Unnormalised chances of 0, 1, .., `support`, with 256 fractional bits.
+    """Unnormalised chances of 0, 1, .., `support`, times 2^256, each at most `12 (x + 1)^2` too small.
 
-    Gaussian: `w_{x+1} = w_x r_x`, `r_{x+1} = r_x e^{-1/sigma^2}`; Laplace: `w_{x+1} = w_x e^{-1/scale}`. Factors
-    are at most 1 and each product is rounded down, so an error grows by less than 3 units a step in `r` and by
-    the error of `r` plus 1 in `w`: after `x` steps less than `3 (x + 1)^2` units of 2^-256, which is below
-    2^-208 for any table.
+    Gaussian: `w_{x+1} = w_x r_x` and `r_{x+1} = r_x e^{-1/sigma^2}`; Laplace: `w_{x+1} = w_x e^{-1/scale}`.
+    All factors are at most 1 and given within 2 units, and products are rounded down, so a product's error is
+    at most the sum of its factors' errors plus 1: that of `r_x` at most `3 x + 2`, and that of `w_x` at most
+    the sum of `3 y + 3` over `y < x`, which is below `12 (x + 1)^2`.
     """
-    scale = exact_scale(noise.scale)
+    scale = Fraction(noise.scale)
     if noise.family == "discrete_gaussian":
-        ratio = exp_minus(1 / (2 * scale * scale))
-        change = exp_minus(1 / (scale * scale))
+        ratio, change = exp_minus(1 / (2 * scale * scale)), exp_minus(1 / (scale * scale))
     else:
-        ratio = exp_minus(1 / scale)
-        change = _ONE
-    weights = [_ONE]
-    weight = _ONE
+        ratio, change = exp_minus(1 / scale), 1 << _BITS
+    weight = 1 << _BITS
+    weights = [weight]
     for _ in range(support(noise)):
         weight = weight * ratio >> _BITS
         ratio = ratio * change >> _BITS
@@ -203,28 +194,27 @@ def _weights(noise: Noise) -> list[int]:
     return weights
 
 
-def _cumulative(noise: Noise) -> list[int]:
-    """Words that draw one of the first i values, for each i: within one word of `2^128 F_i`.
+def _ends(noise: Noise) -> list[int]:
+    """For each value the number of words that draw it or a lesser one: within 1 of `2^128 F`.
 
-    With weights within 2^-208, sums of at most 2^22 of them are within 2^-186, the normaliser (at least 1)
-    likewise plus the tails that the table leaves out (2^-128 of it at most in all, which the definition of
-    `support` makes 2^-129), so a quotient is within 2^-185 + 2^-129 + 2^-129 of `F_i`; rounding to the nearest
-    integer adds half a word: less than 1.6 words... see `table` tests.
+    A partial sum of at most 2^22 weights of at most `12 * 2^42` units of error each is within 2^68 units, or
+    2^-188, and so is the total, which is at least 1. Leaving out the tails changes a quotient by less than
+    2^-138. The quotient is therefore within 2^-137 of `F`, and rounding it to the nearest whole word makes
+    that `1/2 + 2^-9` words. A first entry of 0 is raised to 1, so that every row has a word: `F` is then below
+    2^-128, and the error below 1. The last entry is 2^128, where `F > 1 - 2^-139`.
     """
     weights = _weights(noise)
     total = weights[0] + 2 * sum(weights[1:])
     ends, running = [], 0
     for weight in weights[:0:-1] + weights:
         running += weight
-        ends.append(((running << (WORD_BITS + 1)) + total) // (2 * total))
+        ends.append(max(1, ((running << (WORD_BITS + 1)) + total) // (2 * total)))
+    ends[-1] = 1 << WORD_BITS
     return ends
 
 
 @lru_cache(maxsize=8)
-def _packed_ends(noise: Noise) -> np.ndarray:
-    ends = [max(end, 1) - 1 for end in _cumulative(noise)]
-    ends[-1] = _FULL - 1
-    raw = b"".join(end.to_bytes(16, "big") for end in ends)
-    packed = np.frombuffer(raw, ">u4").astype(np.uint32).reshape(-1, 4)
-    packed.flags.writeable = False
-    return packed
+def _packed(noise: Noise) -> np.ndarray:
+    """The largest word of each value as four big-endian uint32."""
+    raw = b"".join((end - 1).to_bytes(16, "big") for end in _ends(noise))
+    return np.frombuffer(raw, ">u4").astype(np.uint32).reshape(-1, 4)

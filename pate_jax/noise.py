@@ -1,14 +1,14 @@
 """Keys from operating-system entropy, and the samplers of every family of noise.
 
-**Keys.** JAX's default key carries 64 bits, too few to hide noise behind. `fresh_key` makes a 256-bit ChaCha20 key
-(`pate_jax.chacha`) from the operating system's entropy and raises where there is none. `seeded_key` makes a
-reproducible key of another type: whoever knows the seed knows the noise, so what is drawn from it is NOT private,
-and `is_private` tells the two apart, under jit too.
+**Keys.** JAX's default key carries 64 bits, too few to hide noise behind. `fresh_key` makes a 256-bit
+ChaCha20 key (`pate_jax.chacha`) from the operating system's entropy and raises where there is none.
+`seeded_key` makes a reproducible key of another type: whoever knows the seed knows the noise, so what is
+drawn from it is NOT private, and `is_private` tells the two apart, under jit too.
 
-**Samplers.** Discrete noise is drawn by searching the 128-bit table of its law (`pate_jax.laws`) in a fixed number
-of steps, on integers only: the same key gives the same values on any CPU, GPU or TPU. Continuous noise is float32,
-drawn from uniform numbers of 62 bits or more whose logarithms keep their relative precision on both ends;
-`laws.distance` says what is claimed for either.
+**Samplers.** Discrete noise is drawn by searching the 128-bit table of its law (`pate_jax.laws`) in a fixed
+number of steps, on integers only: the same key gives the same values on any CPU, GPU or TPU. Continuous
+noise is float32, drawn from uniform numbers of 64 bits whose logarithms keep their relative precision at
+both ends; `laws.distance` says what is claimed for either.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def source(noise: Noise, length: int | None = None) -> Source:
     """What `draw` needs of a noise; tables of several scales can be padded to one `length`.
 
     >>> source(Noise("discrete_gaussian", 1.0)).words.shape
-    (32, 4)
+    (64, 4)
     """
     if not laws.is_discrete(noise):
         return Source(noise.family, jnp.asarray(noise.scale, jnp.float32), None, None)
@@ -130,13 +130,16 @@ def draw(noise: Noise | Source, key: jax.Array, shape: tuple[int, ...]) -> jax.A
 
 def _search(table: jax.Array, words: tuple) -> jax.Array:
     """The first row that is not below the 128-bit word, in a fixed number of steps."""
-    place = jnp.zeros(words[0].shape, jnp.int32)
-    step = table.shape[0] // 2
-    while step:
-        row = table[place + (step - 1)]
-        place = place + step * _below(tuple(row[..., i] for i in range(4)), words).astype(jnp.int32)
-        step //= 2
-    return place
+    rows = table.shape[0]
+    start = (words[0] ^ words[0]) + (table[0, 0] ^ table[0, 0])  # zeros that vary over a mesh as both do
+
+    def halve(index: Any, place: Any) -> Any:
+        step = jnp.int32(rows // 2) >> index
+        at = place + (step - 1)
+        row = tuple(table.at[at, part].get(mode="promise_in_bounds") for part in range(4))
+        return place + step * _below(row, words).astype(jnp.int32)
+
+    return jax.lax.fori_loop(0, rows.bit_length() - 1, halve, start.astype(jnp.int32))
 
 
 def _below(left: tuple, right: tuple) -> jax.Array:
@@ -147,44 +150,68 @@ def _below(left: tuple, right: tuple) -> jax.Array:
     return less
 
 
-def _halves(key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-    """A fair bit, and a number between 0 and 1/2 from 63 further bits with full relative precision."""
-    high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
+def _coin_and_half(high: Any, low: Any) -> tuple:
+    """A fair bit, and from 63 further bits a number between 0 and 1/2 with full relative precision."""
     whole = (high & np.uint32(0x7FFFFFFF)).astype(jnp.float32) * np.float32(2**32)
     return high >> np.uint32(31) == 1, (whole + low.astype(jnp.float32) + np.float32(0.5)) * np.float32(
         2**-64
     )
 
 
+def _minus_log(high: Any, low: Any) -> Any:
+    """`-log V` of a uniform V: from V itself below 1/2, else from 1 - V."""
+    below, half = _coin_and_half(high, low)
+    return -jnp.where(below, jnp.log(half), jnp.log1p(-half))
+
+
 def _exponential(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """`-log V` for a uniform V: from V itself below 1/2, else from 1 - V."""
-    low, half = _halves(key, shape)
-    return -jnp.where(low, jnp.log(half), jnp.log1p(-half))
-
-
-def _laplace(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    negative, half = _halves(key, shape)
-    size = -jnp.log(2 * half)
-    return jnp.where(negative, -size, size)
+    return _minus_log(*jax.random.bits(key, (2, *shape), jnp.uint32))
 
 
 def _gumbel(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return -jnp.log(_exponential(key, shape))
 
 
+def _laplace(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    negative, half = _coin_and_half(*jax.random.bits(key, (2, *shape), jnp.uint32))
+    size = -jnp.log(2 * half)
+    return jnp.where(negative, -size, size)
+
+
 def _gaussian(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Two values from each radius of 64 bits and angle of 32 (Box and Muller 1958)."""
     size = math.prod(shape)
-    pairs = (size + 1) // 2
-    for_radius, for_angle = jax.random.split(key)
-    radius = jnp.sqrt(2 * _exponential(for_radius, (pairs,)))
-    angle = jax.random.bits(for_angle, (pairs,), jnp.uint32).astype(jnp.float32) * np.float32(
-        2 * math.pi * 2.0**-32
-    )
-    both = jnp.stack([radius * jnp.cos(angle), radius * jnp.sin(angle)])
-    return both.reshape(-1)[:size].reshape(shape)
+    high, low, turn = jax.random.bits(key, (3, (size + 1) // 2), jnp.uint32)
+    radius = jnp.sqrt(2 * _minus_log(high, low))
+    quarter = jnp.asarray([[0], [1 << 30]], jnp.uint32)  # sin x = cos(x - quarter)
+    return (radius * _cosine(turn - quarter)).reshape(-1)[:size].reshape(shape)
 
 
+def _cosine(turn: Any) -> Any:
+    """The cosine of `turn / 2^32` of a circle: a quarter from two bits, a place within it from thirty."""
+    within = ((turn << np.uint32(2)).astype(jnp.int32) >> 2).astype(jnp.float32) * np.float32(2.0**-30)
+    square = within * within
+    quarter = turn >> np.uint32(30)
+    even, odd = _polynomial(_COSINE, square), -within * _polynomial(_SINE, square)
+    size = jnp.where(quarter & 1 == 0, even, odd)
+    return jnp.where(quarter >= 2, -size, size)
+
+
+def _polynomial(coefficients: np.ndarray, x: Any) -> Any:
+    total = jnp.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total = total * x + coefficient
+    return total
+
+
+def _fit(function: Any, degree: int) -> np.ndarray:
+    """Coefficients of a near-minimax polynomial in the square of the place within a quarter, 0 to 1/4."""
+    series = np.polynomial.Chebyshev.interpolate(function, degree, domain=[0, 0.25])
+    return series.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)
+
+
+_COSINE = _fit(lambda square: np.cos(np.pi / 2 * np.sqrt(square)), 4)
+_SINE = _fit(lambda square: np.pi / 2 * np.sinc(np.sqrt(square) / 2), 4)
 _STANDARD = {
     "gaussian": _gaussian,
     "laplace": _laplace,

@@ -1,22 +1,27 @@
-"""From teachers' labels to vote histograms, and the file that holds them: the border between training and privacy.
+"""From teachers' labels to vote histograms, and the file that holds them.
 
-Files and checks need NumPy alone; JAX is loaded by `histogram` when it is first called.
+`votes.npz` is the border between training and privacy: everything behind it needs nothing else, and teachers
+that are not ours enter here. Files and checks need NumPy alone, so that accounting for a file of votes does
+not load JAX; the counting kernel (`pate_jax.tally`) is loaded when `histogram` is first called.
 """
 
 from __future__ import annotations
 
 import io
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int, Int32
+from jaxtyping import Float, Int, Int16, Int32
 
 from pate_jax import artefact
 from pate_jax.errors import PateError
 
 KIND = "votes"
 _LARGEST_TOTAL = 1 << 24  # float32 holds every whole number up to here
+_LARGEST_CLASSES = 1 << 15  # labels are stored in 16 bits
 
 
 class Votes(NamedTuple):
@@ -33,13 +38,13 @@ def histogram(
     classes: int,
     *,
     axis_name: Any = None,
-    chunk: int = 64,
+    chunk: int = 50,
 ) -> Int32[Any, "queries classes"]:
     """How many teachers chose each class, for each query.
 
     Inside shard_map or pmap with teachers spread over devices, `axis_name` sums over all of them. `chunk`
-    teachers are counted at a time. Under tracing a label outside the classes counts for none (a padded teacher
-    labels everything -1); concrete labels outside are refused.
+    teachers are compared in one step. Concrete labels outside the classes are refused; under tracing they
+    count for none (so a padded teacher labels everything -1).
 
     >>> histogram(np.array([[0, 2], [0, 1], [1, 1]]), classes=3)
     Array([[2, 1, 0],
@@ -47,11 +52,48 @@ def histogram(
     """
     from pate_jax import tally
 
-    if not (isinstance(classes, int) and classes >= 2):
-        raise PateError(f"classes={classes!r} must be a whole number of at least 2")
-    if not (isinstance(chunk, int) and chunk >= 1):
-        raise PateError(f"chunk={chunk!r} must be a whole number of at least 1")
+    _check_classes(classes)
+    if not (isinstance(chunk, int) and 1 <= chunk <= 1000):
+        raise PateError(f"chunk={chunk!r} must be a whole number from 1 to 1000")
     return tally.count(check_teacher_labels(teacher_labels, classes), classes, axis_name, chunk)
+
+
+def histogram_of_parts(
+    parts: Iterable[Int[Any, "teachers queries"]], classes: int
+) -> Int32[Any, "queries classes"]:
+    """The histogram of teachers that come in several arrays, such as slices of a file too big for memory.
+
+    >>> histogram_of_parts([np.array([[0, 2]]), np.array([[0, 1], [1, 1]])], classes=3)
+    Array([[2, 1, 0],
+           [0, 2, 1]], dtype=int32)
+    """
+    total = None
+    for part in parts:
+        one = histogram(part, classes)
+        if total is not None and one.shape != total.shape:
+            raise PateError(f"one part has {one.shape[0]} queries where others have {total.shape[0]}")
+        total = one if total is None else total + one
+    if total is None:
+        raise PateError("parts is empty: zero teachers; at least one must vote")
+    return total
+
+
+def labels_of(logits: Float[Any, "teachers queries classes"]) -> Int16[np.ndarray, "teachers queries"]:
+    """Each teacher's label for each query: the class of its largest logit, refusing NaN.
+
+    >>> labels_of(np.array([[[0.1, 2.0], [3.0, -1.0]]]))
+    array([[1, 0]], dtype=int16)
+    """
+    values = np.asarray(logits)
+    if values.ndim != 3 or values.shape[0] == 0 or values.shape[2] < 2:
+        raise PateError(f"logits has shape {values.shape}; [teacher, query, class] is wanted")
+    bad = np.isnan(values).any(2)
+    if bad.any():
+        teacher, query = np.argwhere(bad)[0]
+        raise PateError(
+            f"logits[{teacher}, {query}] holds NaN: {values[teacher, query].tolist()}; train it again"
+        )
+    return values.argmax(2).astype(np.int16)
 
 
 def check_teacher_labels(teacher_labels: Any, classes: int | None = None) -> Any:
@@ -66,58 +108,49 @@ def check_teacher_labels(teacher_labels: Any, classes: int | None = None) -> Any
         return labels
     least, largest = int(labels.min()), int(labels.max())
     if least < 0:
-        raise PateError(f"teacher_labels holds {least}; labels are classes from 0 on")
-    if classes is not None and largest >= classes:
-        raise PateError(f"teacher_labels holds {largest}, out of range for {classes} classes")
+        raise PateError(f"teacher_labels holds {least}; labels are class numbers from 0 on")
+    limit = _LARGEST_CLASSES if classes is None else classes
+    if largest >= limit:
+        raise PateError(f"teacher_labels holds {largest}, out of range for {limit} classes")
     return labels
 
 
 def check_votes(votes: Any, *, equal_totals: bool = True) -> Any:
     """Votes[query, class] as whole numbers >= 0, every row of one total; tracers by shape and type only.
 
-    The total is the number of teachers. It must be the same in every row, because the privacy analysis lets one
-    record move one vote, never make one appear.
+    The total is the number of teachers. It must be the same in every row, because the privacy analysis lets
+    one record move one vote, never make one appear.
 
     >>> check_votes([[3, 1], [4, 1]])
     Traceback (most recent call last):
     ...
-    pate_jax.errors.PateError: votes row 1 sums to 5 where row 0 sums to 4: every teacher must vote once on every query
+    pate_jax.errors.PateError: votes row 1 sums to 5, row 0 to 4: each teacher must vote once on each query
     """
     votes = _array(votes)
     if votes.ndim != 2:
-        raise PateError(f"votes has shape {votes.shape}; a histogram per query, [query, class], is wanted")
-    if votes.shape[1] < 2:
-        raise PateError(f"votes has shape {votes.shape}; at least 2 classes are needed")
+        raise PateError(
+            f"votes has shape {votes.shape}; a histogram for each query, [query, class], is wanted"
+        )
+    _check_classes(votes.shape[1])
     votes = _whole("votes", votes)
     if not _is_concrete(votes) or votes.size == 0:
         return votes
     host = np.asarray(votes)
     if host.min() < 0:
-        row = int(host.min(1).argmin())
-        raise PateError(f"votes row {row} holds {host[row].min()}; counts must be >= 0")
-    totals = host.sum(1, dtype=np.int64)
-    _check_totals(totals, equal_totals)
+        row, column = np.argwhere(host < 0)[0]
+        raise PateError(f"votes[{row}, {column}]={host[row, column]} must be >= 0")
+    if host.max() >= _LARGEST_TOTAL:
+        row, column = np.argwhere(host >= _LARGEST_TOTAL)[0]
+        raise PateError(f"votes[{row}, {column}]={host[row, column]} must be below 2^24")
+    _check_totals(host.sum(1, dtype=np.int64), equal_totals)
     return votes
 
 
-def _check_totals(totals: np.ndarray, equal: bool) -> None:
-    if totals.min() == 0:
-        raise PateError(f"votes row {int(totals.argmin())} sums to 0: zero teachers voted; at least one must")
-    if totals.max() >= _LARGEST_TOTAL:
-        raise PateError(
-            f"votes row {int(totals.argmax())} sums to {totals.max()}; fewer than 2^24 teachers are wanted"
-        )
-    different = np.flatnonzero(totals != totals[0])
-    if equal and different.size:
-        row = int(different[0])
-        raise PateError(
-            f"votes row {row} sums to {totals[row]} where row 0 sums to {totals[0]}: "
-            "every teacher must vote once on every query"
-        )
-
-
 def check_probabilities(probabilities: Any, shape: tuple[int, ...]) -> Any:
-    """The student's probabilities[query, class] for votes of this shape: finite, >= 0, rows summing to 1."""
+    """The student's probabilities[query, class] for votes of this shape: each row a distribution.
+
+    Tracers are checked by shape and type only.
+    """
     values = _array(probabilities)
     if values.shape != shape:
         raise PateError(f"student_probabilities has shape {values.shape} where the votes have {shape}")
@@ -126,16 +159,153 @@ def check_probabilities(probabilities: Any, shape: tuple[int, ...]) -> Any:
     if not _is_concrete(values) or values.size == 0:
         return values
     host = np.asarray(values, np.float32)
-    if not np.isfinite(host).all():
-        row = int(np.flatnonzero(~np.isfinite(host).all(1))[0])
-        raise PateError(f"student_probabilities row {row} holds NaN or infinity: {host[row].tolist()}")
-    off = np.abs(host.sum(1) - 1)
-    if host.min() < 0 or off.max() > 1e-2:
-        row = int(host.min(1).argmin() if host.min() < 0 else off.argmax())
+    bad = ~np.isfinite(host).all(1) | (host < 0).any(1) | (np.abs(host.sum(1) - 1) > 1e-2)
+    if bad.any():
+        row = int(bad.argmax())
         raise PateError(
-            f"student_probabilities row {row} is no distribution: {host[row].tolist()}; apply a softmax to logits"
+            f"student_probabilities row {row} is no distribution: {host[row].tolist()}; "
+            "replace NaN, and apply a softmax to logits"
         )
     return values
+
+
+def save_votes(path: Path | str, votes: Votes) -> None:
+    """Write checked votes, whole or not at all."""
+    arrays = {name: value for name, value in _checked(votes)._asdict().items() if value is not None}
+    artefact.write_arrays(path, KIND, arrays)
+
+
+def load_votes(
+    path: Path | str, *, labels_are_teacher_labels: bool = False, classes: int | None = None
+) -> Votes:
+    """Read and check votes: a file of ours, or anyone's `.npz` or `.npy`.
+
+    A foreign `.npz` holds `votes[query, class]` or `teacher_labels[teacher, query]`, and may hold `ids` and
+    true `labels` for the queries. A `.npy` is the votes. With `labels_are_teacher_labels`, what would be read
+    as votes is labels[teacher, query]. `classes` is needed for labels in which the last class never occurs.
+    """
+    arrays, ours = _read(Path(path))
+    if labels_are_teacher_labels:
+        if "votes" in arrays:
+            arrays["teacher_labels"] = arrays.pop("votes")
+        if "teacher_labels" not in arrays:
+            raise PateError(
+                f"{path} holds {sorted(arrays)}; the teachers' labels were expected as `teacher_labels`"
+            )
+    teacher_labels, counts = arrays.get("teacher_labels"), arrays.get("votes")
+    if counts is None and teacher_labels is None:
+        raise PateError(f"{path} holds {sorted(arrays)}; an array `votes` or `teacher_labels` is wanted")
+    if teacher_labels is not None:
+        _check_orientation(path, teacher_labels, arrays)
+    if counts is None:
+        counts = _count(check_teacher_labels(teacher_labels, classes), classes)
+    elif not ours:
+        _explain_orientation(path, counts)
+    return _checked(Votes(counts, teacher_labels, arrays.get("ids"), arrays.get("labels")))
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
+    """The arrays of a file, and whether it is one of ours."""
+    if path.suffix == ".npy":
+        try:
+            return {"votes": np.load(io.BytesIO(artefact.read_bytes(path)), allow_pickle=False)}, False
+        except (ValueError, EOFError) as error:
+            if isinstance(error, PateError):
+                raise
+            raise PateError(f"{path} is not a readable .npy array: {error}") from error
+    arrays = artefact.read_foreign_arrays(path)
+    ours = "artefact" in arrays
+    return (artefact.read_arrays(path, KIND) if ours else arrays), ours
+
+
+def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
+    """Refuse foreign votes that could be read another way, and say which."""
+    if counts.ndim != 2 or counts.size == 0 or counts.dtype.kind not in "iuf":
+        return  # `check_votes` says what is wrong
+    rows_agree, columns_agree = (np.ptp(counts.sum(axis)) == 0 for axis in (1, 0))
+    shape = counts.shape
+    if rows_agree and columns_agree and shape[0] > 1:
+        raise PateError(
+            f"{path}: rows and columns of votes{shape} both have equal totals, so [query, class] and "
+            "[class, query] are both plausible; store it by pate_jax.voting.save_votes, which takes [query, class]"
+        )
+    if columns_agree and not rows_agree:
+        raise PateError(f"{path}: the columns of votes{shape} have equal totals, not the rows: transpose it")
+    if not rows_agree and shape[0] > 1:
+        raise PateError(
+            f"{path}: the rows of votes{shape} have unequal totals, so it is no histogram [query, class] of "
+            "teachers who all voted; if it is labels[teacher, query], say so (labels_are_teacher_labels=True)"
+        )
+
+
+def _check_orientation(path: Path | str, teacher_labels: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
+    """Refuse labels whose second axis is not as long as what else the file says about the queries."""
+    for name in ("votes", "ids", "labels"):
+        if name not in arrays or teacher_labels.ndim != 2:
+            continue
+        queries = len(arrays[name])
+        if teacher_labels.shape[1] != queries:
+            remedy = ": transpose it" if teacher_labels.shape[0] == queries else ""
+            raise PateError(
+                f"{path}: teacher_labels has shape {teacher_labels.shape} where [teacher, query] is wanted and "
+                f"`{name}` has {queries} queries{remedy}"
+            )
+
+
+def _checked(votes: Votes) -> Votes:
+    """The votes in their stored types, with every part in agreement with the others."""
+    counts = np.asarray(check_votes(np.asarray(votes.votes))).astype(np.int32)
+    queries, classes = counts.shape
+    teacher_labels, ids, labels = votes.teacher_labels, votes.ids, votes.labels
+    if teacher_labels is not None:
+        checked = np.asarray(check_teacher_labels(np.asarray(teacher_labels), classes))
+        if checked.shape[1] != queries or not np.array_equal(_count(checked, classes), counts):
+            raise PateError(f"teacher_labels{checked.shape} do not add up to votes{counts.shape}")
+        teacher_labels = checked.astype(np.int16)
+    if ids is not None:
+        ids = np.asarray(ids).astype(str)
+        if ids.shape != (queries,):
+            raise PateError(f"ids has shape {ids.shape} where there are {queries} queries")
+    if labels is not None:
+        labels = np.asarray(labels)
+        if labels.shape != (queries,) or labels.dtype.kind not in "iu":
+            raise PateError(
+                f"labels is {labels.dtype}{labels.shape} where {queries} whole numbers are wanted"
+            )
+        if queries and not 0 <= labels.min() <= labels.max() < classes:
+            raise PateError(
+                f"labels holds {labels.min()} to {labels.max()}, out of range for {classes} classes"
+            )
+        labels = labels.astype(np.int32)
+    return Votes(counts, teacher_labels, ids, labels)
+
+
+def _count(labels: np.ndarray, classes: int | None) -> np.ndarray:
+    """Histograms by NumPy, one teacher at a time."""
+    queries = labels.shape[1]
+    counts = np.zeros((queries, classes or max(2, int(labels.max(initial=0)) + 1)), np.int32)
+    for row in labels:
+        counts[np.arange(queries), row] += 1
+    return counts
+
+
+def _check_classes(classes: Any) -> None:
+    if not (isinstance(classes, int | np.integer) and 2 <= classes <= _LARGEST_CLASSES):
+        raise PateError(f"classes={classes!r} must be a whole number from 2 to {_LARGEST_CLASSES}")
+
+
+def _check_totals(totals: np.ndarray, equal: bool) -> None:
+    if totals.min() == 0:
+        raise PateError(f"votes row {int(totals.argmin())} sums to 0: zero teachers; at least one must vote")
+    if totals.max() >= _LARGEST_TOTAL:
+        raise PateError(f"votes row {int(totals.argmax())} sums to {totals.max()}; it must be below 2^24")
+    different = np.flatnonzero(totals != totals[0])
+    if equal and different.size:
+        row = int(different[0])
+        raise PateError(
+            f"votes row {row} sums to {totals[row]}, row 0 to {totals[0]}: "
+            "each teacher must vote once on each query"
+        )
 
 
 def _array(values: Any) -> Any:
@@ -144,61 +314,21 @@ def _array(values: Any) -> Any:
 
 
 def _is_concrete(values: Any) -> bool:
-    if isinstance(values, np.ndarray):
+    """Whether this process can read the values: not under tracing, not spread over other processes."""
+    if "jax" not in sys.modules or not isinstance(values, sys.modules["jax"].Array):
         return True
-    from jax.core import Tracer
-
-    return not isinstance(values, Tracer) and getattr(values, "is_fully_addressable", True)
+    return not isinstance(values, sys.modules["jax"].core.Tracer) and values.is_fully_addressable
 
 
 def _whole(name: str, values: Any) -> Any:
-    """The values as integers: those that are already, or concrete floating-point ones without a fraction."""
+    """The values as integers: those that are, or concrete floating-point ones without a fraction."""
     if values.dtype.kind in "iu":
         return values
     if values.dtype.kind != "f" or not _is_concrete(values):
         raise PateError(f"{name} has type {values.dtype}; whole numbers are wanted")
     host = np.asarray(values)
-    bad = ~np.isfinite(host) | (host != np.floor(host))
+    bad = ~np.isfinite(host) | (host != np.floor(host)) | (np.abs(host) >= 2.0**53)
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise PateError(f"{name}[{row}, {column}]={host[row, column]} is not a whole number")
     return host.astype(np.int64)
-
-
-def save_votes(path: Path | str, votes: Votes) -> None:
-    """Write the votes whole or not at all."""
-    checked = _checked(votes)
-    arrays = {name: value for name, value in checked._asdict().items() if value is not None}
-    artefact.write_arrays(path, KIND, arrays)
-
-
-def load_votes(path: Path | str, *, labels_are_teacher_labels: bool = False) -> Votes:
-    """Read votes: our own file, or an .npz or .npy of anyone's."""
-    path = Path(path)
-    if path.suffix == ".npy":
-        with io.BytesIO(artefact.read_bytes(path)) as stream:
-            arrays = {"votes": np.load(stream, allow_pickle=False)}
-    else:
-        arrays = artefact.read_foreign_arrays(path)
-        if "artefact" in arrays:
-            arrays = artefact.read_arrays(path, KIND)
-    teacher_labels = arrays.get("teacher_labels")
-    if labels_are_teacher_labels:
-        teacher_labels = arrays.get("votes", teacher_labels)
-        arrays.pop("votes", None)
-    if "votes" in arrays:
-        counts = arrays["votes"]
-    elif teacher_labels is not None:
-        checked = check_teacher_labels(teacher_labels)
-        counts = np.stack([(checked == c).sum(0) for c in range(int(checked.max()) + 1)], 1)
-    else:
-        raise PateError(f"{path} holds {sorted(arrays)}; `votes` or `teacher_labels` is wanted")
-    return _checked(Votes(counts, teacher_labels, arrays.get("ids"), arrays.get("labels")))
-
-
-def _checked(votes: Votes) -> Votes:
-    counts = np.asarray(check_votes(np.asarray(votes.votes))).astype(np.int32)
-    labels = votes.teacher_labels
-    if labels is not None:
-        labels = np.asarray(check_teacher_labels(np.asarray(labels), counts.shape[1])).astype(np.int16)
-    return Votes(counts, labels, votes.ids, votes.labels)
