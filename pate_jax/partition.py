@@ -154,13 +154,10 @@ def check_certificate(certificate: Mapping[str, Any], shards: Shards, part: Part
     >>> check_certificate(proof, shards, part._replace(inputs=part.inputs + 1), key=seeded_key(1))[0][9:]
     ': the digest of the contents is not the certified one'
     """
-    by = certificate.get("by", "record")
+    by = _checked(certificate)["by"]
     fed = [shards.of(teacher) for teacher in range(len(shards.counts))]
-    return [
-        *check_sums(certificate),
-        *_faults(shards, part, key=key, by=by),
-        *_differences(certificate, _summary(fed, part, key=key, by=by)),
-    ]
+    found = [*check_sums(certificate), *_faults(shards, part, key=key, by=by)]
+    return found if _outside(fed, part) else found + _differences(certificate, fed, part, key=key)
 
 
 def check_fed(
@@ -174,14 +171,14 @@ def check_fed(
     >>> check_fed(proof, [np.tile(shards.of(0), 3), shards.of(1)[::-1]], part, key=seeded_key(1))
     []
     """
-    distinct = [np.unique(rows) for rows in fed]
-    return _differences(certificate, _summary(distinct, part, key=key, by=certificate.get("by", "record")))
+    distinct = [np.unique(rows).astype(np.int64) for rows in fed]
+    return _outside(distinct, part) or _differences(_checked(certificate), distinct, part, key=key)
 
 
 def check_sums(certificate: Mapping[str, Any]) -> list[str]:
     """Whether the certificate proves by itself that its shards are disjoint and cover the table."""
     found = []
-    for unit in ("record", "user") if certificate.get("by") == "user" else ("record",):
+    for unit in ("record", "user") if _checked(certificate)["by"] == "user" else ("record",):
         counts = sum(shard[f"{unit}s"] for shard in certificate["shards"])
         total = sum(int(shard[f"{unit}_sum"], 16) for shard in certificate["shards"]) % 2**256
         if counts != certificate[f"{unit}s"]:
@@ -193,13 +190,24 @@ def check_sums(certificate: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def _checked(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
+    users = ("users", "user_sum") if certificate.get("by") == "user" else ()
+    fields = {"by", "teachers", "records", "record_sum", "key_digest", "shards", *users}
+    missing = sorted(fields - set(certificate))
+    for shard in certificate.get("shards", ()):
+        missing += sorted({"teacher", "records", "record_sum", "ids", "contents", *users} - set(shard))
+    if missing:
+        raise PateError(f"the certificate lacks {missing[0]!r}; write it again from the shards")
+    return certificate
+
+
 def _faults(shards: Shards, part: Part, *, key: bytes, by: str) -> list[str]:
     """What keeps these shards from being the partition of this part."""
     teachers, records = len(shards.counts), len(part.ids)
-    rows = np.concatenate([shards.of(teacher) for teacher in range(teachers)])
-    holder = np.repeat(np.arange(teachers), shards.counts)
-    if rows.size and not (rows.min() >= 0 and rows.max() < records):
-        return [f"a shard names a row outside 0..{records - 1}"]
+    fed = [shards.of(teacher) for teacher in range(teachers)]
+    if outside := _outside(fed, part):
+        return outside
+    rows, holder = np.concatenate(fed), np.repeat(np.arange(teachers), shards.counts)
     found = []
     times = np.bincount(rows, minlength=records)
     found += [
@@ -217,6 +225,14 @@ def _faults(shards: Shards, part: Part, *, key: bytes, by: str) -> list[str]:
     ):
         found.append("the records of a shard do not stand in the order of their hashes")
     return found
+
+
+def _outside(fed: Sequence[np.ndarray], part: Part) -> list[str]:
+    return [
+        f"teacher {teacher} has a row outside 0..{len(part.ids) - 1}"
+        for teacher, rows in enumerate(fed)
+        if rows.size and not (rows.min() >= 0 and rows.max() < len(part.ids))
+    ]
 
 
 def _summary(fed: Sequence[np.ndarray], part: Part, *, key: bytes, by: str) -> dict[str, Any]:
@@ -259,7 +275,10 @@ def _digests(rows: np.ndarray, part: Part) -> dict[str, str]:
     return {"ids": hashlib.sha256(ids.encode()).hexdigest(), "contents": digest(part.inputs[ordered], labels)}
 
 
-def _differences(certified: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def _differences(
+    certified: Mapping[str, Any], fed: Sequence[np.ndarray], part: Part, *, key: bytes
+) -> list[str]:
+    found = _summary(fed, part, key=key, by=certified["by"])
     words = {
         "ids": "the digest of the ids",
         "contents": "the digest of the contents",

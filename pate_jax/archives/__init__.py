@@ -89,7 +89,8 @@ def _dataset(source: Source, builder: Any, note: str) -> Dataset:
         held_out = _read(builder, "test", f"{source.name}-test")
     except (RuntimeError, ValueError, OSError, IndexError) as error:
         raise PateError(
-            f"the data prepared in {builder.data_path} cannot be read ({error}); remove that folder and load again"
+            f"the data prepared in {builder.data_path} cannot be read ({error}); "
+            "remove that folder and load again"
         ) from error
     edge = source.public if isinstance(source.public, int) else int(source.public * len(held_out.inputs))
     return check(

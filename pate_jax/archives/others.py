@@ -1,8 +1,8 @@
 """Any other image or table with class labels that tensorflow-datasets knows, through its own builder.
 
 Its builders need TensorFlow to prepare their data (`pip install 'pate-jax[tensorflow]'`); what is prepared
-already is read without it. The train split is the private part; the test split, in its own order, is public but
-for its last tenth, which is the test part. Records are numbered in the order in which they are stored.
+already is read without it. The train split is the private part; the test split, in its own order, is public
+but for its last tenth, which is the test part. Records are numbered in the order in which they are stored.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pate_jax.archives.cache import BLOCK, folder, locked, quiet
+from pate_jax.archives.network import check_reachable
 from pate_jax.columns import standard
 from pate_jax.dataset import Dataset, Part, Preprocessing, check, numbered_ids
 from pate_jax.errors import PateError
@@ -91,6 +92,8 @@ def _prepare(name: str, root: Path, manual_dir: Path | str | None, known: Sequen
     config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
     with locked(root / f".{name}.lock"), quiet(tfds):
         builder = tfds.builder(name, data_dir=root, file_format="array_record")
+        if manual_dir is None:
+            check_reachable(name, builder.url_infos or ())
         builder.download_and_prepare(download_config=config)
     return builder
 
