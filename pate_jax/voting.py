@@ -227,7 +227,7 @@ def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
     if rows_agree and columns_agree and shape[0] > 1:
         raise PateError(
             f"{path}: rows and columns of votes{shape} both have equal totals, so [query, class] and "
-            "[class, query] are both plausible; store it by pate_jax.voting.save_votes, which takes [query, class]"
+            "[class, query] are both plausible: write it by pate_jax.voting.save_votes, in [query, class]"
         )
     if columns_agree and not rows_agree:
         raise PateError(f"{path}: the columns of votes{shape} have equal totals, not the rows: transpose it")
@@ -247,7 +247,7 @@ def _check_orientation(path: Path | str, teacher_labels: np.ndarray, arrays: dic
         if teacher_labels.shape[1] != queries:
             remedy = ": transpose it" if teacher_labels.shape[0] == queries else ""
             raise PateError(
-                f"{path}: teacher_labels has shape {teacher_labels.shape} where [teacher, query] is wanted and "
+                f"{path}: teacher_labels{teacher_labels.shape} should be [teacher, query], and "
                 f"`{name}` has {queries} queries{remedy}"
             )
 
