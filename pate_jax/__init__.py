@@ -6,17 +6,19 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "LNMax": "mechanisms",
-    "GNMax": "mechanisms",
-    "ConfidentGNMax": "mechanisms",
-    "InteractiveGNMax": "mechanisms",
-    "GumbelMax": "mechanisms",
-    "PermuteAndFlip": "mechanisms",
-    "DiscreteGaussianMax": "mechanisms",
-    "DiscreteLaplaceMax": "mechanisms",
     "ConfidentDiscreteGaussian": "mechanisms",
-    "ConfidentDiscreteLaplace": "mechanisms",
+    "ConfidentGNMax": "mechanisms",
+    "GNMax": "mechanisms",
+    "LNMax": "mechanisms",
     "PateError": "errors",
+    "RunConfig": "config",
+    "Student": "student",
+    "answer": "aggregate",
+    "fresh_key": "noise",
+    "load_votes": "voting",
+    "run": "pipeline",
+    "save_votes": "voting",
+    "statement": "accounting",
 }
 __all__ = sorted(_HOMES)
 

@@ -57,7 +57,7 @@ def private_page(
         '<p class="warn"><strong>Keep this page inside.</strong> It shows figures that depend on the private '
         "data. The page in release/ is the one to hand over.</p>"
     )
-    body = [_head(results), warning, _short(results), "<h2>What was spent</h2>", statement_html]
+    body = [_head(results), warning, _short(results), "<h2>What was spent</h2>", _scrolling(statement_html)]
     body += ["<h2>Pictures</h2>", *(_figure(caption, svg) for caption, svg in figures)]
     body += [_folded(title.capitalize(), content) for title, content in details.items() if content]
     return _page(f"Run report: {results['dataset']} (private)", body)
@@ -65,7 +65,7 @@ def private_page(
 
 def public_page(results: Mapping[str, Any], statement_html: str) -> str:
     """The report that goes with the student: publishable figures only."""
-    body = [_head(results), _short(results), "<h2>The privacy guarantee</h2>", statement_html]
+    body = [_head(results), _short(results), "<h2>The privacy guarantee</h2>", _scrolling(statement_html)]
     return _page(f"Student report: {results['dataset']}", body)
 
 
@@ -129,6 +129,10 @@ def _short(results: Mapping[str, Any]) -> str:
     return f"<h2>In short</h2><p>{explained}</p><p>{' '.join(_sentences(results))}</p>"
 
 
+def _scrolling(fragment: str) -> str:
+    return f'<div class="scroll">{fragment}</div>'
+
+
 def _figure(caption: str, svg: bytes) -> str:
     encoded = base64.b64encode(svg).decode()
     text = html.escape(caption)
@@ -141,7 +145,7 @@ def _folded(title: str, content: Mapping[str, Any]) -> str:
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
         for name, value in _flat(content)
     ]
-    table = f'<div class="scroll"><table>{"".join(cells)}</table></div>'
+    table = _scrolling(f"<table>{''.join(cells)}</table>")
     return f"<details><summary>{title}</summary>{table}</details>"
 
 
