@@ -1,8 +1,8 @@
 """Devices and processes: how many there are, which of them are used, and how a batch is spread over them.
 
 On a CPU a core is a device: two single-thread programs side by side train more images per second than one
-program on two threads. XLA reads that number once, when JAX first looks for devices, so `prepare()` has to run
-before that; nothing in this file imports JAX before it is called.
+program on two threads. XLA reads that number once, when JAX first looks for devices, so `prepare()` has to
+run before that; nothing in this file imports JAX before it is called.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def cores() -> int:
 
 
 def host_devices_flag(count: int | None = None) -> str:
-    """The XLA flags that make `count` single-thread devices of the CPU (by default one per core).
+    """The XLA flags that make `count` devices of the CPU (by default one per core).
 
-    >>> host_devices_flag(2).split()[0]
+    >>> host_devices_flag(2)
     '--xla_force_host_platform_device_count=2'
     """
-    return f"{_COUNT}={count or cores()} --xla_cpu_multi_thread_eigen=false"
+    return f"{_COUNT}={count or cores()}"
 
 
 def prepare(count: int | None = None) -> bool:
@@ -57,7 +57,7 @@ def local(count: int | None = None) -> list[Any]:
     found = jax.local_devices()
     if count is not None and not 1 <= count <= len(found):
         raise PateError(
-            f"devices={count} but this process has {len(found)}; on a CPU ask for more with XLA_FLAGS={_COUNT}=N"
+            f"devices={count} but this process has {len(found)}; on a CPU set XLA_FLAGS={_COUNT}=N"
         )
     return found[:count]
 
@@ -86,3 +86,19 @@ def shard_batch(array: Any, count: int | None = None) -> Any:
                 f"a batch of {leaf.shape[0]} does not divide by {len(chosen)} devices; pad it first"
             )
     return jax.device_put(array, spread)
+
+
+def sum_over_processes(array: Any) -> Any:
+    """The sum of every process's host array of one shape and type; of one process, the array itself.
+
+    >>> import numpy as np
+    >>> sum_over_processes(np.array([2, 5])).tolist()
+    [2, 5]
+    """
+    import jax
+
+    if jax.process_count() == 1:
+        return array
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(array).sum(axis=0, dtype=array.dtype)

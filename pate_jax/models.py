@@ -52,7 +52,7 @@ def tempered_sigmoid(
     return scale * jax.nn.sigmoid(temperature * inputs) - offset
 
 
-def activation_function(name: str, **settings: float) -> Activation:
+def activation_function(name: str, **settings: Any) -> Activation:
     """The activation of this name: relu, tanh or tempered_sigmoid (scale, temperature, offset)."""
     if name == "tempered_sigmoid":
         return partial(tempered_sigmoid, **settings)
@@ -86,7 +86,7 @@ def patches(inputs: Float[Array, "b h w c"], size: int, stride: int = 1) -> Floa
 
 
 def max_pool(inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j c"]:
-    """Maxima of 2 x 2 blocks, as maxima of strided slices (faster than a window reduction); odd edges drop."""
+    """Maxima of 2 x 2 blocks, as maxima of strided slices (faster than windows); an odd edge is dropped."""
     height, width = (extent // 2 * 2 for extent in inputs.shape[1:3])
     rows = jnp.maximum(inputs[:, 0:height:2], inputs[:, 1:height:2])
     return jnp.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])
@@ -119,9 +119,10 @@ class Convolution(nnx.Module):
         return lax.conv_general_dilated(inputs, kernel, strides, "SAME", dimension_numbers=layout) + bias
 
 
-def _dense(inputs: int, outputs: int, *, form: Form, rngs: nnx.Rngs) -> nnx.Linear:
-    init = jax.nn.initializers.he_normal()
-    return nnx.Linear(inputs, outputs, dtype=jnp.dtype(form.dtype), kernel_init=init, rngs=rngs)
+def _dense(inputs: int, outputs: int, *, form: Form, rngs: nnx.Rngs, last: bool = False) -> nnx.Linear:
+    # Half the variance before the softmax: untrained nets start undecided instead of loudly wrong.
+    start = jax.nn.initializers.lecun_normal() if last else jax.nn.initializers.he_normal()
+    return nnx.Linear(inputs, outputs, dtype=jnp.dtype(form.dtype), kernel_init=start, rngs=rngs)
 
 
 class DenseNet(nnx.Module):
@@ -131,7 +132,9 @@ class DenseNet(nnx.Module):
         sizes = (inputs, *hidden, classes)
         self.depth, self.activation = len(sizes) - 1, activation
         for layer in range(self.depth):
-            setattr(self, f"dense{layer}", _dense(sizes[layer], sizes[layer + 1], form=form, rngs=rngs))
+            last = layer == self.depth - 1
+            made = _dense(sizes[layer], sizes[layer + 1], form=form, rngs=rngs, last=last)
+            setattr(self, f"dense{layer}", made)
 
     def __call__(self, inputs):
         """Logits of a batch."""
@@ -196,7 +199,7 @@ class ResidualNet(nnx.Module):
             before, stride = (maps[layer - 1], 2) if layer else (maps[0], 1)
             setattr(self, f"block{layer}", ResidualBlock(before, outputs, stride, activation, form, rngs))
         self.norm = nnx.GroupNorm(maps[-1], num_groups=8, rngs=rngs)
-        self.head = _dense(maps[-1], classes, form=form, rngs=rngs)
+        self.head = _dense(maps[-1], classes, form=form, rngs=rngs, last=True)
 
     def __call__(self, inputs):
         """Logits of a batch of images."""
@@ -248,7 +251,8 @@ def build(
     }
     function = activation_function(activation, **settings)
     shape = math.prod(input_shape) if kind is DenseNet else tuple(input_shape)
-    make = partial(kind, shape, classes, function, form or Form(), **sizes)
+    factory: Callable[..., nnx.Module] = kind
+    make = partial(factory, shape, classes, function, form or Form(), **sizes)
     description = {
         "name": name,
         "input_shape": list(input_shape),

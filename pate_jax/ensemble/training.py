@@ -19,7 +19,7 @@ from jaxtyping import Array
 
 from pate_jax.augment import augmentation
 from pate_jax.errors import PateError
-from pate_jax.models import Model, Params
+from pate_jax.models import Model
 
 CLOCK = 1000.0  # a schedule runs from 0 to this, whatever the number of a teacher's own steps
 
@@ -80,7 +80,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _check(config: TeacherConfig) -> None:
+def _check(config: Any) -> None:
     for name in ("epochs", "batch_size", "attempts", "min_steps"):
         if getattr(config, name) < 1:
             raise PateError(f"{name}={getattr(config, name)} must be at least 1")
@@ -111,47 +111,47 @@ def steps_per_epoch(count, config: TeacherConfig):
 def epochs_of(count: np.ndarray, config: TeacherConfig) -> np.ndarray:
     """Epochs of a teacher with `count` records: its config's, or more where those make too few steps."""
     least = -(-config.min_steps // np.maximum(steps_per_epoch(count, config), 1))
-    return np.where(np.asarray(count) > 0, np.maximum(least, config.epochs), 0).astype(np.int32)
+    return np.where(np.asarray(count) > 0, np.maximum(least, config.epochs or 1), 0).astype(np.int32)
 
 
 class Shard(NamedTuple):
     """One teacher's own records, padded, and what follows from their number and labels alone."""
 
-    inputs: Array
-    labels: Array
-    count: Array
+    inputs: Any
+    labels: Any
+    count: Any
     """how many records are real; the others are padding"""
-    epochs: Array
-    key: Array
+    epochs: Any
+    key: Any
     """the teacher's own key, as key data"""
-    majority: Array
+    majority: Any
     """how many records carry the commonest label"""
-    entropy: Array
+    entropy: Any
     """the loss of the best constant answer"""
 
 
 class State(NamedTuple):
     """One teacher on its way: everything that a checkpoint has to hold."""
 
-    params: Params
+    params: Any
     moments: Any
-    order: Array
-    epoch: Array
-    position: Array
-    attempt: Array
-    loss: Array
-    hits: Array
+    order: Any
+    epoch: Any
+    position: Any
+    attempt: Any
+    loss: Any
+    hits: Any
 
 
 class News(NamedTuple):
     """What the epoch just ended came to, for one teacher."""
 
-    loss: Array
-    accuracy: Array
-    epoch: Array
+    loss: Any
+    accuracy: Any
+    epoch: Any
     """epochs done"""
-    attempt: Array
-    failed: Array
+    attempt: Any
+    failed: Any
     """diverged, or no better than a constant answer on the own shard"""
 
 
@@ -183,7 +183,7 @@ def teacher(model: Model, preprocess: Callable[[Array], Array], config: TeacherC
     """The functions that train one teacher of this model; `config` must be resolved."""
     rule, schedule = _optimizer(config), _schedule(config)
     moves = config.augment != "none" and len(model.description.get("input_shape", (0, 0, 0))) == 3
-    augmenting = augmentation(config.augment if moves else "none")
+    augmenting = augmentation((config.augment or "none") if moves else "none")
 
     def start(shard: Shard, attempt: Array) -> State:
         params = model.init(_stream(shard, attempt, 0))

@@ -1,0 +1,153 @@
+"""What an ensemble leaves on disk, and what a run that goes on must agree on; the only file that names Orbax.
+
+    identity.json        config, net, digests of the data, key, plan: whatever decides the result
+    wave-00003.json      which folder holds wave 3, and whether it is finished; written once that is whole
+    wave-00003-000012/   an Orbax checkpoint of the wave's stacked tree
+
+A folder that no JSON file names is left over from a crash and is removed. Orbax is called synchronously.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pate_jax import artefact
+from pate_jax.ensemble.waves import Wave
+from pate_jax.errors import PateError
+
+Tree = Any
+IDENTITY, STAGE = "teachers", "teachers-wave"
+
+
+class Store:
+    """The folder of one process's teachers."""
+
+    def __init__(self, folder: Path | str, seconds: float) -> None:
+        self.folder, self._seconds, self._saved = Path(folder), seconds, time.monotonic()
+
+    def agree(self, identity: Mapping[str, Any]) -> None:
+        """Refuse to go on with another config, net, key or data set than those of the run that began here."""
+        path = self.folder / "identity.json"
+        if path.exists():
+            before = artefact.read_json(path, IDENTITY)["identity"]
+            for name in sorted({*flat(before), *flat(identity)}):
+                was, now = flat(before).get(name), flat(identity).get(name)
+                if was != now:
+                    raise PateError(
+                        f"{name}={now!r} but the teachers in {self.folder} were begun with {was!r}; "
+                        "give that value again, or another folder"
+                    )
+        else:
+            artefact.write_json(path, IDENTITY, {"identity": dict(identity)})
+
+    def plan(self) -> dict[str, Any] | None:
+        """The plan of the run that began here, if one did."""
+        path = self.folder / "plan.json"
+        return artefact.read_json(path, IDENTITY)["plan"] if path.exists() else None
+
+    def keep_plan(self, plan: Mapping[str, Any]) -> None:
+        """Store the plan that every later run obeys."""
+        artefact.write_json(self.folder / "plan.json", IDENTITY, {"plan": dict(plan)})
+
+    def finished(self, index: int) -> bool:
+        """Is this wave trained to its end?"""
+        return bool(self._stage(index).get("finished"))
+
+    def params(self, index: int) -> Tree:
+        """The stacked parameters of a finished wave."""
+        return self._read(index)["params"]
+
+    def news(self, index: int) -> dict[str, np.ndarray]:
+        """What the last epoch of each teacher of a finished wave came to."""
+        return self._read(index)["news"]
+
+    def resume(self, index: int, empty: Wave) -> Wave:
+        """The wave as it was last kept, or `empty`."""
+        if not self._stage(index):
+            return empty
+        leaves, shape = jax.tree.flatten(empty)
+        kept = [np.array(leaf) for leaf in jax.tree.leaves(_ordered(self._read(index)["wave"]))]
+        same = len(kept) == len(leaves) and all(
+            (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(kept, leaves, strict=True)
+        )
+        if not same:
+            raise PateError(
+                f"wave {index} in {self.folder} has other shapes than this run; give another folder"
+            )
+        return jax.tree.unflatten(shape, kept)
+
+    def offer(self, index: int, fill: Callable[[], Wave]) -> None:
+        """Keep the wave if the last time is long enough ago."""
+        if time.monotonic() - self._saved >= self._seconds:
+            leaves = jax.tree.leaves(fill())
+            self._write(index, {"wave": {f"{place:04d}": leaf for place, leaf in enumerate(leaves)}}, False)
+            self._saved = time.monotonic()
+
+    def finish(self, index: int, wave: Wave) -> None:
+        """Keep what a finished wave leaves: parameters and how its teachers fared."""
+        self._write(index, {"params": wave.state.params, "news": wave.news._asdict()}, True)
+        self._saved = time.monotonic()
+
+    def sweep(self) -> None:
+        """Remove folders that nothing refers to: a crash left them."""
+        named = {artefact.read_json(path, STAGE)["folder"] for path in self.folder.glob("wave-*.json")}
+        for path in self.folder.glob("wave-*"):
+            if path.is_dir() and path.name not in named:
+                shutil.rmtree(path)
+
+    def _stage(self, index: int) -> dict[str, Any]:
+        path = self.folder / f"wave-{index:05d}.json"
+        return artefact.read_json(path, STAGE) if path.exists() else {}
+
+    def _read(self, index: int) -> Any:
+        return _orbax().restore(self.folder.absolute() / self._stage(index)["folder"])
+
+    def _write(self, index: int, tree: Tree, finished: bool) -> None:
+        from orbax.checkpoint import args
+
+        before = self._stage(index)
+        turn = before.get("turn", 0) + 1
+        name = f"wave-{index:05d}-{turn:06d}"
+        _orbax().save(self.folder.absolute() / name, args=args.PyTreeSave(tree))
+        stage = {"folder": name, "turn": turn, "finished": finished}
+        artefact.write_json(self.folder / f"wave-{index:05d}.json", STAGE, stage)
+        if before:
+            shutil.rmtree(self.folder / before["folder"], ignore_errors=True)
+
+
+@functools.cache
+def _orbax() -> Any:
+    """A checkpointer of this process alone: processes keep their own teachers and wait for nobody."""
+    import orbax.checkpoint as orbax
+
+    me = jax.process_index()
+    alone = orbax.options.MultiprocessingOptions(
+        primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"teachers{me}"
+    )
+    handler = orbax.PyTreeCheckpointHandler(multiprocessing_options=alone)
+    return orbax.Checkpointer(handler, multiprocessing_options=alone)
+
+
+def _ordered(tree: Mapping[str, Any]) -> list[Any]:
+    return [tree[name] for name in sorted(tree)]
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping with dotted names.
+
+    >>> flat({"config": {"epochs": 3}, "teachers": 5})
+    {'config.epochs': 3, 'teachers': 5}
+    """
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        inner = flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+        found.update(inner)
+    return found

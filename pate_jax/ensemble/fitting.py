@@ -1,0 +1,258 @@
+"""`fit`: private records and shards in, trained teachers out; interrupted at any moment, it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from pate_jax import artefact, progress
+from pate_jax import devices as machines
+from pate_jax.ensemble import plan as plans
+from pate_jax.ensemble import programs, training, waves
+from pate_jax.ensemble import shards as cutting
+from pate_jax.ensemble.checkpoint import Store
+from pate_jax.ensemble.plan import Plan
+from pate_jax.ensemble.training import News, Shard, TeacherConfig
+from pate_jax.ensemble.waves import Machine, Teachers
+from pate_jax.errors import PateError
+from pate_jax.models import Model, in_form
+
+ELSEWHERE = ("devices", "checkpoint_seconds", "width")  # where and when; the plan holds the width
+IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
+
+
+def fit(
+    model: Model,
+    preprocessing: Any,
+    inputs: np.ndarray,
+    labels: np.ndarray,
+    shards: Any,
+    *,
+    key: Array,
+    config: TeacherConfig,
+    directory: Path | str | None = None,
+) -> Teachers:
+    """Train one teacher per shard: `shards.rows[t, :shards.counts[t]]` are teacher t's rows of the records.
+
+    A teacher's result follows from `fold_in(key, t)`, its own shard and the config. The teacher of an empty
+    shard keeps the net that its key starts it with, and votes like any other. With a `directory`, training
+    goes on from there after an interruption, bit for bit as if there had been none, and finished teachers are
+    loaded. Of several processes (`jax.distributed`) each trains and keeps its own teachers.
+
+    >>> import jax, numpy as np
+    >>> from pate_jax import models
+    >>> from pate_jax.data import Preprocessing
+    >>> from pate_jax.partition import Shards
+    >>> inputs = np.eye(6, dtype=np.float32)
+    >>> shards = Shards(np.array([[0, 1, 2], [3, 4, 0]], np.int32), np.array([3, 2], np.int32))
+    >>> model = models.build("table", input_shape=(6,), classes=2)
+    >>> config = TeacherConfig(net="table", epochs=1, min_steps=20)
+    >>> same = Preprocessing((0.0,), (1.0,))
+    >>> labels = np.array([0, 1, 0, 1, 1, 0])
+    >>> teachers = fit(model, same, inputs, labels, shards, key=jax.random.key(0), config=config)
+    >>> teachers.params["dense0"]["kernel"].shape
+    (2, 6, 64)
+    """
+    config = config.resolved()
+    data = cutting.records(inputs, labels, shards, key, config)
+    _check_net(model, preprocessing, data)
+    chosen = machines.local(config.devices)
+    mine = own_ids(len(data.counts))
+    store = _store(directory, config)
+    if store is not None:
+        store.agree(identity(model, preprocessing, data, config))
+        store.sweep()
+    plan = _plan(model, preprocessing, data, config, chosen, len(mine), store)
+    machine = _machine(model, preprocessing, config, plan, chosen)
+    return _train(machine, data, mine, store)
+
+
+def own_ids(teachers: int) -> np.ndarray:
+    """The teachers of this process: a contiguous share of them."""
+    index, processes = jax.process_index(), jax.process_count()
+    return np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
+
+
+def identity(
+    model: Model, preprocessing: Any, data: cutting.Records, config: TeacherConfig
+) -> dict[str, Any]:
+    """Everything that decides the result, as JSON; secrets and data as digests."""
+    settings = {name: v for name, v in dataclasses.asdict(config).items() if name not in ELSEWHERE}
+    return {
+        "config": settings,
+        "net": {name: list(v) if isinstance(v, tuple) else v for name, v in model.description.items()},
+        "preprocessing": _plain(preprocessing),
+        "teachers": len(data.counts),
+        "processes": jax.process_count(),
+        "key": hashlib.sha256(data.keys.tobytes()).hexdigest(),
+        "data": {
+            "inputs": artefact.digest(data.inputs),
+            "labels": artefact.digest(data.labels),
+            "shards": artefact.digest(data.rows, data.counts),
+        },
+    }
+
+
+def _plain(preprocessing: Any) -> Any:
+    if dataclasses.is_dataclass(preprocessing) and not isinstance(preprocessing, type):
+        values = dataclasses.asdict(preprocessing)
+    else:
+        values = preprocessing._asdict() if hasattr(preprocessing, "_asdict") else {}
+    return {
+        "kind": type(preprocessing).__name__,
+        **{name: np.asarray(v).tolist() for name, v in values.items()},
+    }
+
+
+def _store(directory: Path | str | None, config: TeacherConfig) -> Store | None:
+    if directory is None:
+        return None
+    folder = Path(directory)
+    if jax.process_count() > 1:
+        folder = folder / f"process-{jax.process_index():03d}"
+    return Store(folder, config.checkpoint_seconds)
+
+
+def _plan(model, preprocessing, data, config, chosen, teachers: int, store: Store | None) -> Plan:
+    stored = store.plan() if store is not None else None
+    if stored is not None:
+        if config.width not in (None, stored["width"]):
+            raise PateError(
+                f"width={config.width} but these teachers were begun with {stored['width']}; leave it out"
+            )
+        return Plan(**stored)
+    net = model.description.get("name")
+    plan = plans.choose(net, jax.default_backend(), teachers, len(chosen), config.width)
+
+    def measure(candidate: Plan) -> int:
+        machine = _machine(model, preprocessing, config, candidate, chosen)
+        return plans.program_bytes(lower(machine, data).compile())
+
+    plan = plans.within_memory(plan, len(chosen), measure, plans.free_bytes(chosen))
+    if store is not None:
+        store.keep_plan(dataclasses.asdict(plan))
+    return plan
+
+
+def _machine(
+    model: Model, preprocessing: Any, config: TeacherConfig, plan: Plan, chosen: list[Any]
+) -> Machine:
+    teacher = training.teacher(in_form(model, plan.form), preprocessing.apply, config)
+    return Machine(teacher, programs.build(teacher, plan, chosen), plan, chosen, config)
+
+
+def lower(machine: Machine, data: cutting.Records) -> Any:
+    """The program that trains, lowered for these records but not run: for its memory and its text."""
+    places = (len(machine.devices), machine.plan.width)
+    widen = partial(jax.tree.map, lambda leaf: jax.ShapeDtypeStruct((*places, *leaf.shape), leaf.dtype))
+    return machine.programs.lower(*widen(_one(machine, data)))
+
+
+def _check_net(model: Model, preprocessing: Any, data: cutting.Records) -> None:
+    shape = jax.ShapeDtypeStruct((2, *data.inputs.shape[1:]), np.float32)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    logits = jax.eval_shape(lambda p, x: model.apply(p, preprocessing.apply(x)), params, shape)
+    if logits.ndim != 2 or logits.shape[0] != 2:
+        raise PateError(
+            f"the net gives an array {list(logits.shape)} for 2 inputs; logits [2, classes] are wanted"
+        )
+    if len(data.labels) and data.labels.max() >= logits.shape[1]:
+        raise PateError(
+            f"label {data.labels.max()} is beyond the net's classes={logits.shape[1]}; raise classes"
+        )
+
+
+def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Store | None) -> Teachers:
+    groups = [mine[first : first + machine.plan.wave] for first in range(0, len(mine), machine.plan.wave)]
+    light = store is None or _is_light(machine, data, len(mine))
+    parts, news, trained, began = [], [], 0, time.monotonic()
+    with progress.bar("teachers", _images(machine, data, mine)) as bar:
+        for index, ids in enumerate(groups):
+            if store is not None and store.finished(index):
+                bar.advance(_images(machine, data, ids))
+                params, told = (store.params(index) if light else None), News(**store.news(index))
+            else:
+                params, told = _train_wave(machine, data, ids, index, store, bar)
+                trained += _images(machine, data, ids)
+            parts.append((ids, partial(_same, params) if light else partial(_of(store).params, index)))
+            news.append(told)
+    seconds = time.monotonic() - began
+    together = jax.tree.map(lambda *columns: np.concatenate(columns), *news)
+    return Teachers(mine, _report(machine, data, mine, together, trained / seconds, seconds), tuple(parts))
+
+
+def _train_wave(machine, data, ids, index: int, store: Store | None, bar: progress.Bar) -> tuple[Any, News]:
+    wave = waves.empty(machine, data, ids)
+    if store is None:
+        wave = waves.train(machine, data, ids, wave, save=lambda fill: None, tell=bar.advance)
+    else:
+        wave = store.resume(index, wave)
+        wave = waves.train(machine, data, ids, wave, save=partial(store.offer, index), tell=bar.advance)
+        store.finish(index, wave)
+    return wave.state.params, wave.news
+
+
+def _images(machine: Machine, data: cutting.Records, ids: np.ndarray) -> int:
+    counts = data.counts[ids].astype(np.int64)
+    return int((counts * training.epochs_of(counts, machine.config)).sum())
+
+
+def _is_light(machine: Machine, data: cutting.Records, teachers: int) -> bool:
+    """Do the parameters of so many teachers fit into memory together, and comfortably?"""
+    one = plans.tree_bytes(_one(machine, data)[0].params)
+    return one * teachers <= IN_MEMORY * plans.available_bytes()
+
+
+def _one(machine: Machine, data: cutting.Records) -> tuple[training.State, Shard]:
+    """Shapes of one teacher's state and shard."""
+    shard = jax.tree.map(lambda leaf: leaf[0], cutting.take(data, np.full(1, -1), machine.config))
+    return jax.eval_shape(machine.teacher.start, shard, jax.ShapeDtypeStruct((), np.int32)), shard
+
+
+def _report(
+    machine: Machine, data, mine: np.ndarray, news: News, pace: float, seconds: float
+) -> dict[str, Any]:
+    some = data.counts[mine] > 0
+    return {
+        "teachers": len(mine),
+        "plan": dataclasses.asdict(machine.plan),
+        "backend": machine.devices[0].platform,
+        "devices": len(machine.devices),
+        "seconds": seconds,
+        "images_per_second": pace,
+        "private": {
+            "about": "derived from private records: not to be published",
+            "shard_size": _spread(data.counts[mine]),
+            "empty_shards": int((~some).sum()),
+            "own_accuracy": _spread(news.accuracy[some]),
+            "own_loss": _spread(news.loss[some]),
+            "restarted": {str(mine[row]): int(news.attempt[row]) for row in np.flatnonzero(news.attempt)},
+            "failed": mine[np.flatnonzero(news.failed)].tolist(),
+        },
+    }
+
+
+def _spread(values: np.ndarray) -> dict[str, float] | None:
+    """Least, mean and most of what is finite."""
+    found = np.asarray(values, np.float64)[np.isfinite(values)]
+    if not len(found):
+        return None
+    return {"min": float(found.min()), "mean": float(found.mean()), "max": float(found.max())}
+
+
+def _same(tree: Any) -> Any:
+    return tree
+
+
+def _of(store: Store | None) -> Store:
+    if store is None:
+        raise PateError("these teachers do not fit into memory together; give a directory to keep them in")
+    return store

@@ -1,0 +1,149 @@
+"""How the ensemble is computed: teachers per vmap, form of convolutions, steps per call, teachers per wave.
+
+These come from a committed table per backend and net (`forms.json`, refreshed by benchmarks/teachers.py) and
+from the memory there is, never from a clock: two runs of one command compute the same way. The plan is stored
+with a run and obeyed when it resumes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import jax
+import numpy as np
+
+from pate_jax.errors import PateError
+from pate_jax.models import Form
+
+MEMORY_SHARE = 0.6  # of what is free: how much of it a plan may fill
+WAVE_TEACHERS = 64  # teachers of a wave where each trains alone
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How one process computes its teachers."""
+
+    width: int
+    """teachers per vmap, on each device"""
+    steps_per_call: int
+    """steps in one call of the program; 0 is a whole epoch in one loop on the device"""
+    convolution: str
+    """lax or patches"""
+    dtype: str
+    """in which type a net computes; parameters are float32 always"""
+    wave: int
+    """teachers of a wave: they are kept on disk together"""
+
+    @property
+    def form(self) -> Form:
+        """The form that the net takes."""
+        return Form(self.convolution, self.dtype)
+
+
+@lru_cache(maxsize=1)
+def table() -> dict[str, dict[str, dict[str, Any]]]:
+    """The committed table: backend -> net -> width, steps per call, convolution form, compute type.
+
+    >>> table()["cpu"]["cnn"]["width"]
+    1
+    """
+    return json.loads(resources.files("pate_jax.ensemble").joinpath("forms.json").read_text())["forms"]
+
+
+def row(net: str | None, backend: str) -> dict[str, Any]:
+    """The table's row for a net; backends and nets that were never measured share a row each."""
+    of_backend = table().get(backend, table()["other"])
+    return of_backend.get(net or "", of_backend["other"])
+
+
+def choose(net: str | None, backend: str, teachers: int, devices: int, width: int | None) -> Plan:
+    """The plan that the table gives for so many teachers, before memory has its say.
+
+    >>> choose("cnn", "cpu", teachers=250, devices=2, width=None).width
+    1
+    """
+    chosen = row(net, backend)
+    if width is not None and width > 1 and not chosen["wide"]:
+        chosen = {**chosen, "convolution": "patches", "steps_per_call": 0}
+    most = max(1, -(-teachers // devices))
+    wanted = min(width or chosen["width"], most)
+    rounds = -(-most // wanted)
+    wanted = wanted if width is not None else -(-most // rounds)
+    return _with_width(
+        Plan(wanted, chosen["steps_per_call"], chosen["convolution"], chosen["dtype"], 0), wanted, devices
+    )
+
+
+def within_memory(plan: Plan, devices: int, measure: Callable[[Plan], int], free: int) -> Plan:
+    """The widest plan, not above `plan`, whose measured bytes per device stay within the share of `free`."""
+    while plan.width > 1:
+        needed = measure(plan)
+        if needed <= MEMORY_SHARE * free:
+            break
+        narrower = int(plan.width * MEMORY_SHARE * free / needed)
+        plan = _with_width(plan, max(1, min(plan.width - 1, narrower)), devices)
+    return plan
+
+
+def program_bytes(compiled: Any) -> int:
+    """What a compiled program holds on one device: arguments, results that are not arguments, temporaries."""
+    found = compiled.memory_analysis()
+    if found is None:
+        raise PateError("this backend does not tell what memory a program needs; give a width")
+    held = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
+    return int(held + found.temp_size_in_bytes)
+
+
+def free_bytes(devices: list[Any]) -> int:
+    """Bytes that each of these devices can still give; devices of a CPU share the machine's memory."""
+    if devices[0].platform != "cpu":
+        stats = [device.memory_stats() or {} for device in devices]
+        if all("bytes_limit" in found for found in stats):
+            return min(found["bytes_limit"] - found["bytes_in_use"] for found in stats)
+    return available_bytes() // len(devices)
+
+
+def available_bytes() -> int:
+    """Memory that this machine, or the group of processes we are confined to, can still give."""
+    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = [_meminfo(pages)]
+    try:
+        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as used:
+            limit = most.read().strip()
+            if limit != "max":
+                found.append(max(int(limit) - int(used.read()), 0))
+    except OSError:
+        pass  # no such group, no such limit
+    return min(found)
+
+
+def _meminfo(otherwise: int) -> int:
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # not Linux: free pages are the nearest figure
+    return otherwise
+
+
+def _with_width(plan: Plan, width: int, devices: int) -> Plan:
+    size = width * devices
+    together = size if width > 1 else -(-WAVE_TEACHERS // size) * size
+    return dataclasses.replace(plan, width=width, wave=together)
+
+
+def tree_bytes(tree: Any) -> int:
+    """Bytes of all arrays (or shapes) of a tree.
+
+    >>> tree_bytes({"a": np.zeros((2, 3), np.float32)})
+    24
+    """
+    return sum(int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,146 @@
+"""One teacher's functions, run for devices x width teachers at once; the only file that names pmap.
+
+Inside a device `vmap` batches `width` teachers; over devices `pmap` runs the same program on each. A program
+takes and gives arrays of [devices, width, ...]. No numbers of two teachers ever meet: the compiled text of
+every program holds no collective, which a test reads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pate_jax.ensemble.plan import Plan
+from pate_jax.ensemble.training import Teacher
+
+Tree = Any
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "all-to-all",
+    "collective-permute",
+    "reduce-scatter",
+    "collective-broadcast",
+)
+
+
+class Programs(NamedTuple):
+    """The programs that train a round of teachers."""
+
+    start: Callable[[Tree, Tree], Tree]
+    """(shards, attempts) -> states"""
+    steps: Callable[[Tree, Tree, int], Tree]
+    """(states, shards, how many steps) -> states"""
+    turn: Callable[[Tree, Tree], tuple[Tree, Tree]]
+    """(states, shards) -> (states, news)"""
+    choose: Callable[[Tree, Tree, Tree], Tree]
+    """(which, states, states) -> the first where `which`, else the second"""
+    lower: Callable[[Tree, Tree], Any]
+    """(states, shards) -> the lowered program that `steps` runs"""
+
+
+def build(teacher: Teacher, plan: Plan, devices: list[Any]) -> Programs:
+    """The programs of this teacher in the form that the plan wants."""
+    over = partial(across, width=plan.width, devices=devices)
+    if plan.steps_per_call:
+        moving = _several(teacher.step, plan, devices)
+        count = lambda steps: -(-steps // plan.steps_per_call)  # noqa: E731
+        run = lambda states, shards, steps: _repeat(moving, states, shards, count(steps))  # noqa: E731
+        lower = moving.lower
+    else:
+        whole = _epoch(teacher.step, plan, devices)
+        run = lambda states, shards, steps: whole(states, shards, _number(steps, devices))  # noqa: E731
+        lower = lambda states, shards: whole.lower(states, shards, _number(1, devices))  # noqa: E731
+    choose = over(lambda which, new, old: jax.tree.map(partial(jnp.where, which), new, old))
+    return Programs(over(teacher.start), run, over(teacher.turn, donate=(0,)), choose, lower)
+
+
+def across(function: Callable, *, width: int, devices: list[Any], donate: tuple[int, ...] = ()) -> Callable:
+    """A function of one teacher, for devices x width teachers; every argument has those two axes first."""
+    return jax.pmap(inside(function, width), devices=devices, donate_argnums=donate)
+
+
+def inside(function: Callable, width: int) -> Callable:
+    """A function of one teacher for the `width` teachers of a device; no vmap where there is only one.
+
+    A vmapped convolution is a grouped one even for a single teacher, and CPUs are slow at those.
+    """
+    if width > 1:
+        return jax.vmap(function)
+
+    def alone(*arguments):
+        mine = jax.tree.map(lambda leaf: leaf[0], arguments)
+        return jax.tree.map(lambda leaf: leaf[None], function(*mine))
+
+    return alone
+
+
+def place(tree: Tree, devices: list[Any], width: int) -> Tree:
+    """Host arrays of [devices * width, ...] on the devices, `width` teachers on each."""
+    tree = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(len(devices), width, *leaf.shape[1:]), tree)
+    return jax.device_put(tree, _spread(tuple(devices)))
+
+
+def everywhere(array: np.ndarray, devices: list[Any]) -> Any:
+    """The same host array on each of the devices."""
+    return jax.device_put(np.broadcast_to(array, (len(devices), *array.shape)), _spread(tuple(devices)))
+
+
+@functools.cache
+def _spread(devices: tuple[Any, ...]) -> Any:
+    """How pmap itself lays out an array of [devices, ...]: anything else would compile each program twice."""
+    return jax.pmap(lambda leaf: leaf, devices=devices)(np.zeros(len(devices))).sharding
+
+
+def fetch(tree: Tree) -> Tree:
+    """Arrays of [devices, width, ...] as host arrays of [devices * width, ...]."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), tree)
+
+
+def on_devices(function: Callable, devices: list[Any], donate: tuple[int, ...] = ()) -> Callable:
+    """A function of one device's part, run on each device; every argument has the axis of devices first."""
+    return jax.pmap(function, devices=devices, donate_argnums=donate)
+
+
+def collectives(text: str) -> list[str]:
+    """The collectives that a compiled program's text names: there must be none.
+
+    >>> collectives("%add = f32[] add(a, b)"), collectives("%x = f32[] all-reduce(%y)")
+    ([], ['all-reduce'])
+    """
+    return [name for name in COLLECTIVES if name in text]
+
+
+def _several(step: Callable, plan: Plan, devices: list[Any]) -> Any:
+    def run(state, shard):
+        for _ in range(plan.steps_per_call):
+            state = step(state, shard)
+        return state
+
+    return across(run, width=plan.width, devices=devices, donate=(0,))
+
+
+def _epoch(step: Callable, plan: Plan, devices: list[Any]) -> Any:
+    """A whole epoch in one loop on the device; the number of its turns is an argument and shapes nothing."""
+    batched = inside(step, plan.width)
+
+    def run(states, shards, steps):
+        return jax.lax.fori_loop(0, steps, lambda _, moving: batched(moving, shards), states)
+
+    return jax.pmap(run, devices=devices, donate_argnums=(0,))
+
+
+def _repeat(program: Callable, states: Tree, shards: Tree, times: int) -> Tree:
+    for _ in range(times):
+        states = program(states, shards)
+    return states
+
+
+def _number(value: int, devices: list[Any]) -> np.ndarray:
+    return np.full(len(devices), value, np.int32)

@@ -1,0 +1,140 @@
+"""What the teachers say: a label per teacher and query, or histograms summed on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from pate_jax import devices as machines
+from pate_jax import progress
+from pate_jax.ensemble import plan as plans
+from pate_jax.ensemble import programs
+from pate_jax.ensemble.waves import Teachers, cut
+from pate_jax.errors import PateError
+from pate_jax.models import Form, Model, in_form
+
+BLOCK_BYTES = 1 << 28  # queries held on each device at a time
+
+
+def predict(
+    model: Model, preprocessing: Any, teachers: Teachers, inputs: np.ndarray, *, devices: int | None = None
+) -> Int[np.ndarray, "teachers queries"]:
+    """The label that each teacher of this process gives each input, int16 (int32 above 32,767 classes)."""
+    voter = _Voter(model, preprocessing, inputs, devices)
+    answer = programs.on_devices(lambda params, batch: voter.labels(params, batch), voter.devices)
+    given = np.zeros((len(teachers.ids), len(inputs)), np.int16 if voter.classes <= 1 << 15 else np.int32)
+    with progress.bar("labels", float(given.size)) as bar:
+        for start, batches in voter.blocks():
+            for rows, real, params in voter.rounds(teachers):
+                found = [answer(params, batch) for batch in batches]
+                told = np.concatenate([programs.fetch(part)[real] for part in found], axis=1)
+                stop = min(start + told.shape[1], len(inputs))
+                given[rows, start:stop] = told[:, : stop - start]
+                bar.advance(float(len(rows) * (stop - start)))
+    return given
+
+
+def vote(
+    model: Model, preprocessing: Any, teachers: Teachers, inputs: np.ndarray, *, devices: int | None = None
+) -> Int[np.ndarray, "queries classes"]:
+    """How many teachers chose each class, for every input: int32, summed on the devices and over processes.
+
+    Labels of single teachers are never kept, and a place without a teacher counts nothing.
+    """
+    voter = _Voter(model, preprocessing, inputs, devices)
+    count = programs.on_devices(voter.count, voter.devices, donate=(0,))
+    total = np.zeros((len(inputs), voter.classes), np.int32)
+    with progress.bar("votes", float(len(inputs) * len(teachers.ids))) as bar:
+        for start, batches in voter.blocks():
+            empty = np.zeros((voter.batch, voter.classes), np.int32)
+            sums = [programs.everywhere(empty, voter.devices) for _ in batches]
+            for rows, real, params in voter.rounds(teachers):
+                here = real.reshape(len(voter.devices), voter.width).astype(np.int32)
+                sums = [count(sum_, params, batch, here) for sum_, batch in zip(sums, batches, strict=True)]
+                bar.advance(float(len(rows) * min(len(batches) * voter.batch, len(inputs) - start)))
+            found = np.concatenate([np.asarray(part).sum(axis=0, dtype=np.int32) for part in sums])
+            total[start : start + len(found)] = found[: len(inputs) - start]
+    return machines.sum_over_processes(total)
+
+
+def score(teacher_labels: np.ndarray, labels: np.ndarray, classes: int) -> dict[str, Any]:
+    """How good the teachers are, each and together, on inputs whose true labels are known.
+
+    >>> import numpy as np
+    >>> found = score(np.array([[0, 1], [0, 0], [0, 1]]), np.array([0, 1]), classes=3)
+    >>> round(found["mean"], 3), found["plurality"]
+    (0.833, 1.0)
+    """
+    each = (teacher_labels == labels).mean(axis=1)
+    votes = np.stack([(teacher_labels == j).sum(axis=0) for j in range(classes)], axis=1)
+    return {
+        "about": "accuracy of teachers trained on private records: not to be published",
+        "mean": float(each.mean()),
+        "min": float(each.min()),
+        "max": float(each.max()),
+        "plurality": float((votes.argmax(axis=1) == labels).mean()),
+    }
+
+
+class _Voter:
+    """A net in the form of prediction on this backend, and the queries in batches."""
+
+    def __init__(self, model: Model, preprocessing: Any, inputs: np.ndarray, devices: int | None) -> None:
+        row = plans.row(model.description.get("name"), jax.default_backend())
+        self.devices, self.inputs = machines.local(devices), np.asarray(inputs)
+        if not len(self.inputs):
+            raise PateError("inputs is empty; there is nothing to vote on")
+        self.width, self.batch = row["predict"]["width"], min(row["predict"]["batch"], len(self.inputs))
+        self._apply = in_form(model, Form(row["convolution"], row["dtype"])).apply
+        self._preprocess = preprocessing.apply
+        self.classes = self._classes(model)
+
+    def _classes(self, model: Model) -> int:
+        shape = jax.ShapeDtypeStruct((1, *self.inputs.shape[1:]), np.float32)
+        params = jax.eval_shape(model.init, jax.random.key(0))
+        return jax.eval_shape(lambda p, x: model.apply(p, self._preprocess(x)), params, shape).shape[1]
+
+    def labels(self, params: Any, batch: Any) -> Any:
+        """Labels [width, batch] of one device's teachers."""
+        ready = self._preprocess(batch.astype(jnp.float32))
+        label: Callable = lambda own: jnp.argmax(self._apply(own, ready), axis=-1)  # noqa: E731
+        return programs.inside(label, self.width)(params)
+
+    def count(self, votes: Any, params: Any, batch: Any, real: Any) -> Any:
+        """Add the votes of one device's teachers; `real` is 0 at a place without a teacher."""
+        queries = jnp.arange(votes.shape[0])
+        labels = self.labels(params, batch)
+        return votes.at[queries[None, :], labels].add(jnp.broadcast_to(real[:, None], labels.shape))
+
+    def blocks(self) -> Iterator[tuple[int, list[Any]]]:
+        """Queries in blocks that stay on every device, each cut into batches of one size."""
+        each = math.prod(self.inputs.shape[1:]) * self.inputs.dtype.itemsize * self.batch
+        size = max(1, BLOCK_BYTES // each) * self.batch
+        for start in range(0, len(self.inputs), size):
+            block = self.inputs[start : start + size]
+            padding = -len(block) % self.batch
+            block = np.concatenate([block, np.zeros((padding, *block.shape[1:]), block.dtype)])
+            yield (
+                start,
+                [self._everywhere(block[i : i + self.batch]) for i in range(0, len(block), self.batch)],
+            )
+
+    def rounds(self, teachers: Teachers) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
+        """Rows of the ensemble, which places hold a teacher, and parameters on the devices."""
+        done = 0
+        for ids, load in teachers.parts:
+            stacked = load()
+            for group in cut(np.arange(len(ids)), len(self.devices) * self.width):
+                real = group >= 0
+                own = jax.tree.map(lambda leaf: leaf[np.maximum(group, 0)], stacked)  # noqa: B023
+                yield done + group[real], real, programs.place(own, self.devices, self.width)
+            done += len(ids)
+
+    def _everywhere(self, batch: np.ndarray) -> Any:
+        return programs.everywhere(batch, self.devices)

@@ -1,0 +1,187 @@
+"""The loop over epochs, rounds and waves: a round fills the devices once, a wave is kept together on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pate_jax.ensemble import programs as compiled
+from pate_jax.ensemble import shards
+from pate_jax.ensemble.plan import Plan
+from pate_jax.ensemble.training import News, Shard, State, Teacher, TeacherConfig, steps_per_epoch
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Teachers:
+    """Trained teachers of this process, in the order of `ids`; `report` is JSON.
+
+    Each part is the ids of some teachers and a function that gives their stacked parameters: from memory, or
+    from disk where all of them together would not fit.
+    """
+
+    ids: np.ndarray
+    report: dict[str, Any]
+    parts: tuple[tuple[np.ndarray, Callable[[], Tree]], ...]
+
+    @classmethod
+    def of(cls, params: Tree, report: dict[str, Any] | None = None) -> Teachers:
+        """Teachers whose parameters are stacked along a first axis already.
+
+        >>> import numpy as np
+        >>> Teachers.of({"bias": np.zeros((5, 3))}).ids.tolist()
+        [0, 1, 2, 3, 4]
+        """
+        ids = np.arange(len(jax.tree.leaves(params)[0]), dtype=np.int32)
+        return cls(ids, report or {}, ((ids, lambda: params),))
+
+    @property
+    def params(self) -> Tree:
+        """All parameters in memory, stacked along a first axis."""
+        parts = [load() for _, load in self.parts]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+class Wave(NamedTuple):
+    """The teachers of a wave, stacked: everything that has to be on disk to go on from here."""
+
+    state: State
+    news: News
+
+
+class Machine(NamedTuple):
+    """What trains a wave."""
+
+    teacher: Teacher
+    programs: compiled.Programs
+    plan: Plan
+    devices: list[Any]
+    config: TeacherConfig
+
+
+def cut(ids: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Groups of `size` ids, the last one filled up with -1.
+
+    >>> [group.tolist() for group in cut(np.arange(3), 2)]
+    [[0, 1], [2, -1]]
+    """
+    for first in range(0, len(ids), size):
+        group = ids[first : first + size]
+        yield np.concatenate([group, np.full(size - len(group), -1, group.dtype)])
+
+
+def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Iterator[np.ndarray]:
+    """The rounds of a wave.
+
+    Where a teacher trains alone on its device, teachers of like size meet in a round, so none waits long for
+    another. In a vmap the place of a teacher follows from its id only: bits may depend on the place.
+    """
+    if plan.width == 1:
+        ids = ids[np.argsort(-counts[ids], kind="stable")]
+    return cut(ids, plan.width * devices)
+
+
+def empty(machine: Machine, data: shards.Records, ids: np.ndarray) -> Wave:
+    """A wave of which nothing is trained yet."""
+    one = jax.tree.map(lambda leaf: leaf[0], shards.take(data, ids[:1], machine.config))
+    state = jax.eval_shape(machine.teacher.start, one, jax.ShapeDtypeStruct((), np.int32))
+    _, news = jax.eval_shape(machine.teacher.turn, state, one)
+    return jax.tree.map(lambda leaf: np.zeros((len(ids), *leaf.shape), leaf.dtype), Wave(state, news))
+
+
+def train(
+    machine: Machine,
+    data: shards.Records,
+    ids: np.ndarray,
+    wave: Wave,
+    *,
+    save: Callable[[Callable[[], Wave]], None],
+    tell: Callable[[float, str], None],
+) -> Wave:
+    """Train a wave's teachers to their end, from where `wave` left off; `save` is offered each epoch."""
+    row_of = {int(teacher): row for row, teacher in enumerate(ids)}
+    for group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
+        real = group >= 0
+        own = np.array([row_of[int(teacher)] for teacher in group[real]])
+        feed = shards.take(data, group, machine.config)
+        begun = (wave.news.epoch[own] > 0) | (wave.news.attempt[own] > 0)
+        if (begun & (wave.news.epoch[own] >= feed.epochs[real])).all():
+            tell(float((feed.count * feed.epochs).sum()), "")
+            continue
+        resident = compiled.place(feed, machine.devices, machine.plan.width)
+        state = machine.programs.start(resident, _spread(np.zeros(len(group), np.int32), machine))
+        entered = _enter(machine, state, wave, own, real)
+        del state  # its memory is given away by the first step
+        tell(float((feed.count * entered[1].epoch).sum()), "")
+        for now in _epochs(machine, *entered, feed, resident, tell):
+            save(partial(_store, wave, *now, own, real))
+        _store(wave, *now, own, real)
+    return wave
+
+
+def _epochs(
+    machine: Machine,
+    state: State,
+    news: News,
+    feed: Shard,
+    resident: Shard,
+    tell: Callable[[float, str], None],
+) -> Iterator[tuple[State, News]]:
+    """Epoch after epoch, until every teacher of the round has done its own number of them."""
+    steps = steps_per_epoch(feed.count, machine.config)
+    while (busy := news.epoch < feed.epochs).any():
+        began = time.monotonic()
+        state = machine.programs.steps(state, resident, int(steps[busy].max()))
+        state, found = machine.programs.turn(state, resident)
+        news = _merge(busy, compiled.fetch(found), news)
+        again = busy & news.failed & (news.attempt + 1 < machine.config.attempts)
+        if again.any():
+            fresh = machine.programs.start(resident, _spread(news.attempt + 1, machine))
+            state = machine.programs.choose(_spread(again, machine), fresh, state)
+            news = news._replace(epoch=np.where(again, 0, news.epoch), attempt=news.attempt + again)
+        images = float(feed.count[busy].sum())
+        pace = images / (time.monotonic() - began)
+        epoch, last = int(news.epoch[busy].max()), int(feed.epochs[busy].max())
+        tell(images, f"epoch {epoch}/{last}, {pace:,.0f} images/s, loss {np.mean(news.loss[busy]):.3f}")
+        yield state, news
+
+
+def _enter(
+    machine: Machine, state: State, wave: Wave, own: np.ndarray, real: np.ndarray
+) -> tuple[State, News]:
+    """Take a round up where its wave left it: the states just started, or those that were stored."""
+
+    def spread(kept):
+        whole = np.zeros((len(real), *kept.shape[1:]), kept.dtype)
+        whole[real] = kept[own]
+        return whole
+
+    stored, news = jax.tree.map(spread, (wave.state, wave.news))
+    begun = (news.epoch > 0) | (news.attempt > 0)
+    if begun.any():
+        placed = compiled.place(stored, machine.devices, machine.plan.width)
+        state = machine.programs.choose(_spread(begun, machine), placed, state)
+    return state, news
+
+
+def _store(wave: Wave, state: State, news: News, own: np.ndarray, real: np.ndarray) -> Wave:
+    """Bring a round's states into the wave: at the round's end, and whenever a checkpoint is due."""
+    found = jax.tree.leaves((compiled.fetch(state), news))
+    for kept, new in zip(jax.tree.leaves(wave), found, strict=True):
+        kept[own] = np.asarray(new)[real]
+    return wave
+
+
+def _merge(which: np.ndarray, new: Tree, old: Tree) -> Tree:
+    return jax.tree.map(partial(np.where, which), new, old)
+
+
+def _spread(values: np.ndarray, machine: Machine) -> np.ndarray:
+    return np.asarray(values).reshape(len(machine.devices), machine.plan.width)
