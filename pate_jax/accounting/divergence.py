@@ -63,7 +63,9 @@ def _block(orders: np.ndarray, sizes, log_p, log_q, error) -> np.ndarray:
         return np.log1p(out) * (1 + ROUNDING * (4 + d.shape[1]))
 
 
-def _phi(order: float, size: np.ndarray, once: np.ndarray, once_back: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _phi(
+    order: float, size: np.ndarray, once: np.ndarray, once_back: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """`phi_a(s)` and `phi_a(-s)` for `s >= 0`, rounded up; `exp(-x) - 1` is taken from `exp(x) - 1`."""
     exponent = order * size
     power = np.expm1(exponent)

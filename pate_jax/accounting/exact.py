@@ -76,7 +76,7 @@ def probabilities(mechanism: Mechanism, votes) -> np.ndarray:
     counts = np.asarray(votes, np.float64)
     order = np.argsort(-counts, axis=1, kind="stable")
     table = np.empty((merged.rows, merged.classes))
-    for piece in _pieces(mechanism.noise, merged):
+    for piece in pieces(mechanism.noise, merged):
         logs = _base(mechanism.noise, piece)
         for row, size, values in zip(piece.rows, piece.sizes.astype(int), logs, strict=True):
             table[row] = np.repeat(values, size)
@@ -94,7 +94,9 @@ def caps(noise: Noise, test: ThresholdTest | None, orders) -> np.ndarray:
     [0.00125]
     """
     orders = np.asarray(orders, np.float64)
-    if noise.family == "gumbel":  # exponential mechanism: log-ratios range over 2/b, hence 2/b and a (2/b)^2 / 8
+    if (
+        noise.family == "gumbel"
+    ):  # exponential mechanism: log-ratios range over 2/b, hence 2/b and a (2/b)^2 / 8
         cap = np.minimum(2 / noise.scale, orders / (2 * noise.scale**2))
     else:
         cap = 2 * _shift_cost(noise, orders)
@@ -130,7 +132,9 @@ def margins_for(mechanism: Mechanism, student_probabilities):
     if not isinstance(mechanism, InteractiveGNMax):
         return None
     if student_probabilities is None:
-        raise PateError("student_probabilities=None, but the interactive test reads them; pass [query, class]")
+        raise PateError(
+            "student_probabilities=None, but the interactive test reads them; pass [query, class]"
+        )
     return student_probabilities
 
 
@@ -142,12 +146,13 @@ def check_orders(orders) -> np.ndarray:
     return orders
 
 
-def _pieces(noise: Noise, merged: Merged) -> Iterator[Groups]:
-    """The merged histograms in pieces that fit into memory."""
+def pieces(noise: Noise, merged: Merged, *, every_move: bool = False) -> Iterator[Groups]:
+    """The merged histograms in pieces that fit into memory, also where every move is looked at."""
     for groups in merged.buckets:
         distinct = groups.counts.shape[1]
         nodes = 100 if noise.family == "gaussian" else 400
-        yield from groups.split(max(1, BLOCK // (distinct * nodes + distinct**2 * 60)))
+        numbers = distinct * nodes + distinct**2 * (10 * distinct if every_move else 60)
+        yield from groups.split(max(1, BLOCK // numbers))
 
 
 def _base(noise: Noise, groups: Groups) -> np.ndarray:
@@ -162,7 +167,7 @@ def _costs(noise: Noise, test: ThresholdTest | None, merged: Merged, orders: np.
     sort = np.argsort(orders, kind="stable")
     cost = np.zeros((merged.rows, len(orders)))
     with bar("exact privacy", total=merged.rows) as steps:
-        for piece in _pieces(noise, merged):
+        for piece in pieces(noise, merged):
             moment = _piece(noise, test, piece, orders[sort])
             cost[piece.rows] = moment / (orders[sort] - 1)
             steps.advance(len(piece.rows))
@@ -219,7 +224,12 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray
     answered = None
     if law.test is not None:
         before, after = law.test
-        answered = (before.answered[:, None, None], before.refused[:, None, None], after.answered, after.refused)
+        answered = (
+            before.answered[:, None, None],
+            before.refused[:, None, None],
+            after.answered,
+            after.refused,
+        )
     chosen = screening.anchors(orders)
     error = law.made.error if law.test is None else law.made.error + law.test[1].error.max(axis=(1, 2))
     slack = (2 * orders + 1) * (error[:, None] + 1e-14)
@@ -250,21 +260,28 @@ def _largest(bounds: np.ndarray, row: np.ndarray) -> np.ndarray:
 
 def _moments(law: _Law, row: np.ndarray, a: np.ndarray, b: np.ndarray, orders: np.ndarray) -> np.ndarray:
     """`(a-1) D_a` [M, A] of the moves `a[m] -> b[m]` of the histograms `row[m]`, both directions."""
-    after = argmax_law.neighbours(law.made, row, a, b)
-    number, distinct = len(row), law.log_p.shape[1]
-    sizes = np.ones((number, distinct + 2))
-    sizes[:, :-2] = law.groups.sizes[row]
-    at = np.arange(number)
-    sizes[at, a] -= 1
-    sizes[at, b] -= 1
-    before = law.log_p[row]
-    log_p = np.concatenate([before, before[at, a, None], before[at, b, None]], axis=1)
-    log_q = np.concatenate([after.others, after.loser[:, None], after.winner[:, None]], axis=1)
-    error = np.broadcast_to(law.made.error[row, None], log_p.shape)
+    sizes, log_p, log_q, error = outcomes(law.groups, law.made, law.log_p, row, a, b)
     if law.test is not None:
-        chances = Passing(*(value[row] for value in law.test[0])), Passing(*(v[row, a, b] for v in law.test[1]))
+        chances = (
+            Passing(*(value[row] for value in law.test[0])),
+            Passing(*(v[row, a, b] for v in law.test[1])),
+        )
         sizes, log_p, log_q, error = join(*chances, sizes, log_p, log_q, error)
     return divergence.log_moments(orders, sizes, log_p, log_q, error)
+
+
+def outcomes(groups: Groups, made: argmax_law.Factors, log_p: np.ndarray, row, a, b):
+    """Sizes, log P, log P' and errors [M, U+2] of moves: untouched classes of each group, then a, then b."""
+    after = argmax_law.neighbours(made, row, a, b)
+    at = np.arange(len(row))
+    sizes = np.ones((len(row), log_p.shape[1] + 2))
+    sizes[:, :-2] = groups.sizes[row]
+    sizes[at, a] -= 1
+    sizes[at, b] -= 1
+    before = log_p[row]
+    before = np.concatenate([before, before[at, a, None], before[at, b, None]], axis=1)
+    log_q = np.concatenate([after.others, after.loser[:, None], after.winner[:, None]], axis=1)
+    return sizes, before, log_q, np.broadcast_to(made.error[row, None], log_q.shape)
 
 
 def join(before: Passing, after: Passing, sizes, log_p, log_q, error):

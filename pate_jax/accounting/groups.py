@@ -28,7 +28,9 @@ class Groups(NamedTuple):
 
     def moves(self) -> np.ndarray:
         """Which moves of one vote, from a class of group a to a class of group b, exist: bool [R, U, U]."""
-        leaves = np.broadcast_to(self.counts[:, :, None] >= 1, self.counts.shape + self.counts.shape[1:]).copy()
+        leaves = np.broadcast_to(
+            self.counts[:, :, None] >= 1, self.counts.shape + self.counts.shape[1:]
+        ).copy()
         diagonal = np.arange(self.counts.shape[1])
         leaves[:, diagonal, diagonal] &= self.sizes >= 2
         return leaves
@@ -71,10 +73,14 @@ def check(votes) -> np.ndarray:
     """The votes as float64 [query, class], or an error that says what is wrong with them."""
     counts = np.asarray(votes)
     if counts.ndim != 2 or counts.shape[1] < 2:
-        raise PateError(f"votes of shape {counts.shape} must be histograms [query, class] of 2 classes or more")
+        raise PateError(
+            f"votes of shape {counts.shape} must be histograms [query, class] of 2 classes or more"
+        )
     counts = counts.astype(np.float64)
     if not np.isfinite(counts).all() or (counts < 0).any() or (counts != np.rint(counts)).any():
-        raise PateError("votes must be whole numbers >= 0; pass counts of teachers, not shares or noisy counts")
+        raise PateError(
+            "votes must be whole numbers >= 0; pass counts of teachers, not shares or noisy counts"
+        )
     return counts
 
 

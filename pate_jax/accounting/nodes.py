@@ -146,7 +146,9 @@ def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.nda
 
     def log_hazard(x: np.ndarray) -> np.ndarray:
         z = (x[:, None, :] - groups.counts[:, :, None] - 3) / noise.scale
-        hazards = np.minimum(1.0, np.maximum(-z, 0) / noise.scale + 1.3 * np.exp(-0.5 * np.maximum(z, 0) ** 2) / noise.scale)
+        hazards = np.minimum(
+            1.0, np.maximum(-z, 0) / noise.scale + 1.3 * np.exp(-0.5 * np.maximum(z, 0) ** 2) / noise.scale
+        )
         return np.log((groups.sizes[:, :, None] * hazards).sum(axis=1))
 
     for number in FRACTIONS:

@@ -97,7 +97,9 @@ def _log_cdf_discrete_gaussian(sigma: float, x: np.ndarray, fraction) -> np.ndar
     if sigma > TABLE_LIMIT or x.min(initial=0.0) < -TABLE_REACH:
         below = _without_table(sigma, x - 1)
         with np.errstate(under="ignore", divide="ignore"):
-            return below + np.log1p(fraction * np.exp(log_density(Noise("discrete_gaussian", sigma), x) - below))
+            return below + np.log1p(
+                fraction * np.exp(log_density(Noise("discrete_gaussian", sigma), x) - below)
+            )
     reach = 1 << int(max(-x.min(initial=0.0), 40 * sigma, 60) + 2).bit_length()
     table = _table(sigma, reach)
     index = np.clip(x, -reach + 1, reach).astype(np.intp) + reach

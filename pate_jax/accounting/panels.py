@@ -104,7 +104,9 @@ def _divide(left: float, right: float, longest: float) -> np.ndarray:
     return left + (right - left) * np.arange(1, number + 1) / number
 
 
-def _fill(noise: Noise, ends: np.ndarray, counts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _fill(
+    noise: Noise, ends: np.ndarray, counts: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of all panels, each with as many nodes as its bound asks for."""
     left, right = ends[:-1], ends[1:]
     numbers = _numbers(noise.scale, left, right, counts, sizes)
@@ -170,5 +172,3 @@ def _cell_nodes(scale: float, classes: int) -> int:
         if math.log(classes) + log_error + 2 * number * math.log(hazard) < math.log(TOLERANCE):
             return number
     return exact
-
-

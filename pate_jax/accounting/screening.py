@@ -72,7 +72,10 @@ def upper(found: Screen, groups: Groups, order: float, answered: tuple[np.ndarra
         forward, backward = _powers(found, groups, order)
         if answered is not None:
             passed, refused, passed_after, refused_after = answered
-            ahead, back = order * passed + (1 - order) * passed_after, order * passed_after + (1 - order) * passed
+            ahead, back = (
+                order * passed + (1 - order) * passed_after,
+                order * passed_after + (1 - order) * passed,
+            )
             forward = np.exp(ahead) * forward + np.exp(order * refused + (1 - order) * refused_after)
             backward = np.exp(back) * backward + np.exp(order * refused_after + (1 - order) * refused)
         bound = np.log(np.maximum(forward, backward))
@@ -87,8 +90,12 @@ def _powers(found: Screen, groups: Groups, order: float) -> tuple[np.ndarray, np
     by the slack. The second is sharp at low orders.
     """
     p_a, p_b = found.log_p[:, :, None], found.log_p[:, None, :]
-    touched_forward = np.exp(order * p_a + (1 - order) * found.loser) + np.exp(order * p_b + (1 - order) * found.winner)
-    touched_backward = np.exp(order * found.loser + (1 - order) * p_a) + np.exp(order * found.winner + (1 - order) * p_b)
+    touched_forward = np.exp(order * p_a + (1 - order) * found.loser) + np.exp(
+        order * p_b + (1 - order) * found.winner
+    )
+    touched_backward = np.exp(order * found.loser + (1 - order) * p_a) + np.exp(
+        order * found.winner + (1 - order) * p_b
+    )
     mass = _sum(found, groups, 1.0, 0.0) + np.exp(found.loser) + np.exp(found.winner)
     weight = groups.sizes * np.exp(found.log_p)
     overlap = -np.expm1(-found.slack)

@@ -30,11 +30,15 @@ def outcomes(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.n
         rest = _rest(np.exp(log_p), groups.sizes)
         p_a, p_b = log_p[:, :, None], log_p[:, None, :]
         change = np.exp(p_a) * np.expm1(-1 / scale) + np.exp(p_b) * np.expm1(1 / scale)
-        up = p_b + 1 / scale  # log P' before it is normalised; the largest term is factored out where it is huge
+        up = (
+            p_b + 1 / scale
+        )  # log P' before it is normalised; the largest term is factored out where it is huge
         log_mass = np.where(up < 30, np.log1p(np.maximum(change, -1 + 1e-300)), up)
         log_mass = np.where(up < 30, log_mass, up + np.log1p((rest + np.exp(p_a - 1 / scale)) * np.exp(-up)))
         before = np.stack(np.broadcast_arrays(np.log(rest), p_a, p_b), axis=-1)
-        after = np.stack(np.broadcast_arrays(np.log(rest), p_a - 1 / scale, up), axis=-1) - log_mass[..., None]
+        after = (
+            np.stack(np.broadcast_arrays(np.log(rest), p_a - 1 / scale, up), axis=-1) - log_mass[..., None]
+        )
     error = EPSILON * (32 + 8 * (groups.counts[:, 0] - groups.counts[:, -1] + 2) / scale)
     return before, after, error
 
