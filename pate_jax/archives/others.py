@@ -111,10 +111,10 @@ def _label(name: str, info: Any) -> str:
 
 def _usable(feature: Any) -> bool:
     """Whether a feature is an array of numbers of one fixed shape: an image, a vector or a number."""
-    shape, dtype = getattr(feature, "shape", None), getattr(feature, "dtype", None)
+    shape, dtype = getattr(feature, "shape", None), getattr(feature, "np_dtype", None)
     if shape is None or None in shape or len(shape) not in (0, 1, 3) or isinstance(feature, Mapping):
         return False
-    return isinstance(dtype, type) and issubclass(dtype, np.number | np.bool_)
+    return bool(np.issubdtype(dtype, np.number) or np.issubdtype(dtype, np.bool_))
 
 
 def _read(builder: Any, split: str, prefix: str, columns: Sequence[str], label: str) -> Part:
