@@ -83,8 +83,8 @@ def answer(
 ) -> Answers:
     """The noisy plurality of each query's votes, or a refusal where the mechanism tests first.
 
-    A key serves one call: the same noise must never serve two histograms. Ties are broken uniformly at random.
-    Interactive mechanisms need the student's probabilities: a query that passes the test gets the teachers'
+    A key serves one call: the same noise must never serve two histograms. Ties are broken uniformly at
+    random. Interactive mechanisms need the student's probabilities: a query that passes the test gets the teachers'
     noisy plurality and counts as answered; one that does not, and where the student's largest probability
     exceeds `student_confidence`, gets the student's own label, which costs nothing and does not count as
     answered; any other gets -1.
@@ -199,7 +199,7 @@ def _most(noisy: Any) -> tuple:
 
 
 def _place_of(noisy: Any, most: Any, rank: Any) -> Any:
-    """The row, in each column, of the entry of this rank (0 is the first) among those equal to the largest."""
+    """The row, in each column, of the entry of this rank (0 is the first) among the largest ones."""
 
     def step(row: Any, state: tuple) -> tuple:
         seen, place = state
