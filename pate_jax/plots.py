@@ -78,6 +78,7 @@ def by_consensus(
         means = [curve[bucket == b, column[0]].mean() if np.any(bucket == b) else np.nan for b in range(10)]
         axes.bar(np.arange(10) + 0.28 * (place - 1), means, 0.26, color=COLOURS[name], label=NAMES[name])
     axes.set_yscale("log")
+    axes.set_ylim(top=4 * axes.get_ylim()[1])  # room for the legend
     axes.set_xticks(range(10), [f"{b / 10:.1f}\n({np.sum(bucket == b)})" for b in range(10)])
     axes.legend(frameon=False)
     return _bytes(figure, image)

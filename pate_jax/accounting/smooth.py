@@ -211,7 +211,7 @@ def plan_for(
         for beta in limit * np.linspace(0.05, 0.9, 18):
             smooth = float((first.by_distance * np.exp(-beta * np.arange(len(first.by_distance)))).max())
             u = 1 + order * math.expm1(-2 * beta)
-            noise = (order * math.exp(-2 * beta) / (2 * u) / max(smooth, 1e-300)) ** (1 / 3)
+            noise = (order * math.exp(-2 * beta) / (2 * u) / max(smooth, 1e-9)) ** (1 / 3)
             total = extra + release_cost(order, beta, noise) + 2 * smooth * noise
             if total < best:
                 best, chosen = total, Plan(order, float(beta), float(noise), from_private_votes)

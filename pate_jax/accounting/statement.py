@@ -41,11 +41,16 @@ class Statement:
     sums: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
-    def sensitive(self) -> Figure:
-        """The smallest figure that is a guarantee for this data set; itself a function of the votes."""
-        known = [self.figures[name] for name in ("exact", "pld") if self.figures[name].epsilon is not None]
-        known = [figure for figure in known if figure.note != figures.HISTORY]
-        return min(known, key=lambda figure: figure.epsilon or 0.0, default=self.headline)
+    def smallest(self) -> str:
+        """Which figure is the smallest guarantee for this data set; sensitive, unless it is the headline."""
+        valid = [
+            (figure.epsilon, name)
+            for name, figure in self.figures.items()
+            if name in ("exact", "pld", "data_independent")
+            and figure.epsilon is not None
+            and figure.note != figures.HISTORY
+        ]
+        return min(valid)[1] if valid else "data_independent"
 
     @property
     def headline(self) -> Figure:
@@ -58,6 +63,7 @@ class Statement:
             **self._facts(),
             "figures": {name: self.figures[name].to_dict() for name in NAMES},
             "sums": self.sums,
+            "smallest": self.smallest,
             "status": "sensitive",
         }
 
@@ -109,6 +115,13 @@ class Statement:
             cells = f"{_cell(figure.epsilon):>10}{_order(figure.order):>9}"
             lines.append(f"  {_NEXT_TO.get(name, name):<18}{cells}  {figure.status}")
             lines.append(f"  {'':<18}{figure.note}")
+        if not publishable_only:
+            least = self.figures[self.smallest]
+            name = _NEXT_TO.get(self.smallest, self.smallest)
+            found = f"{_cell(least.epsilon)} ({name}; {least.status})"
+            lines += ["", f"Smallest guarantee for this data set: {found}"]
+            )
+            lines += ["", least_line]
         if not publishable_only and self.sums:
             lines += ["", "  Sums that are no bounds (sensitive):"]
             lines += [f"    {name:<28}{_cell(entry['epsilon']):>10}" for name, entry in self.sums.items()]

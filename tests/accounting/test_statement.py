@@ -1,0 +1,158 @@
+"""The statement: what it shows, what it charges, and what it refuses to let out."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from pate_jax import accounting
+from pate_jax.accounting import figures
+from pate_jax.accounting.curves import Epsilon
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import ConfidentGNMax, DiscreteGaussianMax, GNMax, InteractiveGNMax
+
+MECHANISM = ConfidentGNMax(60, 40.0, 10.0)
+VOTES = np.random.default_rng(5).multinomial(100, [0.8, 0.1, 0.1], size=30)
+ANSWERED = np.arange(30) % 3 > 0
+
+
+@pytest.fixture(scope="module")
+def made():
+    return accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5)
+
+
+def test_json_has_what_was_promised(made):
+    found = json.loads(json.dumps(made.to_dict(), allow_nan=False))
+    assert list(found["figures"]) == ["exact", "pld", "published", "data_independent", "sanitised"]
+    for name, figure in found["figures"].items():
+        assert {"epsilon", "order", "status"} <= set(figure)
+        wanted = "publishable" if name in ("data_independent", "sanitised") else "sensitive"
+        assert figure["status"] == wanted
+    assert (found["asked"], found["answered"], found["delta"], found["relation"]) == (30, 20, 1e-5, "record")
+    assert found["figures"]["exact"]["epsilon"] < found["figures"]["data_independent"]["epsilon"]
+
+
+def test_nothing_sensitive_is_publishable(made):
+    released = (
+        json.dumps(made.publishable()) + made.text(publishable_only=True) + made.html(publishable_only=True)
+    )
+    released += made.model_card_line()
+    assert "sensitive" not in released
+    for name in ("exact", "pld", "published"):
+        value = made.figures[name].epsilon
+        assert name not in made.publishable()["figures"]
+        assert value is None or (f"{value:.4f}" not in released and repr(value) not in released)
+    for entry in made.sums.values():
+        assert f"{entry['epsilon']:.4f}" not in released
+
+
+def test_text_and_html_mark_every_sensitive_figure(made):
+    for line in made.text().splitlines():
+        if re.match(r"  (exact|published|data-indep|sanit)", line):
+            assert line.endswith(("sensitive", "publishable"))
+    assert made.html().count("<strong>sensitive</strong>") == 3
+    assert "<script" not in made.html() and "http" not in made.html()
+
+
+def test_headline_charges_the_argmax_for_every_query_asked(made):
+    none = accounting.statement(MECHANISM, VOTES, np.zeros(30, bool), 1e-5)
+    assert none.headline.epsilon == made.headline.epsilon
+    worst = accounting.worst_case(MECHANISM, [100] * 30, 1e-5)[0].epsilon
+    assert made.headline.epsilon == pytest.approx(worst, rel=1e-6)
+    assert "all 30 queries asked" in made.model_card_line()
+
+
+def test_a_printed_epsilon_is_rounded_up(made):
+    printed = float(re.search(r"\(([\d.]+), 1e-05\)", made.model_card_line()).group(1))
+    assert made.headline.epsilon <= printed <= made.headline.epsilon + 1e-4
+
+
+def test_comes_back_from_json(made):
+    assert accounting.Statement.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    released = accounting.Statement.from_dict(json.loads(json.dumps(made.publishable())))
+    assert released.model_card_line() == made.model_card_line()
+    assert released.publishable() == made.publishable()
+    assert released.figures["exact"].epsilon is None
+
+
+def test_a_seeded_run_says_so_first():
+    seeded = accounting.statement(GNMax(10.0), VOTES, None, 1e-5, private=False)
+    assert seeded.text().startswith("NOT PRIVATE")
+    assert seeded.html().startswith("<p><strong>NOT PRIVATE")
+    assert seeded.model_card_line().startswith("NOT PRIVATE")
+    assert next(iter(seeded.to_dict().values())).startswith("NOT PRIVATE")
+    assert next(iter(seeded.publishable().values())).startswith("NOT PRIVATE")
+
+
+def test_users_are_named():
+    found = accounting.statement(GNMax(10.0), VOTES, None, 1e-5, relation="user")
+    assert "one user" in found.model_card_line() and found.to_dict()["relation"] == "user"
+
+
+def test_a_filter_publishes_its_budget():
+    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, budget=2.5, adaptive=True)
+    assert found.headline.epsilon == 2.5 and "budget" in found.model_card_line()
+    assert found.figures["exact"].note == figures.HISTORY
+    assert found.smallest == "data_independent"
+
+
+def test_an_adaptive_mechanism_has_no_data_dependent_guarantee():
+    mechanism = InteractiveGNMax(20, 30.0, 10.0, 0.9)
+    shares = np.full(VOTES.shape, 1 / 3)
+    found = accounting.statement(mechanism, VOTES, None, 1e-5, student_probabilities=shares)
+    assert found.figures["exact"].note == figures.HISTORY and found.figures["pld"].epsilon is None
+    assert found.smallest == "data_independent"
+
+
+def test_published_is_never_claimed_as_a_guarantee(made):
+    assert "no guarantee" in made.figures["published"].note
+    assert made.figures["published"].status == "sensitive"
+
+
+def test_sanitised_takes_its_place():
+    plan = accounting.plan(MECHANISM, 30, 100, 3, 1e-5)
+    sanitised = accounting.sanitise(MECHANISM, VOTES, 1e-5, plan)
+    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, sanitised=sanitised)
+    assert found.publishable()["figures"]["sanitised"]["epsilon"] == sanitised.epsilon
+    own = accounting.Plan(plan.order, plan.beta, plan.noise, from_private_votes=True)
+    kept = accounting.sanitise(MECHANISM, VOTES, 1e-5, own)
+    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, sanitised=kept)
+    assert "sanitised" not in found.publishable()["figures"]
+
+
+def test_the_samplers_error_is_paid_for():
+    calls = []
+
+    def curve(delta):
+        calls.append(delta)
+        return Epsilon(1.0 + 1e-3 * np.log(1 / delta), 2.0)
+
+    for slack in (0.0, 1e-20, 1e-12, 1e-7, 1e-6):
+        found = figures.with_slack(curve, 1e-5, slack)
+        assert calls[-1] + (1 + np.exp(found.epsilon)) * slack <= 1e-5
+    assert figures.with_slack(curve, 1e-5, 3e-6).epsilon == np.inf
+    assert figures.with_slack(lambda delta: Epsilon(1e4, 2.0), 1e-5, 1e-30).epsilon == np.inf
+
+
+def test_no_finite_epsilon_is_said_and_not_printed_as_a_number():
+    found = accounting.statement(DiscreteGaussianMax(0.01), VOTES, None, 1e-5)
+    assert found.headline.epsilon is None and found.model_card_line().startswith("No finite epsilon")
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert "none" in found.text() and "none" in found.html()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"answered": np.ones(29, bool)}, "answered of shape"),
+        ({"answered": np.ones(30)}, "booleans"),
+        ({"delta": 0.0}, "delta=0.0"),
+        ({"relation": "house"}, "relation='house'"),
+        ({"votes": VOTES - 100}, "below 0"),
+    ],
+)
+def test_bad_input_is_refused_by_name(change, message):
+    call = {"mechanism": GNMax(5.0), "votes": VOTES, "answered": ANSWERED, "delta": 1e-5} | change
+    with pytest.raises(PateError, match=message):
+        accounting.statement(**call)
