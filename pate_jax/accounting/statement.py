@@ -120,8 +120,6 @@ class Statement:
             name = _NEXT_TO.get(self.smallest, self.smallest)
             found = f"{_cell(least.epsilon)} ({name}; {least.status})"
             lines += ["", f"Smallest guarantee for this data set: {found}"]
-            )
-            lines += ["", least_line]
         if not publishable_only and self.sums:
             lines += ["", "  Sums that are no bounds (sensitive):"]
             lines += [f"    {name:<28}{_cell(entry['epsilon']):>10}" for name, entry in self.sums.items()]
