@@ -115,7 +115,13 @@ def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
     if set(table) != {column.name for column in plan}:
         names = {column.name for column in plan}
         missing, more = sorted(names - set(table)), sorted(set(table) - names)
-        raise PateError(f"{place} lacks the columns {missing} and has {more} beside those of the public part")
+        if missing:
+            raise PateError(
+                f"{place} lacks the column {missing[0]!r} that the public part has; give it there too"
+            )
+        raise PateError(
+            f"{place} has the column {more[0]!r} and the public part has not; give it to both or none"
+        )
     return np.concatenate([_encode(table[column.name], column, place) for column in plan], axis=1)
 
 

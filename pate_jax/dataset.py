@@ -108,13 +108,11 @@ def check(dataset: Dataset) -> Dataset:
 
 def check_part(name: str, part: Part, classes: int) -> None:
     """Refuse a part whose rows do not fit together; `name` says in the message which part it is."""
+    check_inputs(name, part.inputs)
     rows = len(part.inputs)
-    if rows == 0:
-        raise PateError(f"{name} holds no records; give at least one")
     for column, values in part._asdict().items():
         if values is not None and len(values) != rows:
             raise PateError(f"{name} has {len(values)} {column} for {rows} inputs; give one for each record")
-    check_inputs(name, part.inputs)
     if part.labels is not None:
         _check_labels(name, part.labels, classes)
     _check_ids(name, part.ids)
@@ -122,6 +120,8 @@ def check_part(name: str, part: Part, classes: int) -> None:
 
 def check_inputs(name: str, inputs: np.ndarray) -> None:
     """Refuse inputs of another shape than images or tables, and NaN or infinity."""
+    if len(inputs) == 0:
+        raise PateError(f"{name} holds no records; give at least one")
     if inputs.ndim not in (*IMAGE_RANKS, *TABLE_RANKS) or 0 in inputs.shape:
         raise PateError(
             f"{name} inputs have shape {inputs.shape}; give images as [n, height, width, channels] "

@@ -23,9 +23,9 @@ from pate_jax.dataset import (
     Preprocessing,
     check,
     check_inputs,
+    check_part,
     class_names_of,
     numbered_ids,
-    slug,
 )
 from pate_jax.errors import PateError
 
@@ -78,7 +78,25 @@ def from_files(
     else:
         raw = {part: _read_arrays(path) for part, path in files.items()}
     class_names, numbered = _classes(raw, classes)
-    return _assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales))
+    return check(_assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales)))
+
+
+def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:
+    """Public inputs alone (.npz), for votes that were made elsewhere: the private part is empty."""
+    paths = {"public": public, "test": test}
+    files = {name: Path(path).expanduser() for name, path in paths.items() if path is not None}
+    if _one_suffix(files) != ".npz":
+        raise PateError(
+            f"{public} is no .npz: save the public inputs in one as `inputs`, in the order of the votes"
+        )
+    raw = {part: _read_arrays(path) for part, path in files.items()}
+    nobody = np.array([], np.str_)
+    raw["private"] = Raw(np.asarray(raw["public"].inputs)[:0], nobody, nobody, None)
+    found = _assemble(files, raw, class_names_of(classes), True, {}, {})
+    for name, part in (("public", found.public), ("test", found.test)):
+        if part is not None:
+            check_part(name, part, classes)
+    return found
 
 
 def _one_suffix(files: Mapping[str, Path]) -> str:
@@ -216,20 +234,18 @@ def _assemble(
             inputs[name], labels, ids, None if file.users is None else file.users.astype(np.str_)
         )
     warning = f"; {ROW_NUMBERS}" if raw["private"].ids is None else ""
-    return check(
-        Dataset(
-            name=slug(files["private"].stem) or "own",
-            kind="image" if parts["private"].inputs.ndim == 4 else "table",
-            private=parts["private"],
-            public=parts["public"],
-            test=parts.get("test"),
-            classes=len(class_names),
-            class_names=class_names,
-            preprocessing=preprocessing,
-            synthetic=False,
-            description=f"the user's own {' and '.join(path.name for path in files.values())}{warning}",
-            private_notes={"unseen_categories": unseen} if unseen else {},
-        )
+    return Dataset(
+        name="own",
+        kind="image" if parts["private"].inputs.ndim == 4 else "table",
+        private=parts["private"],
+        public=parts["public"],
+        test=parts.get("test"),
+        classes=len(class_names),
+        class_names=class_names,
+        preprocessing=preprocessing,
+        synthetic=False,
+        description=f"the owner's own data{warning}",  # goes into the release, so it names no file
+        private_notes={"unseen_categories": unseen} if unseen else {},
     )
 
 

@@ -64,18 +64,30 @@ def _prepare(
     builder: Any, source: Source, own: Mapping[str, Path] | None, manual_dir: Path | str | None
 ) -> None:
     import tensorflow_datasets as tfds
+    from requests import RequestException
+    from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
+    from tensorflow_datasets.core.download.util import DownloadError
 
     builder.own_files = own
+    archives = source.archives.values()
     if manual_dir is None:
-        fetched = [file for file in builder.data_dir_root.glob("downloads/**/*") if file.is_file()]
-        wanted = [archive for archive in source.archives.values() if not _among(fetched, archive)]
-        check_reachable(source.name, [archive.url for archive in wanted])
+        fetched = [file for file in Path(builder.data_dir_root).glob("downloads/**/*") if file.is_file()]
+        check_reachable(source.name, [file.url for file in archives if not _among(fetched, file)])
     config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
     try:
         with quiet(tfds):
             builder.download_and_prepare(download_config=config)
-    except tfds.download.NonMatchingChecksumError as error:  # type: ignore[attr-defined]
-        raise PateError(f"{source.name}: a download is not the registered file ({error})") from error
+    except NonMatchingChecksumError as error:
+        wrong = [file.url for file in archives if file.url in str(error)]
+        raise PateError(
+            f"what {', '.join(wrong) or source.name} sends is not the registered file; "
+            "put the archives in a folder and pass that as --manual-dir, or try again later"
+        ) from error
+    except (DownloadError, RequestException) as error:
+        raise PateError(
+            f"{source.name} cannot be downloaded ({str(error).splitlines()[0]}); "
+            "put its archives in a folder and pass that as --manual-dir, or try again later"
+        ) from error
 
 
 def _among(files: list[Path], archive: Archive) -> bool:

@@ -1,0 +1,328 @@
+"""The user's own files: what is read, what is never drawn from private rows, and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate_jax.data import from_files
+from pate_jax.errors import PateError
+
+RANDOM = np.random.default_rng(0)
+
+
+def arrays(records: int, kind: str = "table", **more) -> dict:
+    shape = {"table": (5,), "image": (6, 7, 3), "grey": (6, 7)}[kind]
+    dtype = np.float32 if kind == "table" else np.uint8
+    inputs = RANDOM.integers(0, 200, (records, *shape)).astype(dtype)
+    return {"inputs": inputs, "labels": np.arange(records) % 3, **more}
+
+
+def npz(folder: Path, name: str, content: dict) -> Path:
+    path = folder / f"{name}.npz"
+    np.savez(path, **{key: value for key, value in content.items() if value is not None})
+    return path
+
+
+def csv(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.csv"
+    path.write_text(text)
+    return path
+
+
+# Arrays
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("image", (6, 7, 3)), ("grey", (6, 7, 1))])
+def test_images_keep_their_bytes(tmp_path, kind, shape):
+    content = arrays(11, kind, ids=np.array([f"p{n}" for n in range(11)]))
+    data = from_files(npz(tmp_path, "a", content), npz(tmp_path, "b", arrays(6, kind)))
+    assert (data.kind, data.classes, data.input_shape) == ("image", 3, shape)
+    assert data.private.inputs.dtype == np.uint8
+    assert np.array_equal(data.private.inputs.reshape(11, -1), content["inputs"].reshape(11, -1))
+    assert data.private.ids.tolist() == content["ids"].tolist()
+    assert data.preprocessing.scale == (255.0,)
+    assert data.test is None
+    assert not data.synthetic
+
+
+def test_tables_are_scaled_by_public_statistics(tmp_path):
+    private, public = arrays(40), arrays(20)
+    private["inputs"] += 1e6
+    data = from_files(npz(tmp_path, "a", private), npz(tmp_path, "b", public), npz(tmp_path, "c", arrays(9)))
+    assert data.kind == "table"
+    assert np.allclose(data.preprocessing.offset, public["inputs"].mean(0))
+    assert np.allclose(data.preprocessing.scale, public["inputs"].std(0))
+    assert len(data.test.inputs) == 9
+
+
+def test_ids_of_numbers_and_users(tmp_path):
+    content = arrays(4, ids=np.array([7, 5, 3, 1]), users=np.array(["u", "v", "u", "v"]))
+    part = from_files(npz(tmp_path, "a", content), npz(tmp_path, "b", arrays(4))).private
+    assert part.ids.tolist() == ["7", "5", "3", "1"]
+    assert part.users.tolist() == ["u", "v", "u", "v"]
+
+
+def test_missing_ids_are_row_numbers_and_say_so(tmp_path):
+    data = from_files(npz(tmp_path, "a", arrays(4)), npz(tmp_path, "b", arrays(5)))
+    assert data.private.ids.tolist() == ["row-0", "row-1", "row-2", "row-3"]
+    assert "WARNING" in data.description
+    assert "renumbers" in data.description
+    ids = np.array(list("wxyz"))
+    assert "WARNING" not in from_files(npz(tmp_path, "c", arrays(4, ids=ids)), tmp_path / "b.npz").description
+
+
+def test_public_labels_are_optional_when_classes_are_declared(tmp_path):
+    public = npz(tmp_path, "b", arrays(5) | {"labels": None})
+    data = from_files(npz(tmp_path, "a", arrays(4)), public, classes=4)
+    assert data.public.labels is None
+    assert data.classes == 4
+
+
+def test_classes_come_from_public_or_test_labels_never_from_private_ones(tmp_path):
+    private = npz(tmp_path, "a", arrays(9))
+    public = npz(tmp_path, "b", arrays(5) | {"labels": np.array([0, 0, 1, 1, 0])})
+    with pytest.raises(PateError, match=r"private label 2 at row 2 is outside 0\.\.1"):
+        from_files(private, public)
+    unlabelled = npz(tmp_path, "c", arrays(5) | {"labels": None})
+    with pytest.raises(PateError, match="classes is not given"):
+        from_files(private, unlabelled)
+    assert from_files(private, unlabelled, npz(tmp_path, "d", arrays(6))).classes == 3
+
+
+def test_labels_by_name(tmp_path):
+    private = arrays(3) | {"labels": np.array(["dog", "cat", "dog"])}
+    public = arrays(4) | {"labels": np.array(["cat", "dog", "cow", "cat"])}
+    data = from_files(npz(tmp_path, "a", private), npz(tmp_path, "b", public))
+    assert data.class_names == ("cat", "cow", "dog")
+    assert data.private.labels.tolist() == [2, 0, 2]
+    declared = from_files(tmp_path / "a.npz", tmp_path / "b.npz", classes=["dog", "cow", "cat"])
+    assert declared.private.labels.tolist() == [0, 2, 0]
+
+
+def test_whole_numbers_stored_as_floats_are_labels(tmp_path):
+    private = arrays(3) | {"labels": np.array([0.0, 1.0, 2.0])}
+    data = from_files(npz(tmp_path, "a", private), npz(tmp_path, "b", arrays(4)))
+    assert data.private.labels.tolist() == [0, 1, 2]
+
+
+BAD_ARRAYS = {
+    "missing inputs": ({"inputs": None}, "has no array 'inputs'; it holds labels"),
+    "flat inputs": ({"inputs": np.zeros(12)}, "shape (12,)"),
+    "NaN": ({"inputs": np.full((12, 5), np.nan)}, "NaN or infinity in 12 records (first at row 0)"),
+    "infinity": (
+        {"inputs": np.where(np.arange(60).reshape(12, 5) == 33, np.inf, 0)},
+        "1 records (first at row 6)",
+    ),
+    "too large for float32": ({"inputs": np.full((12, 5), 1e300)}, "NaN or infinity"),
+    "text inputs": ({"inputs": np.full((12, 5), "a")}, "inputs of type <U1; give numbers"),
+    "complex inputs": ({"inputs": np.zeros((12, 5), complex)}, "give numbers"),
+    "other shape than public": ({"inputs": np.zeros((12, 4))}, "private inputs (4,)"),
+    "no records": ({"inputs": np.zeros((0, 5)), "labels": np.zeros(0, int)}, "private holds no records"),
+    "no features": ({"inputs": np.zeros((12, 0))}, "shape (12, 0)"),
+    "missing labels": ({"labels": None}, "private has no labels"),
+    "too few labels": ({"labels": np.arange(11) % 3}, "private has 11 labels for 12 inputs"),
+    "label above": ({"labels": np.arange(12)}, "private label 3 at row 3 is outside 0..2"),
+    "label below": ({"labels": np.arange(12) % 3 - 1}, "private label -1 at row 0"),
+    "broken label": ({"labels": np.arange(12) / 2}, "private label 0.5 at row 1 is not a whole number"),
+    "label NaN": ({"labels": np.full(12, np.nan)}, "not a whole number"),
+    "labels as a column": ({"labels": np.zeros((12, 1), int)}, "labels of shape (12, 1)"),
+    "text labels": ({"labels": np.full(12, "dog")}, "private labels are not numbers"),
+    "duplicate ids": ({"ids": np.array([*"abcdefghijk", "c"])}, "private has the id 'c' 2 times"),
+    "too few ids": ({"ids": np.array(list("abc"))}, "private has 3 ids for 12 inputs"),
+    "too few users": ({"users": np.array(list("abc"))}, "private has 3 users for 12 inputs"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARRAYS)
+def test_bad_arrays_are_one_sentence(tmp_path, case):
+    change, said = BAD_ARRAYS[case]
+    private = npz(tmp_path, "a", arrays(12) | change)
+    with pytest.raises(PateError) as caught:
+        from_files(private, npz(tmp_path, "b", arrays(9)))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_files_are_one_sentence(tmp_path):
+    good, other = npz(tmp_path, "a", arrays(6)), npz(tmp_path, "b", arrays(7))
+    with pytest.raises(PateError, match=r"nothing\.npz does not exist"):
+        from_files(tmp_path / "nothing.npz", good)
+    with pytest.raises(PateError, match=r"all parts as \.npz or all as \.csv"):
+        from_files(good, csv(tmp_path, "b", "x\n1\n"))
+    with pytest.raises(PateError, match=r"all parts as \.npz"):
+        from_files(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    with pytest.raises(PateError, match="has the content of the private file"):
+        from_files(good, good)
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(PateError, match=r"not a readable \.npz"):
+        from_files(tmp_path / "text.npz", good)
+    cut_short = tmp_path / "short.npz"
+    cut_short.write_bytes(good.read_bytes()[:-40])
+    with pytest.raises(PateError, match=r"not a readable \.npz"):
+        from_files(cut_short, other)
+    np.savez(tmp_path / "pickle.npz", inputs=np.array([{"a": 1}], dtype=object), labels=np.zeros(1, int))
+    with pytest.raises(PateError, match="Object arrays"):
+        from_files(tmp_path / "pickle.npz", good)
+    with pytest.raises(PateError, match="names a class twice"):
+        from_files(good, other, classes=["a", "a"])
+    with pytest.raises(PateError, match="classes=1 must be at least 2"):
+        from_files(good, other, classes=1)
+
+
+# Tables
+
+PRIVATE = """id,who,age,town,sick
+r1,ann,30,Rome,yes
+r2,bob,40,Oslo,no
+r3,ann,50,Lima,yes
+r4,cyd,60,Oslo,no
+"""
+PUBLIC = """age,town,sick
+20,Oslo,no
+40,Rome,yes
+60,Oslo,no
+"""
+COLUMNS = {"label_column": "sick", "id_column": "id", "user_column": "who"}
+
+
+def test_a_table_is_encoded_by_the_public_part(tmp_path):
+    data = from_files(csv(tmp_path, "a", PRIVATE), csv(tmp_path, "b", PUBLIC), **COLUMNS)
+    assert data.class_names == ("no", "yes")
+    assert data.private.labels.tolist() == [1, 0, 1, 0]
+    assert data.private.ids.tolist() == ["r1", "r2", "r3", "r4"]
+    assert data.private.users.tolist() == ["ann", "bob", "ann", "cyd"]
+    # age, then the towns of the public part in order; Lima is none of them
+    assert data.private.inputs.tolist() == [[30, 0, 1], [40, 1, 0], [50, 0, 0], [60, 1, 0]]
+    assert data.preprocessing.offset == (40.0, 0.0, 0.0)
+    assert np.allclose(data.preprocessing.scale, (np.std([20, 40, 60]), 1, 1))
+    assert data.private_notes == {"unseen_categories": {"town": 1}}
+    assert "Lima" not in data.description
+    assert "1" not in data.description
+
+
+def test_one_private_row_more_changes_no_other_row(tmp_path):
+    public = csv(tmp_path, "b", PUBLIC)
+    before = from_files(csv(tmp_path, "a", PRIVATE), public, **COLUMNS)
+    after = from_files(csv(tmp_path, "c", PRIVATE + "r5,dan,999999,Tokyo,yes\n"), public, **COLUMNS)
+    assert np.array_equal(after.private.inputs[:4], before.private.inputs)
+    assert after.preprocessing == before.preprocessing
+    assert (after.classes, after.class_names) == (before.classes, before.class_names)
+    assert after.description.replace("c.csv", "a.csv") == before.description
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_declared_categories_and_scales(tmp_path, as_file):
+    declared = {"categories": {"town": ["Lima", "Oslo", "Rome"]}, "scales": {"age": [0, 100]}}
+    if as_file:
+        for name, value in declared.items():
+            (tmp_path / f"{name}.json").write_text(json.dumps(value))
+        declared = {name: tmp_path / f"{name}.json" for name in declared}
+    data = from_files(
+        csv(tmp_path, "a", PRIVATE), csv(tmp_path, "b", PUBLIC), **COLUMNS, **declared, classes=["yes", "no"]
+    )
+    assert data.private.inputs.tolist() == [[30, 0, 0, 1], [40, 0, 1, 0], [50, 1, 0, 0], [60, 0, 1, 0]]
+    assert data.preprocessing.offset == (0.0,) * 4
+    assert data.preprocessing.scale == (100.0, 1.0, 1.0, 1.0)
+    assert data.private.labels.tolist() == [0, 1, 0, 1]
+    assert data.private_notes == {}
+
+
+def test_a_number_can_be_a_category(tmp_path):
+    data = from_files(
+        csv(tmp_path, "a", PRIVATE), csv(tmp_path, "b", PUBLIC), **COLUMNS, categories={"age": [30, 60]}
+    )
+    assert data.private.inputs[:, :2].tolist() == [[1, 0], [0, 0], [0, 0], [0, 1]]
+
+
+def test_column_order_blanks_byte_order_mark_and_quotes_do_not_matter(tmp_path):
+    plain = from_files(csv(tmp_path, "a", PRIVATE), csv(tmp_path, "b", PUBLIC), **COLUMNS)
+    public = '\ufeffsick , town, "age"\nno, "Oslo", 20\nyes,Rome ,40\n\nno,Oslo,60\n'
+    other = from_files(tmp_path / "a.csv", csv(tmp_path, "c", public), **COLUMNS)
+    assert other.preprocessing.offset[-1] == plain.preprocessing.offset[0]
+    assert other.private.inputs[:, [2, 0, 1]].tolist() == plain.private.inputs.tolist()
+
+
+def test_a_test_part_and_a_public_part_without_labels(tmp_path):
+    public = "age,town\n20,Oslo\n40,Rome\n"
+    data = from_files(
+        csv(tmp_path, "a", PRIVATE), csv(tmp_path, "b", public), csv(tmp_path, "c", PUBLIC), **COLUMNS
+    )
+    assert data.public.labels is None
+    assert data.test.labels.tolist() == [0, 1, 0]
+
+
+BAD_TABLES = {
+    "no label column": (PRIVATE, PUBLIC, {"label_column": None}, "--label-column"),
+    "missing column": (
+        PRIVATE,
+        PUBLIC,
+        {"label_column": "ill"},
+        "has no column 'ill'; its columns are id, who",
+    ),
+    "missing id column": (PRIVATE, PUBLIC, {"id_column": "key"}, "has no column 'key'"),
+    "missing user column": (PRIVATE, PUBLIC, {"user_column": "key"}, "has no column 'key'"),
+    "duplicate ids": (PRIVATE + "r1,x,1,Rome,no\n", PUBLIC, {}, "private has the id 'r1' 2 times"),
+    "ragged": (PRIVATE + "r5,x\n", PUBLIC, {}, "line 6 has 2 values for 5 columns"),
+    "no number": (PRIVATE + "r5,x,old,Rome,no\n", PUBLIC, {}, "private has age='old' at row 4"),
+    "no value": (PRIVATE + "r5,x,,Rome,no\n", PUBLIC, {}, "private has age='' at row 4"),
+    "NaN": (PRIVATE + "r5,x,nan,Rome,no\n", PUBLIC, {}, "private has age='nan' at row 4"),
+    "infinity": (PRIVATE + "r5,x,1e99,Rome,no\n", PUBLIC, {}, "private has age='1e99' at row 4"),
+    "unknown class": (
+        PRIVATE + "r5,x,1,Rome,maybe\n",
+        PUBLIC,
+        {},
+        "private label 'maybe' at row 4 is none of",
+    ),
+    "public lacks a column": (
+        PRIVATE,
+        "age,sick\n1,yes\n2,no\n",
+        {},
+        "private has the column 'town' and the public part has not",
+    ),
+    "public NaN": (PRIVATE, PUBLIC + "nan,Oslo,no\n", {}, "public has age='nan' at row 3"),
+    "header only": ("id,who,age,town,sick\n", PUBLIC, {}, "holds no records"),
+    "empty": ("", PUBLIC, {}, "must begin with a line that names each column once"),
+    "column twice": ("id,who,age,age,sick\nr1,a,1,2,no\n", PUBLIC, {}, "names each column once"),
+    "nothing to learn from": ("id,who,sick\nr1,a,no\n", PUBLIC, {}, "no columns to learn from"),
+    "unknown categories": (
+        PRIVATE,
+        PUBLIC,
+        {"categories": {"city": ["a"]}},
+        "categories names the column 'city'",
+    ),
+    "empty categories": (PRIVATE, PUBLIC, {"categories": {"town": []}}, "categories of 'town' must name"),
+    "category twice": (PRIVATE, PUBLIC, {"categories": {"town": ["a", "a"]}}, "none twice"),
+    "broken scale": (PRIVATE, PUBLIC, {"scales": {"age": [1]}}, "scales of 'age' must be [offset, scale]"),
+    "scale zero": (PRIVATE, PUBLIC, {"scales": {"age": [1, 0]}}, "scale must not be 0"),
+    "not a mapping": (
+        PRIVATE,
+        PUBLIC,
+        {"categories": {"town": "Oslo"}},
+        "must map a column's name to a list",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TABLES)
+def test_bad_tables_are_one_sentence(tmp_path, case):
+    private, public, options, said = BAD_TABLES[case]
+    with pytest.raises(PateError) as caught:
+        from_files(csv(tmp_path, "a", private), csv(tmp_path, "b", public), **(COLUMNS | options))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_text_is_one_sentence(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00bad")
+    with pytest.raises(PateError, match="not a CSV table in UTF-8"):
+        from_files(tmp_path / "a.csv", csv(tmp_path, "b", PUBLIC), **COLUMNS)
+    (tmp_path / "categories.json").write_text("{")
+    with pytest.raises(PateError, match="is not JSON"):
+        from_files(
+            csv(tmp_path, "a", PRIVATE),
+            tmp_path / "b.csv",
+            **COLUMNS,
+            categories=tmp_path / "categories.json",
+        )
