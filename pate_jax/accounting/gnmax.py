@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 Curve = NDArray[np.float64]
+TINY = 1e-300  # what a cost too small for a float is rounded up to
+_BLOCK = 60_000  # numbers at a time: they stay in the cache
 
 
 def data_independent(sigma: float, orders: Curve) -> Curve:
@@ -52,23 +54,28 @@ def theorem6(log_q: Curve, sigma: float, orders: Curve) -> Curve:
     array([[ True]])
     """
     baseline = data_independent(sigma, orders)
-    result = np.broadcast_to(baseline, (len(log_q), len(orders))).copy()
-    mu2 = sigma * np.sqrt(-log_q)
-    good = np.flatnonzero((mu2 > 1) & _conditions(log_q, mu2, sigma))
-    if good.size == 0:
-        return result
-    lq, mu2 = log_q[good], mu2[good]
+    distinct, where = np.unique(log_q, return_inverse=True)
+    result = np.empty((len(distinct), len(orders)))
+    mu2 = sigma * np.sqrt(-distinct)
+    good = (mu2 > 1) & _conditions(distinct, mu2, sigma)
+    result[~good] = baseline
+    rows = np.flatnonzero(good)
+    for first in range(0, len(rows), max(1, _BLOCK // len(orders))):
+        block = rows[first : first + max(1, _BLOCK // len(orders))]
+        result[block] = _theorem6(distinct[block], mu2[block], sigma, orders, baseline)
+    return result[where]
+
+
+def _theorem6(log_q: Curve, mu2: Curve, sigma: float, orders: Curve, baseline: Curve) -> Curve:
     e1, e2 = (mu2 + 1) / sigma / sigma, mu2 / sigma / sigma
-    log_1q = log1mexp(lq)
-    log_a = log_1q - log1mexp((lq + e2) * (1 - 1 / mu2))
-    log_b = e1 - lq / mu2
+    log_1q = log1mexp(log_q)
+    log_a = log_1q - log1mexp((log_q + e2) * (1 - 1 / mu2))
+    log_b = e1 - log_q / mu2
     steps = orders - 1
-    bound = np.logaddexp(log_1q[:, None] + np.outer(log_a, steps), lq[:, None] + np.outer(log_b, steps))
+    bound = np.logaddexp(log_1q[:, None] + np.outer(log_a, steps), log_q[:, None] + np.outer(log_b, steps))
     bound /= steps
-    np.maximum(bound, 0.0, out=bound)
-    valid = orders <= (mu2 + 1)[:, None]
-    result[good] = np.where(valid, np.minimum(bound, baseline), baseline)
-    return result
+    np.clip(bound, TINY, baseline, out=bound)
+    return np.where(orders <= (mu2 + 1)[:, None], bound, baseline)
 
 
 def _conditions(log_q: Curve, mu2: Curve, sigma: float) -> NDArray[np.bool_]:

@@ -102,7 +102,7 @@ def moments(log_q: Curve, epsilon: float, orders: Curve) -> Curve:
     log_1q = gnmax.log1mexp(lq)
     first = log_1q + steps * (log_1q - gnmax.log1mexp(lq + epsilon))
     bound = np.logaddexp(first, lq + epsilon * steps) / steps
-    result[good] = np.clip(bound, 0.0, baseline)
+    result[good] = np.clip(bound, gnmax.TINY, baseline)
     return result
 
 
