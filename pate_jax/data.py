@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pate_jax.dataset import Dataset, Part, Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.tables import from_files
+from pate_jax.tables import from_files, pool
 
-__all__ = ["NAMES", "Dataset", "Part", "Preprocessing", "from_files", "load"]
+__all__ = ["NAMES", "Dataset", "Part", "Preprocessing", "from_files", "load", "pool"]
 
 SYNTHETIC = ("strokes", "glyphs")
 ARCHIVES = ("mnist", "fashion_mnist", "svhn", "cifar10", "adult")

@@ -25,6 +25,14 @@ class Bar:
         self._progress.update(self._task, advance=steps, note=note)
 
 
+def say(text: str) -> None:
+    """Tell the person at the terminal something that is no result: a line on standard error.
+
+    >>> say("3 queries are nearly equal")
+    """
+    print(text, file=sys.stderr)
+
+
 @contextmanager
 def bar(description: str, total: float) -> Iterator[Bar]:
     """A progress bar for work of `total` steps.

@@ -41,7 +41,7 @@ def summary(results: Mapping[str, Any], statement_text: str) -> str:
     lines = [] if results["private"] else [NOT_PRIVATE]
     lines += [f"Run {results['run_dir']}: {results['data']}."]
     lines += [_SYNTHETIC] if results["synthetic"] else []
-    lines += [*_sentences(results), "", statement_text.rstrip(), ""]
+    lines += [*_sentences(results), *_inside(results["inside"]), "", statement_text.rstrip(), ""]
     lines += [f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself."]
     return "\n".join(lines)
 
@@ -85,11 +85,11 @@ def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
     return _svg(figure)
 
 
-def accuracies(results: Mapping[str, Any], teacher: float | None, vote: float | None) -> bytes:
+def accuracies(results: Mapping[str, Any], inside: Mapping[str, Any]) -> bytes:
     """SVG: accuracy of one teacher, of the vote, of the bought labels and of the student. Sensitive."""
     rows = [
-        ("one teacher (mean)", teacher),
-        ("all teachers' vote", vote),
+        ("one teacher (mean)", inside.get("accuracy", {}).get("mean")),
+        ("all teachers' vote", inside.get("accuracy", {}).get("plurality")),
         ("bought labels", results["label_accuracy"]),
         ("student", results["student_accuracy"]),
     ]
@@ -111,6 +111,21 @@ def _sentences(results: Mapping[str, Any]) -> list[str]:
         lines.append(f"{results['label_accuracy']:.1%} of the answers are right.")
     if results["student_accuracy"] is not None:
         lines.append(f"The student is right on {results['student_accuracy']:.1%} of the public test inputs.")
+    return lines
+
+
+def _inside(inside: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if "teachers" in inside:
+        size = inside["teachers"]["shard_size"]
+        lines.append(
+            f"Inside: a teacher had {size['least']} to {size['most']} records, {size['mean']:.0f} on average."
+        )
+    if "accuracy" in inside:
+        mean, vote = inside["accuracy"]["mean"], inside["accuracy"]["plurality"]
+        lines.append(
+            f"Inside: a teacher is right on {mean:.1%} of the queries, the vote without noise on {vote:.1%}."
+        )
     return lines
 
 

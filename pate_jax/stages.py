@@ -19,6 +19,8 @@ from pate_jax import (
     models,
     partition,
     plots,
+    progress,
+    queries,
     release,
     report,
     student,
@@ -29,6 +31,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, to_dict
 from pate_jax.rundir import RunDirectory
 
+_NEAR = 0.02  # of the scale that inputs have after preprocessing
 _WHERE = (
     "data_dir",
     "manual_dir",
@@ -91,7 +94,7 @@ def vote(run: RunDirectory, wanted: int) -> voting.Votes:
     cut = from_settings(PartitionChoice, settings["partition"])
     config = from_settings(ensemble.TeacherConfig, settings["teacher"])
     teachers = _teachers(run, dataset, _shards(run, dataset, cut), config)
-    asked = dataset.public.take(_select(dataset.public.inputs, wanted))
+    asked = _select(dataset.public, dataset.preprocessing, wanted)
     labels = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
     votes = voting.Votes(histograms, np.asarray(labels), asked.ids, asked.labels)
@@ -186,20 +189,19 @@ def account(run: RunDirectory, delta: float) -> accounting.Statement:
 
 
 def teach(
-    run: RunDirectory, config: student.StudentConfig, public: data.Part | None = None
-) -> tuple[student.Student, dict[str, Any]]:
+    run: RunDirectory, config: student.StudentConfig, public: Path | None = None, test: Path | None = None
+) -> dict[str, Any]:
     """Train the student on the answers and write release/; a finished student is not trained again."""
     run.agree("student", to_settings(config))
     statement = artefact.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
-        return student.Student.load(run.student), artefact.read_json(run.results, "results")
-    answers, votes, settings = load_answers(run), voting.load_votes(run.votes), run.recorded()
-    dataset = open_data(from_settings(DataChoice, settings["data"]))
-    asked = dataset.public.take(_rows_of(dataset.public.ids, votes.ids))
+        return artefact.read_json(run.results, "results")
+    answers, votes = load_answers(run), voting.load_votes(run.votes)
+    dataset, asked = _public(run, votes, public, test)
     inputs = student.PublicInputs(asked.inputs, dataset.preprocessing, dataset.classes, dataset.class_names)
     key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))
     learned = student.fit(key, inputs, answers, config)
-    right = None if votes.labels is None else answers.labels == votes.labels
+    right = None if asked.labels is None else answers.labels == asked.labels
     results = {
         "run_dir": str(run.root),
         "dataset": dataset.name,
@@ -214,7 +216,7 @@ def teach(
     }
     release.write(run.release, learned, statement, results)
     artefact.write_json(run.results, "results", results)
-    return learned, results
+    return results
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:
@@ -223,23 +225,21 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     votes, answers, settings = voting.load_votes(run.votes), load_answers(run), run.recorded()
     whole = artefact.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
-    teachers = artefact.read_json(run.teacher_report, "teacher-report") if run.teacher_report.exists() else {}
-    mechanism = from_dict(settings["mechanism"])
+    mechanism, delta = from_dict(settings["mechanism"]), whole["delta"]
+    inside = _inside(run, votes)
     figures = [
         (report.CONSENSUS, report.consensus(votes.votes, answers.answered)),
-        (report.CUMULATIVE, plots.cumulative(mechanism, votes.votes, whole["delta"])),
+        (report.CUMULATIVE, plots.cumulative(mechanism, votes.votes, delta)),
         (report.BY_CONSENSUS, plots.by_consensus(mechanism, votes.votes)),
-        (report.SPLIT, plots.split(mechanism, votes.votes, whole["delta"])),
-        (report.ACCURACY, report.accuracies(results, *_vote_accuracies(votes))),
+        (report.SPLIT, plots.split(mechanism, votes.votes, delta)),
+        (report.ACCURACY, report.accuracies(results, inside)),
     ]
-    page = report.private_page(
-        results, statement.html(), figures, {"teachers": teachers, "settings": settings}
-    )
+    page = report.private_page(results, statement.html(), figures, {**inside, "settings": settings})
     artefact.write_bytes(run.report, page.encode())
     public = report.public_page(results, statement.html(publishable_only=True))
     artefact.write_bytes(run.public_report, public.encode())
     release.check(run.release)
-    return {**results, "statement": whole}
+    return {**results, "statement": whole, "inside": inside}
 
 
 def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
@@ -267,13 +267,21 @@ def _shards(run: RunDirectory, dataset: data.Dataset, cut: PartitionChoice) -> p
     return partition.divide(dataset.private, cut.teachers, key=run.derive("partition"), by=cut.by)
 
 
-def _select(inputs: np.ndarray, wanted: int) -> np.ndarray:
-    _, first = np.unique(inputs.reshape(len(inputs), -1), axis=0, return_index=True)
-    if len(first) < wanted:
+def _select(pool: data.Part, preprocessing: data.Preprocessing, wanted: int) -> data.Part:
+    """The first inputs of the pool that differ from each other; nearly equal ones are reported."""
+    rows = queries.unique_queries(pool.inputs).first_rows
+    if len(rows) < wanted:
         raise PateError(
-            f"queries={wanted} is more than the {len(first)} different public inputs; ask for fewer"
+            f"queries={wanted} is more than the {len(rows)} different public inputs; ask for fewer"
         )
-    return np.sort(first)[:wanted]
+    chosen = pool.take(rows[:wanted])
+    near = queries.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
+    if len(near.pairs):
+        progress.say(
+            f"{len(near.pairs)} pairs of the {wanted} queries are nearly equal (root mean square difference "
+            f"at most {_NEAR}): asking twice buys little, and each answer is charged"
+        )
+    return chosen
 
 
 def _rows_of(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -288,14 +296,32 @@ def _accuracy(learned: student.Student, test: data.Part | None) -> float | None:
     return None if test is None or test.labels is None else learned.accuracy(test.inputs, test.labels)
 
 
-def _vote_accuracies(votes: voting.Votes) -> tuple[float | None, float | None]:
-    """Of one teacher on average, and of the plurality without noise. Both are sensitive."""
-    if votes.labels is None:
-        return None, None
-    plurality = float((votes.votes.argmax(1) == votes.labels).mean())
-    return float(
-        (votes.votes[np.arange(len(votes.labels)), votes.labels] / votes.votes.sum(1)).mean()
-    ), plurality
+def _public(
+    run: RunDirectory, votes: voting.Votes, public: Path | None, test: Path | None
+) -> tuple[data.Dataset, data.Part]:
+    """The public data of a run and, row by row, the inputs that were asked about."""
+    settings = run.recorded()
+    if "data" in settings:
+        if public is not None or test is not None:
+            raise PateError(f"{run.root} knows its public data: leave out --public and --test")
+        dataset = open_data(from_settings(DataChoice, settings["data"]))
+        return dataset, dataset.public.take(_rows_of(dataset.public.ids, votes.ids))
+    if public is None:
+        raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")
+    dataset = data.pool(public, test, classes=votes.votes.shape[1])
+    if len(dataset.public.ids) < len(votes.votes):
+        raise PateError(f"{public} has {len(dataset.public.ids)} inputs for {len(votes.votes)} rows of votes")
+    return dataset, dataset.public.take(slice(len(votes.votes)))
+
+
+def _inside(run: RunDirectory, votes: voting.Votes) -> dict[str, Any]:
+    """What the owner may know of shards and teachers, and nobody else."""
+    inside = {}
+    if run.teacher_report.exists():
+        inside["teachers"] = artefact.read_json(run.teacher_report, "teacher-report")
+    if votes.labels is not None and votes.teacher_labels is not None:
+        inside["accuracy"] = ensemble.score(votes.teacher_labels, votes.labels, votes.votes.shape[1])
+    return inside
 
 
 def _spread(counts: np.ndarray) -> dict[str, float]:

@@ -265,5 +265,6 @@ def _inputs(
     with np.errstate(over="ignore"):
         arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     for name, array in arrays.items():
-        check_inputs(name, array)
+        if len(array):  # a pool has no private records
+            check_inputs(name, array)
     return arrays, columns.standard(arrays["public"]), {}

@@ -150,7 +150,7 @@ BAD_INPUT = [
     (["account", "{}/text.npz", "gnmax", "--sigma", "2"], ["text.npz"]),
     (["account", "{}/negative.npz", "gnmax", "--sigma", "2"], ["-1"]),
     (["account", "{}/half.npz", "gnmax", "--sigma", "2"], ["4.5"]),
-    (["account", "{}/totals.npz", "gnmax", "--sigma", "2"], ["4", "5"]),
+    (["account", "{}/totals.npz", "gnmax", "--sigma", "2"], ["unequal totals"]),
     (["account", "{}/votes.npz"], ["name a mechanism"]),
     (["aggregate", "{}/votes.npz", "gnmax", "--sigma", "2"], ["--out"]),
     (["student", "{}/nowhere"], ["does not exist"]),

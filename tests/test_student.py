@@ -60,8 +60,10 @@ def test_refused_queries_have_no_influence():
     first = np.where(answered, labels, -1).astype(np.int32)
     second = np.where(answered, labels, 2).astype(np.int32)
     config = StudentConfig(steps=10, batch_size=8)
-    students = [fit(jax.random.key(7), public(inputs), Answers(each, answered), config) for each in (first, second)]
-    for left, right in zip(*(jax.tree.leaves(student.parameters) for student in students), strict=True):
+    both = [
+        fit(jax.random.key(7), public(inputs), Answers(each, answered), config) for each in (first, second)
+    ]
+    for left, right in zip(*(jax.tree.leaves(student.parameters) for student in both), strict=True):
         np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
 
 
@@ -87,7 +89,8 @@ def test_inputs_of_another_shape_are_refused(learned):
 
 
 @pytest.mark.parametrize(
-    "setting", [{"steps": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"label_smoothing": 1.0}, {"shift": -1}]
+    "setting",
+    [{"steps": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"label_smoothing": 1.0}, {"shift": -1}],
 )
 def test_bad_settings_name_the_value(setting):
     name, value = next(iter(setting.items()))
