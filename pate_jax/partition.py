@@ -271,7 +271,7 @@ def _digests(rows: np.ndarray, part: Part) -> dict[str, str]:
     ids = "".join(f"{len(names[place])}:{names[place]}," for place in order)
     ordered = rows[np.array(order, np.int64)]
     labels = None if part.labels is None else part.labels[ordered]
-    return {"ids": hashlib.sha256(ids.encode()).hexdigest(), "contents": digest(part.inputs[ordered], labels)}
+    return {"ids": hashlib.sha256(_bytes(ids)).hexdigest(), "contents": digest(part.inputs[ordered], labels)}
 
 
 def _differences(
@@ -310,6 +310,10 @@ def _check_unique(ids: Sequence[str] | np.ndarray) -> None:
         raise PateError(f"id {twice!r} appears twice; give each record its own id")
 
 
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")  # any text that NumPy can hold is an id
+
+
 def _texts(ids: Sequence[str] | np.ndarray) -> list[str]:
     return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
 
@@ -320,6 +324,6 @@ def _hashes(ids: Sequence[str] | np.ndarray, *, key: bytes, use: bytes, words: i
         raise PateError(f"partition key has {len(key)} bytes; give {KEY_BYTES[0]} to {KEY_BYTES[1]} of them")
     blake, size = hashlib.blake2b, 8 * words
     joined = b"".join(
-        [blake(text.encode(), key=key, digest_size=size, person=use).digest() for text in _texts(ids)]
+        [blake(_bytes(text), key=key, digest_size=size, person=use).digest() for text in _texts(ids)]
     )
     return np.frombuffer(joined, "<u8").reshape(-1, words).astype(np.uint64)
