@@ -17,7 +17,7 @@ BLOCK = 2_000_000  # numbers in one intermediate array
 
 
 class Factors(NamedTuple):
-    """Logs of the integrands [R, U, N] of one class of each group, and of what a move of one vote makes of them.
+    """Logs of the integrands [R, U, N] of one class of each group, and what a move of one vote makes of them.
 
     `level` holds the integrand before the move; `fewer` and `more` the class's own integrand after it lost or
     gained the vote; `leave` and `join` the ratios by which all other integrands change when it does.
@@ -47,6 +47,7 @@ class Neighbours(NamedTuple):
 
 def factors(noise: Noise, groups: Groups) -> Factors:
     """All factors of the integrands of a few histograms, at nodes that serve their neighbours too."""
+    groups = groups._replace(counts=groups.counts - groups.counts[:, :1])  # exact, and nodes near 0 are too
     grid = nodes(noise, groups)
     distance = grid.position[:, None, :] - groups.counts[:, :, None]
     fewer, level, more = (log_cdf(noise, distance - vote, grid.fraction) for vote in (-1, 0, 1))
@@ -63,7 +64,8 @@ def factors(noise: Noise, groups: Groups) -> Factors:
     integrand = f_level + rest + weights
     at = np.argmax(integrand, axis=2)[:, :, None]
     largest = (np.abs(np.take_along_axis(part, at, axis=2)).max(axis=(1, 2)) for part in (rest, f_level))
-    error = grid.error + EPSILON * (8 * np.sqrt(level.shape[2]) + 16 * (2 + sum(largest)))
+    spread = -groups.counts[:, -1] / noise.scale
+    error = grid.error + EPSILON * (8 * np.sqrt(level.shape[2]) + 32 * (2 + sum(largest)) + 8 * spread)
     rest = rest + weights
     return Factors(integrand, f_fewer + rest, f_more + rest, fewer - level, more - level, ghost, error)
 

@@ -1,4 +1,4 @@
-"""Exact data-dependent Renyi privacy of an aggregation: the law of the answer is known, so nothing is bounded.
+"""Exact data-dependent Renyi privacy of an aggregation, from the known law of what is released.
 
 For each query the largest divergence, in both directions, between the law of what is released and its law
 after any one vote has moved (theory §4; beyond the papers, derived in docs/accounting_exact.md). With a
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.accounting import argmax_law, divergence, remote, screening, softmax_law
+from pate_jax.accounting.caps import caps, shift_cost
 from pate_jax.accounting.groups import Groups, Merged, merge
 from pate_jax.accounting.passing import Passing, largest, largest_after, passing
 from pate_jax.errors import PateError
@@ -38,7 +39,7 @@ def rdp(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> n
 
     >>> from pate_jax.mechanisms import GNMax
     >>> rdp(GNMax(sigma=40), [[250, 0], [130, 120]], [2.0, 8.0]).round(6).tolist()
-    [[2e-06, 1.1e-05], [0.000797, 0.003187]]
+    [[0.0, 1e-06], [0.000791, 0.003187]]
     """
     orders = check_orders(orders)
     merged = merge(votes, margins_for(mechanism, student_probabilities))
@@ -46,7 +47,7 @@ def rdp(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> n
 
 
 def parts(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> Parts:
-    """The test's and the argmax's own costs, for the published sums (expected, realised), which are no bounds.
+    """The test's and the argmax's own costs, for the published sums, expected and realised: no bounds.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
     >>> found = parts(ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40), [[180, 70]], [2.0])
@@ -83,48 +84,6 @@ def probabilities(mechanism: Mechanism, votes) -> np.ndarray:
     out = np.empty(counts.shape)
     np.put_along_axis(out, order, table[merged.row_of], axis=1)
     return out
-
-
-def caps(noise: Noise, test: ThresholdTest | None, orders) -> np.ndarray:
-    """Renyi cost [A] that holds for any votes; no exact value exceeds it.
-
-    Both counts that a vote's move changes are shifted by one; a test's statistic is shifted by one.
-
-    >>> caps(Noise("gaussian", 40.0), None, np.array([2.0])).tolist()
-    [0.00125]
-    """
-    orders = np.asarray(orders, np.float64)
-    if (
-        noise.family == "gumbel"
-    ):  # exponential mechanism: log-ratios range over 2/b, hence 2/b and a (2/b)^2 / 8
-        cap = np.minimum(2 / noise.scale, orders / (2 * noise.scale**2))
-    else:
-        cap = 2 * _shift_cost(noise, orders)
-    return cap if test is None else cap + _shift_cost(test.noise, orders)
-
-
-def _shift_cost(noise: Noise, orders: np.ndarray) -> np.ndarray:
-    """Renyi cost of one number plus noise when the number moves by one."""
-    scale = noise.scale
-    if noise.family in ("gaussian", "discrete_gaussian"):
-        return orders / (2 * scale**2)
-    if noise.family in ("laplace", "discrete_laplace"):
-        return np.minimum(_laplace_shift(noise, orders), 1 / scale)
-    return np.minimum(1 / scale, orders / (2 * scale**2))
-
-
-def _laplace_shift(noise: Noise, orders: np.ndarray) -> np.ndarray:
-    """Divergence between Laplace noise and its shift by one (Mironov 2017, table II; whole numbers likewise)."""
-    one = 1 / noise.scale
-    if noise.family == "laplace":
-        share = orders / (2 * orders - 1)
-        with np.errstate(over="ignore"):
-            inner = share * np.expm1((orders - 1) * one) + (1 - share) * np.expm1(-orders * one)
-    else:
-        share = 1 / (1 + math.exp(-one))
-        with np.errstate(over="ignore"):
-            inner = share * np.expm1((orders - 1) * one) + (1 - share) * np.expm1(-(orders - 1) * one)
-    return (np.log1p(inner) + 1e-15 * orders) / (orders - 1)
 
 
 def margins_for(mechanism: Mechanism, student_probabilities):
@@ -164,19 +123,17 @@ def _base(noise: Noise, groups: Groups) -> np.ndarray:
 
 def _costs(noise: Noise, test: ThresholdTest | None, merged: Merged, orders: np.ndarray) -> np.ndarray:
     """Cost of each merged histogram [row, order]."""
-    sort = np.argsort(orders, kind="stable")
-    cost = np.zeros((merged.rows, len(orders)))
+    grid = np.unique(np.append(orders, [2.0, 4.0]) if orders.min() < 2 else orders)
+    cost = np.zeros((merged.rows, len(grid)))
     with bar("exact privacy", total=merged.rows) as steps:
         for piece in pieces(noise, merged):
-            moment = _piece(noise, test, piece, orders[sort])
-            cost[piece.rows] = moment / (orders[sort] - 1)
+            cost[piece.rows] = _piece(noise, test, piece, grid) / (grid - 1)
             steps.advance(len(piece.rows))
-    # divergences grow with the order, so a bound at a higher order holds at every lower one
-    cost = np.minimum(cost, caps(noise, test, orders[sort]))
+    # divergences grow with the order, so a bound at a higher order holds at every lower one; near order 1,
+    # where rounding is divided by a - 1, that is the sharper one
+    cost = np.minimum(cost, caps(noise, test, grid))
     cost = np.minimum.accumulate(cost[:, ::-1], axis=1)[:, ::-1]
-    out = np.empty_like(cost)
-    out[:, sort] = cost
-    return out
+    return cost[:, np.searchsorted(grid, orders)]
 
 
 def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.ndarray) -> np.ndarray:
@@ -285,7 +242,7 @@ def outcomes(groups: Groups, made: argmax_law.Factors, log_p: np.ndarray, row, a
 
 
 def join(before: Passing, after: Passing, sizes, log_p, log_q, error):
-    """The outcomes of the joint mechanism: "refused" in front, all labels weighed by the chance of an answer."""
+    """The joint mechanism: "refused" in front, all labels weighed by the chance of an answer."""
     p, q = (np.stack([law.refused, law.answered, law.error], axis=-1) for law in (before, after))
     p, q = np.broadcast_arrays(p, q)
     slack = np.maximum(p[..., 2:], q[..., 2:])
@@ -316,4 +273,4 @@ def _test_costs(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.n
     error = np.maximum(before.error[:, None, None], after.error)[..., None]
     every = divergence.log_moments(orders, np.ones(2), log_p, log_q, error) / (orders - 1)
     cost = np.where(groups.moves()[..., None], every, 0).max(axis=(1, 2))
-    return np.minimum(cost, _shift_cost(test.noise, orders))
+    return np.minimum(cost, shift_cost(test.noise, orders))

@@ -97,7 +97,7 @@ def _lowest_mode(noise: Noise, groups: Groups) -> np.ndarray:
 
 
 def _averaged(log_bound: Callable[[np.ndarray], np.ndarray], lowest: np.ndarray, sigma: float) -> np.ndarray:
-    """Log of the mean of a bound that decreases in x, under any law as log-concave as the noise, mode >= lowest.
+    """Log of the mean of a bound that falls with x, under laws as log-concave as the noise, mode >= lowest.
 
     Below the mode such a law has at most `2 Phi(-D)` of its mass beyond depth D; the bound at the far end of
     each strip of depth counts for the whole strip. `log_bound` maps [R, D] to [..., R, D].

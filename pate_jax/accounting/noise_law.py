@@ -83,7 +83,7 @@ def log_tail(noise: Noise, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_cdf_discrete_laplace(scale: float, x: np.ndarray, fraction) -> np.ndarray:
-    """`r^-x (r + u (1-r)) / (1+r)` up to 0, `1 - r^x (1 - u (1-r)) / (1+r)` from 0 on, with `r = exp(-1/b)`."""
+    """`r^-x (r + u (1-r)) / (1+r)` up to 0, from there `1 - r^x (1 - u (1-r)) / (1+r)`; `r = exp(-1/b)`."""
     gap, both = -math.expm1(-1 / scale), 1 + math.exp(-1 / scale)
     left = np.log((1 - gap) + fraction * gap) - math.log(both) + np.minimum(x, 0) / scale
     with np.errstate(under="ignore"):
@@ -113,7 +113,7 @@ def _log_cdf_discrete_gaussian(sigma: float, x: np.ndarray, fraction) -> np.ndar
 
 @functools.lru_cache(maxsize=16)
 def _table(sigma: float, reach: int) -> np.ndarray:
-    """`log F(x)` for x from -reach to reach, the lower half by `F(x)/f(x) = 1 + f(x-1)/f(x) * F(x-1)/f(x-1)`."""
+    """`log F(x)` for x from -reach to reach, up to 0 by `F(x)/f(x) = 1 + f(x-1)/f(x) * F(x-1)/f(x-1)`."""
     lower = np.arange(-reach - 1, 1)
     step = np.exp(np.maximum((2 * lower - 1) / (2 * sigma**2), -745.0)).tolist()
     ratio, value = [], 1.0
@@ -137,7 +137,7 @@ def _log_lattice_mass(sigma: float) -> float:
 
 
 def _without_table(sigma: float, x: np.ndarray) -> np.ndarray:
-    """`log F(x)` by Euler and Maclaurin about `x + 1/2`; far below 0, by the sum itself, which is short there.
+    """`log F(x)` by Euler and Maclaurin about `x + 1/2`; far below 0, by the sum itself, short there.
 
     Within z = 0.05 sigma, for sigma above 500, the first omitted term is below 1e-16.
     """

@@ -9,6 +9,7 @@ Whole-number noise takes Gauss rules for the counting measure instead of Legendr
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -22,10 +23,10 @@ ELLIPSES = np.array([1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0])
 
 
 def panels(noise: Noise, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray | float, np.ndarray]:
-    """Positions [R, N], log-weights [R, N], fractions of a cell and relative errors [R] for each histogram."""
+    """Positions and log-weights [R, N], fractions of a cell and relative errors [R]."""
     if noise.family == "exponential":
         position, log_weight = _exponential(noise.scale, groups)
-        return position, log_weight, 1.0, np.full(len(position), 1e-16)
+        return position, log_weight, 1.0, np.full(len(position), TOLERANCE + 1e-15 * groups.sizes[0].sum())
     positions, weights = [], []
     for counts, sizes in zip(groups.counts, groups.sizes, strict=True):
         ends = _ends(noise, counts, sizes)
@@ -60,7 +61,7 @@ def pad(rows: list[np.ndarray], fill: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _exponential(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """Three panels: `[top-1, top]`, `[top, top+1]`, `[top+1, inf)`; in `t = exp(-x/s)` a polynomial, so exact."""
+    """Panels `[top-1, top]`, `[top, top+1]`, `[top+1, inf)`; in `t = exp(-x/s)` a polynomial, so exact."""
     classes = int(groups.sizes[0].sum())
     abscissae, weights = np.polynomial.legendre.leggauss((classes + 1) // 2)
     u, weights = (abscissae + 1) / 2, weights / 2
@@ -87,14 +88,14 @@ def _ends(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     low = min(low, counts[-1] - 1) - DEPTH * scale if low == counts[-1] - 1 else low
     kinks = np.unique(np.concatenate([counts - 1, counts, counts + 1, [low, top + 1 + DEPTH * scale]]))
     kinks = kinks[kinks >= low]
-    ends = [kinks[:1]]
-    for left, right in zip(kinks[:-1], kinks[1:], strict=True):
+    parts = [kinks[:1]]
+    for left, right in itertools.pairwise(kinks):
         if right - left > 2.5 * DEPTH * scale and left >= second:
-            inner = [left + DEPTH * scale, right - DEPTH * scale]
-            ends += [_divide(left, inner[0], scale), _divide(*inner, np.inf), _divide(inner[1], right, scale)]
+            inner = np.array([left + DEPTH * scale, right - DEPTH * scale])
+            parts += [_divide(left, inner[0], scale), inner[1:], _divide(inner[1], right, scale)]
         else:
-            ends.append(_divide(left, right, scale))
-    ends = np.concatenate(ends)
+            parts.append(_divide(left, right, scale))
+    ends = np.concatenate(parts)
     return np.unique(np.rint(ends)) if noise.family == "discrete_laplace" else ends
 
 
@@ -154,7 +155,7 @@ def _legendre(number: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(maxsize=4096)
 def _counting(points: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss rule for the sum over 0, 1, .., points-1: Golub and Welsch with the Gram polynomials' recurrence."""
+    """Gauss rule for the sum over 0, 1, .., points-1, from the Gram polynomials' recurrence."""
     if points <= number:
         return np.arange(points, dtype=np.float64), np.ones(points)
     k = np.arange(1, number, dtype=np.float64)
@@ -164,7 +165,7 @@ def _counting(points: int, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cell_nodes(scale: float, classes: int) -> int:
-    """Gauss nodes within a cell: `C/2` are exact; fewer where the noise is wide (docs/accounting_exact.md)."""
+    """Gauss nodes within a cell: `C/2` are exact, and fewer do where the noise is wide."""
     exact = (classes + 1) // 2
     hazard = classes * min(1.0, -math.expm1(-1 / scale))  # f/F is at most 1 - exp(-1/b)
     for number in range(1, exact):

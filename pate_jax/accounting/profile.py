@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.accounting import argmax_law, exact, remote, softmax_law
+from pate_jax.accounting.caps import caps
 from pate_jax.accounting.groups import Groups
 from pate_jax.accounting.passing import Passing, largest, largest_after, passing
 from pate_jax.mechanisms import Noise, ThresholdTest
@@ -22,7 +23,7 @@ LEFT_OUT = 1e-40  # more than the probability of all remote classes, which are n
 
 
 class Outcomes(NamedTuple):
-    """Laws before and after M moves: log P, log P' and how often each outcome occurs [M, K], errors, and rows."""
+    """Laws before and after M moves [M, K], and the histogram of each move."""
 
     row: np.ndarray  # [M]
     sizes: np.ndarray
@@ -32,7 +33,7 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcomes | None:
-    """The laws of every move of a few histograms; None where noise is so small that they would take too long."""
+    """The laws of every move of a few histograms; None where noise is too small to get them in time."""
     if noise.family == "gumbel":
         row, a, b = np.nonzero(groups.moves())
         log_p, log_q, error = softmax_law.outcomes(noise.scale, groups)
@@ -43,7 +44,7 @@ def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcom
         law = argmax_law.base(made)
         possible = groups.moves()
         if noise.scale >= 1 and not made.steep:
-            root = math.sqrt(exact.caps(noise, None, np.array([2.0]))[0] / 2)
+            root = math.sqrt(caps(noise, None, np.array([2.0]))[0] / 2)
             possible, more = remote.leave_out(made, groups, law, possible, 2.0, root)
             made = made._replace(error=made.error + more)
         row, a, b = np.nonzero(possible)
@@ -115,7 +116,7 @@ def _beyond(
 def dots(values: np.ndarray, middle: int, step: float) -> tuple[np.ndarray, float]:
     """Probabilities of the losses on the grid, and of an infinite loss, that connect the dots of a profile.
 
-    Doroshenko et al. 2022, algorithm 1, as in dp_accounting's `create_pmf_pessimistic_connect_dots_fixed_gap`,
+    Doroshenko et al. 2022, algorithm 1, as dp_accounting's `create_pmf_pessimistic_connect_dots_fixed_gap`,
     but for time values: the part `(1 - exp(e))_+` is one atom at loss 0, the grid point `middle`.
 
     >>> probs, infinity = dots(np.array([0.0, 0.1, 0.0]), 1, step=1.0)

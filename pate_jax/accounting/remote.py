@@ -46,8 +46,8 @@ def leave_out(
 def _error(made: Factors, log_p: np.ndarray, first: np.ndarray, live: np.ndarray) -> np.ndarray:
     """Bound [R] on how much the log of a live class's law depends on which remote class a move touches.
 
-    Ratios of remote classes lie between 1 and the first one's, so the mean of the first one's distance from 1,
-    under the law of each live class before or after the move's other half, is enough.
+    Ratios of remote classes lie between 1 and the first one's, so the mean distance of that one from 1, under
+    the law of each live class before or after the move's other half, is enough.
     """
     at = np.arange(len(log_p))
     rise = np.expm1(made.leave[at, first])[:, :, None]

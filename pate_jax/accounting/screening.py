@@ -1,9 +1,9 @@
 """Which moves of one vote can be the worst: cheap upper bounds for all of them, from one-sided moves.
 
-For a class j that the move a -> b does not touch, `P'_j / P_j = E_j[R_a S_b]` over the nodes, where R falls and
-S rises. So it lies between `E[R] E[S] - sd(R) sd(S)` and `E[R] E[S]`, and the sums over j of its powers become
-matrix products over (a, j) and (j, b): every move at every anchor order costs a few multiplications
-(docs/accounting_exact.md). Between anchor orders `(a-1) D_a`, which is convex in a, lies below its chord.
+For a class j that the move a -> b does not touch, `P'_j / P_j = E_j[R_a S_b]` over the nodes, where R falls
+and S rises. So it lies between `E[R] E[S] - sd(R) sd(S)` and `E[R] E[S]`, and the sums over j of its powers
+become matrix products over (a, j) and (j, b): every move at every anchor order costs a few multiplications.
+Between anchor orders a convex interpolation bounds the rest (docs/accounting_exact.md).
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _powers(found: Screen, groups: Groups, order: float) -> tuple[np.ndarray, np
     """Upper bounds of `sum_j P_j^a P'_j^(1-a)` and of `sum_j P'_j^a P_j^(1-a)` [R, U, U].
 
     Two bounds each: the worst ratio in every term; or the product `r = E[R] E[S]` in
-    `f(r) = r^(1-a) + (a-1) r - a`, which is convex with its minimum at 1, plus what f can rise by when r falls
-    by the slack. The second is sharp at low orders.
+    `f(r) = r^(1-a) + (a-1) r - a`, which is convex with its minimum at 1, plus what f can rise by when r
+    falls by the slack. The second is sharp at low orders.
     """
     p_a, p_b = found.log_p[:, :, None], found.log_p[:, None, :]
     touched_forward = np.exp(order * p_a + (1 - order) * found.loser) + np.exp(
@@ -138,8 +138,8 @@ def anchors(orders: np.ndarray) -> np.ndarray:
 def between(orders: np.ndarray, chosen: np.ndarray, moments: np.ndarray) -> np.ndarray:
     """Upper bounds of `(a-1) D_a` [.., A] at all sorted orders from those [.., K] at the chosen ones.
 
-    `E(a) = exp((a-1) D_a) - 1` is a sum of `phi_a(d) = a (a-1) int (y-t) t^(a-2) dt` from 1 to `y = exp(d)`, so
-    `E(a) / (a (a-1))` is a mixture of exponentials in a: its log is convex and lies below its chords.
+    `E(a) = exp((a-1) D_a) - 1` is a sum of `phi_a(d) = a (a-1) int (y-t) t^(a-2) dt` from 1 to `y = exp(d)`,
+    so `E(a) / (a (a-1))` is a mixture of exponentials in a: its log is convex and lies below its chords.
 
     >>> between(np.array([2.0, 3.0, 4.0]), np.array([0, 2]), np.log1p(np.array([0.2, 1.2]))).round(4).tolist()
     [0.1823, 0.47, 0.7885]

@@ -1,4 +1,4 @@
-"""Gumbel noise: the law of the label is a softmax of the counts, in closed form, and so are its neighbours'."""
+"""Gumbel noise: the law of the label is a softmax of the counts, and so are its neighbours'."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def outcomes(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _rest(share: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Probability of all classes but one of group a and one of group b [R, U, U], added up without cancelling."""
+    """Probability of all classes but one of group a and one of group b [R, U, U], without cancelling."""
     number = share.shape[1]
     mass = share * sizes
     kept = mass[:, None, None, :] - share[:, None, None, :] * (

@@ -1,0 +1,51 @@
+"""What an aggregation costs on any votes whatever: the ceiling of the exact figures (theory §3)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pate_jax.mechanisms import Noise, ThresholdTest
+
+
+def caps(noise: Noise, test: ThresholdTest | None, orders) -> np.ndarray:
+    """Renyi cost [A] that holds for any votes; no exact value exceeds it.
+
+    Both counts that a vote's move changes are shifted by one; a test's statistic is shifted by one.
+
+    >>> caps(Noise("gaussian", 40.0), None, np.array([2.0])).tolist()
+    [0.00125]
+    """
+    orders = np.asarray(orders, np.float64)
+    if (
+        noise.family == "gumbel"
+    ):  # exponential mechanism: log-ratios range over 2/b, hence 2/b and a (2/b)^2 / 8
+        cap = np.minimum(2 / noise.scale, orders / (2 * noise.scale**2))
+    else:
+        cap = 2 * shift_cost(noise, orders)
+    return cap if test is None else cap + shift_cost(test.noise, orders)
+
+
+def shift_cost(noise: Noise, orders: np.ndarray) -> np.ndarray:
+    """Renyi cost of one number plus noise when the number moves by one."""
+    scale = noise.scale
+    if noise.family in ("gaussian", "discrete_gaussian"):
+        return orders / (2 * scale**2)
+    if noise.family in ("laplace", "discrete_laplace"):
+        return np.minimum(_laplace_shift(noise, orders), 1 / scale)
+    return np.minimum(1 / scale, orders / (2 * scale**2))
+
+
+def _laplace_shift(noise: Noise, orders: np.ndarray) -> np.ndarray:
+    """Divergence between Laplace noise and its shift by one (Mironov 2017; whole numbers likewise)."""
+    one = 1 / noise.scale
+    if noise.family == "laplace":
+        share = orders / (2 * orders - 1)
+        with np.errstate(over="ignore"):
+            inner = share * np.expm1((orders - 1) * one) + (1 - share) * np.expm1(-orders * one)
+    else:
+        share = 1 / (1 + math.exp(-one))
+        with np.errstate(over="ignore"):
+            inner = share * np.expm1((orders - 1) * one) + (1 - share) * np.expm1(-(orders - 1) * one)
+    return (np.log1p(inner) + 1e-15 * orders) / (orders - 1)
