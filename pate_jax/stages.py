@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -92,7 +93,7 @@ def vote(run: RunDirectory, wanted: int) -> voting.Votes:
     settings = run.recorded()
     dataset = open_data(from_settings(DataChoice, settings["data"]))
     cut = from_settings(PartitionChoice, settings["partition"])
-    config = from_settings(ensemble.TeacherConfig, settings["teacher"])
+    config = _with_net(from_settings(ensemble.TeacherConfig, settings["teacher"]), dataset)
     teachers = _teachers(run, dataset, _shards(run, dataset, cut), config)
     asked = _select(dataset.public, dataset.preprocessing, wanted)
     labels = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
@@ -243,6 +244,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
 
 
 def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
+    config = _with_net(config, dataset)
     return ensemble.fit(
         _model(config, dataset),
         dataset.preprocessing,
@@ -257,9 +259,13 @@ def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
     )
 
 
+def _with_net(config: ensemble.TeacherConfig, dataset: data.Dataset) -> ensemble.TeacherConfig:
+    return replace(config, net=config.net or ("cnn" if dataset.kind == "image" else "table"))
+
+
 def _model(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:
     return models.build(
-        config.net, input_shape=dataset.input_shape, classes=dataset.classes, activation=config.activation
+        config.net or "", input_shape=dataset.input_shape, classes=dataset.classes, activation=config.activation
     )
 
 
