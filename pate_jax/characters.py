@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pate_jax.progress import bar
 from pate_jax.streams import Stream
 
 MARKS = 64  # brush marks along one character
@@ -100,16 +101,18 @@ def made_up(classes: int) -> Font:
     chosen: list[Way] = []
     drawings = np.empty((classes, _GRID.size**2), np.float32)
     alike = _ALIKE
-    for way in _inventions():
-        drawing = _drawing(way)
-        if (drawings[: len(chosen)] @ drawing).max(initial=0) > alike:
-            alike += _PATIENCE
-            continue
-        drawings[len(chosen)] = drawing
-        chosen.append(way)
-        alike = _ALIKE
-        if len(chosen) == classes:
-            break
+    inventions = _inventions()
+    with bar("inventing characters", total=classes) as progress:
+        while len(chosen) < classes:
+            way = next(inventions)
+            drawing = _drawing(way)
+            if (drawings[: len(chosen)] @ drawing).max(initial=0) > alike:
+                alike += _PATIENCE
+                continue
+            drawings[len(chosen)] = drawing
+            chosen.append(way)
+            alike = _ALIKE
+            progress.advance()
     return _font([[way] for way in chosen])
 
 

@@ -145,11 +145,11 @@ def _encode(values: Sequence[str], column: Column, place: str) -> np.ndarray:
 
 def unseen(table: Table, plan: Sequence[Column]) -> dict[str, int]:
     """How many values of each column are in no known category (of private data: sensitive)."""
-    counts = {
-        column.name: sum(value not in set(column.categories) for value in table[column.name])
-        for column in plan
-        if column.categories is not None
-    }
+    counts = {}
+    for column in plan:
+        if column.categories is not None:
+            known = set(column.categories)
+            counts[column.name] = sum(value not in known for value in table[column.name])
     return {name: count for name, count in counts.items() if count}
 
 

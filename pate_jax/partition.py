@@ -18,6 +18,7 @@ import numpy as np
 from pate_jax.artefact import digest
 from pate_jax.dataset import Part
 from pate_jax.errors import PateError
+from pate_jax.progress import track
 
 _SHARD, _ORDER, _SET = b"pate shard", b"pate order", b"pate set"  # one use of the key each
 KEY_BYTES = (16, 64)
@@ -246,7 +247,7 @@ def _summary(fed: Sequence[np.ndarray], part: Part, *, key: bytes, by: str) -> d
         "key_digest": hashlib.sha256(b"pate partition key" + key).hexdigest(),
         "shards": [
             {"teacher": teacher, **_sums(rows, units, hashes), **_digests(rows, part)}
-            for teacher, rows in enumerate(fed)
+            for teacher, rows in enumerate(track(fed, "digests of the shards", total=len(fed)))
         ],
     }
 

@@ -65,6 +65,14 @@ def from_files(
     `classes` is their number (labels 0..C-1) or their names; left out, they come from the public or the test
     labels. For tables, `categories` maps a column to its values and `scales` a numeric column to (offset,
     scale); each is a mapping or a JSON file. Columns left out are judged, and scaled, by the public part.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "mine.csv").write_text("id,age,sick\\na,30,yes\\nb,40,no\\n")
+    >>> _ = (folder / "pool.csv").write_text("age,sick\\n20,no\\n60,yes\\n")
+    >>> own = from_files(folder / "mine.csv", folder / "pool.csv", label_column="sick", id_column="id")
+    >>> own.class_names, own.private.inputs.tolist(), own.preprocessing.offset
+    (('no', 'yes'), [[30.0], [40.0]], (40.0,))
     """
     paths = {"private": private, "public": public, "test": test}
     files = {name: Path(path).expanduser() for name, path in paths.items() if path is not None}

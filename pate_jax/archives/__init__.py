@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pate_jax.archives.cache import BLOCK, folder, locked, quiet
+from pate_jax.archives.cache import folder, locked, quiet
 from pate_jax.archives.network import check_reachable
 from pate_jax.archives.sources import SOURCES, Archive, Source, check_file, is_registered, sha256_of
 from pate_jax.dataset import Dataset, Part, check, numbered_ids
 from pate_jax.errors import PateError
-from pate_jax.progress import bar
+from pate_jax.progress import track
 
 NAMES = tuple(SOURCES)
 
@@ -73,6 +74,10 @@ def _prepare(
     if manual_dir is None:
         fetched = [file for file in Path(builder.data_dir_root).glob("downloads/**/*") if file.is_file()]
         check_reachable(source.name, [file.url for file in archives if not _among(fetched, file)])
+    for leftover in builder.data_path.parent.glob(
+        "incomplete.*"
+    ):  # of a run that was killed; we hold the lock
+        shutil.rmtree(leftover)
     config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
     try:
         with quiet(tfds):
@@ -123,14 +128,12 @@ def _dataset(source: Source, builder: Any, note: str) -> Dataset:
 
 def _read(builder: Any, split: str, prefix: str) -> Part:
     """All records of a split, in the archive's order."""
-    records, blocks = builder.as_data_source(split=split), []
-    with bar(f"reading {prefix}", total=len(records)) as progress:
-        for start in range(0, len(records), BLOCK):
-            rows = records.__getitems__(list(range(start, min(start + BLOCK, len(records)))))
-            blocks.append(
-                [np.stack([row[column] for row in rows]) for column in ("inputs", "label", "number")]
-            )
-            progress.advance(len(rows))
-    inputs, labels, numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    columns: dict[str, list[np.ndarray]] = {"inputs": [], "labels": [], "numbers": []}
+    source = builder.as_data_source(split=split)
+    for place in track(range(len(source)), f"reading {prefix}", total=len(source)):
+        block = source[place]
+        for name, column in columns.items():
+            column.append(block[name])
+    inputs, labels, numbers = map(np.concatenate, columns.values())
     order = np.argsort(numbers)
     return Part(inputs[order], labels[order].astype(np.int32), numbered_ids(prefix, numbers[order]))

@@ -13,8 +13,6 @@ from typing import Any
 
 from pate_jax.errors import PateError
 
-BLOCK = 4000  # records read at a time
-
 
 def folder(data_dir: Path | str | None) -> Path:
     """Where prepared data lie: the given folder, $PATE_JAX_DATA, or ~/.cache/pate_jax.

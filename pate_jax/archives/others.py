@@ -8,6 +8,7 @@ but for its last tenth, which is the test part. Records are numbered in the orde
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax.archives.cache import BLOCK, folder, locked, quiet
+from pate_jax.archives.cache import folder, locked, quiet
 from pate_jax.archives.network import check_reachable
 from pate_jax.columns import standard
-from pate_jax.dataset import Dataset, Part, Preprocessing, check, numbered_ids
+from pate_jax.dataset import Dataset, Part, Preprocessing, check, numbered_ids, slug
 from pate_jax.errors import PateError
 from pate_jax.progress import bar
 
 PUBLIC_TENTHS = 9
+BLOCK = 4000  # records read at a time
+_NAME = re.compile(r"\w+(/\w[\w.-]*)?")  # a data set, or one of its configurations
 
 
 def load(
@@ -65,19 +68,16 @@ def _prepared(name: str, root: Path) -> Any:
     """A builder for data that lie prepared in the folder, or None."""
     import tensorflow_datasets as tfds
 
-    found = sorted((root / name).glob("**/dataset_info.json")) if _is_name(name) else []
-    return tfds.builder_from_directory(found[-1].parent) if found else None
-
-
-def _is_name(name: str) -> bool:
-    return name.replace("_", "").isalnum()
+    found = sorted((root / name).glob("**/dataset_info.json")) if _NAME.fullmatch(name) else []
+    whole = [info.parent for info in found if "incomplete" not in str(info)]
+    return tfds.builder_from_directory(whole[-1]) if whole else None
 
 
 def _prepare(name: str, root: Path, manual_dir: Path | str | None, known: Sequence[str]) -> Any:
     import tensorflow_datasets as tfds
 
     theirs = tfds.list_builders(with_community_datasets=False)
-    if name not in theirs:
+    if name.split("/")[0] not in theirs or not _NAME.fullmatch(name):
         near = get_close_matches(name, {*known, *theirs}, n=3)
         raise PateError(
             f"data={name!r} is not known; choose one of {', '.join(known)}, or a name of tensorflow-datasets"
@@ -90,7 +90,7 @@ def _prepare(name: str, root: Path, manual_dir: Path | str | None, known: Sequen
         )
     root.mkdir(parents=True, exist_ok=True)
     config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
-    with locked(root / f".{name}.lock"), quiet(tfds):
+    with locked(root / f".{slug(name)}.lock"), quiet(tfds):
         builder = tfds.builder(name, data_dir=root, file_format="array_record")
         if manual_dir is None:
             check_reachable(name, builder.url_infos or ())
