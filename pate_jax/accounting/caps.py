@@ -18,7 +18,7 @@ def caps(noise: Noise, test: ThresholdTest | None, orders) -> np.ndarray:
     [0.00125]
     """
     orders = np.asarray(orders, np.float64)
-    if noise.family == "gumbel":  # exponential mechanism: log-ratios range over 2/b, hence 2/b and a (2/b)^2 / 8
+    if noise.family == "gumbel":  # exponential mechanism: log-ratios range over 2/b, so 2/b and a (2/b)^2 / 8
         cap = np.minimum(2 / noise.scale, orders / (2 * noise.scale**2))
     elif noise.family == "exponential":  # one step of 2/b: its noise has no two-sided shifts to be added up
         cap = np.minimum(2 / noise.scale, 2 * orders / noise.scale**2)

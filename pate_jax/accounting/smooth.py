@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pate_jax import progress
 from pate_jax.accounting import curves, figures, gnmax, smooth_bounds, threshold
 from pate_jax.accounting.figures import Figure
 from pate_jax.errors import PateError
@@ -204,7 +205,8 @@ def plan_for(
 ) -> Plan:
     """The plan with the smallest figure, two standard deviations included, on PUBLIC or made-up votes."""
     best, chosen = math.inf, None
-    for order in (3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 25.0, 32.0):
+    orders = (3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 25.0, 32.0)
+    for order in progress.track(orders, "planning the release", len(orders)):
         limit = -math.log1p(-1 / order) / 2
         first = smooth_sensitivity(mechanism, votes, Plan(order, limit / 2, 1.0))
         extra = float(curves.epsilon([order], [first.value], delta).epsilon)

@@ -235,7 +235,7 @@ def statement(
         answered=int(mask.sum()),
         delta=case.delta,
         relation=relation,
-        charged=_charged(len(counts), budget),
+        charged=_charged(mechanism, len(counts), budget),
         mechanism=to_dict(mechanism),
         private=private,
         slack=slack,
@@ -243,7 +243,9 @@ def statement(
     )
 
 
-def _charged(asked: int, budget: float | None) -> str:
+def _charged(mechanism: Mechanism, asked: int, budget: float | None) -> str:
+    if budget is None and mechanism.test is None:
+        return f"all {asked} queries asked"
     if budget is None:
         return f"all {asked} queries asked, test and answer as one joint mechanism"
     return f"the whole budget of a privacy filter, epsilon {budget:g}, fixed in advance"

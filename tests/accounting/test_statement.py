@@ -1,17 +1,22 @@
 """The statement: what it shows, what it charges, and what it refuses to let out."""
 
+import dataclasses
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pate_jax import accounting
-from pate_jax.accounting import figures
+from pate_jax.accounting import figures, smooth
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import ConfidentGNMax, DiscreteGaussianMax, GNMax, InteractiveGNMax
+from pate_jax.mechanisms import BY_NAME, ConfidentGNMax, DiscreteGaussianMax, GNMax, InteractiveGNMax
 
+SHARED = Path(__file__).parents[2] / "../shared/data"
 MECHANISM = ConfidentGNMax(60, 40.0, 10.0)
 VOTES = np.random.default_rng(5).multinomial(100, [0.8, 0.1, 0.1], size=30)
 ANSWERED = np.arange(30) % 3 > 0
@@ -156,3 +161,71 @@ def test_bad_input_is_refused_by_name(change, message):
     call = {"mechanism": GNMax(5.0), "votes": VOTES, "answered": ANSWERED, "delta": 1e-5} | change
     with pytest.raises(PateError, match=message):
         accounting.statement(**call)
+
+
+@pytest.mark.parametrize(
+    ("name", "queries", "setting", "published", "joint", "pld", "least"),
+    [
+        ("mnist", 640, (200, 150, 40), 1.9988, 0.923, 0.930, 0.828),
+        ("adult", 1500, (300, 200, 40), 1.6782, 0.958, 0.960, 0.858),
+    ],
+)
+def test_figures_to_meet(name, queries, setting, published, joint, pld, least):
+    path = SHARED / f"votes/published_{name}_250.npz"
+    if not path.exists():
+        pytest.skip("no shared data here")
+    votes = np.load(path)["votes"][:queries]
+    found = accounting.statement(ConfidentGNMax(*setting), votes, None, 1e-5)
+    assert found.sums["published_expected_classic"]["epsilon"] == pytest.approx(published, abs=1e-4)
+    assert least <= found.figures["exact"].epsilon <= joint
+    assert least <= found.figures["pld"].epsilon <= pld
+    assert found.sums["exact_expected"]["epsilon"] <= (0.947 if name == "mnist" else 0.977)
+
+
+def test_the_same_order_on_votes_that_everybody_has():
+    """A mirror image of the figures to meet: published above tight above exact; one neighbour below all."""
+    votes = smooth.example_votes(200, 250, 10)
+    found = accounting.statement(ConfidentGNMax(200, 150, 40), votes, None, 1e-5)
+    sums, shown = found.sums, found.figures
+    assert sums["published_expected_classic"]["epsilon"] > sums["published_expected"]["epsilon"]
+    assert shown["published"].epsilon > sums["exact_expected"]["epsilon"]
+    assert shown["exact"].epsilon < shown["data_independent"].epsilon
+    moved = votes.copy()
+    moved[:, 0] -= 1
+    moved[:, 1] += 1
+    here, there = (_outcomes(found_votes) for found_votes in (votes, moved))
+    floor = _concrete_epsilon(here, there, 1e-5)
+    assert 0 < floor <= min(shown["exact"].epsilon, shown["pld"].epsilon)
+
+
+def _outcomes(votes):
+    """Probabilities of {refused, answered}: a coarsening, so what it shows is a lower bound."""
+    from scipy.stats import norm
+
+    p = norm.cdf((votes.max(axis=1) - 200) / 150)
+    return np.stack([1 - p, p], axis=1)
+
+
+def _concrete_epsilon(here, there, delta):
+    """Monte Carlo, on the safe side: the epsilon that one neighbour shows through the tests alone."""
+    rng = np.random.default_rng(0)
+    answered = rng.random((20_000, len(here))) < here[:, 1]
+    loss = np.where(answered, np.log(here[:, 1] / there[:, 1]), np.log(here[:, 0] / there[:, 0])).sum(axis=1)
+    grid = np.linspace(0, 1, 200)
+    return max((e for e in grid if np.maximum(1 - np.exp(e - loss), 0).mean() > 3 * delta), default=0.0)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.sampled_from(list(BY_NAME.values())), st.floats(-1, 3), st.integers(2, 6), st.integers(1, 300))
+def test_no_statement_holds_nonsense(kind, log_scale, classes, teachers):
+    fields = [field.name for field in dataclasses.fields(kind)]
+    chosen = {"threshold": teachers / 2, "student_confidence": 0.9}
+    mechanism = kind(**{name: chosen.get(name, float(10**log_scale)) for name in fields})
+    votes = np.random.default_rng(teachers).multinomial(teachers, np.full(classes, 1 / classes), size=3)
+    shares = np.full(votes.shape, 1 / classes)
+    found = accounting.statement(mechanism, votes, None, 1e-5, student_probabilities=shares)
+    for figure in found.figures.values():
+        assert figure.epsilon is None or (np.isfinite(figure.epsilon) and figure.epsilon >= 0)
+    exact, worst = found.figures["exact"].epsilon, found.figures["data_independent"].epsilon
+    assert worst is None or exact is None or exact <= worst * 1.2  # worst case may compose better than Renyi
+    json.dumps(found.to_dict(), allow_nan=False)

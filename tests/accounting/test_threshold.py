@@ -188,3 +188,17 @@ def test_published_goldens_of_the_test():
         np.testing.assert_allclose(passed, entry["logpr_answered"], rtol=1e-9)
         found = threshold.published(test, passed, refused, np.array(entry["orders"]))
         np.testing.assert_allclose(found, entry["rdp_threshold"], rtol=1e-9)
+
+
+def test_answered_as_often_as_drawn():
+    """Monte Carlo with continuous noise; two-sided, so a wrong scale is caught."""
+    rng, draws = np.random.default_rng(2), 200_000
+    test = ThresholdTest(20, Noise("gaussian", 6.0))
+    for largest in (12, 20, 31):
+        share = (largest + rng.normal(0, 6.0, draws) >= 20).mean()
+        for scale, right in ((6.0, True), (4.0, False), (9.0, False)):
+            passed, _ = threshold.log_answered(
+                test._replace(noise=Noise("gaussian", scale)), np.array([largest])
+            )
+            close = abs(share - np.exp(passed[0])) < 5 * np.sqrt(0.25 / draws)
+            assert close == (right or largest == 20)
