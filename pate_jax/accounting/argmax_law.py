@@ -29,7 +29,7 @@ class Factors(NamedTuple):
     leave: np.ndarray
     join: np.ndarray
     ghost: np.ndarray | None  # bool [R, N]: nodes where only neighbours have mass
-    error: np.ndarray  # [R]: bound on the error of the log of every law
+    error: np.ndarray  # [R, U]: bound on the error of the log of every law, before and after moves
 
     @property
     def steep(self) -> bool:
@@ -63,9 +63,10 @@ def factors(noise: Noise, groups: Groups) -> Factors:
     rest = np.einsum("ru,run->rn", groups.sizes, level)[:, None, :] - level
     integrand = f_level + rest + weights
     at = np.argmax(integrand, axis=2)[:, :, None]
-    largest = (np.abs(np.take_along_axis(part, at, axis=2)).max(axis=(1, 2)) for part in (rest, f_level))
-    spread = -groups.counts[:, -1] / noise.scale
-    error = grid.error + EPSILON * (8 * np.sqrt(level.shape[2]) + 32 * (2 + sum(largest)) + 8 * spread)
+    largest = sum(np.abs(np.take_along_axis(part, at, axis=2))[:, :, 0] for part in (rest, f_level))
+    # logs are rounded in proportion to their size, which a move changes by less than the last term
+    spread = 8 * (np.sqrt(level.shape[2]) - groups.counts[:, -1:] / noise.scale + noise.scale**-2.0)
+    error = grid.error[:, None] + EPSILON * (spread + 32 * (2 + largest))
     rest = rest + weights
     return Factors(integrand, f_fewer + rest, f_more + rest, fewer - level, more - level, ghost, error)
 

@@ -11,6 +11,7 @@ with `P'_j exp(e)` and `|d_j| + 2 e` is an upper bound of the true one, and noth
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import logsumexp
 
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 FAR = 600.0  # above this exponent phi is exp(a d) to the last bit, and weights are added in logarithms
@@ -78,19 +79,19 @@ def _phi(
 
 
 def _far(orders: np.ndarray, d: np.ndarray, ahead: np.ndarray, back: np.ndarray) -> np.ndarray:
-    """The same where `exp(a d)` may overflow although its product with the weight does not."""
+    """The same where powers may overflow: every term as a logarithm."""
     out = np.empty((len(d), len(orders)))
     for index, order in enumerate(orders):
         sums = []
         for log_weight, change in ((ahead, d), (back, -d)):
             exponent = order * change
-            near = np.clip(exponent, -FAR, FAR)
-            once = np.abs(np.clip(change, -FAR, FAR))
-            once = np.expm1(once)
-            above, below = _phi(order, np.abs(near) / order, once, once / (1 + once))
-            # far below 0, phi(d) is at most a; far above it is at most exp(a d)
-            inside = np.exp(log_weight) * np.where(change > 0, above, np.where(exponent < -FAR, order, below))
-            terms = np.where(exponent > FAR, np.exp(log_weight + exponent), inside)
-            sums.append(np.where(log_weight > -np.inf, terms, 0.0).sum(axis=1))
-        out[:, index] = np.maximum(*sums)
-    return np.log1p(out) * (1 + ROUNDING * (4 + d.shape[1]))
+            size = np.minimum(np.abs(change), FAR / order)
+            once = np.expm1(size)
+            above, below = _phi(order, size, once, once / (1 + once))
+            # beyond FAR phi(d) is at most exp(a d), and below -FAR at most a
+            log_phi = np.where(exponent > FAR, exponent, np.log(np.where(exponent > 0, above, below)))
+            log_phi = np.where(exponent < -FAR, np.log(order), log_phi)
+            sums.append(np.where(log_weight > -np.inf, log_weight + log_phi, -np.inf))
+        largest = np.maximum(*(logsumexp(terms, axis=1) for terms in sums))
+        out[:, index] = np.logaddexp(0.0, largest)
+    return out * (1 + ROUNDING * (4 + d.shape[1]))

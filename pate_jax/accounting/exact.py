@@ -148,8 +148,8 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
         return _all_moves(law, possible, orders)
     root = math.sqrt(caps(noise, None, np.array([2.0]))[0] / 2)
     possible, error = remote.leave_out(made, groups, log_p, possible, orders[-1], root)
-    law = law._replace(made=made._replace(error=made.error + error))
-    return _screened(law, possible, orders) + remote.LEFT_OUT
+    law = law._replace(made=made._replace(error=made.error + error[:, None]))
+    return _screened(law, possible, orders) + remote.LEFT_OUT * (error > 0)[:, None]
 
 
 class _Law(NamedTuple):
@@ -188,7 +188,9 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray
             after.refused,
         )
     chosen = screening.anchors(orders)
-    error = law.made.error if law.test is None else law.made.error + law.test[1].error.max(axis=(1, 2))
+    error = law.made.error.max(axis=1)
+    if law.test is not None:
+        error = error + law.test[1].error.max(axis=(1, 2))
     slack = (2 * orders + 1) * (error[:, None] + 1e-14)
     bounds = np.stack([screening.upper(found, law.groups, orders[k], answered) for k in chosen], axis=-1)
     row, a, b = np.nonzero(possible)
@@ -197,7 +199,9 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray
     best = np.zeros((len(law.log_p), len(orders)))
     np.maximum.at(best, row[first], _moments(law, row[first], a[first], b[first], orders))
     everywhere = screening.between(orders, chosen, bounds)
-    left = (everywhere > (best * (1 + 1e-9) + 3 * slack)[row]).any(axis=1) & ~first
+    # what rounding hides is not worth looking at every move: there the bound itself is taken
+    close = best * (1 + 1e-9) + np.where(best > 3 * slack, 0.0, 3 * slack)
+    left = (everywhere > close[row]).any(axis=1) & ~first
     np.maximum.at(best, row[left], _moments(law, row[left], a[left], b[left], orders))
     bounded = ~(left | first)
     np.maximum.at(best, row[bounded], everywhere[bounded])
@@ -238,7 +242,8 @@ def outcomes(groups: Groups, made: argmax_law.Factors, log_p: np.ndarray, row, a
     before = log_p[row]
     before = np.concatenate([before, before[at, a, None], before[at, b, None]], axis=1)
     log_q = np.concatenate([after.others, after.loser[:, None], after.winner[:, None]], axis=1)
-    return sizes, before, log_q, np.broadcast_to(made.error[row, None], log_q.shape)
+    error = made.error[row]
+    return sizes, before, log_q, np.concatenate([error, error[at, a, None], error[at, b, None]], axis=1)
 
 
 def join(before: Passing, after: Passing, sizes, log_p, log_q, error):

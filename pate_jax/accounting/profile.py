@@ -46,7 +46,7 @@ def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcom
         if noise.scale >= 1 and not made.steep:
             root = math.sqrt(caps(noise, None, np.array([2.0]))[0] / 2)
             possible, more = remote.leave_out(made, groups, law, possible, 2.0, root)
-            made = made._replace(error=made.error + more)
+            made = made._replace(error=made.error + more[:, None])
         row, a, b = np.nonzero(possible)
         if len(row) * made.level.shape[1] * made.level.shape[2] > exact.BUDGET * len(law):
             return None

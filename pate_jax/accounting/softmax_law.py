@@ -29,16 +29,13 @@ def outcomes(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.n
         log_p = base(scale, groups)
         rest = _rest(np.exp(log_p), groups.sizes)
         p_a, p_b = log_p[:, :, None], log_p[:, None, :]
-        change = np.exp(p_a) * np.expm1(-1 / scale) + np.exp(p_b) * np.expm1(1 / scale)
-        up = (
-            p_b + 1 / scale
-        )  # log P' before it is normalised; the largest term is factored out where it is huge
-        log_mass = np.where(up < 30, np.log1p(np.maximum(change, -1 + 1e-300)), up)
-        log_mass = np.where(up < 30, log_mass, up + np.log1p((rest + np.exp(p_a - 1 / scale)) * np.exp(-up)))
-        before = np.stack(np.broadcast_arrays(np.log(rest), p_a, p_b), axis=-1)
-        after = (
-            np.stack(np.broadcast_arrays(np.log(rest), p_a - 1 / scale, up), axis=-1) - log_mass[..., None]
-        )
+        down, up = p_a - 1 / scale, p_b + 1 / scale  # before they are normalised
+        change = np.exp(p_a) * np.expm1(-1 / scale) + np.exp(p_b) * np.expm1(min(1 / scale, 1.0))
+        log_rest = np.log(rest)
+        whole = np.logaddexp(np.logaddexp(log_rest, down), up)
+        log_mass = np.where((np.abs(change) < 0.5) & (scale >= 1), np.log1p(np.maximum(change, -0.5)), whole)
+        before = np.stack(np.broadcast_arrays(log_rest, p_a, p_b), axis=-1)
+        after = np.stack(np.broadcast_arrays(log_rest, down, up), axis=-1) - log_mass[..., None]
     error = EPSILON * (32 + 8 * (groups.counts[:, 0] - groups.counts[:, -1] + 2) / scale)
     return before, after, error
 
