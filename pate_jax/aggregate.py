@@ -84,10 +84,10 @@ def answer(
     """The noisy plurality of each query's votes, or a refusal where the mechanism tests first.
 
     A key serves one call: the same noise must never serve two histograms. Ties are broken uniformly at
-    random. Interactive mechanisms need the student's probabilities: a query that passes the test gets the teachers'
-    noisy plurality and counts as answered; one that does not, and where the student's largest probability
-    exceeds `student_confidence`, gets the student's own label, which costs nothing and does not count as
-    answered; any other gets -1.
+    random. Interactive mechanisms need the student's probabilities: a query that passes the test gets the
+    teachers' noisy plurality and counts as answered; one that does not, and where the student's largest
+    probability exceeds `student_confidence`, gets the student's own label, which costs nothing and does not
+    count as answered; any other gets -1.
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteGaussian
     >>> mechanism = ConfidentDiscreteGaussian(threshold=150, sigma_threshold=4, sigma=2)

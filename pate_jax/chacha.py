@@ -42,11 +42,11 @@ def block(key: Any, counter: Any, nonce: Any) -> jax.Array:
     nothing = (counter ^ counter) + (key[0] ^ key[0])  # so that all words vary over a mesh as the key does
     parts = [*_CONSTANTS, *(key[i] for i in range(KEY_WORDS)), counter, *nonce]
     start = tuple(nothing + jnp.asarray(part, jnp.uint32) for part in parts)
-    end = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, lambda _, state: _double_round(state), start)
+    end = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, _double_round, start)
     return jnp.stack([first + last for first, last in zip(start, end, strict=True)])
 
 
-def _double_round(state: tuple) -> tuple:
+def _double_round(_: Any, state: tuple) -> tuple:
     words = list(state)
     for shift in (0, 1):  # columns, then diagonals
         for i in range(4):
@@ -104,6 +104,7 @@ def _at_once(groups: int, size: int, nonce: tuple, key: Any) -> jax.Array:
     return words.reshape(_BLOCK_WORDS, groups, size).swapaxes(0, 1)
 
 
+@partial(jax.jit, static_argnames=("bit_width", "shape", "domain"))
 def _random_bits(key: Any, bit_width: int, shape: tuple, *, domain: int) -> jax.Array:
     if bit_width not in (8, 16, 32, 64):
         raise PateError(f"bit_width={bit_width} must be 8, 16, 32 or 64")
@@ -119,12 +120,14 @@ def _random_bits(key: Any, bit_width: int, shape: tuple, *, domain: int) -> jax.
     return parts.reshape(-1)[:size].reshape(shape)
 
 
+@partial(jax.jit, static_argnames=("shape", "domain"))
 def _split(key: Any, shape: tuple, *, domain: int) -> jax.Array:
     count = math.prod(shape)
     blocks = block(key, jax.lax.iota(jnp.uint32, count), (domain + _SPLIT, 0, 0))
     return blocks[:KEY_WORDS].T.reshape(*shape, KEY_WORDS)
 
 
+@partial(jax.jit, static_argnames="domain")
 def _fold_in(key: Any, number: Any, *, domain: int) -> jax.Array:
     counter = jnp.asarray(number, jnp.uint32).reshape(1)
     return block(key, counter, (domain + _FOLD_IN, 0, 0))[:KEY_WORDS, 0]
@@ -137,6 +140,7 @@ def _refuse_seed(seed: Any) -> jax.Array:
     )
 
 
+@jax.jit
 def _expand_seed(seed: Any) -> jax.Array:
     """The first half of the block under the key (low, high, 0, ..) in a domain of its own."""
     low = jnp.asarray(seed).astype(jnp.uint32)

@@ -200,7 +200,7 @@ def _ends(noise: Noise) -> list[int]:
     A partial sum of at most 2^22 weights of at most `12 * 2^42` units of error each is within 2^68 units, or
     2^-188, and so is the total, which is at least 1. Leaving out the tails changes a quotient by less than
     2^-138. The quotient is therefore within 2^-137 of `F`, and rounding it to the nearest whole word makes
-    that `1/2 + 2^-9` words. A first entry of 0 is raised to 1, so that every row has a word: `F` is then
+    that `1/2 + 2^-9` words. An entry of 0 is raised to 1, because a row holds the entry less 1: `F` is then
     below 2^-128, and the error below 1. The last entry is 2^128, where `F > 1 - 2^-139`.
     """
     weights = _weights(noise)

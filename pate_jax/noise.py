@@ -191,7 +191,7 @@ def _cosine(turn: Any) -> Any:
     """The cosine of `turn / 2^32` of a circle: a quarter from two bits, a place within it from thirty."""
     within = ((turn << np.uint32(2)).astype(jnp.int32) >> 2).astype(jnp.float32) * np.float32(2.0**-30)
     square = within * within
-    quarter = turn >> np.uint32(30)
+    quarter = (turn + np.uint32(1 << 29)) >> np.uint32(30)  # the nearest one
     even, odd = _polynomial(_COSINE, square), -within * _polynomial(_SINE, square)
     size = jnp.where(quarter & 1 == 0, even, odd)
     return jnp.where(quarter >= 2, -size, size)

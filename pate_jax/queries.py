@@ -57,7 +57,8 @@ def unique_queries(inputs: np.ndarray) -> Unique:
     (array([0, 1]), array([0, 1, 0, 1]))
     """
     position: dict[str, int] = {}
-    first_rows, inverse = [], []
+    first_rows: list[int] = []
+    inverse: list[int] = []
     for row, one in enumerate(digests(inputs)):
         if one not in position:
             position[one] = len(first_rows)
