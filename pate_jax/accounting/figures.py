@@ -145,6 +145,10 @@ def pld(case: Case) -> Figure:
     """The same list by privacy-loss distributions."""
     if case.adaptive:
         return Figure(None, None, "sensitive", "privacy-loss distributions", "not defined for adaptive lists")
+    if case.epsilon(case.exact.sum(axis=0)).epsilon > _LARGE:
+        return Figure(
+            None, None, "sensitive", "privacy-loss distributions", "left out where epsilon is beyond 50"
+        )
     from pate_jax.accounting import pld as distributions
 
     def curve(delta: float) -> Epsilon:
@@ -163,8 +167,8 @@ def published(case: Case) -> Figure:
 def data_independent(case: Case) -> Figure:
     """The smallest of the valid worst-case figures over all queries asked.
 
-    `worst_case`, and for plain discrete Gaussian or Laplace answers, whose composition has no closed form or a
-    looser one, the privacy-loss distribution of the two shifted counts.
+    `worst_case`, and for plain discrete Gaussian or Laplace answers, whose composition has no closed form,
+    the privacy-loss distribution of the two shifted counts.
     """
     found, basis = worst_case(
         case.mechanism, case.votes.sum(axis=1), case.delta, orders=case.orders, slack=case.slack
@@ -174,13 +178,17 @@ def data_independent(case: Case) -> Figure:
         from pate_jax.accounting import pld as distributions
 
         def curve(delta: float) -> Epsilon:
-            value = distributions.data_independent_epsilon(case.mechanism, *case.votes.shape, delta)
+            value = distributions.data_independent_epsilon(case.mechanism, *_sizes(case), delta)
             return Epsilon(value, None)
 
         composed = with_slack(curve, case.delta, case.slack)
         if composed.epsilon < found.epsilon:
             found, basis = composed, "privacy-loss distributions, worst case"
     return figure(found, "publishable", basis, WORST_CASE)
+
+
+def _sizes(case: Case) -> tuple[int, int]:
+    return case.votes.shape[0], case.votes.shape[1]
 
 
 def worst_case(
