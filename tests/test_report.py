@@ -1,0 +1,90 @@
+"""The pages: single files, readable without a network, and the public one without a sensitive figure."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from pate_jax import accounting, report
+from pate_jax.mechanisms import ConfidentDiscreteGaussian
+
+RESULTS = {
+    "run_dir": "runs/x",
+    "dataset": "strokes",
+    "data": "made <b>up</b> & small",
+    "synthetic": True,
+    "private": True,
+    "teachers": 50,
+    "queries": 30,
+    "answered": 20,
+    "label_accuracy": 0.95,
+    "student_accuracy": None,
+    "inside": {},
+}
+
+
+class Reader(HTMLParser):
+    """Collects tags that are left open, addresses, and text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.addresses, self.words = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+        self.addresses += [value for name, value in attributes if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        self.words.append(text)
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    assert not reader.open
+    return reader
+
+
+@pytest.fixture(scope="module")
+def statement():
+    votes = np.array([[40, 5, 5], [20, 20, 10]] * 15)
+    return accounting.statement(ConfidentDiscreteGaussian(30, 20.0, 10.0), votes, np.arange(30) < 20, 1e-5)
+
+
+def test_the_public_page_has_no_sensitive_figure(statement):
+    page = report.public_page(RESULTS, statement.html(publishable_only=True))
+    text = " ".join(read(page).words)
+    assert "sensitive" not in text.lower()
+    for name in ("exact", "pld", "published"):
+        assert f"{statement.figures[name].epsilon:.3f}" not in text
+    assert f"{statement.headline.epsilon:.2f}"[:-1] in text
+
+
+def test_pages_need_no_network_and_escape_what_they_show(statement):
+    figures = [("a < b", report.accuracies(RESULTS, {"accuracy": {"mean": 0.9, "plurality": 0.95}}))]
+    page = report.private_page(RESULTS, statement.html(), figures, {"settings": {"deep": {"name": "<x>"}}})
+    reader = read(page)
+    assert all(address.startswith("data:") for address in reader.addresses)
+    assert not re.search(r"https?://(?!www\.w3\.org)", page)
+    assert "<b>up</b>" not in page and "&lt;x&gt;" in page
+
+
+def test_a_page_of_a_seeded_run_begins_with_the_warning(statement):
+    page = report.public_page({**RESULTS, "private": False}, statement.html(publishable_only=True))
+    text = " ".join(read(page).words)
+    assert text.index("NOT PRIVATE") < text.index("In short")
+
+
+def test_the_summary_leaves_out_what_is_not_known(statement):
+    text = report.summary(RESULTS, statement.text())
+    assert "20 of them" in text and "95.0% of the answers" in text
+    assert "student is right" not in text and "None" not in text
+
+
+def test_consensus_is_drawn_for_any_votes():
+    assert report.consensus(np.array([[5, 0], [2, 3]]), np.array([True, False])).startswith(b"<?xml")
