@@ -9,7 +9,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate_jax.accounting import gnmax
+from pate_jax.accounting import exact, gnmax
+from pate_jax.mechanisms import GNMax
 
 GOLDENS = Path(__file__).parents[2] / "../shared/data/goldens.json"
 VOTES = [
@@ -65,3 +66,22 @@ def test_published_goldens():
             np.testing.assert_allclose(
                 gnmax.published(votes, sigma, np.array(entry["orders"])), rdp, rtol=1e-9
             )
+
+
+@pytest.mark.parametrize(("teachers", "classes"), [(12, 2), (7, 3), (5, 4)])
+@pytest.mark.parametrize("sigma", [0.8, 2.0, 6.0])
+def test_theorem_6_bounds_its_own_direction_on_every_histogram(teachers, classes, sigma):
+    """And not the other one: where the reverse divergence is larger, the test says so."""
+    every = itertools.product(range(teachers + 1), repeat=classes)
+    votes = np.array([counts for counts in every if sum(counts) == teachers])
+    logs = exact.probabilities(GNMax(sigma), votes)
+    apart = np.abs(votes[:, None] - votes[None]).sum(axis=2)
+    here, there = np.nonzero(apart == 2)
+    reversed_is_larger = 0
+    for order in (1.5, 3.0, 10.0):
+        bound = gnmax.published(votes, sigma, np.array([order]))[:, 0]
+        terms = order * logs[here] + (1 - order) * logs[there]
+        divergence = np.logaddexp.reduce(terms, axis=1) / (order - 1)
+        assert np.all(divergence <= bound[here] * (1 + 1e-9) + 1e-13)
+        reversed_is_larger += np.sum(divergence > bound[there] * (1 + 1e-6) + 1e-12)
+    assert reversed_is_larger > 0 or sigma > 0.8
