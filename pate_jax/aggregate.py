@@ -59,7 +59,7 @@ def prepare(mechanism: Mechanism | Sequence[Mechanism]) -> Sampler:
     >>> jax.vmap(lambda sampler: answer(sampler, votes, key=noise.seeded_key(0)).labels)(samplers).shape
     (4, 2)
     """
-    if not isinstance(mechanism, Sequence):
+    if not isinstance(mechanism, list | tuple):
         return _ready(_checked(mechanism), None, None)
     many = [_checked(one) for one in mechanism]
     kinds = sorted({type(one).__name__ for one in many})
@@ -139,45 +139,63 @@ def answer_many(
     return _answer_many(samplers, votes, key, probabilities, same_noise, at_once)
 
 
+class _Chance(NamedTuple):
+    """All that is random in one call, whatever the scales."""
+
+    noise: Any
+    ties: Any
+    test: Any
+
+
+def _chance(sampler: Sampler, key: jax.Array, shape: tuple[int, int]) -> _Chance:
+    queries, classes = shape
+    for_noise, for_ties, for_test = jax.random.split(key, 3)
+    return _Chance(
+        noise.standard(sampler.noise.family, for_noise, (classes, queries)),
+        jax.random.bits(for_ties, (4, queries), jnp.uint32),
+        None if sampler.test is None else noise.standard(sampler.test.family, for_test, (queries,)),
+    )
+
+
 @jax.jit
 def _answer(sampler: Sampler, votes: Any, key: jax.Array, probabilities: Any) -> Answers:
-    for_noise, for_ties, for_test = jax.random.split(key, 3)
-    counts = jnp.asarray(votes, jnp.int32).T  # classes first: all loops run across queries
-    labels = _noisy_plurality(sampler.noise, counts, for_noise, for_ties)
-    if sampler.test is None:
-        return Answers(labels, labels == labels)
-    lead = counts
-    if probabilities is not None:
-        predicted = probabilities.astype(jnp.float32).T
-        lead = counts - counts.sum(0) * predicted
-    drawn = noise.draw(sampler.test, for_test, labels.shape)
-    answered = lead.max(0) + drawn >= sampler.threshold
-    otherwise = jnp.full_like(labels, REFUSED)
-    if probabilities is not None:
-        sure = predicted.max(0) > sampler.student_confidence
-        otherwise = jnp.where(sure, predicted.argmax(0).astype(jnp.int32), REFUSED)
-    return Answers(jnp.where(answered, labels, otherwise), answered)
+    return _decide(sampler, votes, _chance(sampler, key, votes.shape), probabilities)
 
 
 @jax.jit(static_argnames=("same_noise", "at_once"))
 def _answer_many(
     samplers: Sampler, votes: Any, key: jax.Array, probabilities: Any, same_noise: bool, at_once: int
 ) -> Answers:
-    settings = samplers.threshold if samplers.threshold is not None else jax.tree.leaves(samplers.noise)[0]
-    at_once = min(at_once, settings.shape[0])
+    settings = jax.tree.leaves(samplers)[0].shape[0]
+    at_once = min(at_once, settings)
     if same_noise:
-        return jax.lax.map(lambda one: _answer(one, votes, key, probabilities), samplers, batch_size=at_once)
-    keys = jax.random.split(key, settings.shape[0])
+        chance = _chance(samplers, key, votes.shape)
+        return jax.lax.map(
+            lambda one: _decide(one, votes, chance, probabilities), samplers, batch_size=at_once
+        )
+    pairs = samplers, jax.random.split(key, settings)
     return jax.lax.map(
-        lambda pair: _answer(pair[0], votes, pair[1], probabilities), (samplers, keys), batch_size=at_once
+        lambda pair: _answer(pair[0], votes, pair[1], probabilities), pairs, batch_size=at_once
     )
 
 
-def _noisy_plurality(source: noise.Source, counts: Any, for_noise: Any, for_ties: Any) -> Any:
-    noisy = counts + noise.draw(source, for_noise, counts.shape)
+def _decide(sampler: Sampler, votes: Any, chance: _Chance, probabilities: Any) -> Answers:
+    counts = jnp.asarray(votes, jnp.int32).T  # classes first: all loops run across queries
+    noisy = counts + noise.scaled(sampler.noise, chance.noise)
     most, ties = _most(noisy)
-    words = jax.random.bits(for_ties, (4, counts.shape[1]), jnp.uint32)
-    return _place_of(noisy, most, _share(tuple(words), ties))
+    labels = _place_of(noisy, most, _share(tuple(chance.ties), ties))
+    if sampler.test is None:
+        return Answers(labels, labels == labels)
+    lead = counts
+    if probabilities is not None:
+        predicted = probabilities.astype(jnp.float32).T
+        lead = counts - counts.sum(0) * predicted
+    answered = lead.max(0) + noise.scaled(sampler.test, chance.test) >= sampler.threshold
+    otherwise = jnp.full_like(labels, REFUSED)
+    if probabilities is not None:
+        sure = predicted.max(0) > sampler.student_confidence
+        otherwise = jnp.where(sure, predicted.argmax(0).astype(jnp.int32), REFUSED)
+    return Answers(jnp.where(answered, labels, otherwise), answered)
 
 
 def _most(noisy: Any) -> tuple:

@@ -138,7 +138,8 @@ class InteractiveGNMax:
         _threshold(self.threshold)
         _positive("sigma_threshold", self.sigma_threshold)
         _positive("sigma", self.sigma)
-        if not 0 <= self.student_confidence <= 1:
+        known = isinstance(self.student_confidence, int | float)
+        if not (known and 0 <= self.student_confidence <= 1):
             raise PateError(f"student_confidence={self.student_confidence!r} must be between 0 and 1")
 
     @property

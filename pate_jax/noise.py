@@ -122,10 +122,21 @@ def draw(noise: Noise | Source, key: jax.Array, shape: tuple[int, ...]) -> jax.A
     dtype('int32')
     """
     ready = noise if isinstance(noise, Source) else source(noise)
-    if ready.words is None:
-        return ready.scale * _STANDARD[ready.family](key, shape)
-    words = jax.random.bits(key, (4, *shape), jnp.uint32)
-    return ready.lowest + _search(ready.words, tuple(words))
+    return scaled(ready, standard(ready.family, key, shape))
+
+
+def standard(family: str, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """What a draw needs of chance, whatever the scale: noise of scale 1, or words to search a table for."""
+    if family in _STANDARD:
+        return _STANDARD[family](key, shape)
+    return jax.random.bits(key, (4, *shape), jnp.uint32)
+
+
+def scaled(source: Source, chance: jax.Array) -> jax.Array:
+    """The noise that `standard` chance gives at the source's scale."""
+    if source.words is None:
+        return source.scale * chance
+    return source.lowest + _search(source.words, tuple(chance))
 
 
 def _search(table: jax.Array, words: tuple) -> jax.Array:

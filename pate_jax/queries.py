@@ -8,6 +8,7 @@ that nearly coincide are reported (`near_duplicates`). NumPy and the standard li
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -91,7 +92,7 @@ def near_duplicates(inputs: np.ndarray, distance: float) -> NearDuplicates:
     if not distance > 0:
         raise PateError(f"distance={distance!r} must be above 0")
     rows = _inputs(inputs)
-    flat = rows.reshape(len(rows), -1).astype(np.float32)
+    flat = rows.reshape(len(rows), math.prod(rows.shape[1:])).astype(np.float32)
     if not np.isfinite(flat).all():
         raise PateError("inputs hold NaN or infinity; replace them")
     pairs = _candidates(_shadows(flat), distance * np.sqrt(max(1, flat.shape[1])))
@@ -112,6 +113,8 @@ def _shadows(flat: np.ndarray) -> np.ndarray:
 
     The directions decide how many pairs have to be compared in full, never which are found.
     """
+    if not len(flat):
+        return np.zeros((0, 1))
     centred = flat - flat.mean(0, dtype=np.float64).astype(np.float32)
     start = np.random.default_rng(0).standard_normal((flat.shape[1], _DIRECTIONS)).astype(np.float32)
     directions, _ = np.linalg.qr((centred.T @ (centred @ start)).astype(np.float64))

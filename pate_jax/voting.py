@@ -220,7 +220,12 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
 
 def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
     """Refuse foreign votes that could be read another way, and say which."""
-    if counts.ndim != 2 or counts.size == 0 or counts.dtype.kind not in "iuf":
+    if (
+        counts.ndim != 2
+        or counts.size == 0
+        or counts.dtype.kind not in "iuf"
+        or not np.isfinite(counts).all()
+    ):
         return  # `check_votes` says what is wrong
     rows_agree, columns_agree = (np.ptp(counts.sum(axis)) == 0 for axis in (1, 0))
     shape = counts.shape

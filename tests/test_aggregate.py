@@ -178,6 +178,14 @@ def test_different_queries_get_different_noise():
         assert abs(np.corrcoef(labels[lag:], labels[:-lag])[0, 1]) < 5 / np.sqrt(len(labels) - lag)
 
 
+REST = [name for name in BY_NAME if name not in ("interactive-gnmax", "confident-discrete-gaussian")]
+KINDS = [
+    "interactive-gnmax",
+    "confident-discrete-gaussian",
+    *(pytest.param(n, marks=pytest.mark.long) for n in REST),
+]
+
+
 def example(name):
     fields = {"threshold": 6.0, "student_confidence": 0.5}
     return BY_NAME[name](*(fields.get(field, 3.0) for field in BY_NAME[name].__dataclass_fields__))
@@ -196,7 +204,7 @@ def same(left, right) -> bool:
     return bool((left.labels == right.labels).all() and (left.answered == right.answered).all())
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", KINDS)
 def test_jit_and_vmap_give_what_plain_calls_give(name):
     mechanism = example(name)
     student = student_for(mechanism, VOTES)
@@ -214,9 +222,9 @@ def test_jit_and_vmap_give_what_plain_calls_give(name):
     assert same(jax.tree.map(lambda leaf: leaf[1], many), other) and not same(other, plain)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", KINDS)
 def test_many_settings_are_the_same_as_one_by_one(name):
-    settings = [rescaled(example(name), factor) for factor in (0.5, 1.0, 3.0, 9.0, 20.0)]
+    settings = [rescaled(example(name), factor) for factor in (0.5, 3.0, 20.0)]
     student = student_for(settings[0], VOTES)
     shared = aggregate.answer_many(
         settings, VOTES, key=noise.seeded_key(4), same_noise=True, at_once=2, **student
@@ -275,7 +283,7 @@ def test_a_rebuilt_mechanism_with_known_bad_values_is_refused():
         aggregate.answer(bad, VOTES, key=noise.seeded_key(1))
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", KINDS)
 def test_inside_shard_map_over_queries_and_over_teachers(name):
     mechanism = example(name)
     labels = np.random.default_rng(3).integers(0, 5, (16, 24)).astype(np.int16)
@@ -289,7 +297,7 @@ def test_inside_shard_map_over_queries_and_over_teachers(name):
 
     out = jax.jit(jax.shard_map(over_queries, mesh=mesh, in_specs=(P(None, "d"), P()), out_specs=P("d")))
     answers = out(labels, noise.seeded_key(6))
-    for device in range(8):
+    for device in (0, 5):
         part = slice(3 * device, 3 * device + 3)
         votes = np.asarray(voting.histogram(labels[:, part], 5))
         key = jax.random.fold_in(noise.seeded_key(6), device)

@@ -1,0 +1,76 @@
+"""Descriptions of mechanisms: validated, frozen, serialisable, and one object for noise and account."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import BY_NAME, from_dict, name_of, to_dict
+
+EXAMPLES = {
+    name: kind(*(0.5 if field.name == "student_confidence" else 7.5 for field in dataclasses.fields(kind)))
+    for name, kind in BY_NAME.items()
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_description_survives_json(name):
+    mechanism = EXAMPLES[name]
+    assert name_of(mechanism) == name
+    assert from_dict(json.loads(json.dumps(to_dict(mechanism)))) == mechanism
+
+
+@given(st.sampled_from(list(BY_NAME)), st.floats(min_value=1e-300, max_value=1e300))
+def test_any_positive_setting_survives_json(name, value):
+    kind = BY_NAME[name]
+    mechanism = kind(*(0.25 if f.name == "student_confidence" else value for f in dataclasses.fields(kind)))
+    assert from_dict(json.loads(json.dumps(to_dict(mechanism)))) == mechanism
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0, None, "4"])
+def test_every_field_is_validated_and_named(name, bad):
+    for field in dataclasses.fields(BY_NAME[name]):
+        with pytest.raises(PateError, match=f"{field.name}="):
+            dataclasses.replace(EXAMPLES[name], **{field.name: bad})
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_scales_are_above_zero_and_nothing_can_be_changed(name):
+    for field in dataclasses.fields(BY_NAME[name]):
+        if "scale" in field.name or "sigma" in field.name:
+            with pytest.raises(PateError, match=f"{field.name}=0"):
+                dataclasses.replace(EXAMPLES[name], **{field.name: 0})
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(EXAMPLES[name], field.name, 1.0)
+    assert hash(EXAMPLES[name]) == hash(from_dict(to_dict(EXAMPLES[name])))
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_noise_and_test_say_what_the_fields_say(name):
+    mechanism = EXAMPLES[name]
+    fields = {field.name for field in dataclasses.fields(mechanism)}
+    assert mechanism.noise.scale == 7.5
+    assert ("threshold" in fields) == (mechanism.test is not None)
+    if mechanism.test is not None:
+        assert mechanism.test.noise.family == mechanism.noise.family
+        own = dataclasses.replace(mechanism, **{next(f for f in fields if f.endswith("_threshold")): 3.0})
+        assert own.test.noise.scale == 3.0 and own.noise.scale == 7.5
+
+
+def test_unknown_descriptions_are_refused():
+    with pytest.raises(PateError, match="'newmax' is unknown"):
+        from_dict({"name": "newmax"})
+    with pytest.raises(PateError, match="takes"):
+        from_dict({"name": "gnmax", "scale": 3.0})
+
+
+def test_the_module_needs_nothing_but_the_standard_library():
+    code = "import sys, pate_jax.mechanisms; sys.exit(int('numpy' in sys.modules or 'jax' in sys.modules))"
+    subprocess.run([sys.executable, "-c", code], check=True)
