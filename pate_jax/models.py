@@ -10,9 +10,10 @@ A net of your own needs no Flax at all: any `Model(init, apply)` of pure functio
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -238,6 +239,14 @@ def build(
     >>> model.apply(params, jnp.zeros((5, 28, 28, 1))).shape
     (5, 10)
     """
+    frozen = {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
+    made = _build(name, tuple(input_shape), classes, activation, form or Form(), tuple(frozen.items()))
+    return made._replace(description=copy.deepcopy(made.description))
+
+
+@lru_cache(maxsize=64)
+def _build(name, input_shape, classes, activation, form, settings) -> Model:
+    """Build once: a net asked for again is the same two functions, so nothing is compiled again for it."""
     if name not in NETS:
         raise PateError(f"net={name!r} is unknown; choose one of {', '.join(NETS)}")
     kind, defaults = NETS[name]
@@ -245,22 +254,20 @@ def build(
         raise PateError(f"net={name!r} takes images and input_shape={input_shape} is none; use mlp or table")
     if classes < 2:
         raise PateError(f"classes={classes} must be at least 2")
-    sizes = {
-        key: tuple(v) if isinstance(v := settings.pop(key, default), list) else v
-        for key, default in defaults.items()
-    }
-    function = activation_function(activation, **settings)
-    shape = math.prod(input_shape) if kind is DenseNet else tuple(input_shape)
+    given = dict(settings)
+    own = {key: given.pop(key) for key in defaults if key in given}
+    function = activation_function(activation, **given)
+    shape = math.prod(input_shape) if kind is DenseNet else input_shape
     factory: Callable[..., nnx.Module] = kind
-    make = partial(factory, shape, classes, function, form or Form(), **sizes)
+    make = partial(factory, shape, classes, function, form, **{**defaults, **own})
     description = {
         "name": name,
         "input_shape": list(input_shape),
         "classes": classes,
         "activation": activation,
     }
-    extra = {key: list(v) if isinstance(v, tuple) else v for key, v in sizes.items() if v != defaults[key]}
-    return _convert(make, {**description, **settings, **extra})
+    listed = {key: list(v) if isinstance(v, tuple) else v for key, v in own.items()}
+    return _convert(make, {**description, **given, **listed})
 
 
 def in_form(model: Model, form: Form) -> Model:

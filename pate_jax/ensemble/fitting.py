@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import time
 from functools import partial
@@ -26,6 +27,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import Model, in_form
 
 ELSEWHERE = ("devices", "checkpoint_seconds", "width")  # where and when; the plan holds the width
+NOT_COMPILED = (*ELSEWHERE, "net", "activation", "epochs", "min_steps", "attempts")  # no program knows them
 IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
 
 
@@ -61,7 +63,7 @@ def fit(
     >>> teachers.params["dense0"]["kernel"].shape
     (2, 6, 64)
     """
-    config = config.resolved()
+    config = dataclasses.replace(config, net=config.net or model.description.get("name")).resolved()
     data = cutting.records(inputs, labels, shards, key, config)
     _check_net(model, preprocessing, data)
     chosen = machines.local(config.devices)
@@ -145,15 +147,45 @@ def _plan(model, preprocessing, data, config, chosen, teachers: int, store: Stor
 def _machine(
     model: Model, preprocessing: Any, config: TeacherConfig, plan: Plan, chosen: list[Any]
 ) -> Machine:
-    teacher = training.teacher(in_form(model, plan.form), preprocessing.apply, config)
-    return Machine(teacher, programs.build(teacher, plan, chosen), plan, chosen, config)
+    formed = in_form(model, plan.form)
+    make = _compiled if _hashable(preprocessing) else _compiled.__wrapped__
+    usual = TeacherConfig()
+    same = dataclasses.replace(config, **{name: getattr(usual, name) for name in NOT_COMPILED})
+    teacher, built = make(formed.init, formed.apply, preprocessing, same, plan, tuple(chosen), _shape(formed))
+    return Machine(teacher, built, plan, chosen, config)
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(
+    init, apply, preprocessing, config, plan: Plan, chosen: tuple[Any, ...], shape
+) -> tuple[Any, ...]:
+    """Programs are kept, so that a second ensemble of one kind is not compiled again."""
+    model = Model(init, apply, {"input_shape": shape})
+    teacher = training.teacher(model, preprocessing.apply, config)
+    return teacher, programs.build(teacher, plan, list(chosen))
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _shape(model: Model) -> tuple[int, ...]:
+    return tuple(model.description.get("input_shape", (0, 0, 0)))
 
 
 def lower(machine: Machine, data: cutting.Records) -> Any:
     """The program that trains, lowered for these records but not run: for its memory and its text."""
     places = (len(machine.devices), machine.plan.width)
-    widen = partial(jax.tree.map, lambda leaf: jax.ShapeDtypeStruct((*places, *leaf.shape), leaf.dtype))
-    return machine.programs.lower(*widen(_one(machine, data)))
+    lies = programs.layout(tuple(machine.devices))
+
+    def widen(leaf):
+        return jax.ShapeDtypeStruct((*places, *leaf.shape), leaf.dtype, sharding=lies)
+
+    return machine.programs.lower(*jax.tree.map(widen, _one(machine, data)))
 
 
 def _check_net(model: Model, preprocessing: Any, data: cutting.Records) -> None:

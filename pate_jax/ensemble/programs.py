@@ -84,16 +84,16 @@ def inside(function: Callable, width: int) -> Callable:
 def place(tree: Tree, devices: list[Any], width: int) -> Tree:
     """Host arrays of [devices * width, ...] on the devices, `width` teachers on each."""
     tree = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(len(devices), width, *leaf.shape[1:]), tree)
-    return jax.device_put(tree, _spread(tuple(devices)))
+    return jax.device_put(tree, layout(tuple(devices)))
 
 
 def everywhere(array: np.ndarray, devices: list[Any]) -> Any:
     """The same host array on each of the devices."""
-    return jax.device_put(np.broadcast_to(array, (len(devices), *array.shape)), _spread(tuple(devices)))
+    return jax.device_put(np.broadcast_to(array, (len(devices), *array.shape)), layout(tuple(devices)))
 
 
 @functools.cache
-def _spread(devices: tuple[Any, ...]) -> Any:
+def layout(devices: tuple[Any, ...]) -> Any:
     """How pmap itself lays out an array of [devices, ...]: anything else would compile each program twice."""
     return jax.pmap(lambda leaf: leaf, devices=devices)(np.zeros(len(devices))).sharding
 

@@ -32,8 +32,8 @@ class TeacherConfig:
     30
     """
 
-    net: str = "cnn"
-    """mlp, cnn, pate2017, resnet or table"""
+    net: str | None = None
+    """mlp, cnn, pate2017, resnet or table; unset: the caller's choice, cnn for images in `pate`"""
     activation: str = "relu"
     """relu, tanh or tempered_sigmoid"""
     epochs: int | None = None
@@ -41,12 +41,15 @@ class TeacherConfig:
     min_steps: int = 200
     """a teacher whose epochs make fewer steps than this gets more epochs"""
     batch_size: int | None = None
+    """records a step"""
     optimizer: str | None = None
     """sgd (Nesterov momentum) or adam"""
     learning_rate: float | None = None
     """the peak, after warm-up; a cosine brings it down to zero"""
     momentum: float = 0.9
+    """Nesterov momentum of sgd"""
     weight_decay: float | None = None
+    """L2 penalty on the parameters"""
     warmup: float = 0.1
     """fraction of a teacher's own steps over which the learning rate rises"""
     augment: str | None = None
@@ -62,22 +65,28 @@ class TeacherConfig:
 
     def resolved(self) -> TeacherConfig:
         """The same with every None of the recipe filled in; refuses values that make no sense."""
-        recipe = RECIPES.get(self.net, RECIPES["mlp"])
+        recipe = RECIPES.get(self.net or "", RECIPES["mlp"])
         missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
         full = dataclasses.replace(self, **missing)
         _check(full)
         return full
 
 
+_IMAGES = {
+    "epochs": 30,
+    "batch_size": 24,
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "weight_decay": 5e-4,
+    "augment": "shift",
+}
 RECIPES: dict[str, dict[str, Any]] = {
-    net: {
-        "epochs": 30, "batch_size": 24, "optimizer": "sgd", "learning_rate": 0.02, "weight_decay": 5e-4,
-        "augment": "shift", **changes,
-    }
-    for net, changes in {
-        "mlp": {"augment": "none"}, "table": {"augment": "none"}, "cnn": {}, "pate2017": {}, "resnet": {},
-    }.items()
-}  # fmt: skip
+    "mlp": {**_IMAGES, "augment": "none"},
+    "cnn": _IMAGES,
+    "pate2017": {**_IMAGES, "learning_rate": 0.02},
+    "resnet": _IMAGES,
+    "table": {**_IMAGES, "augment": "none"},
+}
 
 
 def _check(config: Any) -> None:

@@ -117,10 +117,10 @@ def train(
             continue
         resident = compiled.place(feed, machine.devices, machine.plan.width)
         state = machine.programs.start(resident, _spread(np.zeros(len(group), np.int32), machine))
-        entered = _enter(machine, state, wave, own, real)
+        now = _enter(machine, state, wave, own, real)
         del state  # its memory is given away by the first step
-        tell(float((feed.count * entered[1].epoch).sum()), "")
-        for now in _epochs(machine, *entered, feed, resident, tell):
+        tell(float((feed.count * now[1].epoch).sum()), "")
+        for now in _epochs(machine, *now, feed, resident, tell):  # noqa: B020
             save(partial(_store, wave, *now, own, real))
         _store(wave, *now, own, real)
     return wave

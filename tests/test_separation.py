@@ -1,0 +1,168 @@
+"""No teacher's numbers depend on another's records: bit for bit, and in the compiled program's text."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+import tiny_teachers as tiny
+
+from pate_jax import ensemble
+from pate_jax.ensemble import fitting, programs
+from pate_jax.ensemble import shards as cutting
+
+PLACES = [(1, 1), (1, 11), (2, 1), (2, 6), (8, 1), (8, 2)]  # devices, teachers per vmap
+MORE = [pytest.param(d, w, marks=pytest.mark.long) for d in (1, 2, 8) for w in (2, 3, 4, 5)]
+MOVING = {"augment": "shift_flip"}
+
+
+def fit(inputs, labels, cut, *, net=None, **changes):
+    name = "table" if net is None else "cnn"
+    model = net or tiny.table_net()
+    return ensemble.fit(
+        model, tiny.Same(), inputs, labels, cut, key=jax.random.key(3), config=tiny.config(name, **changes)
+    )
+
+
+def others(params, teacher):
+    return np.delete(tiny.leaves(params), teacher, axis=0)
+
+
+@pytest.mark.parametrize(("devices", "width"), [*PLACES, *MORE])
+def test_a_changed_shard_moves_its_own_teacher_only(devices, width):
+    (inputs, labels), cut = tiny.table(), tiny.shards()
+    before = fit(inputs, labels, cut, devices=devices, width=width)
+    changed, relabelled = inputs.copy(), labels.copy()
+    rows = cut.rows[5, : cut.counts[5]]
+    changed[rows] *= -3
+    relabelled[rows] = (labels[rows] + 1) % 3
+    after = fit(changed, relabelled, cut, devices=devices, width=width)
+    assert np.array_equal(others(before.params, 5), others(after.params, 5))
+    assert not np.array_equal(tiny.leaves(before.params, 5), tiny.leaves(after.params, 5))
+
+
+@pytest.mark.parametrize(("devices", "width"), [(2, 1), (2, 6)])
+def test_a_changed_shard_moves_its_own_convolutional_teacher_only(devices, width):
+    (inputs, labels), cut, net = tiny.images(), tiny.shards(), tiny.image_net()
+    before = fit(inputs, labels, cut, net=net, devices=devices, width=width, **MOVING)
+    changed = inputs.copy()
+    changed[cut.rows[3, : cut.counts[3]]] = 7
+    after = fit(changed, labels, cut, net=net, devices=devices, width=width, **MOVING)
+    assert np.array_equal(others(before.params, 3), others(after.params, 3))
+    assert not np.array_equal(tiny.leaves(before.params, 3), tiny.leaves(after.params, 3))
+
+
+@pytest.mark.parametrize("longest", [13, pytest.param(33, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("devices", "width"), [(2, 1), (2, 6)])
+def test_the_longest_shard_may_grow_and_nobody_else_notices(longest, devices, width):
+    """From 12 records, three batches of four, across one boundary and across several."""
+    inputs, labels = tiny.table(records=120)
+    cut = tiny.shards()
+    rows = np.zeros((len(cut.counts), longest), np.int32)
+    rows[:, : cut.rows.shape[1]] = cut.rows
+    rows[3, 12:longest] = 80 + np.arange(longest - 12)
+    counts = cut.counts.copy()
+    counts[3] = longest
+    before = fit(inputs, labels, cut, devices=devices, width=width)
+    after = fit(inputs, labels, tiny.Shards(rows, counts), devices=devices, width=width)
+    assert np.array_equal(others(before.params, 3), others(after.params, 3))
+    assert not np.array_equal(tiny.leaves(before.params, 3), tiny.leaves(after.params, 3))
+
+
+@pytest.mark.parametrize("width", [1, pytest.param(6, marks=pytest.mark.long)])
+def test_augmented_images_do_not_notice_a_longer_shard_either(width):
+    (inputs, labels), cut, net = tiny.images(), tiny.shards(), tiny.image_net()
+    counts = cut.counts.copy()
+    counts[3] = 13
+    rows = np.zeros((len(counts), 13), np.int32)
+    rows[:, :12] = cut.rows
+    rows[3, 12] = 70
+    before, after = (
+        fit(inputs, labels, shards, net=net, devices=2, width=width, **MOVING)
+        for shards in (cut, tiny.Shards(rows, counts))
+    )
+    assert np.array_equal(others(before.params, 3), others(after.params, 3))
+
+
+def lowered(net, name, **changes):
+    (inputs, labels) = tiny.table() if name == "table" else tiny.images()
+    config = tiny.config(name, **changes).resolved()
+    data = cutting.records(inputs, labels, tiny.shards(), jax.random.key(3), config)
+    chosen = jax.local_devices()[: config.devices]
+    plan = fitting._plan(net, tiny.Same(), data, config, chosen, len(data.counts), None)
+    machine = fitting._machine(net, tiny.Same(), config, plan, chosen)
+    return machine, data
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("name", ["table", "cnn"])
+def test_the_compiled_training_programs_hold_no_collective(name, width):
+    net = tiny.table_net() if name == "table" else tiny.image_net()
+    machine, data = lowered(net, name, devices=8, width=width)
+    text = fitting.lower(machine, data).compile().as_text()
+    assert re.search(r"\b(dot|convolution|fusion|custom-call)", text), "this is no training program"
+    assert "num_partitions=8" in text or "replica_count=8" in text
+    assert programs.collectives(text) == []
+
+
+def test_a_collective_would_be_found():
+    summing = jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i")
+    assert programs.collectives(summing.lower(np.zeros((8, 3), np.float32)).compile().as_text()) == [
+        "all-reduce"
+    ]
+
+
+def test_every_program_of_a_round_holds_no_collective():
+    machine, data = lowered(tiny.table_net(), "table", devices=8, width=2)
+    config = machine.config
+    group = np.append(np.arange(11), [-1] * 5)
+    resident = programs.place(cutting.take(data, group, config), machine.devices, 2)
+    attempts = np.zeros((8, 2), np.int32)
+    state = machine.programs.start(resident, attempts)
+    which = np.ones((8, 2), bool)
+    for program, arguments in [
+        (machine.programs.start, (resident, attempts)),
+        (machine.programs.turn, (state, resident)),
+        (machine.programs.choose, (which, state, state)),
+    ]:
+        assert programs.collectives(program.lower(*arguments).compile().as_text()) == []
+
+
+def test_devices_and_widths_agree_to_rounding_after_a_few_steps():
+    (inputs, labels), cut = tiny.table(), tiny.shards()
+    found = [tiny.leaves(fit(inputs, labels, cut, devices=d, width=w).params) for d, w in PLACES]
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-4, atol=1e-5)
+
+
+def test_convolution_forms_agree_to_rounding_after_a_few_steps():
+    (inputs, labels), cut, net = tiny.images(), tiny.shards(), tiny.image_net()
+    alone, together = (
+        tiny.leaves(fit(inputs, labels, cut, net=net, devices=2, width=width, **MOVING).params)
+        for width in (1, 6)
+    )
+    np.testing.assert_allclose(together, alone, rtol=1e-3, atol=1e-4)
+
+
+def test_devices_and_widths_agree_on_labels_after_full_training():
+    """At most one label in a thousand differs; the teachers themselves differ from each other."""
+    (inputs, labels), cut = tiny.table(), tiny.shards()
+    asked, _ = tiny.table(records=2000, seed=5)
+    found = []
+    for devices, width in PLACES[1:]:
+        teachers = fit(inputs, labels, cut, devices=devices, width=width, epochs=30, min_steps=60)
+        found.append(ensemble.predict(tiny.table_net(), tiny.Same(), teachers, asked))
+    assert all((other != found[0]).mean() <= 1e-3 for other in found[1:])
+    assert len({row.tobytes() for row in found[0]}) == len(found[0])
+
+
+@pytest.mark.long
+def test_images_get_the_same_labels_alone_and_together():
+    """Fully trained CNNs: alone with lax.conv, five or ten in a vmap with patches."""
+    (inputs, labels), cut = tiny.images(records=600), tiny.shards([60] * 10)
+    asked, _ = tiny.images(records=1000, seed=5)
+    net, found = tiny.image_net(), []
+    for devices, width in [(2, 1), (2, 5), (1, 10)]:
+        teachers = fit(inputs, labels, cut, net=net, devices=devices, width=width, epochs=20, min_steps=200)
+        found.append(ensemble.predict(net, tiny.Same(), teachers, asked))
+    assert all((other != found[0]).mean() <= 1e-3 for other in found[1:])
