@@ -23,13 +23,13 @@ CLASSES = (2, 1000)  # glyphs: fewest and most
 DIFFICULTY = (0.0, 3.0)
 
 # What difficulty 1 means: standard deviations, or greatest values where it says so.
-JITTER = 0.0265  # of control points, in units of the square
-WAVE = 0.053  # greatest bend, in units of the square
-SHEAR, SLOPE, TURN = 0.19, 0.046, 0.143  # slant, rise, radians
-WIDTH, HEIGHT = 0.143, 0.12  # relative, squashed by tanh
-SHIFT = 1.1  # pixels
+JITTER = 0.0345  # of control points, in units of the square
+WAVE = 0.069  # greatest bend, in units of the square
+SHEAR, SLOPE, TURN = 0.247, 0.06, 0.186  # slant, rise, radians
+WIDTH, HEIGHT = 0.186, 0.156  # relative, squashed by tanh
+SHIFT = 1.43  # pixels
 FADE = 0.33  # greatest loss of ink
-GRAIN = 26.0  # grey levels of 255
+GRAIN = 33.8  # grey levels of 255
 
 
 def strokes(
