@@ -142,14 +142,13 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
         return _softmax_moments(noise.scale, test, groups, orders)
     made = argmax_law.factors(noise, groups)
     log_p = argmax_law.base(made)
-    law = _Law(groups, made, log_p, None if test is None else _test_law(test, groups))
-    possible = groups.moves()
     if noise.scale < 1 or made.steep:
-        return _all_moves(law, possible, orders)
+        law = _Law(groups, made, log_p, None if test is None else _test_law(test, groups))
+        return _all_moves(law, groups.moves(), orders)
     root = math.sqrt(caps(noise, None, np.array([2.0]))[0] / 2)
-    possible, error = remote.leave_out(made, groups, log_p, possible, orders[-1], root)
-    law = law._replace(made=made._replace(error=made.error + error[:, None]))
-    return _screened(law, possible, orders) + remote.LEFT_OUT * (error > 0)[:, None]
+    near = remote.leave_out(made, groups, log_p, orders[-1], root)
+    law = _Law(near.groups, near.made, near.log_p, None if test is None else _test_law(test, near.groups))
+    return _screened(law, near.possible, orders) + remote.LEFT_OUT * (near.error > 0)[:, None]
 
 
 class _Law(NamedTuple):
@@ -192,9 +191,8 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray
     if law.test is not None:
         error = error + law.test[1].error.max(axis=(1, 2))
     slack = (2 * orders + 1) * (error[:, None] + 1e-14)
-    bounds = np.stack([screening.upper(found, law.groups, orders[k], answered) for k in chosen], axis=-1)
     row, a, b = np.nonzero(possible)
-    bounds = bounds[row, a, b] + slack[row][:, chosen]
+    bounds = _bounds(found, law.groups, orders[chosen], answered)[row, a, b] + slack[row][:, chosen]
     first = _largest(bounds, row)
     best = np.zeros((len(law.log_p), len(orders)))
     np.maximum.at(best, row[first], _moments(law, row[first], a[first], b[first], orders))
@@ -202,10 +200,23 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray
     # what rounding hides is not worth looking at every move: there the bound itself is taken
     close = best * (1 + 1e-9) + np.where(best > 3 * slack, 0.0, 3 * slack)
     left = (everywhere > close[row]).any(axis=1) & ~first
+    crowded = np.bincount(row[left], minlength=len(best)) > 3 * possible.shape[1]
+    for one in np.flatnonzero(crowded):  # many moves cost almost the same: bound them at every order
+        at = row == one
+        single = screening.Screen(*(value[one : one + 1] for value in found))
+        chances = None if answered is None else tuple(value[one : one + 1] for value in answered)
+        groups = Groups(*(value[one : one + 1] for value in law.groups))
+        everywhere[at] = _bounds(single, groups, orders, chances)[0, a[at], b[at]] + slack[one]
+        left[at] = (everywhere[at] > close[one]).any(axis=1) & ~first[at]
     np.maximum.at(best, row[left], _moments(law, row[left], a[left], b[left], orders))
     bounded = ~(left | first)
     np.maximum.at(best, row[bounded], everywhere[bounded])
     return best
+
+
+def _bounds(found: screening.Screen, groups: Groups, orders: np.ndarray, answered) -> np.ndarray:
+    """Upper bounds of `(a-1) D_a` of all moves [R, U, U, A]."""
+    return np.stack([screening.upper(found, groups, order, answered) for order in orders], axis=-1)
 
 
 def _largest(bounds: np.ndarray, row: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from pate_jax.accounting.passing import Passing, largest, largest_after, passing
 from pate_jax.mechanisms import Noise, ThresholdTest
 
 BLOCK = 1_000_000
-LEFT_OUT = 1e-40  # more than the probability of all remote classes, which are not among the outcomes
+LEFT_OUT = 4e-18  # more than the probability of all remote classes, which are not among the outcomes
 
 
 class Outcomes(NamedTuple):
@@ -45,8 +45,7 @@ def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcom
         possible = groups.moves()
         if noise.scale >= 1 and not made.steep:
             root = math.sqrt(caps(noise, None, np.array([2.0]))[0] / 2)
-            possible, more = remote.leave_out(made, groups, law, possible, 2.0, root)
-            made = made._replace(error=made.error + more[:, None])
+            made, groups, law, possible, _ = remote.leave_out(made, groups, law, 2.0, root)
         row, a, b = np.nonzero(possible)
         if len(row) * made.level.shape[1] * made.level.shape[2] > exact.BUDGET * len(law):
             return None
@@ -87,7 +86,7 @@ def _curves(sizes, log_p, log_q, error, step: float, reach: int) -> np.ndarray:
             right > 30, sizes * np.exp(log_p + error), q_right * np.expm1(np.minimum(right, 30))
         )
         gain_left = q_left * np.expm1(left)
-    grid = np.expm1(step * np.arange(1, reach + 1))
+    grid = np.expm1(np.minimum(step * np.arange(1, reach + 1), 700.0))  # smaller is the safe side
     above = _beyond(right / step, gain_right, q_right, reach)
     upper = above[0][:, 1:] - grid * above[1][:, 1:]
     below = _beyond(-left / step, gain_left, q_left, reach)

@@ -2,26 +2,36 @@
 
 With many classes most have no votes to speak of, and hundreds of moves between them differ in nothing that a
 float64 can hold. A class is remote where every term it can add to a sum `sum_j P_j^a P'_j^(1-a)` is below
-exp(-110). Of the remote groups only the one with the most votes is tried; what the others could change in the
+exp(-50). Of the remote groups only the one with the most votes is tried; what the others could change in the
 laws of the remaining classes is bounded and added to their error (docs/accounting_exact.md).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from pate_jax.accounting.argmax_law import Factors
 from pate_jax.accounting.groups import Groups
 
-NATS = 110.0
+NATS = 50.0
 NEGLIGIBLE = 1e-11  # largest error worth fewer moves
-LEFT_OUT = 1e-44  # all terms of remote classes together: 1e4 classes times exp(-110), twice
+LEFT_OUT = 4e-18  # all terms of remote classes together: 1e4 classes times exp(-50), twice
 
 
-def leave_out(
-    made: Factors, groups: Groups, log_p: np.ndarray, possible: np.ndarray, order: float, root: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The moves [R, U, U] left to try, and the error [R] that stands for the others.
+class Near(NamedTuple):
+    """A piece without its remote classes but the first."""
+
+    made: Factors
+    groups: Groups
+    log_p: np.ndarray
+    possible: np.ndarray  # bool [R, U, U], the moves to try
+    error: np.ndarray  # [R], already part of `made.error`
+
+
+def leave_out(made: Factors, groups: Groups, log_p: np.ndarray, order: float, root: float) -> Near:
+    """The piece without remote classes, as far as they can be left out.
 
     `order` is the largest order asked for, `root` the square root of the argmax's zero-concentrated cost.
     """
@@ -31,16 +41,29 @@ def leave_out(
     first = np.minimum((~remote).sum(axis=1), remote.shape[1] - 1)  # groups are sorted, remote ones come last
     at = np.arange(len(log_p))
     useful = (number >= 2) & (groups.counts[:, 0] - groups.counts[at, first] >= 3)
+    possible = groups.moves()
     if not useful.any() or not np.array_equal(groups.margins, groups.counts):
-        return possible, np.zeros(len(log_p))
+        return Near(made, groups, log_p, possible, np.zeros(len(log_p)))
     with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):
         error = _error(made, log_p, first, ~remote)
     useful &= error < NEGLIGIBLE
+    error = np.where(useful, error, 0.0)
     skipped = remote & useful[:, None]
+    possible &= ~(skipped[:, :, None] & remote[:, None, :])
     skipped[at, first] = False
-    both = (remote & useful[:, None])[:, :, None] & remote[:, None, :]
-    kept = possible & ~skipped[:, :, None] & ~skipped[:, None, :] & ~both
-    return kept, np.where(useful, error, 0.0)
+    possible &= ~skipped[:, :, None] & ~skipped[:, None, :]
+    keep = int(np.where(useful, first + 1, remote.shape[1]).max())
+    made = Factors(
+        made.level[:, :keep],
+        made.fewer[:, :keep],
+        made.more[:, :keep],
+        made.leave[:, :keep],
+        made.join[:, :keep],
+        made.ghost,
+        made.error[:, :keep] + error[:, None],
+    )
+    groups = Groups(groups.rows, *(value[:, :keep] for value in groups[1:]))
+    return Near(made, groups, log_p[:, :keep], possible[:, :keep, :keep], error)
 
 
 def _error(made: Factors, log_p: np.ndarray, first: np.ndarray, live: np.ndarray) -> np.ndarray:
