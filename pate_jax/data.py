@@ -44,6 +44,10 @@ def load(
     }
     chosen = {option: value for option, value in shape.items() if value is not None}
     if name in SYNTHETIC:
+        if manual_dir is not None:
+            raise PateError(
+                f"manual_dir={str(manual_dir)!r} holds archives, and {name} are drawn; leave it out"
+            )
         return _synthetic(name, chosen)
     for option, value in chosen.items():
         raise PateError(

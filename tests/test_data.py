@@ -55,6 +55,7 @@ def test_every_name_is_listed():
         ("mnist", {"size": 100}, "size=100 shapes the synthetic sets strokes and glyphs"),
         ("adult", {"difficulty": 2.0}, "difficulty=2.0 shapes"),
         ("glyphs", {"size": 0}, "size=0 must be at least 1"),
+        ("strokes", {"manual_dir": "archives"}, "manual_dir='archives' holds archives"),
     ],
 )
 def test_options_that_do_not_fit(name, options, said):
