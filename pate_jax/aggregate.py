@@ -69,9 +69,15 @@ def prepare(mechanism: Mechanism | Sequence[Mechanism]) -> Sampler:
         )
     for_noise = _longest([one.noise for one in many])
     for_test = _longest([one.test.noise for one in many if one.test is not None])
-    return jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), *(_ready(one, for_noise, for_test) for one in many)
-    )
+    ready = [_ready(one, for_noise, for_test) for one in many]
+    return jax.tree.map(lambda *leaves: _stack(leaves), *ready)
+
+
+def _stack(leaves: tuple) -> jax.Array:
+    """On the host where values are known: stacking a thousand arrays under JAX would compile for a minute."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        return jnp.stack(leaves)
+    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves]))
 
 
 def answer(

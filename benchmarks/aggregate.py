@@ -1,0 +1,260 @@
+"""Kernels against NumPy: answers under 1 and 1,000 settings, and vote histograms.
+
+`python benchmarks/aggregate.py` measures everything, in turns, so that a busy machine slows all contestants,
+and appends a JSON line for each comparison to results/aggregate.jsonl. Times are medians of rounds, the ratio
+is the median of the rounds' ratios (above 1: ours is faster). The CPU time of the process stands beside the
+wall time.
+
+Who runs against whom:
+- one setting: `answer` with the private generator's cipher (ChaCha20), noise and ties included, against
+  NumPy that draws float32 normals in place and takes the argmax along rows;
+- 1,000 settings (a tenth of them at 150 classes), each with noise of its own, on two host devices and on one;
+  and all with one shared draw, for both. NumPy breaks ties towards the lowest class, ours at random;
+- the loop that was published with the papers: one query at a time, `numpy.bincount` and float64 noise.
+"""
+
+import os
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pate_jax import aggregate, noise, tally, voting
+from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, GumbelMax, LNMax
+
+RESULTS = Path(__file__).parent / "results" / "aggregate.jsonl"
+SIZES = ((9_000, 10), (12_000, 150))
+SIGMA = 40.0
+
+
+def machine() -> dict:
+    model = platform.processor()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as stream:
+            model = next(
+                (line.split(":")[1].strip() for line in stream if line.startswith("model name")), model
+            )
+    return {
+        "machine": model,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def race(contestants: dict, rounds: int) -> dict:
+    """Median wall and CPU seconds of each contestant, taken in turns after one warm-up each."""
+    for run in contestants.values():
+        run()
+    wall: dict = {name: [] for name in contestants}
+    cpu: dict = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            start, used = time.perf_counter(), time.process_time()
+            run()
+            wall[name].append(time.perf_counter() - start)
+            cpu[name].append(time.process_time() - used)
+    return {
+        "seconds": {name: round(statistics.median(times), 6) for name, times in wall.items()},
+        "cpu_seconds": {name: round(statistics.median(times), 6) for name, times in cpu.items()},
+        "times_faster_than_numpy": {
+            name: round(statistics.median(n / t for n, t in zip(wall["numpy"], times, strict=True)), 2)
+            for name, times in wall.items()
+            if name != "numpy" and "numpy" in wall
+        },
+    }
+
+
+def record(what: str, result: dict, **more) -> None:
+    line = json.dumps({"what": what, **more, **result, **machine(), "date": time.strftime("%Y-%m-%d")})
+    print(line, flush=True)
+    RESULTS.parent.mkdir(exist_ok=True)
+    with open(RESULTS, "a") as stream:
+        stream.write(line + "\n")
+
+
+def votes_of(queries: int, classes: int) -> np.ndarray:
+    chances = np.full(classes, 0.3 / (classes - 1))
+    chances[0] = 0.7
+    return np.random.default_rng(0).multinomial(250, chances, size=queries).astype(np.int32)
+
+
+NUMPY_NOISE = {
+    "gaussian": lambda g, shape: g.standard_normal(shape, dtype=np.float32),
+    "laplace": lambda g, shape: g.laplace(size=shape),
+    "gumbel": lambda g, shape: g.gumbel(size=shape),
+}
+
+
+def numpy_answer(generator, votes, family, scale):
+    noisy = NUMPY_NOISE[family](generator, votes.shape)
+    noisy *= scale
+    noisy += votes
+    return noisy.argmax(1)
+
+
+def one_setting(rounds: int) -> None:
+    generator = np.random.default_rng(1)
+    for queries, classes in SIZES:
+        host = votes_of(queries, classes)
+        votes = jnp.asarray(host)
+        for mechanism in (GNMax(SIGMA), LNMax(SIGMA), GumbelMax(SIGMA)):
+            sampler = aggregate.prepare(mechanism)
+            ours = lambda key, sampler=sampler, votes=votes: jax.block_until_ready(  # noqa: E731
+                aggregate._answer(sampler, votes, key, None)
+            )
+            family = mechanism.noise.family
+            contestants = {
+                "numpy": partial(numpy_answer, generator, host, family, np.float32(SIGMA)),
+                "pate_jax": lambda ours=ours: ours(noise.fresh_key()),
+                "pate_jax_threefry": lambda ours=ours: ours(jax.random.key(time.perf_counter_ns() % 2**31)),
+                "pate_jax_with_checks": lambda m=mechanism, v=host: jax.block_until_ready(
+                    aggregate.answer(m, v, key=noise.fresh_key())
+                ),
+            }
+            record("one setting", race(contestants, rounds), queries=queries, classes=classes, family=family)
+        for mechanism in (DiscreteGaussianMax(SIGMA), ConfidentDiscreteGaussian(200, 150.0, SIGMA)):
+            call = lambda m=mechanism, v=host: jax.block_until_ready(  # noqa: E731
+                aggregate.answer(m, v, key=noise.fresh_key())
+            )
+            name = type(mechanism).__name__
+            record(
+                "one setting", race({name: call}, rounds), queries=queries, classes=classes, family="discrete"
+            )
+
+
+def many_settings(rounds: int, settings: int) -> None:
+    """Sharded over the host devices by settings: `jit` places one half on each."""
+    mesh = jax.make_mesh((jax.device_count(),), ("settings",), axis_types=(jax.sharding.AxisType.Auto,))
+    generator = np.random.default_rng(1)
+    scales = np.geomspace(1.0, 200.0, settings).astype(np.float32)
+    for queries, classes in SIZES:
+        count = settings if classes < 100 else max(2, settings // 10)  # and say so in the record
+        host = votes_of(queries, classes)
+        wide = host.astype(np.float32)
+        votes = jnp.asarray(host)
+        stacked = aggregate.prepare([GNMax(float(scale)) for scale in scales[:: settings // count]])
+        placed = jax.device_put(stacked, NamedSharding(mesh, P("settings")))
+        for same_noise in (False, True):
+            contestants = {
+                "numpy": partial(numpy_many, generator, wide, scales[:: settings // count], same_noise),
+                "pate_jax": partial(sharded(mesh, votes, same_noise), placed),
+                "pate_jax_one_device": lambda s=stacked, same=same_noise, v=votes: jax.block_until_ready(
+                    aggregate.answer_many(s, v, key=noise.seeded_key(0), same_noise=same)
+                ),
+            }
+            record(
+                "many settings",
+                race(contestants, rounds),
+                queries=queries,
+                classes=classes,
+                settings=count,
+                same_noise=same_noise,
+                devices=jax.device_count(),
+            )
+
+
+def sharded(mesh, votes, same_noise):
+    def part(samplers, votes, key):
+        if not same_noise:
+            key = jax.random.fold_in(key, jax.lax.axis_index("settings"))
+        return aggregate.answer_many(samplers, votes, key=key, same_noise=same_noise)
+
+    program = jax.jit(
+        jax.shard_map(
+            part, mesh=mesh, in_specs=(P("settings"), P(), P()), out_specs=P("settings"), check_vma=False
+        )
+    )
+    return lambda samplers: jax.block_until_ready(program(samplers, votes, noise.seeded_key(0)))
+
+
+def numpy_many(generator, votes, scales, same_noise):
+    labels = np.empty((len(scales), len(votes)), np.int32)
+    shared = generator.standard_normal(votes.shape, dtype=np.float32)
+    for row, scale in zip(labels, scales, strict=True):
+        noisy = shared * scale if same_noise else generator.standard_normal(votes.shape, dtype=np.float32)
+        if not same_noise:
+            noisy *= scale
+        noisy += votes
+        row[:] = noisy.argmax(1)
+    return labels
+
+
+def histograms(rounds: int) -> None:
+    for classes in (10, 150):
+        host = np.random.default_rng(0).integers(0, classes, (5_000, 12_000)).astype(np.int16)
+        labels = jnp.asarray(host)
+        contestants = {
+            "read_the_labels_once": lambda host=host: host.view(np.int64).max(),
+            "pate_jax": lambda labels=labels, classes=classes: jax.block_until_ready(
+                tally.count(labels, classes)
+            ),
+        }
+        result = race(contestants, rounds)
+        fraction = result["seconds"]["read_the_labels_once"] / result["seconds"]["pate_jax"]
+        record(
+            "histogram of 5,000 x 12,000",
+            result,
+            classes=classes,
+            gigabytes_a_second=round(host.nbytes / result["seconds"]["pate_jax"] / 1e9, 1),
+            fraction_of_read_bandwidth=round(fraction, 2),
+        )
+        start = time.perf_counter()
+        counts = np.zeros((12_000, classes), np.int32)
+        for query in range(1_200):
+            counts[query] = np.bincount(host[:, query], minlength=classes)
+        seconds = 10 * (time.perf_counter() - start)
+        record(
+            "the same by numpy.bincount, a tenth measured", {"seconds": round(seconds, 3)}, classes=classes
+        )
+
+
+def published_loop() -> None:
+    """One query at a time over labels[teacher, query], as in the code that came with the papers."""
+    generator = np.random.default_rng(1)
+    labels = np.random.default_rng(0).integers(0, 10, (250, 9_000))
+
+    def loop():
+        answers = np.zeros(9_000, np.int32)
+        for query in range(9_000):
+            counts = np.bincount(labels[:, query], minlength=10).astype(float)
+            for item in range(10):
+                counts[item] += generator.laplace(0.0, SIGMA)
+            answers[query] = counts.argmax()
+        return answers
+
+    def ours():
+        votes = voting.histogram(labels, 10)
+        return jax.block_until_ready(aggregate.answer(LNMax(SIGMA), votes, key=noise.fresh_key()))
+
+    result = race({"numpy": loop, "pate_jax": ours}, 3)
+    record("the published loop, votes included", result, queries=9_000, classes=10, family="laplace")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--settings", type=int, default=1000)
+    chosen = parser.parse_args()
+    one_setting(chosen.rounds)
+    histograms(min(5, chosen.rounds))
+    published_loop()
+    many_settings(min(3, chosen.rounds), chosen.settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""The examples of docs/kernels.md run as they stand."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+def test_there_are_three_examples():
+    assert len(EXAMPLES) == 3
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_an_example_runs(number):
+    exec(compile(EXAMPLES[number], f"{PAGE.name}:{number + 1}", "exec"), {})
