@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax.archives.cache import folder, locked, quiet
 from pate_jax.archives.network import check_reachable
-from pate_jax.archives.sources import SOURCES, Archive, Source, check_file, is_registered, sha256_of
+from pate_jax.archives.sources import SOURCES, VERSION, Archive, Source, check_file, is_registered, sha256_of
 from pate_jax.dataset import Dataset, Part, check, numbered_ids
 from pate_jax.errors import PateError
 from pate_jax.progress import track
@@ -32,6 +32,8 @@ def load(name: str, *, data_dir: Path | str | None = None, manual_dir: Path | st
     else:
         own = None
     with locked(root / f".{name}.lock"):
+        if manual_dir is None and not (root / f"pate_{name}" / VERSION).exists():
+            _check_network(source, root)  # before the imports that the builder needs, which take a second
         builder = _builder(source, root)
         if not builder.data_path.exists():
             _prepare(builder, source, own, manual_dir)
@@ -70,10 +72,6 @@ def _prepare(
     from tensorflow_datasets.core.download.util import DownloadError
 
     builder.own_files = own
-    archives = source.archives.values()
-    if manual_dir is None:
-        fetched = [file for file in Path(builder.data_dir_root).glob("downloads/**/*") if file.is_file()]
-        check_reachable(source.name, [file.url for file in archives if not _among(fetched, file)])
     for leftover in builder.data_path.parent.glob(
         "incomplete.*"
     ):  # of a run that was killed; we hold the lock
@@ -83,7 +81,7 @@ def _prepare(
         with quiet(tfds):
             builder.download_and_prepare(download_config=config)
     except NonMatchingChecksumError as error:
-        wrong = [file.url for file in archives if file.url in str(error)]
+        wrong = [file.url for file in source.archives.values() if file.url in str(error)]
         raise PateError(
             f"what {', '.join(wrong) or source.name} sends is not the registered file; "
             "put the archives in a folder and pass that as --manual-dir, or try again later"
@@ -93,6 +91,13 @@ def _prepare(
             f"{source.name} cannot be downloaded ({str(error).splitlines()[0]}); "
             "put its archives in a folder and pass that as --manual-dir, or try again later"
         ) from error
+
+
+def _check_network(source: Source, root: Path) -> None:
+    """Refuse at once when an archive must be fetched and its host does not answer."""
+    fetched = [file for file in root.glob("downloads/**/*") if file.is_file()]
+    missing = [archive for archive in source.archives.values() if not _among(fetched, archive)]
+    check_reachable(source.name, [archive.url for archive in missing])
 
 
 def _among(files: list[Path], archive: Archive) -> bool:

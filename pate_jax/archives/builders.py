@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
-from pate_jax.archives.sources import SOURCES, Source, check_file
+from pate_jax.archives.sources import SOURCES, VERSION, Source, check_file
 
 TRAIN, HELD_OUT = "train", "test"
 BLOCK = 250  # records in one example
@@ -23,7 +23,7 @@ BLOCK = 250  # records in one example
 class _Archive(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """What the builders share: the files of each split in, numbered records out."""
 
-    VERSION = tfds.core.Version("2.0.0")
+    VERSION = tfds.core.Version(VERSION)
     SOURCE: ClassVar[Source]
     own_files: Mapping[str, Path] | None = None  # the user's files, where they are not the registered ones
 
