@@ -1,0 +1,158 @@
+"""Killed at any moment and run again, an ensemble ends bit for bit as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tiny_teachers as tiny
+
+from pate_jax import artefact, ensemble
+from pate_jax.ensemble import checkpoint
+from pate_jax.errors import PateError
+
+HERE = Path(__file__).parent
+SETTINGS = {"epochs": 6, "min_steps": 1, "checkpoint_seconds": 0.0, "devices": 2}
+
+
+class Crash(BaseException):
+    """What no code of ours may survive."""
+
+
+def fit(directory, width=2, labels=None, key=3, net=None, counts=tiny.COUNTS, **changes):
+    inputs, usual = tiny.table()
+    labels, cut = usual if labels is None else labels, tiny.shards(counts)
+    config = tiny.config(**{**SETTINGS, **changes}, width=width)
+    net, key = net or tiny.table_net(), jax.random.key(key)
+    return ensemble.fit(net, tiny.Same(), inputs, labels, cut, key=key, config=config, directory=directory)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return tiny.leaves(fit(None).params)
+
+
+def test_a_finished_ensemble_is_loaded_and_not_trained_again(tmp_path, undisturbed, monkeypatch):
+    assert np.array_equal(tiny.leaves(fit(tmp_path).params), undisturbed)
+    monkeypatch.setattr("pate_jax.ensemble.waves.train", None)
+    again = fit(tmp_path)
+    assert np.array_equal(tiny.leaves(again.params), undisturbed)
+    assert again.report["private"]["own_accuracy"]["max"] > 0.4
+
+
+def crash_after(monkeypatch, calls, *, written):
+    """Raise in the given call of the one function through which every stage is recorded."""
+    write, count = artefact.write_bytes, iter(range(10**6))
+
+    def failing(path, content):
+        here = next(count)
+        if here == calls and not written:
+            raise Crash
+        write(path, content)
+        if here == calls:
+            raise Crash
+
+    monkeypatch.setattr(artefact, "write_bytes", failing)
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("calls", [0, 1, 2, 5, 8, 9, 14])
+def test_a_crash_at_any_record_loses_no_bit(tmp_path, undisturbed, monkeypatch, calls, written):
+    with monkeypatch.context() as patched:
+        crash_after(patched, calls, written=written)
+        with pytest.raises(Crash):
+            fit(tmp_path)
+    assert np.array_equal(tiny.leaves(fit(tmp_path).params), undisturbed)
+    left = {path.name for path in tmp_path.glob("wave-*") if path.is_dir()}
+    named = {json.loads(path.read_text())["folder"] for path in tmp_path.glob("wave-*.json")}
+    assert left == named, "a crash left folders behind"
+
+
+def test_a_run_goes_on_from_its_last_checkpoint_not_from_the_start(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        crash_after(patched, 9, written=True)
+        with pytest.raises(Crash):
+            fit(tmp_path)
+    before = checkpoint.Store(tmp_path, 0)
+    assert before.finished(0) or before._stage(0)["turn"] > 1
+    epochs = []
+    monkeypatch.setattr("pate_jax.progress.Bar.advance", lambda bar, steps, note="": epochs.append(note))
+    fit(tmp_path)
+    assert len([note for note in epochs if note]) < 3 * 6
+
+
+def test_teachers_that_train_alone_resume_too(tmp_path, monkeypatch):
+    expected = tiny.leaves(fit(None, width=1).params)
+    with monkeypatch.context() as patched:
+        crash_after(patched, 11, written=True)
+        with pytest.raises(Crash):
+            fit(tmp_path, width=1)
+    assert np.array_equal(tiny.leaves(fit(tmp_path, width=1).params), expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"epochs": 7}, "config.epochs=7"),
+        ({"learning_rate": 0.2}, "config.learning_rate=0.2"),
+        ({"key": 4}, "key="),
+        ({"labels": np.zeros(80, np.int32)}, "data.labels="),
+        ({"counts": (*tiny.COUNTS[:-1], 3)}, "data.shards="),
+        (
+            {"net": tiny.table_net()._replace(description={"about": "another", "input_shape": [5]})},
+            "net.about=",
+        ),
+        ({"width": 3}, "width=3"),
+    ],
+)
+def test_another_config_or_data_set_is_refused_and_the_field_is_named(tmp_path, begun, changes, field):
+    with pytest.raises(PateError, match=field):
+        fit(begun, **changes)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("begun")
+    fit(folder)
+    return folder
+
+
+def test_the_stored_width_is_obeyed(begun):
+    assert fit(begun, width=None).report["plan"]["width"] == 2
+
+
+def test_no_file_holds_a_pickle(begun):
+    for path in begun.rglob("*"):
+        if path.is_file():
+            assert not path.read_bytes().startswith(b"\x80"), path
+            assert path.suffix not in (".pkl", ".pickle")
+
+
+def kill_at(folder, checkpoints, patience):
+    """Train in a process of its own, killed `patience` seconds after it kept so many checkpoints."""
+    script = f"import test_resume, sys; test_resume.fit({str(folder)!r}, epochs=60)"
+    environment = {**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}"}
+    process = subprocess.Popen([sys.executable, "-W", "error", "-c", script], env=environment, cwd=HERE)
+    while process.poll() is None and len(list(Path(folder).glob("wave-*.json"))) < checkpoints:
+        time.sleep(0.01)
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+    return process.wait()
+
+
+@pytest.mark.parametrize(
+    "moment", [1, *(pytest.param(moment, marks=pytest.mark.long) for moment in (0, 2, 3))]
+)
+def test_kill_nine_at_a_random_moment(tmp_path, moment):
+    expected = tiny.leaves(fit(None, epochs=60).params)
+    patience = float(np.random.default_rng(moment).uniform(0, 0.4)) + (4.0 if moment == 0 else 0.0)
+    assert kill_at(tmp_path, moment, patience) in (-signal.SIGKILL, 0)
+    assert np.array_equal(tiny.leaves(fit(tmp_path, epochs=60).params), expected)
