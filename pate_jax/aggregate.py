@@ -165,40 +165,50 @@ def _chance(sampler: Sampler, key: jax.Array, shape: tuple[int, int]) -> _Chance
 
 @jax.jit
 def _answer(sampler: Sampler, votes: Any, key: jax.Array, probabilities: Any) -> Answers:
-    return _decide(sampler, votes, _chance(sampler, key, votes.shape), probabilities)
+    return _decide(sampler, _classes_first(votes, probabilities), _chance(sampler, key, votes.shape))
 
 
 @jax.jit(static_argnames=("same_noise", "at_once"))
 def _answer_many(
     samplers: Sampler, votes: Any, key: jax.Array, probabilities: Any, same_noise: bool, at_once: int
 ) -> Answers:
+    asked = _classes_first(votes, probabilities)
     settings = jax.tree.leaves(samplers)[0].shape[0]
-    at_once = min(at_once, settings)
+    batch = None if at_once == 1 else min(at_once, settings)
     if same_noise:
         chance = _chance(samplers, key, votes.shape)
-        return jax.lax.map(
-            lambda one: _decide(one, votes, chance, probabilities), samplers, batch_size=at_once
-        )
-    pairs = samplers, jax.random.split(key, settings)
-    return jax.lax.map(
-        lambda pair: _answer(pair[0], votes, pair[1], probabilities), pairs, batch_size=at_once
-    )
+        return jax.lax.map(lambda one: _decide(one, asked, chance), samplers, batch_size=batch)
+
+    def one_setting(pair: tuple) -> Answers:
+        sampler, own_key = pair
+        return _decide(sampler, asked, _chance(sampler, own_key, votes.shape))
+
+    return jax.lax.map(one_setting, (samplers, jax.random.split(key, settings)), batch_size=batch)
 
 
-def _decide(sampler: Sampler, votes: Any, chance: _Chance, probabilities: Any) -> Answers:
-    counts = jnp.asarray(votes, jnp.int32).T  # classes first: all loops run across queries
+class _Asked(NamedTuple):
+    """Counts and the student's probabilities as [class, query]: all loops run across queries."""
+
+    counts: Any
+    predicted: Any
+
+
+def _classes_first(votes: Any, probabilities: Any) -> _Asked:
+    predicted = None if probabilities is None else probabilities.astype(jnp.float32).T
+    return _Asked(jnp.asarray(votes, jnp.int32).T, predicted)
+
+
+def _decide(sampler: Sampler, asked: _Asked, chance: _Chance) -> Answers:
+    counts, predicted = asked
     noisy = counts + noise.scaled(sampler.noise, chance.noise)
     most, ties = _most(noisy)
     labels = _place_of(noisy, most, _share(tuple(chance.ties), ties))
     if sampler.test is None:
         return Answers(labels, labels == labels)
-    lead = counts
-    if probabilities is not None:
-        predicted = probabilities.astype(jnp.float32).T
-        lead = counts - counts.sum(0) * predicted
+    lead = counts if predicted is None else counts - counts.sum(0) * predicted
     answered = lead.max(0) + noise.scaled(sampler.test, chance.test) >= sampler.threshold
     otherwise = jnp.full_like(labels, REFUSED)
-    if probabilities is not None:
+    if predicted is not None:
         sure = predicted.max(0) > sampler.student_confidence
         otherwise = jnp.where(sure, predicted.argmax(0).astype(jnp.int32), REFUSED)
     return Answers(jnp.where(answered, labels, otherwise), answered)
