@@ -27,6 +27,17 @@ def caps(noise: Noise, test: ThresholdTest | None, orders) -> np.ndarray:
     return cap if test is None else cap + shift_cost(test.noise, orders)
 
 
+def concentrated(noise: Noise) -> float:
+    """A constant r with Renyi cost of the argmax at most `r a` at every order (zero-concentrated privacy).
+
+    >>> concentrated(Noise("gaussian", 40.0))
+    0.000625
+    """
+    if noise.family in ("gaussian", "discrete_gaussian"):
+        return 1 / noise.scale**2
+    return 2 / noise.scale**2  # half the square of pure privacy 2/b (Bun and Steinke 2016)
+
+
 def shift_cost(noise: Noise, orders: np.ndarray) -> np.ndarray:
     """Renyi cost of one number plus noise when the number moves by one."""
     scale = noise.scale

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.accounting import argmax_law, divergence, remote, screening, softmax_law
-from pate_jax.accounting.caps import caps, shift_cost
+from pate_jax.accounting.caps import caps, concentrated, shift_cost
 from pate_jax.accounting.groups import Groups, Merged, merge
+from pate_jax.accounting.noise_law import DISCRETE
 from pate_jax.accounting.passing import Passing, largest, largest_after, passing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism, Noise, ThresholdTest
@@ -142,13 +143,15 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
         return _softmax_moments(noise.scale, test, groups, orders)
     made = argmax_law.factors(noise, groups)
     log_p = argmax_law.base(made)
-    if noise.scale < 1 or made.steep:
+    if noise.scale < 1 or made.steep or made.ghost is not None:
         law = _Law(groups, made, log_p, None if test is None else _test_law(test, groups))
         return _all_moves(law, groups.moves(), orders)
-    root = math.sqrt(caps(noise, None, np.array([2.0]))[0] / 2)
-    near = remote.leave_out(made, groups, log_p, orders[-1], root)
+    near = remote.leave_out(made, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
     law = _Law(near.groups, near.made, near.log_p, None if test is None else _test_law(test, near.groups))
-    return _screened(law, near.possible, orders) + remote.LEFT_OUT * (near.error > 0)[:, None]
+    return (
+        _screened(law, near.possible, orders, noise.family not in DISCRETE)
+        + remote.LEFT_OUT * (near.error > 0)[:, None]
+    )
 
 
 class _Law(NamedTuple):
@@ -174,9 +177,9 @@ def _all_moves(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarra
     return out
 
 
-def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray:
+def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray, ordered: bool) -> np.ndarray:
     """Bounds for all moves first; in full only those that could be the worst at some order."""
-    found = screening.screen(law.made, law.log_p)
+    found = screening.screen(law.made, law.log_p, ordered)
     answered = None
     if law.test is not None:
         before, after = law.test

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.accounting import argmax_law, exact, remote, softmax_law
-from pate_jax.accounting.caps import caps
+from pate_jax.accounting.caps import concentrated
 from pate_jax.accounting.groups import Groups
 from pate_jax.accounting.passing import Passing, largest, largest_after, passing
 from pate_jax.mechanisms import Noise, ThresholdTest
@@ -43,8 +43,8 @@ def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcom
         made = argmax_law.factors(noise, groups)
         law = argmax_law.base(made)
         possible = groups.moves()
-        if noise.scale >= 1 and not made.steep:
-            root = math.sqrt(caps(noise, None, np.array([2.0]))[0] / 2)
+        if noise.scale >= 1 and not made.steep and made.ghost is None:
+            root = math.sqrt(concentrated(noise))
             made, groups, law, possible, _ = remote.leave_out(made, groups, law, 2.0, root)
         row, a, b = np.nonzero(possible)
         if len(row) * made.level.shape[1] * made.level.shape[2] > exact.BUDGET * len(law):

@@ -29,22 +29,27 @@ class Screen(NamedTuple):
     winner: np.ndarray  # [R, U(a), U(b)]
 
 
-def screen(made: Factors, log_p: np.ndarray) -> Screen:
-    """One-sided moments under each class's law of the winning noisy count, as matrix products."""
-    level = made.level if made.ghost is None else np.where(made.ghost[:, None, :], -np.inf, made.level)
+def screen(made: Factors, log_p: np.ndarray, ordered: bool) -> Screen:
+    """One-sided moments under each class's law of the winning noisy count, as matrix products.
+
+    Where R falls and S rises (`ordered`) their product's mean is at most the product of their means. Within a
+    cell of whole-number noise they need not, and the spreads bound both sides.
+    """
     with np.errstate(under="ignore"):
-        weight = np.exp(level - log_p[:, :, None])
+        weight = np.exp(made.level - log_p[:, :, None])
         leave, join = np.expm1(made.leave), np.expm1(made.join)
         mean_leave, spread_leave = _moments(weight, leave)
         mean_join, spread_join = _moments(weight, join)
         ratios = np.exp(made.leave).transpose(0, 2, 1), np.exp(made.join).transpose(0, 2, 1)
     overlap = (spread_leave.max(axis=2) * spread_join.max(axis=2)).clip(max=1)
+    above = 0.0 if ordered else np.log1p(overlap)
     with np.errstate(divide="ignore"):
-        slack = -np.log1p(-overlap)
+        slack = above - np.log1p(-overlap)
         joined = np.log1p(np.maximum(mean_join, -1))
+    left = np.log1p(mean_leave) + (0.0 if ordered else np.log1p(overlap)[:, :, None])
     loser = _product(made.fewer, ratios[1])
     winner = _product(made.more, ratios[0]).transpose(0, 2, 1)
-    return Screen(log_p, np.log1p(mean_leave), joined, slack, loser, winner)
+    return Screen(log_p, left, joined, slack, loser, winner)
 
 
 def _moments(weight: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
