@@ -265,7 +265,10 @@ def _with_net(config: ensemble.TeacherConfig, dataset: data.Dataset) -> ensemble
 
 def _model(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:
     return models.build(
-        config.net or "", input_shape=dataset.input_shape, classes=dataset.classes, activation=config.activation
+        config.net or "",
+        input_shape=dataset.input_shape,
+        classes=dataset.classes,
+        activation=config.activation,
     )
 
 

@@ -143,7 +143,11 @@ def published_parts(
     *,
     student_probabilities: ArrayLike | None = None,
 ) -> Parts:
-    """The papers' bounds for test and argmax; a family no paper analysed gets its data-independent curve.
+    """The papers' bounds for test and argmax.
+
+    Theorem 6 asks for a data-independent curve and for `q` only, so discrete Gaussian noise, which has the
+    curve of the Gaussian, is bounded by it with its own `q`. Other families that no paper analysed get their
+    data-independent curve.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
     >>> parts = published_parts(ConfidentGNMax(200, 150, 40), [[240, 10]], [2.0])
@@ -163,6 +167,8 @@ def _published_argmax(mechanism: Mechanism, votes: NDArray[np.int64], orders: Cu
     family, scale = mechanism.noise
     if family == "gaussian":
         return gnmax.published(votes, scale, orders)
+    if family == "discrete_gaussian" and scale <= threshold.LARGEST_TABLE:
+        return gnmax.theorem6(gnmax.discrete_log_q(votes, scale), scale, orders)
     if family == "laplace":
         return laplace.published(votes, scale, orders)
     return np.broadcast_to(argmax_bound(mechanism, orders), (len(votes), len(orders))).copy()

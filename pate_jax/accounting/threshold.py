@@ -87,14 +87,15 @@ def log_answered(test: ThresholdTest, reading: Curve) -> tuple[Curve, Curve]:
 def published(test: ThresholdTest, log_answered: Curve, log_refused: Curve, orders: Curve) -> Curve:
     """Theorem 6 for the test: noise `sqrt(2) sigma`, `q = min(Pr[answered], Pr[refused])`, [query, order].
 
-    Noise that the papers did not analyse gets its data-independent curve.
+    Theorem 6 holds for the discrete Gaussian too, which has the Gaussian's curve. Noise that the papers did
+    not analyse gets its data-independent curve.
 
     >>> test = ThresholdTest(200, Noise("gaussian", 150))
     >>> published(test, np.log([0.5]), np.log([0.5]), np.array([9.0])).round(6)
     array([[0.0002]])
     """
     family, scale = test.noise
-    if family == "gaussian":
+    if family in ("gaussian", "discrete_gaussian"):
         return gnmax.theorem6(np.minimum(log_answered, log_refused), np.sqrt(2) * scale, orders)
     return np.broadcast_to(data_independent(test, orders), (len(log_answered), len(orders))).copy()
 

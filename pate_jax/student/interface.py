@@ -6,7 +6,9 @@ A student sees public inputs and the answers that left the mechanism. `fit` take
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -75,7 +77,7 @@ class Student(NamedTuple):
         wanted = tuple(self.description["input_shape"])
         if inputs.shape[1:] != wanted:
             raise PateError(f"inputs have shape {inputs.shape[1:]} each; this student takes {wanted}")
-        apply = jax.jit(_probabilities(models.build(**self.description), self.preprocessing))
+        apply = _probabilities(json.dumps(self.description), self.preprocessing)
         chunks = [inputs[start : start + _CHUNK] for start in range(0, len(inputs), _CHUNK)]
         found = [
             np.asarray(apply(self.parameters, jnp.asarray(_padded(chunk))))[: len(chunk)] for chunk in chunks
@@ -129,11 +131,12 @@ def fit(key: jax.Array, public_inputs: PublicInputs, answers: Answers, config: S
     return supervised.fit(key, public_inputs, answered, labels, config)
 
 
-def _probabilities(model: models.Model, preprocessing: Preprocessing):
-    def apply(parameters, inputs):
-        return jax.nn.softmax(model.apply(parameters, preprocessing.apply(inputs.astype(jnp.float32))))
-
-    return apply
+@lru_cache(maxsize=8)
+def _probabilities(description: str, preprocessing: Preprocessing):
+    model = models.build(**json.loads(description))
+    return jax.jit(
+        lambda parameters, inputs: jax.nn.softmax(model.apply(parameters, preprocessing.apply(inputs)))
+    )
 
 
 def _padded(chunk: np.ndarray) -> np.ndarray:
