@@ -55,7 +55,7 @@ def plurality(noise, counts) -> np.ndarray:
 
 
 def permute_and_flip(scale: float, counts) -> np.ndarray:
-    """McKenna and Sheldon's procedure, all orders enumerated: accept with chance exp((n_j - max n) / scale)."""
+    """McKenna and Sheldon's procedure over all orders: accept with chance exp((n_j - max n) / scale)."""
     accept = np.exp((np.asarray(counts, float) - max(counts)) / scale)
     total = np.zeros(len(counts))
     orders = list(itertools.permutations(range(len(counts))))

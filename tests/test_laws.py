@@ -1,5 +1,6 @@
 """The integer tables against arbitrary precision, and the distances they claim."""
 
+import itertools
 from fractions import Fraction
 
 import mpmath
@@ -85,7 +86,7 @@ def test_a_table_ascends_covers_all_words_and_is_padded_with_ones():
     law = laws.table(Noise("discrete_gaussian", 2.0), length=256)
     ends = entries(law)
     assert law.words.shape == (256, 4) and law.words.dtype == np.uint32
-    assert all(left <= right for left, right in zip(ends[: law.size - 1], ends[1 : law.size], strict=True))
+    assert all(left <= right for left, right in itertools.pairwise(ends[: law.size]))
     assert set(ends[law.size - 1 :]) == {2**128 - 1}
     assert sum(drawn_chances(law).values()) == 1
 
@@ -118,7 +119,7 @@ def test_exponents_far_out_give_nothing():
 
 @pytest.mark.parametrize("family", ["discrete_gaussian", "discrete_laplace"])
 def test_too_large_a_scale_is_refused_with_the_largest_that_is_not(family):
-    with pytest.raises(PateError, match="scale=1e\\+?06|scale=1000000.0") as caught:
+    with pytest.raises(PateError, match=r"scale=1000000\.0 ") as caught:
         laws.table(Noise(family, 1e6))
     largest = float(str(caught.value).split("scale up to ")[1].split(",")[0])
     assert 2 * laws.support(Noise(family, largest - 1)) + 1 <= laws.LARGEST_TABLE
