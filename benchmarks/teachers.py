@@ -1,0 +1,377 @@
+"""Training teachers, ours beside PyTorch's ways and a plain JAX loop: images/s, memory, compile time.
+
+    python benchmarks/teachers.py                    # small CNN, PATE-2017 CNN and MLP, ratios interleaved
+    python benchmarks/teachers.py --nets mlp --rounds 3
+    python benchmarks/teachers.py --memory           # peak memory at several numbers of teachers
+    python benchmarks/teachers.py --forms            # measure forms, refresh the committed table
+
+Each round times every way for a moment, one after the other; a ratio is taken within a round, and the median
+over rounds is reported. Lines are appended to benchmarks/results/teachers.jsonl. PyTorch is optional.
+"""
+
+from __future__ import annotations
+
+from pate_jax import devices
+
+devices.prepare()
+
+import argparse  # noqa: E402
+import dataclasses  # noqa: E402
+import itertools  # noqa: E402
+import json  # noqa: E402
+import platform  # noqa: E402
+import resource  # noqa: E402
+import statistics  # noqa: E402
+import subprocess  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any, NamedTuple  # noqa: E402
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+
+from pate_jax import artefact, ensemble, models  # noqa: E402
+from pate_jax.data import Preprocessing  # noqa: E402
+from pate_jax.ensemble import fitting, plan, programs, training  # noqa: E402
+from pate_jax.ensemble import shards as cutting  # noqa: E402
+from pate_jax.partition import Shards  # noqa: E402
+
+RESULTS = Path(__file__).parent / "results" / "teachers.jsonl"
+NETS = ("cnn", "pate2017", "mlp")
+TEACHERS, RECORDS, BATCH = 250, 240, 24
+SCALE = Preprocessing((0.0,), (255.0,))
+MOMENT = {"cnn": 1.5, "pate2017": 3.0, "mlp": 0.7}
+
+
+class Way(NamedTuple):
+    """A way to train: `run()` trains on some images and says how many."""
+
+    name: str
+    run: Callable[[], int]
+    compile_seconds: float
+
+
+def images(records: int = RECORDS, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (records, 28, 28, 1)).astype(np.uint8), rng.integers(0, 10, records)
+
+
+def config_of(net: str, width: int | None = None) -> training.TeacherConfig:
+    return ensemble.TeacherConfig(
+        net=net, batch_size=BATCH, epochs=10**6, augment="none", width=width
+    ).resolved()
+
+
+def round_of(net: str, chosen: plan.Plan, places: list[Any]) -> tuple[Any, Any, Any]:
+    """A machine, one round of its teachers on the devices, and their first states."""
+    config, size = config_of(net), chosen.width * len(places)
+    inputs, labels = images(RECORDS * size)
+    rows = np.arange(RECORDS * size, dtype=np.int32).reshape(size, RECORDS)
+    data = cutting.records(inputs, labels, Shards(rows, np.full(size, RECORDS)), jax.random.key(0), config)
+    machine = fitting._machine(
+        models.build(net, input_shape=(28, 28, 1), classes=10), SCALE, config, chosen, places
+    )
+    resident = programs.place(cutting.take(data, np.arange(size), config), places, chosen.width)
+    state = machine.programs.start(resident, np.zeros((len(places), chosen.width), np.int32))
+    return machine, resident, state
+
+
+def ours(net: str, name: str, chosen: plan.Plan, places: list[Any]) -> Way:
+    """The programs that `fit` runs, epoch after epoch."""
+    machine, resident, state = round_of(net, chosen, places)
+    held, steps = [state], RECORDS // BATCH
+
+    def run() -> int:
+        state = machine.programs.steps(held[0], resident, steps)
+        held[0], news = machine.programs.turn(state, resident)
+        jax.block_until_ready(news)
+        return RECORDS * chosen.width * len(places)
+
+    began = time.perf_counter()
+    run()
+    return Way(name, run, time.perf_counter() - began)
+
+
+def jax_loop(net: str) -> Way:
+    """One teacher after another: a Python loop over a jitted step, as most JAX tutorials have it."""
+    chosen = dataclasses.replace(plan.choose(net, "cpu", 1, 1, 1), steps_per_call=1, convolution="lax")
+    machine, resident, _ = round_of(net, chosen, jax.local_devices()[:1])
+    shard = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0, 0]), resident)
+    step, turn = jax.jit(machine.teacher.step, donate_argnums=0), jax.jit(machine.teacher.turn)
+    held = [jax.jit(machine.teacher.start)(shard, jnp.int32(0))]
+
+    def run() -> int:
+        state = held[0]
+        for _ in range(RECORDS // BATCH):
+            state = step(state, shard)
+        held[0], news = turn(state, shard)
+        jax.block_until_ready(news)
+        return RECORDS
+
+    began = time.perf_counter()
+    run()
+    return Way("jax_loop", run, time.perf_counter() - began)
+
+
+def torch_net(net: str) -> Any:
+    from torch import nn
+
+    if net == "mlp":
+        sizes, layers = (784, 128, 64, 10), [nn.Flatten()]
+        for before, after in itertools.pairwise(sizes):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        return nn.Sequential(*layers[:-1])
+    small = net == "cnn"
+    (first, second), size, hidden = ((16, 32), 3, (64,)) if small else ((64, 128), 5, (384, 192))
+    layers = [nn.Conv2d(1, first, size, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(first, second, size, padding="same"), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    wide = 49 * second
+    for units in hidden:
+        layers += [nn.Linear(wide, units), nn.ReLU()]
+        wide = units
+    return nn.Sequential(*layers, nn.Linear(wide, 10))
+
+
+def torch_sequential(net: str, threads: int, channels_last: bool) -> Way:
+    import torch
+
+    model, (inputs, labels) = torch_net(net), images()
+    x, y = torch.tensor(inputs).permute(0, 3, 1, 2).float() / 255, torch.tensor(labels)
+    if channels_last:
+        model, x = (
+            model.to(memory_format=torch.channels_last),
+            x.contiguous(memory_format=torch.channels_last),
+        )
+    rule = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9, nesterov=True, weight_decay=5e-4)
+
+    def run() -> int:
+        torch.set_num_threads(threads)
+        for batch in torch.randperm(RECORDS).split(BATCH):
+            rule.zero_grad()
+            torch.nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
+            rule.step()
+        return RECORDS
+
+    run()
+    layout = "channels_last" if channels_last else "contiguous"
+    return Way(f"torch_sequential_{threads}_threads_{layout}", run, 0.0)
+
+
+def torch_vmap(net: str, together: int) -> Way:
+    import torch
+    from torch.func import functional_call, grad, stack_module_state, vmap
+
+    made = [torch_net(net) for _ in range(together)]
+    params = {name: leaf.detach() for name, leaf in stack_module_state(made)[0].items()}
+    moments = {name: torch.zeros_like(leaf) for name, leaf in params.items()}
+    inputs, labels = images()
+    x = (torch.tensor(inputs).permute(0, 3, 1, 2).float() / 255).expand(together, -1, -1, -1, -1)
+    y = torch.tensor(labels).expand(together, -1)
+
+    def loss(own, x, y):
+        return torch.nn.functional.cross_entropy(functional_call(made[0], own, (x,)), y)
+
+    gradient = vmap(grad(loss))
+
+    def run() -> int:
+        torch.set_num_threads(devices.cores())
+        for batch in torch.randperm(RECORDS).split(BATCH)[:2]:
+            found = gradient(params, x[:, batch], y[:, batch])
+            for name, leaf in params.items():
+                step = found[name] + 5e-4 * leaf
+                moments[name].mul_(0.9).add_(step)
+                leaf.sub_(0.02 * (step + 0.9 * moments[name]))
+        return 2 * BATCH * together
+
+    run()
+    return Way(f"torch_vmap_{together}", run, 0.0)
+
+
+def torch_ways(net: str) -> list[Way]:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return []
+    both = [False] if net == "mlp" else [False, True]
+    threads = sorted({1, devices.cores()})
+    return [torch_sequential(net, t, c) for t in threads for c in both] + [
+        torch_vmap(net, 5 if net != "mlp" else 50)
+    ]
+
+
+def pace(way: Way, seconds: float) -> float:
+    began, done = time.perf_counter(), 0
+    while (passed := time.perf_counter() - began) < seconds:
+        done += way.run()
+    return done / passed
+
+
+def matmul_peak(places: list[Any], size: int = 1024) -> float:
+    """Floating point operations per second of float32 matrix products on all devices at once."""
+    product = jax.pmap(lambda a: a @ a, devices=places)
+    a = np.ones((len(places), size, size), np.float32)
+    product(a).block_until_ready()
+    times = []
+    for _ in range(10):
+        began = time.perf_counter()
+        product(a).block_until_ready()
+        times.append(time.perf_counter() - began)
+    return 2 * size**3 * len(places) / min(times)
+
+
+def flops_per_image(net: str) -> float:
+    """Multiplications and additions of dense and convolutional layers, forward and backward."""
+    maps = {"cnn": ((16, 32), 3, (1568, 64, 10)), "pate2017": ((64, 128), 5, (6272, 384, 192, 10))}
+    if net == "mlp":
+        return 6.0 * (784 * 128 + 128 * 64 + 64 * 10) - 2.0 * 784 * 128
+    (first, second), size, dense = maps[net]
+    one, two = 784 * size**2 * first, 196 * size**2 * first * second
+    return 6.0 * (one + two + sum(a * b for a, b in itertools.pairwise(dense))) - 2.0 * one
+
+
+def predicting(net: str) -> Way:
+    """Votes of a few teachers on 10,000 images."""
+    model = models.build(net, input_shape=(28, 28, 1), classes=10)
+    few = {"cnn": 4, "pate2017": 2, "mlp": 16}[net]
+    params = jax.vmap(model.init)(jax.random.split(jax.random.key(0), few))
+    teachers, asked = (
+        ensemble.Teachers.of(jax.tree.map(np.asarray, params)),
+        images(10_000 if net != "pate2017" else 500)[0],
+    )
+
+    def run() -> int:
+        ensemble.vote(model, SCALE, teachers, asked)
+        return few * len(asked)
+
+    began = time.perf_counter()
+    run()
+    return Way("prediction", run, time.perf_counter() - began)
+
+
+def compare(net: str, rounds: int) -> dict[str, Any]:
+    """All ways of one net, interleaved."""
+    places = jax.local_devices()
+    committed = plan.choose(net, jax.default_backend(), TEACHERS, len(places), None)
+    wide = plan.choose(net, jax.default_backend(), TEACHERS, len(places), 5)
+    ways = [ours(net, "ours", committed, places), ours(net, "ours_width_5", wide, places), jax_loop(net)]
+    ways += [*torch_ways(net), predicting(net)]
+    found: dict[str, list[float]] = {way.name: [] for way in ways}
+    for _ in range(rounds):
+        for way in ways:
+            found[way.name].append(pace(way, MOMENT[net]))
+    rivals = [name for name in found if name.startswith("torch")]
+    alone = [name for name in found if name in ("ours_width_5", "jax_loop")]
+    middle = {name: statistics.median(values) for name, values in found.items()}
+    of_ours = lambda names: [o / max(found[n][i] for n in names) for i, o in enumerate(found["ours"])]  # noqa: E731
+    return {
+        "net": net, "rounds": rounds, "plan": dataclasses.asdict(committed), "images_per_second": middle,
+        "ratio_to_best_torch": statistics.median(of_ours(rivals)) if rivals else None,
+        "ratio_to_best_other_jax": statistics.median(of_ours(alone)),
+        "prediction_to_training": statistics.median(
+            p / o for p, o in zip(found["prediction"], found["ours"], strict=True)
+        ),
+        "fraction_of_matmul_peak": middle["ours"] * flops_per_image(net) / matmul_peak(places),
+        "compile_seconds": {way.name: round(way.compile_seconds, 2) for way in ways if way.compile_seconds},
+    }  # fmt: skip
+
+
+def peak_of(teachers: int) -> dict[str, Any]:
+    """Peak memory of a whole `fit` of the small CNN, for this process."""
+    inputs, labels = images(RECORDS * teachers)
+    rows = np.arange(len(inputs), dtype=np.int32).reshape(teachers, RECORDS)
+    config = ensemble.TeacherConfig(net="cnn", epochs=1, min_steps=1, attempts=1)
+    model = models.build("cnn", input_shape=(28, 28, 1), classes=10)
+    shards = Shards(rows, np.full(teachers, RECORDS, np.int32))
+    found = ensemble.fit(model, SCALE, inputs, labels, shards, key=jax.random.key(0), config=config)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    held = plan.tree_bytes(found.params) + inputs.nbytes
+    return {"teachers": teachers, "peak_bytes": peak, "parameters_and_data_bytes": held}
+
+
+def memory() -> dict[str, Any]:
+    """Peak memory at growing numbers of teachers, each in a process of its own."""
+    runs = []
+    for teachers in (10, 250, 500):
+        command = [sys.executable, __file__, "--peak-of", str(teachers)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        runs.append(json.loads(done.stdout.splitlines()[-1]))
+    return {"measure": "memory", "net": "cnn", "runs": runs}
+
+
+def refresh(nets: list[str], rounds: int) -> dict[str, Any]:
+    """Measure forms on this backend; a row changes only where another form is 5% faster."""
+    path = Path(plan.__file__).with_name("forms.json")
+    content, backend = json.loads(path.read_text()), jax.default_backend()
+    places, told = jax.local_devices(), {}
+    for net in nets:
+        now = plan.choose(net, backend, TEACHERS, len(places), None)
+        forms = [now]
+        for width, steps, form in (
+            (1, 1, "lax"),
+            (1, 2, "lax"),
+            (1, 0, "patches"),
+            (5, 0, "patches"),
+            (25, 0, "patches"),
+        ):
+            forms.append(dataclasses.replace(now, width=width, steps_per_call=steps, convolution=form))
+        ways = [ours(net, str(place), form, places) for place, form in enumerate(forms)]
+        paces = np.median([[pace(way, MOMENT[net]) for way in ways] for _ in range(rounds)], axis=0)
+        best = int(paces.argmax())
+        told[net] = [
+            {**dataclasses.asdict(form), "images_per_second": float(p)}
+            for form, p in zip(forms, paces, strict=True)
+        ]
+        if paces[best] > 1.05 * paces[0]:
+            row = content["forms"].setdefault(backend, {}).setdefault(net, dict(plan.row(net, backend)))
+            chosen = forms[best]
+            row.update(
+                width=chosen.width, steps_per_call=chosen.steps_per_call, convolution=chosen.convolution
+            )
+            row["wide"] = chosen.steps_per_call == 0
+    artefact.write_bytes(path, (json.dumps(content, indent=1) + "\n").encode())
+    return {"measure": "forms", "forms": told}
+
+
+def machine_name() -> dict[str, Any]:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    model = next(
+        (line.split(": ")[1] for line in lines if line.startswith("model name")), platform.processor()
+    )
+    return {
+        "machine": model, "cores": devices.cores(), "devices": len(jax.local_devices()),
+        "device": jax.local_devices()[0].device_kind, "jax": jax.__version__,
+        "python": platform.python_version(),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--forms", action="store_true")
+    parser.add_argument("--peak-of", type=int)
+    chosen = parser.parse_args()
+    if chosen.peak_of:
+        print(json.dumps(peak_of(chosen.peak_of)))
+        return
+    if chosen.memory:
+        found = [memory()]
+    elif chosen.forms:
+        found = [refresh(chosen.nets, chosen.rounds)]
+    else:
+        found = (compare(net, chosen.rounds) for net in chosen.nets)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    for line in found:
+        text = json.dumps({**machine_name(), **line})
+        print(text, flush=True)
+        with RESULTS.open("a") as stream:
+            stream.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
