@@ -1,0 +1,67 @@
+"""How many devices there are, who decides, and how a batch is spread."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from pate_jax import devices
+from pate_jax.errors import PateError
+
+
+def devices_of(flags, call):
+    script = f"from pate_jax import devices; print(devices.{call}); import jax; print(len(jax.devices()))"
+    environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_a_core_becomes_a_device_before_jax_starts():
+    assert devices_of("", "prepare(3)") == ["True", "3"]
+
+
+def test_the_users_own_flags_win():
+    assert devices_of("--xla_force_host_platform_device_count=2", "prepare(3)") == ["False", "2"]
+
+
+def test_other_flags_are_kept(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    monkeypatch.setattr(devices, "_started", lambda: False)
+    assert devices.prepare(2)
+    assert os.environ["XLA_FLAGS"].split() == [
+        "--xla_cpu_enable_fast_math=false",
+        devices.host_devices_flag(2),
+    ]
+
+
+def test_once_jax_runs_it_is_too_late():
+    jax.devices()
+    assert not devices.prepare(3)
+
+
+def test_the_flag_counts_cores_unless_told():
+    assert devices.host_devices_flag() == devices.host_devices_flag(devices.cores())
+
+
+def test_the_first_devices_are_taken():
+    assert devices.local(3) == jax.local_devices()[:3]
+    assert devices.local() == jax.local_devices()
+
+
+@pytest.mark.parametrize("count", [0, 99])
+def test_devices_that_are_not_there_are_refused(count):
+    with pytest.raises(PateError, match=f"devices={count}"):
+        devices.local(count)
+
+
+def test_a_batch_is_spread_over_devices():
+    spread = devices.shard_batch(np.arange(12.0).reshape(6, 2), 3)
+    assert [piece.data.shape for piece in spread.addressable_shards] == [(2, 2)] * 3
+    assert np.array_equal(spread, np.arange(12.0).reshape(6, 2))
+    with pytest.raises(PateError, match="7"):
+        devices.shard_batch(np.zeros((7, 2)), 3)

@@ -1,0 +1,129 @@
+"""Every net: pure, rebuilt from its description, the same in every form, and blind to the rest of a batch."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pate_jax import models
+from pate_jax.errors import PateError
+
+SHAPES = {"mlp": (6, 7, 1), "table": (11,), "cnn": (9, 8, 1), "pate2017": (8, 9, 2), "resnet": (7, 8, 3)}
+SMALL = {
+    "mlp": {"hidden": (5,)},
+    "table": {"hidden": (6, 4)},
+    "cnn": {"maps": (2, 3), "hidden": (4,)},
+    "pate2017": {"maps": (3, 2), "hidden": (5, 4)},
+    "resnet": {"maps": (8, 16)},
+}
+
+
+def make(name, **changes):
+    settings = {**SMALL[name], **changes}
+    model = models.build(name, input_shape=SHAPES[name], classes=4, **settings)
+    inputs = jax.random.normal(jax.random.key(2), (3, *SHAPES[name]))
+    return model, model.init(jax.random.key(1)), inputs
+
+
+@pytest.mark.parametrize("name", models.NETS)
+def test_a_net_is_rebuilt_from_its_description(name):
+    model, params, inputs = make(name)
+    again = models.build(**json.loads(json.dumps(model.description)))
+    logits = model.apply(params, inputs)
+    assert logits.shape == (3, 4)
+    assert logits.dtype == jnp.float32
+    assert np.array_equal(again.apply(params, inputs), logits)
+    assert all(isinstance(step.key, str) for path, _ in jax.tree.leaves_with_path(params) for step in path)
+
+
+@pytest.mark.parametrize("name", models.NETS)
+def test_no_record_of_a_batch_sees_another(name):
+    model, params, inputs = make(name)
+    moved = inputs.at[1:].multiply(-5)
+    np.testing.assert_array_equal(model.apply(params, inputs)[0], model.apply(params, moved)[0])
+
+
+@pytest.mark.parametrize("name", ["cnn", "pate2017", "resnet"])
+def test_forms_of_convolution_agree_and_so_do_their_gradients(name):
+    model, params, inputs = make(name)
+    other = models.in_form(model, models.Form("patches"))
+    assert other.description == model.description
+
+    def loss(apply):
+        return jax.jit(jax.value_and_grad(lambda p: (apply(p, inputs) ** 2).sum()))(params)
+
+    for one, two in zip(jax.tree.leaves(loss(model.apply)), jax.tree.leaves(loss(other.apply)), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_patches_are_the_convolution(size, stride):
+    inputs = jax.random.normal(jax.random.key(0), (2, 7, 8, 3))
+    kernel = jax.random.normal(jax.random.key(1), (size, size, 3, 4))
+    layout = ("NHWC", "HWIO", "NHWC")
+    expected = jax.lax.conv_general_dilated(
+        inputs, kernel, (stride, stride), "SAME", dimension_numbers=layout
+    )
+    found = models.patches(inputs, size, stride) @ kernel.reshape(-1, 4)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_bfloat16_computes_with_float32_parameters():
+    model, params, inputs = make("cnn")
+    half = models.in_form(model, models.Form("patches", "bfloat16"))
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    gradient = jax.grad(lambda p: half.apply(p, inputs).sum())(params)
+    assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype("float32")}
+    difference = jnp.abs(half.apply(params, inputs) - model.apply(params, inputs)).max()
+    assert 0 < difference < 0.2
+
+
+def test_max_pool_takes_maxima_and_drops_odd_edges():
+    inputs = jnp.arange(30.0).reshape(1, 5, 6, 1)
+    assert models.max_pool(inputs)[0, :, :, 0].tolist() == [[7, 9, 11], [19, 21, 23]]
+
+
+def test_tempered_sigmoid_is_its_formula():
+    x = np.linspace(-4, 4, 9, dtype=np.float32)
+    expected = 1.5 / (1 + np.exp(-0.7 * x)) - 0.25
+    np.testing.assert_allclose(models.tempered_sigmoid(x, 1.5, 0.7, 0.25), expected, rtol=1e-5)
+    np.testing.assert_allclose(models.tempered_sigmoid(x), np.tanh(x), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "tempered_sigmoid"])
+def test_activations_give_different_nets(activation):
+    model, params, inputs = make("table", activation=activation)
+    relu = make("table")[0]
+    assert model.description["activation"] == activation
+    assert np.array_equal(model.apply(params, inputs), relu.apply(params, inputs)) == (activation == "relu")
+
+
+def test_settings_of_the_tempered_sigmoid_reach_the_net_and_its_description():
+    one, params, inputs = make("table", activation="tempered_sigmoid", scale=1.0)
+    two = make("table", activation="tempered_sigmoid")[0]
+    assert one.description["scale"] == 1.0
+    assert not np.array_equal(one.apply(params, inputs), two.apply(params, inputs))
+
+
+def test_a_net_of_your_own_keeps_its_form():
+    own = models.Model(lambda key: {}, lambda params, inputs: inputs, {"about": "mine"})
+    assert models.in_form(own, models.Form("patches", "bfloat16")) is own
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "vgg"}, "net='vgg'"),
+        ({"name": "cnn", "input_shape": (9,)}, "input_shape="),
+        ({"name": "cnn", "input_shape": (3, 9, 1)}, "too small"),
+        ({"classes": 1}, "classes=1"),
+        ({"activation": "gelu"}, "activation='gelu'"),
+        ({"scale": 3.0}, "scale"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(arguments, message):
+    with pytest.raises(PateError, match=message):
+        models.build(**{"name": "mlp", "input_shape": (9, 9, 1), "classes": 4, **arguments})
