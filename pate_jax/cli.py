@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json as json_format
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +71,7 @@ def train(
         _say(stages.train(run, data, partition, teacher), json)
 
 
-def vote(run: RunPath, queries: int = 1000, json: bool = False) -> None:
+def vote(run: RunPath, queries: int = 500, json: bool = False) -> None:
     """Let the teachers of a run label public inputs, into private/votes.npz.
 
     Args:
@@ -126,6 +126,7 @@ def account(
     answered: Path | None = None,
     labels_are_teacher_labels: bool = False,
     published: bool = False,
+    sanitise: bool = False,
     plots: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -139,11 +140,17 @@ def account(
         answered: .npy mask of the queries that were answered; unset: all of them.
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         published: print the papers' own figures as well.
+        sanitise: release a sanitised estimate too (gnmax, confident-gnmax); each call draws and costs anew.
         plots: folder to write the plots into, as SVG.
         json: print one JSON object.
     """
     check_delta(delta)
     if votes.is_dir():
+        if sanitise or queries is not None or answered is not None or mechanism is not None:
+            raise PateError(
+                f"{votes} is a run, whose mechanism, queries and answers are recorded: leave out the "
+                "mechanism, --queries, --answered and --sanitise, or name a votes file"
+            )
         run = RunDirectory(votes)
         with run.writing():
             statement = stages.account(run, delta)
@@ -157,7 +164,8 @@ def account(
         histograms = _first(loaded, queries)
         check_threshold(mechanism, int(histograms.sum(1).max()))
         mask = None if answered is None else _mask(answered, len(histograms))
-        statement = accounting.statement(mechanism, histograms, mask, delta)
+        figure = _sanitised(mechanism, histograms, delta) if sanitise else None
+        statement = accounting.statement(mechanism, histograms, mask, delta, sanitised=figure)
     if plots is not None:
         _draw(plots, mechanism, histograms, delta)
     if json:
@@ -216,7 +224,7 @@ def verify_command(run: RunPath, json: bool = False) -> None:
     sys.exit(1 if failed else 0)
 
 
-_COMMANDS = {
+_COMMANDS: dict[str, Callable[..., Any]] = {
     "run": run,
     "train": train,
     "vote": vote,
@@ -280,6 +288,13 @@ def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:
     if queries > len(votes):
         raise PateError(f"queries={queries} is more than the {len(votes)} queries of the votes file")
     return votes[:queries]
+
+
+def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float) -> accounting.Figure:
+    """The parameters come from public numbers only: queries, teachers, classes and delta."""
+    teachers = int(votes.sum(1).max())
+    plan = accounting.plan(mechanism, len(votes), teachers, votes.shape[1], delta)
+    return accounting.sanitise(mechanism, votes, delta, plan)
 
 
 def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -> None:

@@ -53,10 +53,12 @@ class DataChoice:
     """Column of a CSV that holds the user's id, for --by user."""
     categories: Path | None = None
     """JSON file with the categories of categorical CSV columns; unset: those of the public part."""
+    scales: Path | None = None
+    """JSON file with offset and scale of numeric CSV columns; unset: those of the public part."""
     classes: int | None = None
-    """Number of classes, where the public labels do not tell."""
+    """Number of classes, where the public labels do not tell; of glyphs, how many to draw."""
     records: int | None = None
-    """Number of private records of strokes or glyphs."""
+    """Number of private records to draw of strokes (unset: 240 for each teacher) or glyphs."""
     data_dir: Path | None = None
     """Where prepared data sets are kept."""
     manual_dir: Path | None = None
@@ -71,7 +73,7 @@ class DataChoice:
 class PartitionChoice:
     """How the private records are cut into shards."""
 
-    teachers: int = 250
+    teachers: int = 125
     """Number of teachers; each is trained on a shard of its own."""
     by: Literal["record", "user"] = "record"
     """Whom the guarantee covers: one record, or all records of one user."""
@@ -91,7 +93,7 @@ class RunConfig:
     partition: Annotated[PartitionChoice, arg(name="")] = field(default_factory=PartitionChoice)
     out: Path | None = None
     """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
-    queries: int = 1000
+    queries: int = 500
     """Number of public inputs that the teachers are asked about."""
     delta: float = 1e-5
     """The delta of the privacy statement; well below one over the number of private records."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import (
@@ -32,6 +33,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, to_dict
 from pate_jax.rundir import RunDirectory
 
+_RECORDS = 240  # strokes drawn for each teacher
 _NEAR = 0.02  # of the scale that inputs have after preprocessing
 _WHERE = (
     "data_dir",
@@ -45,7 +47,11 @@ def open_data(choice: DataChoice) -> data.Dataset:
     """Load the chosen data set."""
     if choice.private is None or choice.public is None:
         return data.load(
-            choice.dataset, data_dir=choice.data_dir, manual_dir=choice.manual_dir, size=choice.records
+            choice.dataset,
+            data_dir=choice.data_dir,
+            manual_dir=choice.manual_dir,
+            size=choice.records,
+            classes=choice.classes,
         )
     return data.from_files(
         choice.private,
@@ -55,6 +61,7 @@ def open_data(choice: DataChoice) -> data.Dataset:
         id_column=choice.id_column,
         user_column=choice.user_column,
         categories=choice.categories,
+        scales=choice.scales,
         classes=choice.classes,
     )
 
@@ -63,6 +70,8 @@ def train(
     run: RunDirectory, choice: DataChoice, cut: PartitionChoice, config: ensemble.TeacherConfig
 ) -> dict[str, Any]:
     """Cut the private records into shards and train one teacher on each."""
+    if choice.dataset == "strokes" and choice.private is None and choice.records is None:
+        choice = replace(choice, records=_RECORDS * cut.teachers)
     run.secret(cut.seed)
     run.agree("data", to_settings(choice), but_not=_WHERE)
     run.agree("partition", to_settings(cut))
@@ -125,16 +134,17 @@ def answer(run: RunDirectory, mechanism: Mechanism) -> aggregate.Answers:
                 "its statement covers one list only: choose another --out, and add up what both have spent"
             )
         entry = _charge(run, mechanism, votes, digest)
-    answers = aggregate.Answers(np.array(entry["labels"], np.int32), np.array(entry["answered"], bool))
-    artefact.write_arrays(run.answers, "answers", {"labels": answers.labels, "answered": answers.answered})
-    return answers
+    arrays = {"labels": np.array(entry["labels"], np.int32), "answered": np.array(entry["answered"], bool)}
+    artefact.write_arrays(run.answers, "answers", arrays)
+    return load_answers(run)
 
 
 def draw(run: RunDirectory, mechanism: Mechanism, votes: np.ndarray) -> aggregate.Answers:
     """The mechanism's answers under the run's noise for these votes: the same at every call."""
     words = _noise_words(run, artefact.digest(votes))
     impl = chacha.PRIVATE if run.seed is None else chacha.SEEDED
-    return aggregate.answer(mechanism, votes, key=jax.random.wrap_key_data(words, impl=impl))
+    key = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
+    return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
 
 
 def commitment(run: RunDirectory, votes_digest: str) -> str:
@@ -164,7 +174,8 @@ def _charge(run: RunDirectory, mechanism: Mechanism, votes: voting.Votes, digest
 
 def load_answers(run: RunDirectory) -> aggregate.Answers:
     """The answers that the mechanism gave."""
-    return aggregate.Answers(**artefact.read_arrays(run.existing(run.answers, "aggregate"), "answers"))
+    arrays = artefact.read_arrays(run.existing(run.answers, "aggregate"), "answers")
+    return aggregate.Answers(jnp.asarray(arrays["labels"]), jnp.asarray(arrays["answered"]))
 
 
 def state(run: RunDirectory, delta: float) -> accounting.Statement:
@@ -229,7 +240,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     mechanism, delta = from_dict(settings["mechanism"]), whole["delta"]
     inside = _inside(run, votes)
     figures = [
-        (report.CONSENSUS, report.consensus(votes.votes, answers.answered)),
+        (report.CONSENSUS, report.consensus(votes.votes, np.asarray(answers.answered))),
         (report.CUMULATIVE, plots.cumulative(mechanism, votes.votes, delta)),
         (report.BY_CONSENSUS, plots.by_consensus(mechanism, votes.votes)),
         (report.SPLIT, plots.split(mechanism, votes.votes, delta)),
@@ -245,15 +256,14 @@ def tell(run: RunDirectory) -> dict[str, Any]:
 
 def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
     config = _with_net(config, dataset)
+    words = np.frombuffer(run.derive("teachers")[:8], np.uint32)
     return ensemble.fit(
         _model(config, dataset),
         dataset.preprocessing,
         dataset.private.inputs,
         dataset.private.labels,
         shards,
-        key=jax.random.wrap_key_data(
-            np.frombuffer(run.derive("teachers")[:8], np.uint32), impl="threefry2x32"
-        ),
+        key=jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32"),
         config=config,
         directory=run.teachers,
     )
@@ -293,7 +303,9 @@ def _select(pool: data.Part, preprocessing: data.Preprocessing, wanted: int) -> 
     return chosen
 
 
-def _rows_of(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
+    if wanted is None:
+        raise PateError("the votes file names no inputs: run `pate vote` anew in another run directory")
     place = {name: row for row, name in enumerate(ids.tolist())}
     missing = [name for name in wanted.tolist() if name not in place]
     if missing:

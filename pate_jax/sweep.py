@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import accounting, aggregate, progress
@@ -30,7 +31,7 @@ def sweep(
     """
     rows = []
     for index, mechanism in enumerate(progress.track(mechanisms, "settings", total=len(mechanisms))):
-        answers = aggregate.answer(mechanism, votes.votes, key=jax.random.fold_in(key, index))
+        answers = aggregate.answer(mechanism, jnp.asarray(votes.votes), key=jax.random.fold_in(key, index))
         answered = np.asarray(answers.answered)
         right = None if votes.labels is None else np.asarray(answers.labels) == votes.labels
         statement = accounting.statement(mechanism, votes.votes, answered, delta)

@@ -41,17 +41,17 @@ class StudentConfig:
     """How it learns: from the answered queries only."""
     net: str | None = None
     """Its net; unset: `cnn` for images, `table` for tables."""
-    steps: int = 1500
+    steps: int = 1200
     """Steps of the optimiser."""
     batch_size: int = 64
     """Answered queries a step."""
-    learning_rate: float = 2e-3
+    learning_rate: float = 5e-3
     """Peak rate of AdamW, reached after a tenth of the steps, then down a cosine to zero."""
     weight_decay: float = 1e-3
     """Decoupled weight decay."""
     label_smoothing: float = 0.1
     """Share of each label spread over all classes, since a few answers are wrong."""
-    shift: int = 2
+    shift: int = 3
     """Images are moved by up to so many pixels in each direction at every step."""
 
     def __post_init__(self) -> None:
