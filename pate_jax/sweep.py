@@ -1,7 +1,8 @@
 """Many settings of a mechanism over one list of votes: what each would answer, and what it would cost.
 
-Votes are made once; no setting trains a teacher again. Every row is a function of the votes it was judged on, so
-a choice made from it on private votes is a cost that no statement covers: judge on public or synthetic votes.
+Votes are made once; no setting trains a teacher again. Every row is a function of the votes it was judged on,
+so a choice made from it on private votes is a cost that no statement covers: judge on public or synthetic
+votes.
 """
 
 from __future__ import annotations
