@@ -85,7 +85,13 @@ RECIPES: dict[str, dict[str, Any]] = {
     "cnn": _IMAGES,
     "pate2017": {**_IMAGES, "learning_rate": 0.02},
     "resnet": _IMAGES,
-    "table": {**_IMAGES, "augment": "none"},
+    "table": {
+        **_IMAGES,
+        "optimizer": "adam",
+        "learning_rate": 0.002,
+        "weight_decay": 0.1,
+        "augment": "none",
+    },
 }
 
 
