@@ -106,7 +106,7 @@ def tables(tmp_path_factory):
     ids = np.array([f"person-{row}" for row in range(40)])
     spoiled, outside = inputs.copy(), labels.copy()
     spoiled[7, 1], outside[5] = np.nan, 9
-    save(folder, "public.npz", inputs=inputs, labels=labels)
+    save(folder, "public.npz", inputs=inputs + 1, labels=labels)
     save(folder, "good.npz", inputs=inputs, labels=labels, ids=ids)
     save(folder, "nan.npz", inputs=spoiled, labels=labels, ids=ids)
     save(folder, "labels.npz", inputs=inputs, labels=outside, ids=ids)

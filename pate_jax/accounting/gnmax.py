@@ -52,7 +52,7 @@ def discrete_log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
 def _difference_tails(sigma: float, largest: int) -> Curve:
     """`log Pr[Z - Z' >= d]` for `d = 0 .. largest`, rounded up."""
     reach = np.arange(-np.ceil(9 * sigma) - 2, np.ceil(9 * sigma) + 3)
-    inner = np.log([np.exp(-(((reach - half) / sigma) ** 2)).sum() for half in (0.0, 0.5)])
+    inner = np.array([special.logsumexp(-(((reach - half) / sigma) ** 2)) for half in (0.0, 0.5)])
     values = np.arange(largest + int(np.ceil(14 * sigma)) + 2)
     log_weights = -((values / sigma) ** 2) / 4 + inner[values % 2]
     tails = np.logaddexp.accumulate(log_weights[::-1])[::-1]

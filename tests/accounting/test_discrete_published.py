@@ -37,6 +37,15 @@ def test_far_gaps_stay_finite_and_ordered():
     assert np.all(np.isfinite(found)) and np.all(np.diff(found) > 0) and found[0] < -1e6
 
 
+@pytest.mark.parametrize("sigma", [1e-3, 0.05, 1.0, 300.0, 2e4, 1e6])
+def test_any_scale_gives_finite_costs_below_the_worst_case(sigma):
+    votes = np.array([[250, 0, 0], [84, 83, 83], [125, 125, 0]])
+    for mechanism in (DiscreteGaussianMax(sigma), ConfidentDiscreteGaussian(200, sigma, sigma)):
+        found = curves.rdp(mechanism, votes, ORDERS, method="published")
+        assert np.all(np.isfinite(found)) and np.all(found >= 0)
+        assert np.all(found <= ORDERS / sigma**2 + ORDERS / (2 * sigma**2))
+
+
 @pytest.mark.parametrize("sigma", [1.0, 3.0, 8.0])
 @pytest.mark.parametrize("spread", [2, 3, 5, 7])
 def test_the_bound_is_above_the_true_cost_in_its_direction(sigma, spread):
