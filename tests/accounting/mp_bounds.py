@@ -2,7 +2,7 @@
 
 import mpmath as mp
 
-mp.mp.dps = 400  # 1 - q keeps 50 digits down to q of 1e-350
+DIGITS = 400  # 1 - q keeps 50 digits down to q of 1e-350
 
 
 def normal_tail(x):

@@ -16,8 +16,6 @@ from pate_jax.mechanisms import (
     PermuteAndFlip,
 )
 
-mp.mp.dps = 50
-
 
 def two_class_law(noise: Noise, gap: int):
     """Log-probability that the class with `gap` votes more wins, and that it loses, in closed form."""

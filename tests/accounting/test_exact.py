@@ -29,7 +29,6 @@ from pate_jax.mechanisms import (
     PermuteAndFlip,
 )
 
-mp.mp.dps = 50
 DATA = Path(__file__).parents[2] / "../shared/data"
 ORDERS = np.array([1.01, 1.5, 2.0, 4.5, 17.0, 64.0, 300.0])
 MECHANISMS = [

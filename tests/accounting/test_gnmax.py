@@ -12,6 +12,8 @@ import pytest
 from pate_jax.accounting import exact, gnmax
 from pate_jax.mechanisms import GNMax
 
+DIGITS = mp_bounds.DIGITS
+
 GOLDENS = Path(__file__).parents[2] / "../shared/data/goldens.json"
 VOTES = [
     [250, 0],

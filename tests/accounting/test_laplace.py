@@ -20,6 +20,8 @@ from pate_jax.mechanisms import (
     PermuteAndFlip,
 )
 
+DIGITS = mp_bounds.DIGITS
+
 GOLDENS = Path(__file__).parents[2] / "../shared/data/goldens.json"
 KINDS = [LNMax, GNMax, GumbelMax, PermuteAndFlip, DiscreteLaplaceMax, DiscreteGaussianMax]
 ORDERS = np.array([1.001, 1.5, 2.0, 8.0, 40.0, 600.0])

@@ -12,6 +12,8 @@ from pate_jax import accounting
 from pate_jax.accounting import papers, smooth
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
 
+DIGITS = mp_bounds.DIGITS
+
 SHARED = Path(__file__).parents[2] / "../shared/data"
 
 

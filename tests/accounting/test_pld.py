@@ -110,7 +110,6 @@ def test_connected_dots_reproduce_the_profile():
 
 
 def test_gaussian_curve_at_fifty_digits():
-    mp.mp.dps = 50
     for mean in (0.01, 0.3, 1.0, 4.0, 30.0):
         for delta in (1e-3, 1e-5, 1e-10):
             value = pld.gaussian_epsilon(mean, delta)

@@ -21,6 +21,8 @@ from pate_jax.mechanisms import (
     ThresholdTest,
 )
 
+DIGITS = mp_bounds.DIGITS
+
 GOLDENS = Path(__file__).parents[2] / "../shared/data/goldens.json"
 ORDERS = np.array([1.05, 2.0, 9.0, 60.0])
 
