@@ -9,7 +9,6 @@ Whole-number noise takes Gauss rules for the counting measure instead of Legendr
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 
 import numpy as np
@@ -19,6 +18,7 @@ from pate_jax.mechanisms import Noise
 
 TOLERANCE = 2e-14  # relative error of each panel
 DEPTH = 45.0  # scales after which an exponential has died: exp(-45) = 3e-20
+MOST = 40  # nodes above all kinks; where more would be needed, panels go further first
 ELLIPSES = np.array([1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0])
 
 
@@ -30,12 +30,14 @@ def panels(noise: Noise, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.nda
     positions, weights = [], []
     for counts, sizes in zip(groups.counts, groups.sizes, strict=True):
         ends = _ends(noise, counts, sizes)
-        position, weight = _fill(noise, ends, counts, sizes)
-        positions.append(position)
-        weights.append(np.log(weight))
+        parts = [_above(noise, ends[-1], counts, sizes), _fill(noise, ends, counts, sizes)]
+        if ends[0] == counts[-1] - 1:
+            parts.append(_below(noise, counts, sizes))
+        positions.append(np.concatenate([position for position, _ in parts]))
+        weights.append(np.concatenate([log_weight for _, log_weight in parts]))
     position, padding = pad(positions, groups.counts[:, 0])
     log_weight = np.where(np.isfinite(padding), pad(weights, np.zeros(len(weights)))[0], -np.inf)
-    error = np.full(len(position), 2 * TOLERANCE)
+    error = np.full(len(position), 2 * TOLERANCE + 1e-15 * groups.sizes[0].sum())
     if noise.family == "laplace":
         return position, log_weight, 1.0, error
     classes = int(groups.sizes[0].sum())
@@ -79,36 +81,47 @@ def _exponential(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
 def _ends(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Where panels end: at every kink, and at most one scale apart wherever there is mass.
 
-    Below the second largest count the integrand falls at least like `exp(x/b)`, above the largest like
-    `exp(-x/b)`; far between the two it is a single exponential, so one panel is enough there.
+    Below the second largest count the integrand falls at least like `exp(x/b)`; far between it and the
+    largest it is a single exponential, so one panel is enough there. What lies below all kinks and above all
+    of them is left to `_below` and `_above`.
     """
     scale = noise.scale
-    top, second = counts[0], counts[0] if sizes[0] > 1 else counts[min(1, len(counts) - 1)]
+    second = counts[0] if sizes[0] > 1 else counts[min(1, len(counts) - 1)]
     low = max(counts[-1] - 1, second - 2 - DEPTH * scale)
-    low = min(low, counts[-1] - 1) - DEPTH * scale if low == counts[-1] - 1 else low
-    kinks = np.unique(np.concatenate([counts - 1, counts, counts + 1, [low, top + 1 + DEPTH * scale]]))
+    kinks = np.unique(np.concatenate([counts - 1, counts, counts + 1, [low]]))
     kinks = kinks[kinks >= low]
-    parts = [kinks[:1]]
-    for left, right in itertools.pairwise(kinks):
-        if right - left > 2.5 * DEPTH * scale and left >= second:
-            inner = np.array([left + DEPTH * scale, right - DEPTH * scale])
-            parts += [_divide(left, inner[0], scale), inner[1:], _divide(inner[1], right, scale)]
-        else:
-            parts.append(_divide(left, right, scale))
-    ends = np.concatenate(parts)
+    longest = np.full(len(kinks) - 1, scale)
+    far = np.flatnonzero((np.diff(kinks) > 2.5 * DEPTH * scale) & (kinks[:-1] >= second))
+    if len(far):
+        inner = np.stack([kinks[far] + DEPTH * scale, kinks[far + 1] - DEPTH * scale], axis=1)
+        kinks = np.insert(kinks, np.repeat(far + 1, 2), inner.ravel())
+        longest = np.insert(longest, np.repeat(far + 1, 2), np.tile([np.inf, scale], len(far)))
+    end = counts[0] + 1
+    if sizes.sum() > 2 * MOST and _number_above(scale, end, counts, sizes) > MOST:
+        kinks = np.append(kinks, end + math.ceil(math.log(sizes.sum())) * scale)
+        longest = np.append(longest, scale)
+    ends = _divide(kinks, longest)
     return np.unique(np.rint(ends)) if noise.family == "discrete_laplace" else ends
 
 
-def _divide(left: float, right: float, longest: float) -> np.ndarray:
-    """Equal panels over (left, right], none longer than `longest`: their right ends."""
-    number = max(1, math.ceil((right - left) / longest - 1e-9))
-    return left + (right - left) * np.arange(1, number + 1) / number
+def _divide(kinks: np.ndarray, longest: np.ndarray) -> np.ndarray:
+    """Ends of equal panels between each two kinks, none longer than `longest` there.
+
+    >>> _divide(np.array([0.0, 1.0, 4.0]), np.array([2.0, 1.5])).tolist()
+    [0.0, 1.0, 2.5, 4.0]
+    """
+    gaps = np.diff(kinks)
+    number = np.maximum(1, np.ceil(gaps / longest - 1e-9)).astype(int)
+    step = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number) + 1
+    ends = np.repeat(kinks[:-1], number) + np.repeat(gaps, number) * step / np.repeat(number, number)
+    ends[np.cumsum(number) - 1] = kinks[1:]
+    return np.concatenate([kinks[:1], ends])
 
 
 def _fill(
     noise: Noise, ends: np.ndarray, counts: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of all panels, each with as many nodes as its bound asks for."""
+    """Nodes and log-weights of all panels, each with as many nodes as its bound asks for."""
     left, right = ends[:-1], ends[1:]
     numbers = _numbers(noise.scale, left, right, counts, sizes)
     positions, weights = [], []
@@ -118,13 +131,42 @@ def _fill(
             abscissae, weight = _legendre(int(number))
             half = (right[chosen] - left[chosen])[:, None] / 2
             positions.append((left[chosen][:, None] + half + half * abscissae).ravel())
-            weights.append((half * weight).ravel())
+            weights.append(np.log(half * weight).ravel())
             continue
         for first, last in zip(left[chosen] + 1, right[chosen], strict=True):
             offsets, weight = _counting(int(last - first) + 1, int(number))
             positions.append(first + offsets)
-            weights.append(weight)
+            weights.append(np.log(weight))
     return np.concatenate(positions), np.concatenate(weights)
+
+
+def _below(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One node for all that lies below every kink: there each integrand is `exp(C x/b)` times a constant."""
+    ratio = sizes.sum() / noise.scale
+    log_weight = -math.log(ratio if noise.family == "laplace" else -math.expm1(-ratio))
+    return np.array([counts[-1] - 1]), np.array([log_weight])
+
+
+def _above(noise: Noise, end: float, counts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes for all above `end` and every kink: in `t = exp(-(x-end)/b)` a polynomial of degree C-1."""
+    number = _number_above(noise.scale, end, counts, sizes)
+    if noise.family == "laplace":
+        abscissae, weight = _legendre(number)
+        t, weight, start = (1 + abscissae) / 2, noise.scale * weight / 2, end
+    else:
+        t, weight = _geometric(noise.scale, number)
+        start = end + 1
+    log_t = np.log(t)
+    return start - noise.scale * log_t, np.log(weight) - log_t
+
+
+def _number_above(scale: float, end: float, counts: np.ndarray, sizes: np.ndarray) -> int:
+    """Nodes above `end`: `C/2` are exact, and mostly a bound on an ellipse in t allows fewer."""
+    slopes = 0.5 * np.exp(np.maximum((counts + 1 - end) / scale, -700.0))  # factors are 1 - slope t, at least
+    furthest = 0.5 + 0.25 * (ELLIPSES + 1 / ELLIPSES)  # |t| on the ellipse
+    log_ratio = np.log((1 + slopes * furthest[:, None]) / (1 - slopes)) @ sizes
+    needed = float(((math.log(12 / TOLERANCE) + log_ratio) / (2 * np.log(ELLIPSES))).min())
+    return min(math.ceil(needed), (int(sizes.sum()) + 1) // 2)
 
 
 def _numbers(scale: float, left, right, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -162,6 +204,35 @@ def _counting(points: int, number: int) -> tuple[np.ndarray, np.ndarray]:
     off = 0.5 * points * np.sqrt((1 - (k / points) ** 2) / (4 - 1 / k**2))
     abscissae, vectors = np.linalg.eigh(np.diag(off, 1) + np.diag(off, -1))
     return abscissae + (points - 1) / 2, points * vectors[0] ** 2
+
+
+@functools.lru_cache(maxsize=256)
+def _geometric(scale: float, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss rule for sums of `q^k p(q^k)` over k = 0, 1, .., `q = exp(-1/b)`: little q-Legendre polynomials.
+
+    Where q is so small that a node would drown in rounding, the sum itself.
+
+    >>> t, weight = _geometric(20.0, 2)
+    >>> round(float((weight * t**3).sum() * -np.expm1(-4 / 20.0)), 12)
+    1.0
+    """
+    terms = np.arange(math.floor(DEPTH * scale) + 1.0)
+    if len(terms) <= max(number, 64):
+        return np.exp(-terms / scale), np.exp(-terms / scale)
+
+    def short(k: np.ndarray) -> np.ndarray:  # 1 - q^k
+        return -np.expm1(-k / scale)
+
+    k = np.arange(number, dtype=np.float64)
+    up = np.exp(-k / scale) * (short(k + 1) / short(2 * k + 1)) * (short(k + 1) / short(2 * k + 2))
+    k = k[1:]
+    down = np.exp(-k / scale) * (short(k) / short(2 * k)) * (short(k) / short(2 * k + 1))
+    off = np.sqrt(up[:-1] * down)
+    middle = up + np.concatenate([[0.0], down])
+    t, vectors = np.linalg.eigh(np.diag(middle) + np.diag(off, 1) + np.diag(off, -1))
+    if t[0] < 1e-10:
+        return np.exp(-terms / scale), np.exp(-terms / scale)
+    return t, vectors[0] ** 2 / short(np.array(1.0))
 
 
 def _cell_nodes(scale: float, classes: int) -> int:

@@ -68,13 +68,22 @@ def _product(terms: np.ndarray, ratios: np.ndarray) -> np.ndarray:
         return np.log(np.exp(terms - peak[:, :, None]) @ ratios) + peak[:, :, None]
 
 
-def upper(found: Screen, groups: Groups, order: float, answered: tuple[np.ndarray, ...] | None) -> np.ndarray:
+def after(found: Screen, groups: Groups) -> np.ndarray:
+    """What the mass of all classes after each move [R, U, U] adds up to, by the products of means."""
+    with np.errstate(all="ignore"):
+        return _sum(found, groups, 1.0, 0.0) + np.exp(found.loser) + np.exp(found.winner)
+
+
+def upper(
+    found: Screen, groups: Groups, order: float, answered: tuple[np.ndarray, ...] | None, mass: np.ndarray
+) -> np.ndarray:
     """Upper bound of `(a-1) D_a` of every move [R, U(a), U(b)], both directions, at one order.
 
-    `answered` holds the logs of Pr[answered] and Pr[refused] before [R, 1, 1] and after [R, U, U].
+    `answered` holds the logs of Pr[answered] and Pr[refused] before [R, 1, 1] and after [R, U, U];
+    `mass` is what `after` says.
     """
     with np.errstate(all="ignore"):
-        forward, backward = _powers(found, groups, order)
+        forward, backward = _powers(found, groups, order, mass)
         if answered is not None:
             passed, refused, passed_after, refused_after = answered
             ahead, back = (
@@ -87,7 +96,7 @@ def upper(found: Screen, groups: Groups, order: float, answered: tuple[np.ndarra
     return np.nan_to_num(bound, nan=np.inf, posinf=np.inf, neginf=np.inf)
 
 
-def _powers(found: Screen, groups: Groups, order: float) -> tuple[np.ndarray, np.ndarray]:
+def _powers(found: Screen, groups: Groups, order: float, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Upper bounds of `sum_j P_j^a P'_j^(1-a)` and of `sum_j P'_j^a P_j^(1-a)` [R, U, U].
 
     Two bounds each: the worst ratio in every term; or the product `r = E[R] E[S]` in
@@ -101,7 +110,6 @@ def _powers(found: Screen, groups: Groups, order: float) -> tuple[np.ndarray, np
     touched_backward = np.exp(order * found.loser + (1 - order) * p_a) + np.exp(
         order * found.winner + (1 - order) * p_b
     )
-    mass = _sum(found, groups, 1.0, 0.0) + np.exp(found.loser) + np.exp(found.winner)
     weight = groups.sizes * np.exp(found.log_p)
     overlap = -np.expm1(-found.slack)
     deepest = -(found.leave.min(axis=2) + found.join.min(axis=2)) + found.slack  # of -log(P'/P), at least
