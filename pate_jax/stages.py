@@ -87,6 +87,7 @@ def train(
         "teachers": cut.teachers,
         "records": len(dataset.private.ids),
         "shard_size": _spread(shards.counts),
+        "notes": dict(dataset.private_notes),
         "training": teachers.report,
     }
     artefact.write_json(run.teacher_report, "teacher-report", found)

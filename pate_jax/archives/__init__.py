@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ NAMES = tuple(SOURCES)
 def load(name: str, *, data_dir: Path | str | None = None, manual_dir: Path | str | None = None) -> Dataset:
     """A data set by name, prepared in `data_dir` on first use, from the archives in `manual_dir` if given."""
     source, root, note = SOURCES[name], folder(data_dir), "the registered archives"
+    digests: dict[str, str] = {}
     own = _own_files(source, manual_dir)
     if own and not all(is_registered(own[file], archive) for file, archive in source.archives.items()):
         digests = {file: sha256_of(path) for file, path in sorted(own.items())}
         root /= f"{name}-{hashlib.sha256(''.join(digests.values()).encode()).hexdigest()[:12]}"
-        listed = ", ".join(f"{file} {digest[:16]}" for file, digest in digests.items())
-        note = f"the user's own files, which are not the registered ones (SHA-256 {listed})"
+        note = "the user's own files, which are not the registered ones"
     else:
         own = None
     with locked(root / f".{name}.lock"):
@@ -37,7 +38,9 @@ def load(name: str, *, data_dir: Path | str | None = None, manual_dir: Path | st
         builder = _builder(source, root)
         if not builder.data_path.exists():
             _prepare(builder, source, own, manual_dir)
-    return _dataset(source, builder, note)
+    dataset = _dataset(source, builder, note)
+    # A digest of private records is a function of them; a description is published, so it goes elsewhere.
+    return replace(dataset, private_notes={"sha256": digests}) if digests else dataset
 
 
 def _own_files(source: Source, manual_dir: Path | str | None) -> dict[str, Path] | None:
