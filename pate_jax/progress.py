@@ -13,6 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 Item = TypeVar("Item")
 
 
+_open: list[Progress] = []  # the bars under way, the outermost first
+
+
 class Bar:
     """A bar under way: `advance` moves it on and may say something beside it."""
 
@@ -35,7 +38,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def bar(description: str, total: float) -> Iterator[Bar]:
-    """A progress bar for work of `total` steps.
+    """A progress bar for work of `total` steps; a bar inside another one is not drawn.
 
     >>> with bar("counting", total=2) as steps:
     ...     steps.advance(2, note="done")
@@ -48,10 +51,14 @@ def bar(description: str, total: float) -> Iterator[Bar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
         console=console,
-        disable=not sys.stderr.isatty(),
+        disable=bool(_open) or not sys.stderr.isatty(),
     )
-    with progress:
-        yield Bar(progress, progress.add_task(description, total=total, note=""))
+    _open.append(progress)
+    try:
+        with progress:
+            yield Bar(progress, progress.add_task(description, total=total, note=""))
+    finally:
+        _open.remove(progress)
 
 
 def track(items: Iterable[Item], description: str, total: float) -> Iterator[Item]:

@@ -21,7 +21,8 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding
 h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.95rem}
 td,th{padding:.35rem .6rem;text-align:left;border-bottom:1px solid #d8dde6;vertical-align:top}
-.scroll{overflow-x:auto} img{max-width:100%;height:auto} pre{white-space:pre-wrap}
+.scroll{overflow-x:auto} .scroll td:last-child{min-width:13rem}
+img{max-width:100%;height:auto} pre{white-space:pre-wrap}
 figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
 .warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
 .note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
