@@ -103,7 +103,7 @@ def vote(run: RunDirectory, wanted: int) -> voting.Votes:
     settings = run.recorded()
     dataset = open_data(from_settings(DataChoice, settings["data"]))
     cut = from_settings(PartitionChoice, settings["partition"])
-    config = _with_net(from_settings(ensemble.TeacherConfig, settings["teacher"]), dataset)
+    config = from_settings(ensemble.TeacherConfig, settings["teacher"])
     teachers = _teachers(run, dataset, _shards(run, dataset, cut), config)
     asked = _select(dataset.public, dataset.preprocessing, wanted)
     labels = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
@@ -256,7 +256,6 @@ def tell(run: RunDirectory) -> dict[str, Any]:
 
 
 def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
-    config = _with_net(config, dataset)
     words = np.frombuffer(run.derive("teachers")[:8], np.uint32)
     return ensemble.fit(
         _model(config, dataset),
@@ -270,13 +269,9 @@ def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
     )
 
 
-def _with_net(config: ensemble.TeacherConfig, dataset: data.Dataset) -> ensemble.TeacherConfig:
-    return replace(config, net=config.net or ("cnn" if dataset.kind == "image" else "table"))
-
-
 def _model(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:
     return models.build(
-        config.net or "",
+        config.net or ("cnn" if dataset.kind == "image" else "table"),
         input_shape=dataset.input_shape,
         classes=dataset.classes,
         activation=config.activation,
