@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,11 +29,27 @@ class Column(NamedTuple):
     name: str
     categories: tuple[str, ...] | None = None
     scale: tuple[float, float] | None = None
+    logarithmic: bool = False  # a number that enters as log(1 + x)
 
     @property
     def width(self) -> int:
         """Features that the column becomes."""
         return 1 if self.categories is None else len(self.categories)
+
+
+def from_dict(description: Mapping[str, Any]) -> Column:
+    """The column that `Column._asdict` described.
+
+    >>> from_dict(Column("sex", ("f", "m"))._asdict())
+    Column(name='sex', categories=('f', 'm'), scale=None, logarithmic=False)
+    """
+    categories, scale = description["categories"], description["scale"]
+    return Column(
+        str(description["name"]),
+        None if categories is None else tuple(map(str, categories)),
+        None if scale is None else (float(scale[0]), float(scale[1])),
+        bool(description["logarithmic"]),
+    )
 
 
 def read(path: Path) -> Table:
@@ -65,8 +81,8 @@ def read(path: Path) -> Table:
 def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]) -> list[Column]:
     """What each column is, from declarations and the public part alone.
 
-    >>> plan({"age": ["30", "41"], "sex": ["f", "m"]}, {"sex": ["m", "f"]}, {})
-    [Column(name='age', categories=None, scale=None), Column(name='sex', categories=('m', 'f'), scale=None)]
+    >>> [column.name for column in plan({"age": ["30", "41"], "sex": ["f", "m"]}, {"sex": ["m", "f"]}, {})]
+    ['age', 'sex']
     """
     for option, declared in (("categories", categories), ("scales", scales)):
         unknown = sorted(set(declared) - set(public))
@@ -134,13 +150,22 @@ def _encode(values: Sequence[str], column: Column, place: str) -> np.ndarray:
         if _numeric(values):
             numbers = np.array(values, np.str_).astype(np.float64).astype(np.float32)
             if np.isfinite(numbers).all():
-                return numbers[:, None]
+                return (_logarithm(numbers, column, place) if column.logarithmic else numbers)[:, None]
         finite = [_numeric([value]) and bool(np.isfinite(np.float32(float(value)))) for value in values]
     row = finite.index(False)
     raise PateError(
         f"{place} has {column.name}={values[row]!r} at row {row}, which is no finite number; "
         "correct it, remove the row, or declare the column's categories"
     )
+
+
+def _logarithm(numbers: np.ndarray, column: Column, place: str) -> np.ndarray:
+    if numbers.min(initial=0) < 0:
+        row = int(numbers.argmin())
+        raise PateError(
+            f"{place} has {column.name}={numbers[row]:g} at row {row}; it must not be negative: correct it"
+        )
+    return np.log1p(numbers)
 
 
 def unseen(table: Table, plan: Sequence[Column]) -> dict[str, int]:

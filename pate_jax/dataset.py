@@ -77,6 +77,7 @@ class Dataset:
     synthetic: bool
     description: str
     private_notes: Mapping[str, Any] = field(default_factory=dict)  # counted on private rows: never publish
+    columns: tuple[Any, ...] = ()  # of a table read from text: what `pate_jax.columns` made of each column
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -230,7 +230,7 @@ def _assemble(
     categories: Mapping[str, Sequence],
     scales: Mapping[str, Sequence],
 ) -> Dataset:
-    inputs, preprocessing, unseen = _inputs(raw, categories, scales)
+    inputs, preprocessing, unseen, plan = _inputs(raw, categories, scales)
     parts = {}
     for name, file in raw.items():
         labels = file.labels
@@ -257,25 +257,26 @@ def _assemble(
         synthetic=False,
         description=f"the owner's own data{warning}",  # goes into the release, so it names no file
         private_notes={"unseen_categories": unseen} if unseen else {},
+        columns=plan,
     )
 
 
 def _inputs(
     raw: Mapping[str, Raw], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
-) -> tuple[dict[str, np.ndarray], Preprocessing, dict[str, int]]:
-    """Arrays for each part, the preprocessing, and how many private values are in no known category."""
+) -> tuple[dict[str, np.ndarray], Preprocessing, dict[str, int], tuple[columns.Column, ...]]:
+    """Arrays for each part, the preprocessing, private values in no known category, the columns."""
     tables = {name: file.inputs for name, file in raw.items() if isinstance(file.inputs, dict)}
     if tables:
         plan = columns.plan(tables["public"], categories, scales)
         encoded = {name: columns.encode(table, plan, name) for name, table in tables.items()}
         unseen = columns.unseen(tables["private"], plan)
-        return encoded, columns.preprocessing(encoded["public"], plan), unseen
+        return encoded, columns.preprocessing(encoded["public"], plan), unseen, tuple(plan)
     arrays = {name: np.asarray(file.inputs) for name, file in raw.items()}
     if all(array.dtype == np.uint8 and array.ndim == 4 for array in arrays.values()):
-        return arrays, Preprocessing((0.0,), (255.0,)), {}
+        return arrays, Preprocessing((0.0,), (255.0,)), {}, ()
     with np.errstate(over="ignore"):
         arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     for name, array in arrays.items():
         if len(array):  # a pool has no private records
             check_inputs(name, array)
-    return arrays, columns.standard(arrays["public"]), {}
+    return arrays, columns.standard(arrays["public"]), {}, ()

@@ -6,22 +6,18 @@ A student sees public inputs and the answers that left the mechanism. `fit` take
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import artefact, models
 from pate_jax.aggregate import Answers
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
+from pate_jax.student.serving import Student
 
-_CHUNK = 1000
+__all__ = ["PublicInputs", "Student", "StudentConfig", "fit"]
 
 
 class PublicInputs(NamedTuple):
@@ -64,54 +60,6 @@ class StudentConfig:
             raise PateError(f"student shift={self.shift} and weight_decay={self.weight_decay} must be >= 0")
 
 
-class Student(NamedTuple):
-    """A trained student: called on raw inputs, it returns class probabilities."""
-
-    parameters: Any
-    description: dict[str, Any]  # of the net, as `models.build` takes it
-    preprocessing: Preprocessing
-    class_names: tuple[str, ...]
-
-    def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        """Probabilities [input, class]."""
-        wanted = tuple(self.description["input_shape"])
-        if inputs.shape[1:] != wanted:
-            raise PateError(f"inputs have shape {inputs.shape[1:]} each; this student takes {wanted}")
-        apply = _probabilities(json.dumps(self.description), self.preprocessing)
-        chunks = [inputs[start : start + _CHUNK] for start in range(0, len(inputs), _CHUNK)]
-        found = [
-            np.asarray(apply(self.parameters, jnp.asarray(_padded(chunk))))[: len(chunk)] for chunk in chunks
-        ]
-        return np.concatenate(found) if found else np.zeros((0, len(self.class_names)), np.float32)
-
-    def accuracy(self, inputs: np.ndarray, labels: np.ndarray) -> float:
-        """Share of inputs whose most probable class is the label."""
-        return float(np.mean(self(inputs).argmax(1) == labels))
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every parameter by its path."""
-        return {name: tuple(leaf.shape) for name, leaf in _leaves(self.parameters).items()}
-
-    def save(self, folder: Path) -> None:
-        """Write parameters and description into a folder; `load` is the inverse."""
-        arrays = {name: np.asarray(leaf) for name, leaf in _leaves(self.parameters).items()}
-        artefact.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
-        body = {
-            "net": self.description,
-            "preprocessing": asdict(self.preprocessing),
-            "class_names": list(self.class_names),
-        }
-        artefact.write_json(folder / "student.json", "student", body)
-
-    @classmethod
-    def load(cls, folder: Path | str) -> Student:
-        """The student that was saved in a folder."""
-        body = artefact.read_json(Path(folder) / "student.json", "student")
-        arrays = artefact.read_arrays(Path(folder) / "parameters.npz", "student-parameters")
-        constants = {name: tuple(values) for name, values in body["preprocessing"].items()}
-        return cls(_tree(arrays), body["net"], Preprocessing(**constants), tuple(body["class_names"]))
-
-
 def fit(key: jax.Array, public_inputs: PublicInputs, answers: Answers, config: StudentConfig) -> Student:
     """Train a student on the answered queries; row i of the answers belongs to row i of the inputs."""
     from pate_jax.student import supervised
@@ -129,37 +77,3 @@ def fit(key: jax.Array, public_inputs: PublicInputs, answers: Answers, config: S
         )
     labels = np.asarray(answers.labels)[answered]
     return supervised.fit(key, public_inputs, answered, labels, config)
-
-
-@lru_cache(maxsize=8)
-def _probabilities(description: str, preprocessing: Preprocessing):
-    model = models.build(**json.loads(description))
-    return jax.jit(
-        lambda parameters, inputs: jax.nn.softmax(model.apply(parameters, preprocessing.apply(inputs)))
-    )
-
-
-def _padded(chunk: np.ndarray) -> np.ndarray:
-    missing = _CHUNK - len(chunk)
-    return np.concatenate([chunk, np.repeat(chunk[-1:], missing, axis=0)]) if missing else chunk
-
-
-def _leaves(tree: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(tree, dict):
-        return {prefix[:-1]: tree}
-    return {
-        name: leaf
-        for key, branch in tree.items()
-        for name, leaf in _leaves(branch, f"{prefix}{key}/").items()
-    }
-
-
-def _tree(leaves: dict[str, np.ndarray]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for path, leaf in leaves.items():
-        *branches, last = path.split("/")
-        here = tree
-        for branch in branches:
-            here = here.setdefault(branch, {})
-        here[last] = leaf
-    return tree

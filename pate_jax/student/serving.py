@@ -1,0 +1,199 @@
+"""A trained student in use: what it is, how it is called, saved and found again, and what it may be given.
+
+Nothing here trains. A saved student is a folder of two files, `student.json` and `parameters.npz`, and needs
+no other file of a run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pate_jax import artefact, columns, models
+from pate_jax.data import Preprocessing
+from pate_jax.dataset import IMAGE_RANKS
+from pate_jax.errors import PateError
+
+_SIZES = (32, 250, 1000)  # batches that are compiled for; a part of one is padded
+_PLACES = ("", "student", "release/student")  # where a student may lie below a path
+
+
+class Student(NamedTuple):
+    """A trained student: called on raw inputs, it returns class probabilities."""
+
+    parameters: Any
+    description: dict[str, Any]  # of the net, as `models.build` takes it
+    preprocessing: Preprocessing
+    class_names: tuple[str, ...]
+    temperature: float = 1.0  # logits are divided by it before the softmax
+    dtype: str = ""  # type of the inputs it was trained on, such as uint8 for pixels; "" where unknown
+    columns: tuple[columns.Column, ...] = ()  # of a table that was read from text
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """Probabilities [input, class]."""
+        inputs = check_inputs(self, inputs)
+        apply = _probabilities(json.dumps(self.description), self.preprocessing)
+        _check_parameters(self)
+        found = [np.zeros((0, len(self.class_names)), np.float32)]
+        for start in range(0, len(inputs), _SIZES[-1]):
+            chunk = inputs[start : start + _SIZES[-1]]
+            logits_over = jnp.float32(1 / self.temperature)
+            found.append(np.asarray(apply(self.parameters, jnp.asarray(_padded(chunk)), logits_over)))
+            found[-1] = found[-1][: len(chunk)]
+        return np.concatenate(found)
+
+    def accuracy(self, inputs: np.ndarray, labels: np.ndarray) -> float:
+        """Share of inputs whose most probable class is the label."""
+        return float(np.mean(self(inputs).argmax(1) == labels))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every parameter by its path."""
+        return {name: tuple(leaf.shape) for name, leaf in _leaves(self.parameters).items()}
+
+    def save(self, folder: Path) -> None:
+        """Write parameters and description into a folder; `load` is the inverse."""
+        arrays = {name: np.asarray(leaf) for name, leaf in _leaves(self.parameters).items()}
+        artefact.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
+        body = {
+            "net": self.description,
+            "preprocessing": asdict(self.preprocessing),
+            "class_names": list(self.class_names),
+            "temperature": self.temperature,
+            "dtype": self.dtype,
+            "columns": [column._asdict() for column in self.columns],
+        }
+        artefact.write_json(folder / "student.json", "student", body)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Student:
+        """The student that was saved in a folder; a run's directory or its release/ will do as well."""
+        folder = find(path)
+        body = artefact.read_json(folder / "student.json", "student")
+        arrays = artefact.read_arrays(folder / "parameters.npz", "student-parameters")
+        try:
+            return _from_body(body, _tree(arrays))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, PateError):
+                raise
+            raise PateError(
+                f"{folder / 'student.json'} describes no student ({error!r}); restore it"
+            ) from error
+
+
+def find(path: Path | str) -> Path:
+    """The folder of the student that lies at a path: a student's folder, a release or a run."""
+    path = Path(path).expanduser()
+    for place in _PLACES:
+        if (path / place / "student.json").is_file():
+            return path / place
+    raise PateError(f"{path} holds no student: give a run directory, its release/ or its release/student/")
+
+
+def check_inputs(student: Student, inputs: Any, place: str = "inputs") -> np.ndarray:
+    """The inputs as this student takes them, or one sentence that says what is wrong with them.
+
+    Images without a channel axis get one; nothing else is changed.
+    """
+    inputs, wanted = np.asarray(inputs), tuple(student.description["input_shape"])
+    if inputs.dtype.kind not in "buif":
+        raise PateError(f"{place} are of type {inputs.dtype}; give numbers")
+    if inputs.ndim + 1 in IMAGE_RANKS and len(wanted) + 1 in IMAGE_RANKS:
+        inputs = inputs[..., None]
+    if inputs.ndim == 0 or inputs.shape[1:] != wanted:
+        raise PateError(
+            f"{place} have shape {inputs.shape[1:]} each; this student takes {wanted}, so give an array "
+            f"[n, {', '.join(map(str, wanted))}]"
+        )
+    flat = inputs.reshape(len(inputs), math.prod(wanted))
+    if inputs.dtype.kind == "f" and not np.isfinite(flat).all():
+        row = int(np.argmin(np.isfinite(flat).all(1)))
+        raise PateError(f"{place} hold NaN or infinity (first at row {row}); fill or remove those records")
+    if student.dtype == "uint8" and inputs.dtype != np.uint8 and inputs.size:
+        _check_pixels(flat, place)
+    return inputs
+
+
+def _check_pixels(flat: np.ndarray, place: str) -> None:
+    """Refuse numbers that were scaled already, which would all look black."""
+    low, high = float(flat.min()), float(flat.max())
+    if low < 0 or high > 255 or (high <= 1 and (flat != np.floor(flat)).any()):
+        raise PateError(
+            f"{place} go from {low:g} to {high:g}; this student takes pixels from 0 to 255 as they are "
+            "stored, so undo your own scaling"
+        )
+
+
+def _from_body(body: dict[str, Any], parameters: Any) -> Student:
+    constants = {name: tuple(values) for name, values in body["preprocessing"].items()}
+    return Student(
+        parameters,
+        body["net"],
+        Preprocessing(**constants),
+        tuple(body["class_names"]),
+        float(body.get("temperature", 1.0)),
+        str(body.get("dtype", "")),
+        tuple(columns.from_dict(column) for column in body.get("columns", ())),
+    )
+
+
+@lru_cache(maxsize=8)
+def _probabilities(description: str, preprocessing: Preprocessing):
+    model = models.build(**json.loads(description))
+    return jax.jit(
+        lambda parameters, inputs, factor: jax.nn.softmax(
+            model.apply(parameters, preprocessing.apply(inputs)) * factor
+        )
+    )
+
+
+@lru_cache(maxsize=8)
+def _wanted_shapes(description: str) -> dict[str, tuple[int, ...]]:
+    model = models.build(**json.loads(description))
+    return {
+        name: tuple(leaf.shape)
+        for name, leaf in _leaves(jax.eval_shape(model.init, jax.random.key(0))).items()
+    }
+
+
+def _check_parameters(student: Student) -> None:
+    wanted, found = _wanted_shapes(json.dumps(student.description)), student.shapes()
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) != found.get(name):
+            raise PateError(
+                f"parameter {name} has shape {found.get(name)} where the net has {wanted.get(name)}; "
+                "restore the student's files"
+            )
+
+
+def _padded(chunk: np.ndarray) -> np.ndarray:
+    missing = next(size for size in _SIZES if size >= len(chunk)) - len(chunk)
+    return np.concatenate([chunk, np.repeat(chunk[-1:], missing, axis=0)]) if missing else chunk
+
+
+def _leaves(tree: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(tree, dict):
+        return {prefix[:-1]: tree}
+    return {
+        name: leaf
+        for key, branch in tree.items()
+        for name, leaf in _leaves(branch, f"{prefix}{key}/").items()
+    }
+
+
+def _tree(leaves: dict[str, np.ndarray]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path, leaf in leaves.items():
+        *branches, last = path.split("/")
+        here = tree
+        for branch in branches:
+            here = here.setdefault(branch, {})
+        here[last] = leaf
+    return tree
