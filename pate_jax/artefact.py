@@ -1,16 +1,23 @@
 """Files that a run leaves behind: written whole or not at all, and stamped with what they are.
 
-Every write of the package passes `write_bytes`. Every JSON and NPZ artefact carries its kind and a schema
+Every write of the package passes `write_bytes` or `append_bytes`. Every JSON and NPZ artefact carries its kind and a schema
 version; a reader refuses any other. No file is ever unpickled.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import io
 import json
+import lzma
+import math
 import os
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,26 +28,99 @@ from pate_jax.errors import PateError
 
 SCHEMA = 1
 _STAMP = "artefact"
+_ROOM, _RATIO = 1 << 30, 250  # an archive may unpack to this many bytes, or to this many times its own
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+# What zipfile and NumPy raise for bytes that are no archive of arrays. Zip, struct, zlib, LZMA and tokenize
+# have errors of their own.
+UNREADABLE = (
+    *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, EOFError, OSError),
+    *(MemoryError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error),
+    *(lzma.LZMAError, tokenize.TokenError),
+)
 
 
-def write_bytes(path: Path | str, content: bytes) -> None:
+def write_bytes(path: Path | str, content: bytes, *, mode: int = 0o666) -> None:
     """Write a whole file durably: after a crash the old content or the new is there, never a part of it."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
+        os.makedirs(path.parent, exist_ok=True)
+        try:
+            _fill(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), content)
+            os.replace(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise PateError(cannot_write(path, error)) from error
+
+
+def append_bytes(path: Path | str, content: bytes, *, after: int) -> None:
+    """Add to the end of a file durably; what lies past its first `after` bytes is cut off before.
+
+    Where the disk refuses, the file is cut back to `after` bytes; after a crash it may end in a part of
+    `content`.
+    """
+    path = Path(path)
     try:
-        os.fsync(directory)
+        stream = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(stream, after)
+            _fill_and_sync(stream, content)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(stream, after)
+            raise
+        finally:
+            os.close(stream)
+        if after == 0:
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise PateError(cannot_write(path, error)) from error
+
+
+def remove_leftovers(folder: Path | str) -> None:
+    """Remove what a killed process left half-written; only the folder's one writer may call this."""
+    for path in Path(folder).rglob(".*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def cannot_write(path: Path | str, error: OSError) -> str:
+    """Why a file could not be written, and what to do."""
+    remedies = {
+        errno.ENOSPC: "free some space there",
+        errno.EDQUOT: "free some space there",
+        errno.EFBIG: "raise the limit on the size of files",
+        errno.EROFS: "choose a folder that can be written to",
+        errno.EACCES: "choose a folder that you may write to",
+        errno.EPERM: "choose a folder that you may write to",
+    }
+    remedy = remedies.get(error.errno or 0, "see to it")
+    return f"{path} could not be written ({error.strerror or error}): {remedy}, and repeat the command"
+
+
+def _fill(stream: int, content: bytes) -> None:
+    try:
+        _fill_and_sync(stream, content)
     finally:
-        os.close(directory)
+        os.close(stream)
+
+
+def _fill_and_sync(stream: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(stream, left) :]
+    os.fsync(stream)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def read_bytes(path: Path | str) -> bytes:
@@ -50,7 +130,10 @@ def read_bytes(path: Path | str) -> bytes:
         raise PateError(f"{path} does not exist")
     if path.is_dir():
         raise PateError(f"{path} is a folder where a file is wanted")
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PateError(f"{path} could not be read ({error.strerror}): see to it, and repeat") from error
 
 
 def write_json(path: Path | str, kind: str, body: Mapping[str, Any]) -> None:
@@ -61,14 +144,42 @@ def write_json(path: Path | str, kind: str, body: Mapping[str, Any]) -> None:
 
 def read_json(path: Path | str, kind: str) -> dict[str, Any]:
     """Read a JSON artefact, refusing another kind or an unknown schema."""
-    try:
-        body = json.loads(read_bytes(path))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise PateError(f"{path} is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise PateError(f"{path} holds no JSON object")
+    body = parse_json(read_bytes(path), path)
     _check_stamp(path, kind, body.pop(_STAMP, None), body.pop("schema", None))
     return body
+
+
+def parse_json(content: bytes | str, source: Path | str) -> dict[str, Any]:
+    """A JSON object from text that may be hostile: NaN, a name given twice and deep nesting are refused.
+
+    >>> parse_json('{"a": 1, "a": 2}', "demo")
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: demo is not JSON: 'a' is given twice
+    """
+    try:
+        body = json.loads(content, object_pairs_hook=_once, parse_constant=_number, parse_float=_number)
+    except (ValueError, RecursionError) as error:  # of JSON, of UTF-8, of a number with too many digits
+        raise PateError(f"{source} is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise PateError(f"{source} holds no JSON object")
+    return body
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name!r} is given twice")
+        found[name] = value
+    return found
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no number that JSON and float64 share")
+    return value
 
 
 def write_arrays(path: Path | str, kind: str, arrays: Mapping[str, np.ndarray]) -> None:
@@ -95,15 +206,48 @@ def read_arrays(path: Path | str, kind: str) -> dict[str, np.ndarray]:
 def read_foreign_arrays(path: Path | str) -> dict[str, np.ndarray]:
     """The arrays of somebody else's NPZ file, which need not carry a stamp."""
     content = read_bytes(path)
+    if content.startswith(b"\x93NUMPY"):
+        raise PateError(f"{path} is a single .npy array where an .npz archive is wanted")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            if isinstance(archive, np.ndarray):
-                raise PateError(f"{path} is a single .npy array where an .npz archive is wanted")
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, OSError, KeyError) as error:
-        if isinstance(error, PateError):
-            raise
-        raise PateError(f"{path} is not a readable .npz archive: {error}") from error
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _check_sizes(archive, len(content))
+            names = [one.filename for one in archive.infolist()]
+            if len(set(names)) != len(names):
+                raise ValueError("it names an array twice")
+            return {name.removesuffix(".npy"): read_npy(archive.read(name)) for name in names}
+    except UNREADABLE as error:
+        raise PateError(f"{path} is not a readable .npz archive: {error or 'it is damaged'}") from error
+
+
+def read_npy(content: bytes) -> np.ndarray:
+    """One array from the bytes of a .npy file; ValueError where they are not exactly that.
+
+    The size is checked against the announced shape first, so that no small file asks for much memory.
+
+    >>> buffer = io.BytesIO()
+    >>> np.save(buffer, np.arange(3))
+    >>> read_npy(buffer.getvalue())
+    array([0, 1, 2])
+    """
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"it has a header of the unknown version {version}")
+    shape, _, dtype = _HEADERS[version](stream)
+    announced = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject:
+        raise ValueError("Object arrays are pickles, which are never read")
+    if announced != len(content) - stream.tell():
+        raise ValueError(f"it announces {dtype}{shape} and holds {len(content) - stream.tell()} bytes")
+    return np.load(io.BytesIO(content), allow_pickle=False)
+
+
+def _check_sizes(archive: zipfile.ZipFile, stored: int) -> None:
+    total = sum(one.file_size for one in archive.infolist())
+    if total > max(_ROOM, _RATIO * stored) or total > 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf(
+        "SC_PHYS_PAGES"
+    ):
+        raise ValueError(f"its {stored:,} bytes would unpack to {total:,}")
 
 
 def digest(*arrays: np.ndarray | None) -> str:

@@ -7,7 +7,6 @@ not load JAX; the counting kernel (`pate_jax.tally`) is loaded when `histogram` 
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -207,12 +206,11 @@ def load_votes(
 def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
     """The arrays of a file, and whether it is one of ours."""
     if path.suffix == ".npy":
+        content = artefact.read_bytes(path)
         try:
-            return {"votes": np.load(io.BytesIO(artefact.read_bytes(path)), allow_pickle=False)}, False
-        except (ValueError, EOFError) as error:
-            if isinstance(error, PateError):
-                raise
-            raise PateError(f"{path} is not a readable .npy array: {error}") from error
+            return {"votes": artefact.read_npy(content)}, False
+        except artefact.UNREADABLE as error:
+            raise PateError(f"{path} is not a readable .npy array: {error or 'it is damaged'}") from error
     arrays = artefact.read_foreign_arrays(path)
     ours = "artefact" in arrays
     return (artefact.read_arrays(path, KIND) if ours else arrays), ours

@@ -1,0 +1,110 @@
+"""What an examination found: each sentence passed, failed or could not be checked, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from pate_jax.errors import PateError
+
+Outcome = Literal["passed", "failed", "unchecked"]
+_SHOWN = {"passed": "ok", "failed": "FAILED", "unchecked": "open"}
+_WIDTH = 12  # of the column of names
+
+
+class Finding(NamedTuple):
+    """One sentence, and whether it speaks well of what was examined."""
+
+    outcome: Outcome
+    text: str
+
+
+def passed(text: str) -> Finding:
+    """Something that holds."""
+    return Finding("passed", text)
+
+
+def failed(text: str) -> Finding:
+    """Something that does not hold."""
+    return Finding("failed", text)
+
+
+def unchecked(text: str) -> Finding:
+    """Something that could not be checked, with the reason."""
+    return Finding("unchecked", text)
+
+
+def judged(faults: Iterable[str], otherwise: str) -> Iterator[Finding]:
+    """The faults as failures, or one sentence that says what holds where there are none.
+
+    >>> list(judged([], "all is well"))
+    [Finding(outcome='passed', text='all is well')]
+    """
+    found = [failed(fault) for fault in faults]
+    yield from found or [passed(otherwise)]
+
+
+class Examination(NamedTuple):
+    """The findings of every check, by the name of the check, in the order in which they were made."""
+
+    subject: str
+    checks: Mapping[str, tuple[Finding, ...]]
+
+    def of(self, outcome: Outcome) -> list[str]:
+        """All findings of one outcome, each with its check's name in front.
+
+        >>> Examination("a run", {"votes": (passed("they add up"),)}).of("passed")
+        ['votes: they add up']
+        """
+        return [
+            f"{name}: {finding.text}"
+            for name, found in self.checks.items()
+            for finding in found
+            if finding.outcome == outcome
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON: the names of all checks, and the findings by outcome."""
+        outcomes: tuple[Outcome, ...] = ("passed", "failed", "unchecked")
+        return {
+            "subject": self.subject,
+            "checked": list(self.checks),
+            **{outcome: self.of(outcome) for outcome in outcomes},
+        }
+
+    def text(self) -> str:
+        """For a terminal: a line for each finding, failures last, and a count.
+
+        >>> print(Examination("a run", {"votes": (passed("they add up"),)}).text())
+        Examined a run
+          ok      votes        they add up
+        1 passed, 0 failed, 0 could not be checked.
+        """
+        order: tuple[Outcome, ...] = ("passed", "unchecked", "failed")
+        lines = [f"Examined {self.subject}"]
+        for outcome in order:
+            for name, found in self.checks.items():
+                shown = [finding.text for finding in found if finding.outcome == outcome]
+                lines += [f"  {_SHOWN[outcome]:<8}{name:<{_WIDTH}} {text}" for text in shown]
+        counts = {outcome: len(self.of(outcome)) for outcome in order}
+        lines.append(
+            f"{counts['passed']} passed, {counts['failed']} failed, "
+            f"{counts['unchecked']} could not be checked."
+        )
+        return "\n".join(lines)
+
+
+def examine(subject: str, checks: Mapping[str, Callable[[], Iterable[Finding]]]) -> Examination:
+    """Make every check; one that meets a file it cannot read fails with that sentence, and the others go on.
+
+    >>> examine("a run", {"votes": lambda: [failed("they do not add up")]}).of("failed")
+    ['votes: they do not add up']
+    """
+    return Examination(subject, {name: tuple(_made(check)) for name, check in checks.items()})
+
+
+def _made(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    except PateError as error:
+        yield failed(str(error))
