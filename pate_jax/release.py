@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,34 @@ _FILES = {
     "student/parameters.npz",
     "student/student.json",
     "student/MODEL_CARD.md",
+    "student/statement.json",
+    "student/predict.py",
 }
 _WORDS = ("sensitive", "votes.npz", "teacher_labels", "keys.json", "ledger", "private/", "seed=")
 _NOT_PRIVATE = "**NOT PRIVATE: a reproducible run, whose noise anyone can draw again.**\n\n"
 
 
 def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write student, statement and model card; `statement` must hold publishable figures only."""
-    student.save(folder / "student")
+    """Write student, statement, model card and predict.py; `statement` must hold publishable figures only.
+
+    `facts` tells what the card says of the run: private, data, teachers, student_accuracy, and, where known,
+    method, selection and label_accuracy.
+    """
+    home = folder / "student"
+    student.save(home)
     artefact.write_json(folder / "statement.json", "statement", statement)
-    artefact.write_bytes(folder / "student" / "MODEL_CARD.md", _card(student, statement, facts).encode())
+    artefact.write_json(home / "statement.json", "statement", statement)
+    artefact.write_bytes(home / "predict.py", predictor().encode())
+    artefact.write_bytes(home / "MODEL_CARD.md", model_card(student, statement, facts).encode())
+
+
+def predictor() -> str:
+    """The text of predict.py, which serves a student with NumPy alone.
+
+    >>> "import jax" in predictor()
+    False
+    """
+    return (Path(__file__).parent / "student" / "numpy_predict.py").read_text(encoding="utf-8")
 
 
 def audit(folder: Path) -> list[str]:
@@ -76,21 +95,67 @@ def _sensitive_figures(path: Path) -> list[str]:
     ]
 
 
-def _card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    accuracy = facts.get("student_accuracy")
-    measured = "not measured: no public test part" if accuracy is None else f"{accuracy:.2%}"
+def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """What the student is, what it cost and what that does not cover, for whoever is handed it."""
     warning = "" if facts["private"] else _NOT_PRIVATE
     names = ", ".join(student.class_names[:20]) + (" ..." if len(student.class_names) > 20 else "")
-    asked, answered, teachers = statement["asked"], statement["answered"], facts["teachers"]
-    return f"""{warning}# Model card
+    lines = [
+        f"Task: {len(student.class_names)} classes: {names}.",
+        f"Trained on: {_learned_from(statement, facts)}.",
+        f"Data: {facts['data']}.",
+        f"Privacy: {statement['model_card_line']}",
+        f"Labels bought: {_bought(statement, facts)}.",
+        f"Accuracy on public test data: {_share(facts.get('student_accuracy'), 'no public test part')}.",
+        f"Inputs: {_takes(student)}.",
+        f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
+    ]
+    body = "".join(f"- {line}\n" for line in lines)
+    return f"{warning}# Model card\n\n{body}\n{_COVERS.format(relation=statement['relation'])}{_USE}"
 
-- Task: {len(student.class_names)} classes: {names}.
-- Trained on: public inputs; {teachers} teachers were asked about {asked} of them and answered {answered}.
-- Data: {facts["data"]}.
-- Privacy: {statement["model_card_line"]}
-- Accuracy on public test data: {measured}.
-- Net: {json.dumps(student.description)}.
 
-The guarantee covers what this student reveals of one {statement["relation"]} of the private data. It does not
-cover public inputs, settings that somebody chose by looking at private data, or what else leaves its owner.
+_COVERS = """## What the guarantee covers, and what it does not
+
+It bounds what this student, and anything computed from it, reveals of one {relation} of the private data.
+
+It does not cover
+
+- the public inputs that the teachers were asked about and the student was trained on;
+- settings that somebody chose by looking at private data, and other runs on the same data: costs add up;
+- what is true of everybody: a student that knows that smoking harms says so of every smoker;
+- wrong or unfair answers; the accuracy above is an average over the test data, not a promise for one input.
+
 """
+_USE = """## Use
+
+Needs NumPy only, and no file but those in this folder:
+
+    python predict.py inputs.npz --out labels.csv
+
+With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDER)(inputs)` for probabilities.
+"""
+
+
+def _learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    method = f" by the method {facts['method']}" if facts.get("method") else ""
+    return f"public inputs and the answers of {facts['teachers']} teachers{method}; no private record"
+
+
+def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    chosen = f", chosen by {facts['selection']}" if facts.get("selection") else ""
+    right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
+    return f"{statement['answered']} of {statement['asked']} asked{chosen}; right: {right}"
+
+
+def _share(accuracy: float | None, otherwise: str) -> str:
+    return f"not measured, {otherwise}" if accuracy is None else f"{accuracy:.2%}"
+
+
+def _takes(student: Student) -> str:
+    shape = "x".join(map(str, student.description["input_shape"]))
+    if student.columns:
+        return f"a table with the columns {', '.join(column.name for column in student.columns)}"
+    return f"arrays [n, {shape}]" + (" of pixels from 0 to 255" if student.dtype == "uint8" else "")
+
+
+def _size(student: Student) -> int:
+    return sum(math.prod(shape) for shape in student.shapes().values())

@@ -214,6 +214,7 @@ def teach(
     inputs = student.PublicInputs(asked.inputs, dataset.preprocessing, dataset.classes, dataset.class_names)
     key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))
     learned = student.fit(key, inputs, answers, config)
+    learned = learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
     right = None if asked.labels is None else answers.labels == asked.labels
     results = {
         "run_dir": str(run.root),
@@ -224,6 +225,7 @@ def teach(
         "teachers": int(votes.votes.sum(1).max()),
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
+        "method": config.method,
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
         "student_accuracy": _accuracy(learned, dataset.test),
     }

@@ -1,0 +1,293 @@
+"""Predictions of a published student with NumPy alone: no JAX, no pate_jax, no private file.
+
+    python predict.py inputs.npz --out labels.csv
+
+or, from Python, `predict.predict(inputs)` for class names and probabilities, `predict.load(folder)` for the
+student itself. Inputs are an .npz archive with an array `inputs` [n, ...] as the student takes them, or, where it
+was trained on a table that was read from text, a .csv file with the same columns. The two files of the student,
+student.json and parameters.npz, are looked for beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import re
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_CHUNK = 100  # images in one matrix product: a convolution's patches are this many times nine or more images
+_GROUPS, _EPSILON = 8, 1e-6  # of GroupNorm
+_PLACES = ("", "student", "release/student")
+
+
+class InputError(ValueError):
+    """Inputs or files that cannot be used: one sentence that names the value and the remedy."""
+
+
+class Student:
+    """A student: called on inputs [n, ...], it returns probabilities [n, class]."""
+
+    def __init__(self, description: dict[str, Any], parameters: dict[str, np.ndarray]) -> None:
+        self.net, self.columns = description["net"], description.get("columns", [])
+        self.class_names = [str(name) for name in description["class_names"]]
+        self.shape = tuple(self.net["input_shape"])
+        self.dtype = description.get("dtype", "")
+        self.temperature = np.float32(description.get("temperature", 1.0))
+        scaling = description["preprocessing"]
+        self.offset, self.scale = (np.array(scaling[name], np.float32) for name in ("offset", "scale"))
+        self.parameters = parameters
+        self.activation = _activation(self.net)
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """Class probabilities."""
+        inputs = self.check(inputs)
+        found = [np.zeros((0, len(self.class_names)), np.float32)]
+        for start in range(0, len(inputs), _CHUNK):
+            chunk = (inputs[start : start + _CHUNK].astype(np.float32) - self.offset) / self.scale
+            found.append(_softmax(self.logits(chunk) / self.temperature))
+        return np.concatenate(found)
+
+    def logits(self, inputs: np.ndarray) -> np.ndarray:
+        """What the net says of inputs that are scaled already."""
+        if any(name.startswith("block0/") for name in self.parameters):
+            return self._residual(inputs)
+        for layer in range(self._count("conv{}")):
+            inputs = self.activation(_pooled(self._convolved(f"conv{layer}", inputs)))
+        head = "head/" if "head/dense0/kernel" in self.parameters else ""
+        return self._dense_layers(head, inputs.reshape(len(inputs), -1))
+
+    def check(self, inputs: Any) -> np.ndarray:
+        """The inputs as an array of the right shape, or an InputError."""
+        inputs = np.asarray(inputs)
+        if inputs.dtype.kind not in "buif":
+            raise InputError(f"inputs are of type {inputs.dtype}; give numbers")
+        if inputs.ndim == 3 and len(self.shape) == 3:
+            inputs = inputs[..., None]
+        if inputs.ndim == 0 or inputs.shape[1:] != self.shape:
+            raise InputError(f"inputs have shape {inputs.shape[1:]} each; this student takes {self.shape}")
+        if not np.isfinite(inputs).all():
+            raise InputError("inputs hold NaN or infinity; fill or remove those records")
+        if self.dtype == "uint8" and inputs.dtype != np.uint8 and inputs.size:
+            low, high = float(inputs.min()), float(inputs.max())
+            if low < 0 or high > 255 or (high <= 1 and (inputs != np.floor(inputs)).any()):
+                raise InputError(
+                    f"inputs go from {low:g} to {high:g}; this student takes pixels from 0 to 255 as they "
+                    "are stored, so undo your own scaling"
+                )
+        return inputs
+
+    def _count(self, pattern: str) -> int:
+        layers = 0
+        while any(name.startswith(pattern.format(layers) + "/") for name in self.parameters):
+            layers += 1
+        return layers
+
+    def _of(self, layer: str, name: str) -> np.ndarray:
+        return self.parameters[f"{layer}/{name}"]
+
+    def _dense_layers(self, head: str, flowing: np.ndarray) -> np.ndarray:
+        layers = self._count(head + "dense{}")
+        for layer in range(layers):
+            flowing = self._dense(f"{head}dense{layer}", flowing)
+            flowing = self.activation(flowing) if layer < layers - 1 else flowing
+        return flowing
+
+    def _dense(self, layer: str, inputs: np.ndarray) -> np.ndarray:
+        return inputs @ self._of(layer, "kernel") + self._of(layer, "bias")
+
+    def _convolved(self, layer: str, inputs: np.ndarray, stride: int = 1) -> np.ndarray:
+        kernel = self._of(layer, "kernel")
+        size = round((len(kernel) / inputs.shape[-1]) ** 0.5)
+        return _patches(inputs, size, stride) @ kernel + self._of(layer, "bias")
+
+    def _normalised(self, layer: str, inputs: np.ndarray) -> np.ndarray:
+        grouped = inputs.reshape(len(inputs), -1, _GROUPS, inputs.shape[-1] // _GROUPS)
+        centred = grouped - grouped.mean((1, 3), keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + np.float32(_EPSILON))
+        return scaled.reshape(inputs.shape) * self._of(layer, "scale") + self._of(layer, "bias")
+
+    def _residual(self, inputs: np.ndarray) -> np.ndarray:
+        flowing = self._convolved("stem", inputs)
+        for layer in range(self._count("block{}")):
+            block, stride = f"block{layer}", 2 if layer else 1
+            active = self.activation(self._normalised(f"{block}/norm0", flowing))
+            if f"{block}/shortcut/kernel" in self.parameters:
+                flowing = self._convolved(f"{block}/shortcut", active, stride)
+            active = self._convolved(f"{block}/conv0", active, stride)
+            active = self.activation(self._normalised(f"{block}/norm1", active))
+            flowing = flowing + self._convolved(f"{block}/conv1", active)
+        return self._dense("head", self.activation(self._normalised("norm", flowing)).mean((1, 2)))
+
+
+def load(folder: Path | str | None = None) -> Student:
+    """The student in a folder: its own, a release or a run; unset, that beside this file."""
+    root = Path(__file__).resolve().parent if folder is None else Path(folder)
+    for place in _PLACES:
+        path = root / place
+        if (path / "student.json").is_file():
+            description = json.loads((path / "student.json").read_text(encoding="utf-8"))
+            parameters = _arrays(path / "parameters.npz")
+            parameters.pop("artefact", None)
+            return Student(description, parameters)
+    raise InputError(f"{root} holds no student.json; give the folder of a student")
+
+
+def predict(inputs: Any, student: Student | Path | str | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Class names [n] and probabilities [n, class] of inputs."""
+    found = student if isinstance(student, Student) else load(student)
+    probabilities = found(inputs)
+    return np.array(found.class_names)[probabilities.argmax(1)], probabilities
+
+
+def read(path: Path | str, student: Student) -> np.ndarray:
+    """The inputs in an .npz or .csv file."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path} is no file; give .npz or .csv")
+    if path.suffix.lower() == ".csv":
+        return _table(path, student)
+    arrays = _arrays(path)
+    if "inputs" not in arrays:
+        raise InputError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
+    return arrays["inputs"]
+
+
+def write(path: Path | str, student: Student, probabilities: np.ndarray) -> None:
+    """Predictions as .npz (labels, probabilities, class_names) or .csv (row, label, probability)."""
+    names, path = np.array(student.class_names), Path(path)
+    labels = names[probabilities.argmax(1)]
+    if path.suffix.lower() == ".npz":
+        np.savez_compressed(
+            path, allow_pickle=False, labels=labels, probabilities=probabilities, class_names=names
+        )
+    else:
+        path.write_text(_lines(labels, probabilities), encoding="utf-8")
+
+
+def main() -> None:
+    """Read inputs, predict, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("inputs", help=".npz with an array `inputs`, or .csv for a student of tables")
+    parser.add_argument("--out", help="labels.csv or labels.npz; unset: CSV on the terminal")
+    parser.add_argument("--student", help="folder of the student; unset: beside this file")
+    chosen = parser.parse_args()
+    try:
+        student = load(chosen.student)
+        probabilities = student(read(chosen.inputs, student))
+    except InputError as error:
+        print(f"predict.py: {error}", file=sys.stderr)
+        sys.exit(2)
+    if chosen.out:
+        write(chosen.out, student, probabilities)
+    else:
+        labels = np.array(student.class_names)[probabilities.argmax(1)]
+        print(_lines(labels, probabilities), end="")
+
+
+def _activation(net: dict[str, Any]) -> Any:
+    name = net.get("activation", "relu")
+    if name == "relu":
+        return lambda x: np.maximum(x, np.float32(0))
+    if name == "tanh":
+        return np.tanh
+    if name != "tempered_sigmoid":
+        raise InputError(f"activation={name!r} is unknown to this file; use pate_jax")
+    given = {"scale": 2.0, "temperature": 2.0, "offset": 1.0, **net}
+    scale, temperature, offset = (np.float32(given[key]) for key in ("scale", "temperature", "offset"))
+    half = np.float32(0.5)  # 1 / (1 + exp(-x)) is (1 + tanh(x/2)) / 2, which never overflows
+    return lambda x: scale * (half + half * np.tanh(half * temperature * x)) - offset
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    raised = np.exp(logits - logits.max(1, keepdims=True))
+    return raised / raised.sum(1, keepdims=True)
+
+
+def _pooled(inputs: np.ndarray) -> np.ndarray:
+    height, width = (extent // 2 * 2 for extent in inputs.shape[1:3])
+    rows = np.maximum(inputs[:, 0:height:2], inputs[:, 1:height:2])
+    return np.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])
+
+
+def _patches(inputs: np.ndarray, size: int, stride: int) -> np.ndarray:
+    """The surroundings of each pixel as one long channel axis; zeros outside."""
+    rows, columns = (-(-extent // stride) for extent in inputs.shape[1:3])
+    if size == 1:
+        return inputs[:, ::stride, ::stride]
+    more = [
+        max((n - 1) * stride + size - e, 0) for n, e in zip((rows, columns), inputs.shape[1:3], strict=True)
+    ]
+    margins = [(extra // 2, extra - extra // 2) for extra in more]
+    padded = np.pad(inputs, ((0, 0), *margins, (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))[:, ::stride, ::stride]
+    return windows.transpose(0, 1, 2, 4, 5, 3).reshape(len(inputs), rows, columns, -1)
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, zipfile.BadZipFile, EOFError, OSError, KeyError, AttributeError, TypeError) as error:
+        raise InputError(f"{path} is not a readable .npz archive: {error}") from error
+
+
+def _table(path: Path, student: Student) -> np.ndarray:
+    if not student.columns:
+        raise InputError(f"{path} is a table of text, and this student was trained on arrays; give .npz")
+    try:
+        lines = csv.reader(
+            io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""), skipinitialspace=True
+        )
+        header = [name.strip() for name in next(lines, [])]
+        rows = [row for row in lines if row]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a CSV table in UTF-8: {error}") from error
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise InputError(f"{path} row {number} has {len(row)} values for {len(header)} columns")
+    known = [column["name"] for column in student.columns]
+    missing = [name for name in known if name not in header]
+    if missing:
+        raise InputError(f"{path} lacks the column {missing[0]!r}; this student takes {', '.join(known)}")
+    unread = [name for name in header if name not in known]
+    if unread:
+        print(f"predict.py: not read: {', '.join(unread)}", file=sys.stderr)
+    encoded = [
+        _column([row[header.index(column["name"])].strip() for row in rows], column, path)
+        for column in student.columns
+    ]
+    return np.concatenate(encoded, axis=1)
+
+
+def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray:
+    """One column as numbers; a value of no known category is a group of zeros."""
+    if column["categories"] is not None:
+        return (np.array(values, str)[:, None] == np.array(column["categories"], str)).astype(np.float32)
+    numbers = np.zeros(len(values), np.float64)
+    for row, value in enumerate(values):
+        good = re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", value)
+        numbers[row] = float(value) if good else np.nan
+        if not np.abs(numbers[row]) < 3.4e38 or (column.get("logarithmic") and numbers[row] < 0):
+            raise InputError(f"{path} has {column['name']}={value!r} at row {row}; correct or remove the row")
+    numbers = numbers.astype(np.float32)
+    return (np.log1p(numbers) if column.get("logarithmic") else numbers)[:, None]
+
+
+def _lines(labels: np.ndarray, probabilities: np.ndarray) -> str:
+    stream = io.StringIO(newline="")
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(["row", "label", "probability"])
+    for row, (label, values) in enumerate(zip(labels.tolist(), probabilities, strict=True)):
+        table.writerow([row, label, f"{values.max():.6f}"])
+    return stream.getvalue()
+
+
+if __name__ == "__main__":
+    main()
