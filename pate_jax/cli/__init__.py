@@ -23,6 +23,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "aggregate": running.aggregate,
     "account": costs.account,
     "student": learning.student,
+    "predict": learning.predict,
     "report": checking.report_command,
     "verify": checking.verify_command,
 }

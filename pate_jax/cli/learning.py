@@ -1,16 +1,17 @@
-"""`pate student`: what is trained on the answers and published."""
+"""`pate student` and `predict`: what is trained on the answers and published, and what it says of inputs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import arg
+import numpy as np
+from tyro.conf import Positional, arg
 
 from pate_jax import stages
 from pate_jax.cli.printing import RunPath, say
 from pate_jax.rundir import RunDirectory
-from pate_jax.student import StudentConfig
+from pate_jax.student import Student, StudentConfig, serving
 
 
 def student(
@@ -33,3 +34,24 @@ def student(
     with directory.writing():
         results = stages.teach(directory, config, public, test)
     say(results, json)
+
+
+def predict(run: RunPath, inputs: Positional[Path], out: Path | None = None) -> None:
+    """Ask a published student about inputs; nothing but release/student/ is read.
+
+    Args:
+        run: the run directory, its release/ or its release/student/.
+        inputs: .npz with an array `inputs`, or .csv for a student of tables.
+        out: predictions.csv or predictions.npz (with all probabilities); unset: CSV on the terminal.
+    """
+    if out is not None:
+        serving.check_out(out)
+    served = Student.load(run)
+    asked, ids = serving.read_inputs(served, inputs)
+    probabilities = served(asked)
+    if out is not None:
+        serving.write_predictions(out, served, probabilities, ids)
+        print(f"{len(asked)} predictions in {out}")
+    else:
+        labels = np.array(served.class_names)[probabilities.argmax(1)]
+        print(serving.predictions_csv(labels, probabilities, ids), end="")

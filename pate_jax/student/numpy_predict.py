@@ -2,9 +2,9 @@
 
     python predict.py inputs.npz --out labels.csv
 
-or, from Python, `predict.predict(inputs)` for class names and probabilities, `predict.load(folder)` for the
-student itself. Inputs are an .npz archive with an array `inputs` [n, ...] as the student takes them, or, where it
-was trained on a table that was read from text, a .csv file with the same columns. The two files of the student,
+or, from Python, `predict.predict(inputs)` for class names and probabilities, `predict.load(folder)` for
+the student itself. Inputs are an .npz archive with an array `inputs` [n, ...] as the student takes them; for
+a student that was trained on a table of text, also a .csv file with the same columns. The student's files,
 student.json and parameters.npz, are looked for beside this file.
 """
 

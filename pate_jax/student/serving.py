@@ -6,6 +6,8 @@ no other file of a run.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from dataclasses import asdict
@@ -14,10 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import artefact, columns, models
+from pate_jax import artefact, columns, models, progress
 from pate_jax.data import Preprocessing
 from pate_jax.dataset import IMAGE_RANKS
 from pate_jax.errors import PateError
@@ -43,11 +44,11 @@ class Student(NamedTuple):
         apply = _probabilities(json.dumps(self.description), self.preprocessing)
         _check_parameters(self)
         found = [np.zeros((0, len(self.class_names)), np.float32)]
-        for start in range(0, len(inputs), _SIZES[-1]):
+        factor = np.float32(1 / self.temperature)
+        starts = range(0, len(inputs), _SIZES[-1])
+        for start in progress.track(starts, "predicting", total=len(starts)):
             chunk = inputs[start : start + _SIZES[-1]]
-            logits_over = jnp.float32(1 / self.temperature)
-            found.append(np.asarray(apply(self.parameters, jnp.asarray(_padded(chunk)), logits_over)))
-            found[-1] = found[-1][: len(chunk)]
+            found.append(np.asarray(apply(self.parameters, _padded(chunk), factor))[: len(chunk)])
         return np.concatenate(found)
 
     def accuracy(self, inputs: np.ndarray, labels: np.ndarray) -> float:
@@ -119,6 +120,76 @@ def check_inputs(student: Student, inputs: Any, place: str = "inputs") -> np.nda
     if student.dtype == "uint8" and inputs.dtype != np.uint8 and inputs.size:
         _check_pixels(flat, place)
     return inputs
+
+
+def read_inputs(student: Student, path: Path | str) -> tuple[np.ndarray, np.ndarray | None]:
+    """The inputs in an .npz archive, or in a .csv table with the columns the student knows, and their ids."""
+    path = Path(path).expanduser()
+    if path.suffix.lower() == ".csv":
+        return check_inputs(student, _encoded(student, path), str(path)), None
+    arrays = artefact.read_foreign_arrays(path)
+    if "inputs" not in arrays:
+        raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
+    inputs, ids = check_inputs(student, arrays["inputs"], f"{path}: inputs"), arrays.get("ids")
+    if ids is not None and ids.shape != inputs.shape[:1]:
+        raise PateError(f"{path} has ids of shape {ids.shape} for {len(inputs)} inputs; give one for each")
+    return inputs, ids
+
+
+def write_predictions(
+    path: Path | str, student: Student, probabilities: np.ndarray, ids: np.ndarray | None = None
+) -> None:
+    """Write .npz (labels, probabilities, class_names, ids) or .csv (row or id, label, probability)."""
+    path, names = check_out(path), np.array(student.class_names)
+    labels = names[probabilities.argmax(1)]
+    if path.suffix.lower() == ".npz":
+        more = {} if ids is None else {"ids": ids.astype(np.str_)}
+        arrays = {"labels": labels, "probabilities": probabilities, "class_names": names, **more}
+        artefact.write_arrays(path, "predictions", arrays)
+    else:
+        artefact.write_bytes(path, predictions_csv(labels, probabilities, ids).encode())
+
+
+def check_out(path: Path | str) -> Path:
+    """Refuse a name for predictions that is neither .csv nor .npz."""
+    path = Path(path).expanduser()
+    if path.suffix.lower() not in (".csv", ".npz"):
+        raise PateError(f"--out {path} must end in .csv or .npz")
+    return path
+
+
+def predictions_csv(labels: np.ndarray, probabilities: np.ndarray, ids: np.ndarray | None = None) -> str:
+    """One line for each input: its row or id, the most probable class and that class's probability.
+
+    >>> print(predictions_csv(np.array(["cat"]), np.array([[0.75, 0.25]])), end="")
+    row,label,probability
+    0,cat,0.750000
+    """
+    stream = io.StringIO(newline="")
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(["row" if ids is None else "id", "label", "probability"])
+    called = range(len(labels)) if ids is None else ids.tolist()
+    for name, label, values in zip(called, labels.tolist(), probabilities, strict=True):
+        table.writerow([name, label, f"{values.max():.6f}"])
+    return stream.getvalue()
+
+
+def _encoded(student: Student, path: Path) -> np.ndarray:
+    if not student.columns:
+        raise PateError(f"{path} is a table of text, and this student was trained on arrays; give .npz")
+    table, known = columns.read(path), [column.name for column in student.columns]
+    unread = sorted(set(table) - set(known))
+    table = {name: values for name, values in table.items() if name in known}
+    if unread:
+        progress.say(f"not read, since the student does not know them: columns {', '.join(unread)}")
+    missing = [name for name in known if name not in table]
+    if missing:
+        raise PateError(f"{path} lacks the column {missing[0]!r}; this student takes {', '.join(known)}")
+    unseen = columns.unseen(table, student.columns)
+    if unseen:
+        told = ", ".join(f"{name} ({count})" for name, count in unseen.items())
+        progress.say(f"values of no known category are taken as none of them: {told}")
+    return columns.encode(table, student.columns, str(path))
 
 
 def _check_pixels(flat: np.ndarray, place: str) -> None:
