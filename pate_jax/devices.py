@@ -14,6 +14,7 @@ from typing import Any
 from pate_jax.errors import PateError
 
 _COUNT = "--xla_force_host_platform_device_count"
+_ours: list[str] = []  # the flag that `prepare` has set, so that a later call may set another
 
 
 def cores() -> int:
@@ -38,10 +39,11 @@ def prepare(count: int | None = None) -> bool:
     A user's own setting in XLA_FLAGS wins. It has no effect on GPUs and TPUs. False means that nothing was
     set: the user has, or it is too late.
     """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if _COUNT in flags or _started():
+    kept = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag not in _ours]
+    if any(_COUNT in flag for flag in kept) or _started():
         return False
-    os.environ["XLA_FLAGS"] = f"{flags} {host_devices_flag(count)}".strip()
+    _ours[:] = [host_devices_flag(count)]
+    os.environ["XLA_FLAGS"] = " ".join([*kept, *_ours])
     return True
 
 
@@ -70,6 +72,70 @@ def join(address: str | None = None, processes: int | None = None, index: int | 
     import jax
 
     jax.distributed.initialize(address, processes, index)
+
+
+def leave() -> None:
+    """Part from the other processes; each goes on with its own devices."""
+    import jax
+
+    jax.distributed.shutdown()
+
+
+def index() -> int:
+    """The number of this process, from 0."""
+    import jax
+
+    return jax.process_index()
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes."""
+    return index() == 0
+
+
+def processes() -> int:
+    """How many processes run together.
+
+    >>> processes()
+    1
+    """
+    import jax
+
+    return jax.process_count()
+
+
+def from_first(content: bytes) -> bytes:
+    """What the first process passed; the others pass as many bytes of anything.
+
+    >>> from_first(b"key")
+    b'key'
+    """
+    if processes() == 1:
+        return content
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    told = multihost_utils.broadcast_one_to_all(np.frombuffer(content, np.uint8))
+    return np.asarray(told, np.uint8).tobytes()
+
+
+def rows_of_all(array: Any) -> Any:
+    """The rows of every process's host array, in the order of processes; each may have another number.
+
+    >>> import numpy as np
+    >>> rows_of_all(np.array([[2, 5]])).tolist()
+    [[2, 5]]
+    """
+    if processes() == 1:
+        return array
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    counts = np.asarray(multihost_utils.process_allgather(np.array(len(array))))
+    padded = np.zeros((int(counts.max()), *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    gathered = np.asarray(multihost_utils.process_allgather(padded))
+    return np.concatenate([part[:count] for part, count in zip(gathered, counts, strict=True)])
 
 
 def shard_batch(array: Any, count: int | None = None) -> Any:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate_jax import stages
+from pate_jax import devices, hosts, stages
 from pate_jax.config import RunConfig, check_threshold, default_mechanism
 from pate_jax.rundir import RunDirectory
 
 
 def run(config: RunConfig) -> dict[str, Any]:
-    """Train, vote, answer, account, teach and report; what is finished already is not repeated."""
+    """Train, vote, answer, account, teach and report; what is finished already is not repeated.
+
+    Of several processes all train and vote; the first does the rest, and the others return nothing.
+    """
     teachers = config.partition.teachers
     mechanism = config.mechanism or default_mechanism(teachers)
     check_threshold(mechanism, teachers)
     run = RunDirectory(config.directory)
+    if devices.processes() > 1 and not hosts.train_and_vote(config):
+        return {}
     with run.writing():
         stages.train(run, config.data, config.partition, config.teacher)
         stages.vote(run, config.queries)

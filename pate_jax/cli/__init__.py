@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pate_jax import devices
+from pate_jax import devices, topology
 
 devices.prepare()
 
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; bad input ends with one sentence and exit code 2."""
     settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
     try:
+        topology.prepare(sys.argv[1:] if arguments is None else arguments)
         tyro.extras.subcommand_cli_from_dict(
             _COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__
         )

@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from pate_jax import pipeline, stages, voting
+from pate_jax import topology as machines
 from pate_jax.cli.printing import RunPath, finish, say
 from pate_jax.config import DataChoice, MechanismChoice, PartitionChoice, RunConfig, check_queries
 from pate_jax.ensemble import TeacherConfig
@@ -15,16 +16,30 @@ from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
 
 
-def run(config: Annotated[RunConfig, arg(name="")], json: bool = False) -> None:
+def run(
+    config: Annotated[RunConfig, arg(name="")],
+    topology: str | None = None,
+    processes: int | None = None,
+    process: int | None = None,
+    coordinator: str | None = None,
+    json: bool = False,
+) -> None:
     """Do the whole job: from private records to a student that may be published.
 
     Repeat the same command to continue a run that was stopped; what is finished is not repeated.
 
     Args:
         config: the run.
+        topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (tpu_configs/).
+        processes: how many processes run this command together; unset: as many as the topology has hosts.
+        process: which of them this is, from 0; unset: Slurm or the TPU pod tells.
+        coordinator: HOST:PORT of the first one, which alone writes the run; goes with --process.
         json: end with one JSON object in place of the summary.
     """
-    finish(pipeline.run(config), json)
+    machines.enter(topology, coordinator, processes, process)
+    results = pipeline.run(config)
+    if results:
+        finish(results, json)
 
 
 def train(

@@ -1,0 +1,50 @@
+"""A run over several processes, one a host: each trains and asks its own teachers, the first does the rest.
+
+The first process owns the run directory, its secret and its noise. The others are told the two keys that
+shards and teachers follow from, keep their teachers in a folder of their own, and end when the votes are
+counted. Votes do not depend on the number of processes but to rounding.
+"""
+
+from __future__ import annotations
+
+from pate_jax import devices, stages
+from pate_jax.config import RunConfig
+from pate_jax.rundir import RunDirectory
+
+
+class Share(RunDirectory):
+    """The run directory as one of several processes sees it while teachers are trained and asked."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        super().__init__(run.root)
+        if not devices.is_first():
+            own = self.private / f"process-{devices.index():03d}"
+            self.settings, self.keys = own / "settings.json", own / "keys.json"
+            self.certificate, self.teacher_report = own / "certificate.json", own / "teachers.json"
+            self.votes = own / "votes.npz"
+
+    def secret(self, seed: int | None) -> None:
+        """Only the first process has the run's secret."""
+        if devices.is_first():
+            super().secret(seed)
+
+    def derive(self, purpose: str) -> bytes:
+        """What the first process derives: all processes have to call this together."""
+        return devices.from_first(super().derive(purpose) if devices.is_first() else bytes(32))
+
+
+def train_and_vote(config: RunConfig) -> bool:
+    """Train and ask all teachers together; True for the process that goes on, the first.
+
+    Interrupted and repeated on as many processes, each goes on with its own teachers.
+    """
+    run = Share(RunDirectory(config.directory))
+    if not devices.from_first(bytes([run.votes.exists()]))[0]:
+        run.teacher_report.unlink(missing_ok=True)  # written again, from teachers that are finished
+        stages.train(run, config.data, config.partition, config.teacher)
+        stages.vote(run, config.queries)
+        if not devices.is_first():
+            run.votes.unlink()
+    going_on = devices.is_first()
+    devices.leave()
+    return going_on

@@ -1,0 +1,125 @@
+"""Which machines a run is meant for: `--topology cpu-8` and the files in tpu_configs/.
+
+A topology says what stands there (backend, devices on each host, number of hosts) and nothing about the run.
+It never changes a result. `prepare` has to run before JAX looks for devices, so nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from pate_jax import devices
+from pate_jax.errors import PateError
+
+_FOLDERS = (Path("tpu_configs"), Path(__file__).parents[1] / "tpu_configs", Path(__file__).parent / "tpu_configs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """What stands there; `accelerator`, `zone` and `runtime` serve the launcher only."""
+
+    name: str
+    backend: str
+    devices: int
+    hosts: int = 1
+    accelerator: str | None = None
+    zone: str | None = None
+    runtime: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.backend not in ("cpu", "gpu", "tpu"):
+            raise PateError(f"topology {self.name}: backend={self.backend!r} must be cpu, gpu or tpu")
+        if self.hosts < 1 or self.devices < 1 or self.devices % self.hosts:
+            raise PateError(
+                f"topology {self.name}: devices={self.devices} must be a multiple of hosts={self.hosts}, and "
+                "both at least 1"
+            )
+
+    @property
+    def devices_per_host(self) -> int:
+        """Devices of one host."""
+        return self.devices // self.hosts
+
+
+def read(name: str | Path) -> Topology:
+    """The topology in a TOML file, or of this name in tpu_configs/.
+
+    >>> read("cpu-8").devices_per_host
+    8
+    """
+    path = Path(name)
+    if path.suffix != ".toml":
+        found = [folder / f"{name}.toml" for folder in _FOLDERS if (folder / f"{name}.toml").is_file()]
+        if not found:
+            raise PateError(f"topology={str(name)!r} is unknown; choose {', '.join(names())} or name a .toml file")
+        path = found[0]
+    try:
+        fields = tomllib.loads(path.read_text())
+        return Topology(name=path.stem, **fields)
+    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
+        raise PateError(f"{path} is no topology ({error}); tpu_configs/cpu-8.toml shows what one holds") from error
+
+
+def names() -> list[str]:
+    """The topologies that are at hand."""
+    return sorted({path.stem for folder in _FOLDERS for path in folder.glob("*.toml")})
+
+
+def prepare(arguments: Sequence[str]) -> None:
+    """Make the devices that `--topology` on a command line asks for; call it before JAX starts."""
+    wanted = _wanted(arguments)
+    if wanted is None:
+        return
+    topology = read(wanted)
+    if topology.backend == "cpu":
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        devices.prepare(topology.devices_per_host)
+
+
+def enter(
+    name: str | None = None,
+    coordinator: str | None = None,
+    processes: int | None = None,
+    process: int | None = None,
+) -> None:
+    """Join the other processes of a run, if there are any, and refuse to go on without the devices.
+
+    Slurm and TPU pods tell JAX who the others are; elsewhere `coordinator` is the first process's address.
+    """
+    topology = None if name is None else read(name)
+    if topology is not None and processes is not None:
+        topology = dataclasses.replace(topology, hosts=processes, devices=topology.devices_per_host * processes)
+    wanted = processes or (topology.hosts if topology else 1)
+    if (coordinator is None) != (process is None) or (process is not None and not 0 <= process < wanted):
+        raise PateError(
+            f"coordinator={coordinator} and process={process} go together, with a process from 0 to "
+            f"{wanted - 1} of --processes={wanted}; on Slurm and TPU pods leave both out"
+        )
+    if wanted > 1:
+        devices.join(*(() if coordinator is None else (coordinator, wanted, process)))
+    if topology is not None:
+        _check(topology)
+
+
+def _check(topology: Topology) -> None:
+    import jax
+
+    seen, backend = jax.device_count(), jax.default_backend()
+    if backend != topology.backend or seen != topology.devices:
+        raise PateError(
+            f"topology={topology.name} wants {topology.devices} {topology.backend} devices in all, and JAX sees "
+            f"{seen} of {backend}; unset XLA_FLAGS and JAX_PLATFORMS, or leave --topology out"
+        )
+
+
+def _wanted(arguments: Sequence[str]) -> str | None:
+    for place, argument in enumerate(arguments):
+        if argument.startswith("--topology="):
+            return argument.partition("=")[2]
+        if argument == "--topology" and place + 1 < len(arguments):
+            return arguments[place + 1]
+    return None
