@@ -16,6 +16,7 @@ from pate_jax import (
     artefact,
     chacha,
     data,
+    devices,
     ensemble,
     ledger,
     models,
@@ -106,7 +107,8 @@ def vote(run: RunDirectory, wanted: int) -> voting.Votes:
     config = from_settings(ensemble.TeacherConfig, settings["teacher"])
     teachers = _teachers(run, dataset, _shards(run, dataset, cut), config)
     asked = _select(dataset.public, dataset.preprocessing, wanted)
-    labels = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
+    own = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
+    labels = devices.rows_of_all(own)
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
     votes = voting.Votes(histograms, np.asarray(labels), asked.ids, asked.labels)
     voting.save_votes(run.votes, votes)
