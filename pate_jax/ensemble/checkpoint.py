@@ -2,7 +2,7 @@
 
     identity.json        config, net, digests of the data, key, plan: whatever decides the result
     wave-00003.json      which folder holds wave 3, and whether it is finished; written once that is whole
-    wave-00003-000012/   an Orbax checkpoint of the wave's stacked tree
+    wave-00003-000012/   an Orbax checkpoint of the wave's stacked tree (of several processes: arrays.npz)
 
 A folder that no JSON file names is left over from a crash and is removed. Orbax is called synchronously.
 """
@@ -25,6 +25,7 @@ from pate_jax.errors import PateError
 
 Tree = Any
 IDENTITY, STAGE = "teachers", "teachers-wave"
+ARRAYS = "arrays.npz"  # of a wave, where several processes run together
 
 
 class Store:
@@ -108,32 +109,48 @@ class Store:
         return artefact.read_json(path, STAGE) if path.exists() else {}
 
     def _read(self, index: int) -> Any:
-        return _orbax().restore(self.folder.absolute() / self._stage(index)["folder"])
+        folder = self.folder.absolute() / self._stage(index)["folder"]
+        if (folder / ARRAYS).exists():
+            return _tree(artefact.read_arrays(folder / ARRAYS, STAGE))
+        return _orbax().restore(folder)
 
     def _write(self, index: int, tree: Tree, finished: bool) -> None:
-        from orbax.checkpoint import args
-
         before = self._stage(index)
         turn = before.get("turn", 0) + 1
         name = f"wave-{index:05d}-{turn:06d}"
-        _orbax().save(self.folder.absolute() / name, args=args.PyTreeSave(tree))
+        self._save(self.folder.absolute() / name, tree)
         stage = {"folder": name, "turn": turn, "finished": finished}
         artefact.write_json(self.folder / f"wave-{index:05d}.json", STAGE, stage)
         if before:
             shutil.rmtree(self.folder / before["folder"], ignore_errors=True)
 
+    def _save(self, folder: Path, tree: Tree) -> None:
+        if jax.process_count() > 1:  # of host arrays, Orbax writes the first process's only
+            leaves = {name: np.asarray(leaf) for name, leaf in flat(tree).items()}
+            artefact.write_arrays(folder / ARRAYS, STAGE, leaves)
+            return
+        from orbax.checkpoint import args
+
+        _orbax().save(folder, args=args.PyTreeSave(tree))
+
 
 @functools.cache
 def _orbax() -> Any:
-    """A checkpointer of this process alone: processes keep their own teachers and wait for nobody."""
     import orbax.checkpoint as orbax
 
-    me = jax.process_index()
-    alone = orbax.options.MultiprocessingOptions(
-        primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"teachers{me}"
-    )
-    handler = orbax.PyTreeCheckpointHandler(multiprocessing_options=alone)
-    return orbax.Checkpointer(handler, multiprocessing_options=alone)
+    return orbax.PyTreeCheckpointer()
+
+
+def _tree(leaves: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The nested mapping that `flat` flattened."""
+    tree: dict[str, Any] = {}
+    for path, leaf in leaves.items():
+        *branches, last = path.split(".")
+        here = tree
+        for branch in branches:
+            here = here.setdefault(branch, {})
+        here[last] = leaf
+    return tree
 
 
 def _ordered(tree: Mapping[str, Any]) -> list[Any]:
