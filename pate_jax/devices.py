@@ -75,10 +75,18 @@ def join(address: str | None = None, processes: int | None = None, index: int | 
 
 
 def leave() -> None:
-    """Part from the other processes; each goes on with its own devices."""
-    import jax
+    """Part from the other processes; each goes on with its own devices.
 
+    What JAX has on CPUs and GPUs is dropped, since even work on one process's devices would look for the
+    others. A TPU pod cannot be entered again, so there it is kept.
+    """
+    import jax
+    from jax.extend import backend
+
+    keep = jax.default_backend() == "tpu"
     jax.distributed.shutdown()
+    if not keep:
+        backend.clear_backends()
 
 
 def index() -> int:
