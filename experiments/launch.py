@@ -1,0 +1,82 @@
+"""Runs a preset from the command line; every setting of it is a flag, and the last line is one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Annotated, Any
+
+from pate_jax import devices
+
+devices.prepare()
+
+import tyro  # noqa: E402
+from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, arg  # noqa: E402
+
+from experiments.presets import Preset  # noqa: E402
+from pate_jax import accounting, artefact, pipeline, report, topology  # noqa: E402
+from pate_jax.config import RunConfig  # noqa: E402
+from pate_jax.errors import PateError  # noqa: E402
+from pate_jax.rundir import RunDirectory  # noqa: E402
+
+After = Callable[[RunDirectory], dict[str, Any]]
+_SETTINGS = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
+
+
+def main(preset: Preset, after: After | None = None, arguments: Sequence[str] | None = None) -> None:
+    """Run a preset; `after` adds to its JSON line from the finished run."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        topology.prepare(given)
+        config, machines = _parse(preset, given)
+        topology.enter(**machines)
+        began = time.monotonic()
+        results = pipeline.run(config)
+        if not results:
+            return  # one of several processes, and not the first
+        statement = accounting.Statement.from_dict(results["statement"])
+        print(report.summary(results, statement.text()))
+        more = after(RunDirectory(config.directory)) if after else {}
+        print(json.dumps({**_line(preset, config, results), **more, **_took(began)}))
+    except PateError as error:
+        print(f"{preset.name}: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _parse(preset: Preset, arguments: Sequence[str]) -> tuple[RunConfig, dict[str, Any]]:
+    def command(
+        config: Annotated[RunConfig, arg(name="")] = preset.config,
+        topology: str | None = None,
+        processes: int | None = None,
+        process: int | None = None,
+        coordinator: str | None = None,
+    ) -> tuple[RunConfig, dict[str, Any]]:
+        machines = {"name": topology, "coordinator": coordinator}
+        return config, {**machines, "processes": processes, "process": process}
+
+    about = f"{preset.about} Needs: {preset.needs}. In print: {preset.paper}."
+    return tyro.cli(
+        command, prog=f"experiments.{preset.name}", args=arguments, description=about, config=_SETTINGS
+    )
+
+
+def _line(preset: Preset, config: RunConfig, results: dict[str, Any]) -> dict[str, Any]:
+    figures = results["statement"]["figures"]
+    names = ("dataset", "teachers", "queries", "answered", "label_accuracy", "student_accuracy", "private")
+    return {
+        "experiment": preset.name,
+        **{name: results[name] for name in names},
+        "teacher_accuracy": results["inside"].get("accuracy", {}).get("mean"),
+        "vote_accuracy": results["inside"].get("accuracy", {}).get("plurality"),
+        "delta": config.delta,
+        **{f"epsilon_{name}": figure["epsilon"] for name, figure in figures.items()},
+        "settings": artefact.digest(json.dumps(RunDirectory(config.directory).recorded(), sort_keys=True)),
+        "versions": {name: metadata.version(name) for name in ("jax", "numpy")},
+    }
+
+
+def _took(began: float) -> dict[str, float]:
+    return {"minutes": round((time.monotonic() - began) / 60, 2)}
