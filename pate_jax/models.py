@@ -215,6 +215,7 @@ NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
     "table": (DenseNet, {"hidden": (64, 32)}),
     "cnn": (ConvolutionalNet, {"maps": (16, 32), "size": 3, "hidden": (64,)}),
     "pate2017": (ConvolutionalNet, {"maps": (64, 128), "size": 5, "hidden": (384, 192)}),
+    "tutorial": (ConvolutionalNet, {"maps": (10, 20), "size": 5, "hidden": (50,)}),
     "resnet": (ResidualNet, {"maps": (16, 32, 64)}),
 }
 
@@ -228,7 +229,8 @@ def build(
     form: Form | None = None,
     **settings: Any,
 ) -> Model:
-    """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps) or resnet.
+    """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps), tutorial
+    (10 and 20 5x5 maps) or resnet.
 
     `settings` are the activation's (scale, temperature, offset of tempered_sigmoid) and the net's own sizes
     (hidden, maps, size). `form` says how it is computed; the ensemble chooses that by itself.
