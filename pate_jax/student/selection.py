@@ -1,0 +1,211 @@
+"""Which public inputs the teachers are asked about; free of privacy cost, since it reads public data only.
+
+Three ways to fix the list before the first answer: the `first` inputs, `random` ones, or `kmeans`, one input
+for each of as many clusters as there are questions, so that the list covers the pool. All accounting applies
+to such a list. `ask_in_rounds` chooses the next inputs by what the student, trained on the answers so far, is
+least sure of. That list depends on earlier answers, so no data-dependent figure of it is a guarantee: publish
+the data-independent one over all inputs asked (`accounting.statement(..., adaptive=True)`) or a
+filter's budget.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from pate_jax import progress
+from pate_jax.aggregate import Answers
+from pate_jax.errors import PateError
+from pate_jax.student.interface import PublicInputs
+from pate_jax.student.serving import Student
+
+Selection = Literal["first", "random", "kmeans"]
+
+_DIRECTIONS = 32  # of the space that inputs are compared in
+_LLOYD = 15  # rounds of assigning and averaging
+_BLOCK = 4096  # inputs compared with all centres at a time
+_CHOICE = 6  # the least sure inputs that a round chooses from, times those it asks
+
+
+class Bought(NamedTuple):
+    """What rounds of questions brought; the rows of every array belong together, in the order of asking."""
+
+    rows: Int[np.ndarray, "asked"]  # of the public inputs
+    answers: Answers  # of the teachers; a label without `answered` is the student's own, and free
+    probabilities: Float[np.ndarray, "asked classes"]  # what the student said when the teachers were asked
+
+    def for_student(self) -> Answers:
+        """The answers to learn from: the teachers' labels and the student's own sure ones."""
+        labels = jnp.asarray(self.answers.labels)
+        return Answers(labels, labels >= 0)
+
+
+def select(
+    selection: Selection, inputs: Float[np.ndarray, "pool ..."], wanted: int, *, key: bytes
+) -> Int[np.ndarray, "wanted"]:
+    """Rows of the inputs to ask about, each once; the same for the same inputs and key.
+
+    `inputs` are scaled already, as the net sees them. The key is no secret: whoever knows the rows learns
+    nothing of private data.
+
+    >>> two_heaps = np.array([[0.0, 0], [9, 9], [0, 0.1], [9, 9.1], [0.1, 0]])
+    >>> sorted(select("kmeans", two_heaps, 2, key=b"demo"))
+    [0, 1]
+    """
+    if selection not in get_args(Selection):
+        raise PateError(f"selection={selection!r} is unknown; choose {', '.join(get_args(Selection))}")
+    if not 0 < wanted <= len(inputs):
+        raise PateError(f"queries={wanted} must be from 1 to the {len(inputs)} different public inputs")
+    random = _random(key)
+    if selection == "first":
+        return np.arange(wanted)
+    if selection == "random":
+        return random.permutation(len(inputs))[:wanted]
+    return cover(_points(inputs), wanted, random)
+
+
+def cover(
+    points: Float[np.ndarray, "pool directions"], wanted: int, random: np.random.Generator
+) -> Int[np.ndarray, "wanted"]:
+    """The points nearest to the centres of `wanted` clusters: k-means++ and Lloyd's rounds.
+
+    A cluster that lost all its points is replaced by the point farthest from all that are chosen.
+    """
+    centres = points[_spread(points, wanted, random)]
+    for _ in progress.track(range(_LLOYD), "selecting queries", total=_LLOYD):
+        nearest, _ = _nearest(points, centres)
+        sums = np.stack([np.bincount(nearest, column, wanted) for column in points.T], 1)
+        counts = np.bincount(nearest, minlength=wanted)[:, None]
+        moved = np.where(counts > 0, sums / np.maximum(counts, 1), centres).astype(np.float32)
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    nearest, distance = _nearest(points, centres)
+    order = np.lexsort((distance, nearest))
+    first = np.unique(nearest[order], return_index=True)[1]
+    return _filled(points, order[first], wanted)
+
+
+def least_sure(
+    probabilities: Float[np.ndarray, "pool classes"],
+    inputs: Float[np.ndarray, "pool ..."],
+    wanted: int,
+    *,
+    taken: Int[np.ndarray, "taken"],
+    key: bytes,
+) -> Int[np.ndarray, "wanted"]:
+    """Rows whose two most probable classes are closest, spread over what they look like, none taken."""
+    free = np.setdiff1d(np.arange(len(inputs)), taken)
+    if len(free) < wanted:
+        raise PateError(
+            f"{wanted} more queries are wanted and {len(free)} public inputs are left: ask for fewer"
+        )
+    best = np.sort(probabilities[free], axis=1)
+    unsure = free[np.argsort(best[:, -1] - best[:, -2], kind="stable")][: wanted * _CHOICE]
+    return unsure[cover(_points(inputs[unsure]), wanted, _random(key))]
+
+
+def ask_in_rounds(
+    key: jax.Array,
+    public: PublicInputs,
+    sizes: list[int],
+    *,
+    ask: Callable[[np.ndarray, np.ndarray], Answers],
+    learn: Callable[[jax.Array, PublicInputs, Answers], Student],
+) -> Bought:
+    """Ask about `sizes[0]` inputs that cover the pool, learn, ask where that student is least sure, again.
+
+    `ask(rows, probabilities)` is the only way to the teachers: it must charge for each row before it answers,
+    with noise of its own for every call; with `InteractiveGNMax` it passes the student's probabilities on. In
+    the first round, before there is a student, they are uniform. `learn` trains a student on answers whose
+    row i belongs to row i of the inputs it is given. `sizes` is fixed in advance, so the number of questions
+    is public.
+    """
+    if not sizes or min(sizes) < 1 or sum(sizes) > len(public.inputs):
+        raise PateError(f"sizes={sizes} must be above 0 and at most {len(public.inputs)} together")
+    scaled = np.asarray(public.preprocessing.apply(public.inputs))
+    held, words = _nothing(public.classes), np.asarray(jax.random.key_data(key)).tobytes()
+    for turn, (size, now) in enumerate(zip(sizes, jax.random.split(key, len(sizes)), strict=True)):
+        seed = words + turn.to_bytes(4, "little")
+        if turn == 0:
+            rows = select("kmeans", scaled, size, key=seed)
+            told = np.full((size, public.classes), 1 / public.classes, np.float32)
+        else:
+            everywhere = learn(now, _reordered(public, held.rows), held.for_student())(public.inputs)
+            rows = least_sure(everywhere, scaled, size, taken=held.rows, key=seed)
+            told = everywhere[rows]
+        held = _joined(held, Bought(rows, ask(rows, told), told))
+    return held
+
+
+def _nothing(classes: int) -> Bought:
+    nobody = Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
+    return Bought(np.zeros(0, np.int64), nobody, np.zeros((0, classes), np.float32))
+
+
+def _joined(held: Bought, new: Bought) -> Bought:
+    return jax.tree.map(lambda old, more: np.concatenate([old, np.asarray(more)]), held, new)
+
+
+def _reordered(public: PublicInputs, rows: np.ndarray) -> PublicInputs:
+    """The inputs asked about first, all others behind them, for students that learn from those too."""
+    rest = np.setdiff1d(np.arange(len(public.inputs)), rows)
+    return public._replace(inputs=public.inputs[np.concatenate([rows, rest])])
+
+
+def _random(key: bytes) -> np.random.Generator:
+    return np.random.default_rng(int.from_bytes(hashlib.blake2b(key, digest_size=16).digest(), "little"))
+
+
+def _points(inputs: np.ndarray) -> np.ndarray:
+    """The inputs in the few directions along which they spread most (principal components, not scaled)."""
+    flat = np.ascontiguousarray(inputs, np.float32).reshape(len(inputs), -1)
+    flat = flat - flat.mean(0, dtype=np.float64).astype(np.float32)
+    if flat.shape[1] <= _DIRECTIONS:
+        return flat
+    found = np.random.default_rng(0).standard_normal((flat.shape[1], _DIRECTIONS)).astype(np.float32)
+    for _ in range(4):  # of orthogonal iteration, which is enough to order the directions that matter
+        found = np.linalg.qr((flat.T @ (flat @ found)).astype(np.float64))[0].astype(np.float32)
+    return flat @ found
+
+
+def _spread(points: np.ndarray, wanted: int, random: np.random.Generator) -> np.ndarray:
+    """k-means++: each next row is drawn in proportion to its squared distance from those drawn already."""
+    rows = [int(random.integers(len(points)))]
+    squares = ((points - points[rows[0]]) ** 2).sum(1, dtype=np.float64)
+    for draw in random.random(wanted - 1):
+        squares[rows] = 0
+        total = np.cumsum(squares)
+        left = np.setdiff1d(np.arange(len(points)), rows)[0] if total[-1] == 0 else None
+        rows.append(int(np.searchsorted(total, draw * total[-1], "right")) if left is None else int(left))
+        squares = np.minimum(squares, ((points - points[rows[-1]]) ** 2).sum(1, dtype=np.float64))
+    return np.array(rows)
+
+
+def _nearest(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest centre of each point, and the squared distance to it."""
+    norms, places, squares = (centres**2).sum(1), [], []
+    for start in range(0, len(points), _BLOCK):
+        block = points[start : start + _BLOCK]
+        gaps = norms - 2 * block @ centres.T
+        places.append(gaps.argmin(1))
+        squares.append(gaps.min(1) + (block**2).sum(1))
+    return np.concatenate(places), np.concatenate(squares)
+
+
+def _filled(points: np.ndarray, chosen: np.ndarray, wanted: int) -> np.ndarray:
+    missing = wanted - len(chosen)
+    if not missing:
+        return chosen
+    far = _nearest(points, points[chosen])[1].astype(np.float64)
+    for _ in range(missing):
+        far[chosen] = -np.inf
+        chosen = np.append(chosen, far.argmax())
+        far = np.minimum(far, ((points - points[chosen[-1]]) ** 2).sum(1))
+    return chosen
