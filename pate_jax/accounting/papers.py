@@ -120,7 +120,7 @@ def smooth_sensitivity_2018(mechanism: Mechanism, votes: ArrayLike, order: float
         weight = np.exp(log_yes)
         rdp = threshold.published(mechanism.test, log_yes, log_no, np.array([order]))[:, 0]
     rdp = rdp + weight * gnmax.published(counts, sigma, np.array([order]))[:, 0]
-    total += weight @ _local_2018(counts, sigma, order, teachers)
+    total += weight @ local_sensitivity_2018(counts, sigma, order, teachers)
     best: dict[str, Any] = {"total": math.inf}
     for beta in np.arange(0.3 / order, 0.495 / order, 0.01 / order):
         spread = float((total * np.exp(-beta * np.arange(teachers))).max())
@@ -132,8 +132,8 @@ def smooth_sensitivity_2018(mechanism: Mechanism, votes: ArrayLike, order: float
     return best
 
 
-def _local_2018(votes: NDArray[np.int64], sigma: float, order: float, teachers: int) -> Curve:
-    """Local sensitivity [query, distance] along the scripts' path of votes."""
+def local_sensitivity_2018(votes: NDArray[np.int64], sigma: float, order: float, teachers: int) -> Curve:
+    """Local sensitivity [query, distance] of the argmax as the 2018 scripts have it, along their path of votes."""
     classes = votes.shape[1]
     top = _log_q0(sigma, order)
     low = float(_stepped(np.array([top]), sigma, classes, -1)[0])
