@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -17,7 +18,7 @@ import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, arg  # noqa: E402
 
 from experiments.presets import Preset  # noqa: E402
-from pate_jax import accounting, artefact, pipeline, report, topology  # noqa: E402
+from pate_jax import accounting, pipeline, report, topology  # noqa: E402
 from pate_jax.config import RunConfig  # noqa: E402
 from pate_jax.errors import PateError  # noqa: E402
 from pate_jax.rundir import RunDirectory  # noqa: E402
@@ -73,9 +74,13 @@ def _line(preset: Preset, config: RunConfig, results: dict[str, Any]) -> dict[st
         "vote_accuracy": results["inside"].get("accuracy", {}).get("plurality"),
         "delta": config.delta,
         **{f"epsilon_{name}": figure["epsilon"] for name, figure in figures.items()},
-        "settings": artefact.digest(json.dumps(RunDirectory(config.directory).recorded(), sort_keys=True)),
+        "settings": _digest(RunDirectory(config.directory).recorded()),
         "versions": {name: metadata.version(name) for name in ("jax", "numpy")},
     }
+
+
+def _digest(settings: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _took(began: float) -> dict[str, float]:
