@@ -1,0 +1,25 @@
+"""`pate sweep` and `pate plan`: which setting to use, judged on votes or on a model of them."""
+
+from __future__ import annotations
+
+import json as json_format
+from typing import Annotated
+
+from tyro.conf import arg
+
+from pate_jax.sweep import SweepConfig
+from pate_jax.sweep import sweep as judge
+
+
+def sweep(config: Annotated[SweepConfig, arg(name="")], json: bool = False) -> None:
+    """Judge a grid of settings on votes: what each answers, how right it is, and what it costs.
+
+    Repeat the same command to go on after a stop; a finished cell is never done again. What is written is
+    as sensitive as the votes: keep the folder inside.
+
+    Args:
+        config: the sweep.
+        json: print one JSON object in place of the table.
+    """
+    found = judge(config)
+    print(json_format.dumps(found))

@@ -1,0 +1,12 @@
+"""Many settings over cached votes: what each would answer, how right it would be, and what it would cost.
+
+Votes are made once; no setting trains a teacher again. Every row is a function of the votes it was judged on,
+so a choice made from rows on private votes is a cost that no statement covers: judge on public or synthetic
+votes.
+"""
+
+from pate_jax.sweep.front import front
+from pate_jax.sweep.grid import Grid
+from pate_jax.sweep.working import SweepConfig, sweep
+
+__all__ = ["Grid", "SweepConfig", "front", "sweep"]

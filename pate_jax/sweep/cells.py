@@ -1,0 +1,126 @@
+"""Cells: one setting, of one source of votes, for one number of queries and one student, with its digest.
+
+The digest is of what decides a cell's outcome and of nothing else, so a cell is the same in every shard, on
+every machine and in every order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.sweep.grid import Grid
+
+_FORM = 1  # of the digest; a change of what a cell means gets a new number
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting to be judged."""
+
+    source: str  # digest of the votes, or of the data and the teachers that make them
+    teachers: int
+    mechanism: Mechanism
+    queries: int
+    delta: float
+    seed: int
+    student: str | None = None  # how the student learns; None: labels only
+    lesson: str = ""  # digest of the student's other settings
+
+    @property
+    def digest(self) -> str:
+        """Of everything that decides the outcome.
+
+        >>> from pate_jax.mechanisms import GNMax
+        >>> cell = Cell("votes", 250, GNMax(40.0), 100, 1e-5, 0)
+        >>> len(cell.digest), cell.digest == Cell("votes", 250, GNMax(40.0), 100, 1e-5, 1).digest
+        (32, False)
+        """
+        return digest(
+            {
+                "form": _FORM,
+                "source": self.source,
+                "mechanism": _floats(to_dict(self.mechanism)),
+                "queries": self.queries,
+                "delta": self.delta,
+                "seed": self.seed,
+                "student": self.student,
+                "lesson": self.lesson,
+            }
+        )
+
+    def words(self, purpose: str) -> np.ndarray:
+        """Eight words for a key: the same for all cells that differ in queries, delta or student only."""
+        parts = (
+            purpose,
+            self.source,
+            json.dumps(_floats(to_dict(self.mechanism)), sort_keys=True),
+            self.seed,
+        )
+        text = "\n".join(str(part) for part in parts)
+        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint32)
+
+
+def digest(body: Mapping[str, Any]) -> str:
+    """SHA-256 of a JSON object, 32 digits of it."""
+    text = json.dumps(body, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def cells_of(
+    source: str,
+    teachers: int,
+    available: int,
+    grids: Sequence[Grid],
+    *,
+    delta: float,
+    seed: int,
+    students: Sequence[str | None] = (None,),
+    lesson: str = "",
+) -> list[Cell]:
+    """Every cell of the grids over one source of votes, each once, in an order that never varies."""
+    found = {}
+    for grid in grids:
+        for mechanism in grid.mechanisms_for(teachers):
+            for queries in grid.queries_for(available):
+                for student in students:
+                    cell = Cell(
+                        source, teachers, mechanism, queries, delta, seed, student, lesson if student else ""
+                    )
+                    found[cell.digest] = cell
+    return list(found.values())
+
+
+def shard_of(cells: Sequence[Cell], shard: tuple[int, int]) -> list[Cell]:
+    """The cells of shard I of N, counted from 1: runs of neighbours, so that few shards share an ensemble.
+
+    >>> [shard_of(list(range(5)), (place, 2)) for place in (1, 2)]
+    [[0, 1], [2, 3, 4]]
+    """
+    place, number = shard
+    return list(cells[(place - 1) * len(cells) // number : place * len(cells) // number])
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`I/N` as two numbers.
+
+    >>> parse_shard("2/4")
+    (2, 4)
+    """
+    parts = text.split("/")
+    if len(parts) == 2 and all(part.isdigit() for part in parts):
+        place, number = (int(part) for part in parts)
+        if 1 <= place <= number:
+            return place, number
+    raise PateError(f"shard={text!r} must be I/N with I from 1 to N, as in 2/4")
+
+
+def _floats(description: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value if name == "name" else float(value) for name, value in description.items()}

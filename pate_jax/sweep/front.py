@@ -1,0 +1,64 @@
+"""The Pareto front: the cells that no other cell beats in everything that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Row = Mapping[str, Any]
+
+
+def front(rows: Iterable[Row]) -> list[Row]:
+    """Rows that no other beats, by ascending epsilon: less epsilon, more answers, more of them right.
+
+    Rows with a student are weighed by epsilon and the student's accuracy alone, among themselves. The epsilon
+    is the data-independent one, which is what a run may publish. Rows without a finite epsilon or an answer
+    are left out, and each source of votes has a front of its own data set: rows of different names are not
+    weighed against each other.
+
+    >>> rows = [
+    ...     {"name": "a", "data_independent": e, "answered": n, "label_accuracy": r, "student_accuracy": None}
+    ...     for e, n, r in [(1.0, 50, 0.9), (1.0, 40, 0.9), (2.0, 50, 0.95), (3.0, 50, 0.95)]
+    ... ]
+    >>> [(row["data_independent"], row["answered"]) for row in front(rows)]
+    [(1.0, 50), (2.0, 50)]
+    """
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if row["data_independent"] is not None and row["answered"]:
+            groups.setdefault((row["name"], row["student_accuracy"] is not None), []).append(row)
+    kept = []
+    for some in groups.values():
+        values = np.array([worth(row) for row in some])
+        kept += [row for row, place in zip(some, range(len(some)), strict=True) if not _beaten(values, place)]
+    return sorted(kept, key=lambda row: (row["name"], row["data_independent"], -row["answered"]))
+
+
+def worth(row: Row) -> tuple[float, ...]:
+    """What counts of a row, each the larger the better."""
+    if row["student_accuracy"] is not None:
+        return -row["data_independent"], row["student_accuracy"]
+    accuracy = row["label_accuracy"]
+    if accuracy is None:
+        accuracy = row.get("plurality_agreement") or 0.0
+    return -row["data_independent"], row["answered"], accuracy
+
+
+def thinned(rows: Sequence[Row], most: int) -> list[Row]:
+    """At most so many rows, the first and the last among them, evenly by place.
+
+    >>> thinned([{"n": n} for n in range(9)], 3)
+    [{'n': 0}, {'n': 4}, {'n': 8}]
+    """
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[place] for place in np.linspace(0, len(rows) - 1, most).round().astype(int)]
+
+
+def _beaten(values: np.ndarray, place: int) -> bool:
+    own = values[place]
+    ahead = (values >= own).all(axis=1) & (values > own).any(axis=1)
+    equal_and_earlier = (values[:place] == own).all(axis=1).any()
+    return bool(ahead.any() or equal_and_earlier)

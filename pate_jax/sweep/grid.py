@@ -1,0 +1,171 @@
+"""A grid of settings: lists of values, by flags or from a file, and the mechanisms that they make.
+
+A number may be written as it is (`40`), as a share of the teachers (`0.16T`), or as a range of a number of
+values (`10:200:20`): evenly spaced for thresholds and queries, by equal factors for noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate_jax import artefact
+from pate_jax.config import check_threshold
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, from_dict
+
+ANSWER, TEST, THRESHOLD = ("sigma", "scale"), ("sigma_threshold", "scale_threshold"), "threshold"
+SWEPT = tuple(name for name, kind in BY_NAME.items() if kind is not InteractiveGNMax)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of these values; values that a mechanism does not have are left out for it."""
+
+    mechanisms: tuple[str, ...] = ("confident-discrete-gaussian", "discrete-gaussian")
+    """Mechanisms by name."""
+    noises: tuple[str, ...] = ("0.08T", "0.16T", "0.32T")
+    """Scales of the noise on the votes: 40, 0.16T (times the teachers) or 10:200:20 (a range)."""
+    thresholds: tuple[str, ...] = ("0.6T", "0.8T")
+    """Thresholds of the mechanisms that test first: 200, 0.8T or 100:240:8."""
+    test_noises: tuple[str, ...] = ("0.3T", "0.6T")
+    """Scales of the noise of the test."""
+    queries: tuple[str, ...] = ()
+    """Numbers of queries, 100 500 or 100:1000:4; unset: every query of the votes."""
+    settings: tuple[Mapping[str, Any], ...] = ()  # whole mechanisms, from a file only
+
+    def mechanisms_for(self, teachers: int) -> list[Mechanism]:
+        """Every mechanism of the grid for an ensemble of this size, each once, in order.
+
+        >>> Grid(("gnmax",), ("0.1T", "20:40:2")).mechanisms_for(100)
+        [GNMax(sigma=10.0), GNMax(sigma=20.0), GNMax(sigma=40.0)]
+        """
+        found: dict[Mechanism, None] = {}
+        for description in self.settings:
+            found[_whole(description, teachers)] = None
+        for name in self.mechanisms:
+            for values in self._values_of(name, teachers):
+                found[from_dict({"name": name, **values})] = None
+        for mechanism in found:
+            check_threshold(mechanism, teachers)
+        return list(found)
+
+    def queries_for(self, available: int) -> list[int]:
+        """The numbers of queries, ascending, each once.
+
+        >>> Grid(queries=("5", "10:30:3")).queries_for(30), Grid().queries_for(30)
+        ([5, 10, 20, 30], [30])
+        """
+        if not self.queries:
+            return [available]
+        wanted = sorted({_count(value) for value in _expand(self.queries, "queries", None, by_factors=False)})
+        if wanted[-1] > available:
+            raise PateError(f"queries={wanted[-1]} is more than the {available} queries of the votes")
+        return wanted
+
+    def most_queries(self) -> int | None:
+        """The largest number of queries that is named, if any is."""
+        if not self.queries:
+            return None
+        return max(_count(value) for value in _expand(self.queries, "queries", None, by_factors=False))
+
+    def _values_of(self, name: str, teachers: int) -> Iterator[dict[str, float]]:
+        if name not in SWEPT:
+            raise PateError(f"mechanism {name!r} cannot be swept; those that can are {', '.join(SWEPT)}")
+        axes: list[list[tuple[str, float]]] = []
+        for field in dataclasses.fields(BY_NAME[name]):
+            texts, by_factors = self.thresholds, False
+            if field.name in ANSWER:
+                texts, by_factors = self.noises, True
+            elif field.name in TEST:
+                texts, by_factors = self.test_noises, True
+            axes.append(
+                [(field.name, value) for value in _expand(texts, field.name, teachers, by_factors=by_factors)]
+            )
+        for values in itertools.product(*axes):
+            yield dict(values)
+
+
+def from_file(path: Path) -> list[Grid]:
+    """The grids of a JSON file: an object, or a list of objects, with the fields of `Grid`.
+
+    `settings` lists whole mechanisms, such as `{"name": "gnmax", "sigma": "0.2T"}`; a grid that has them and
+    names no mechanisms holds only them.
+    """
+    body = artefact.parse_json(b'{"grids": ' + artefact.read_bytes(path) + b"}", path)["grids"]
+    many = body if isinstance(body, list) else [body]
+    if not many:
+        raise PateError(f"{path} holds no grid: give an object with mechanisms, noises, thresholds and so on")
+    return [_grid(path, one) for one in many]
+
+
+def _grid(path: Path, body: Any) -> Grid:
+    known = {field.name for field in dataclasses.fields(Grid)}
+    if not isinstance(body, dict) or not set(body) <= known:
+        wrong = sorted(set(body) - known) if isinstance(body, dict) else type(body).__name__
+        raise PateError(f"{path}: a grid has the fields {', '.join(sorted(known))}, not {wrong}")
+    values = {name: value if isinstance(value, list) else [value] for name, value in body.items()}
+    settings = tuple(values.pop("settings", ()))
+    if settings and "mechanisms" not in values:
+        values["mechanisms"] = []
+    return Grid(
+        settings=settings, **{name: tuple(str(one) for one in value) for name, value in values.items()}
+    )
+
+
+def _whole(description: Any, teachers: int) -> Mechanism:
+    if not isinstance(description, Mapping) or description.get("name") not in SWEPT:
+        raise PateError(f"setting {description!r} needs a name out of {', '.join(SWEPT)}")
+    values = {
+        name: value if name == "name" else _number(str(value), name, teachers)
+        for name, value in description.items()
+    }
+    return from_dict(values)
+
+
+def _expand(texts: Sequence[str], name: str, teachers: int | None, *, by_factors: bool) -> list[float]:
+    found: list[float] = []
+    for text in texts:
+        parts = str(text).split(":")
+        if len(parts) == 1:
+            found.append(_number(parts[0], name, teachers))
+        elif len(parts) == 3:
+            first, last = (_number(part, name, teachers) for part in parts[:2])
+            number = _count(_number(parts[2], name, None))
+            if by_factors and min(first, last) <= 0:
+                raise PateError(f"{name}={text!r} must start and end above 0")
+            space = np.geomspace if by_factors else np.linspace
+            found += [float(f"{value:.12g}") for value in space(first, last, number)]
+        else:
+            raise PateError(f"{name}={text!r} must be a number, a share like 0.2T, or a range like 10:200:20")
+    if not found:
+        raise PateError(f"{name} has no values in the grid; give at least one")
+    return list(dict.fromkeys(found))
+
+
+def _number(text: str, name: str, teachers: int | None) -> float:
+    share = text.strip().endswith(("T", "t"))
+    try:
+        value = float(text.strip()[:-1] if share else text)
+    except ValueError as error:
+        raise PateError(
+            f"{name}={text!r} must be a number, a share like 0.2T, or a range like 10:200:20"
+        ) from error
+    if share and teachers is None:
+        raise PateError(f"{name}={text!r} cannot be a share of the teachers; give a number")
+    if not math.isfinite(value):
+        raise PateError(f"{name}={text!r} must be finite")
+    return float(f"{value * teachers:.12g}") if share and teachers is not None else value
+
+
+def _count(value: float) -> int:
+    if round(value) < 1:
+        raise PateError(f"a number of queries or values is {value:g}; it must be at least 1")
+    return round(value)

@@ -1,0 +1,128 @@
+"""From cells to rows: all settings of a votes file answered in one program and accounted for in one call."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from pate_jax import __version__, artefact, laws, progress, trials
+from pate_jax.accounting.many import many
+from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.sweep import answering
+from pate_jax.sweep.cells import Cell
+from pate_jax.sweep.sources import Source
+from pate_jax.voting import Votes
+
+_TOGETHER, _TABLES = 1000, 200  # settings in one program; fewer where each brings a table of its noise
+Keep = Callable[[list[dict[str, Any]]], None]
+
+
+def versions() -> dict[str, str]:
+    """What a row was made with.
+
+    >>> sorted(versions())
+    ['jax', 'numpy', 'pate_jax', 'python']
+    """
+    return {
+        "pate_jax": __version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def judge(source: Source, cells: Sequence[Cell], votes: Votes, config: Any, keep: Keep) -> None:
+    """Do these cells of one source, handing rows over as soon as they are whole."""
+    sizes = sorted({cell.queries for cell in cells})
+    mechanisms = list(dict.fromkeys(cell.mechanism for cell in cells))
+    lesson = source.lesson(votes) if any(cell.student for cell in cells) else None
+    taught = [cell for cell in cells if cell.student]
+    with progress.bar(f"{source.name}, {source.teachers} teachers", total=len(cells)) as steps:
+        for some in _together(mechanisms):
+            these = [cell for cell in cells if cell.mechanism in some]
+            rows = _rows(source, these, some, votes, sizes)
+            plain = [row for cell, row in zip(these, rows, strict=True) if not cell.student]
+            keep(plain)
+            steps.advance(len(plain))
+            for cell, row in zip(these, rows, strict=True):
+                if cell.student and lesson is not None:
+                    keep([{**row, "student_accuracy": _taught(cell, votes, lesson, config)}])
+                    steps.advance(note=f"student {taught.index(cell) + 1} of {len(taught)}")
+
+
+def _together(mechanisms: Sequence[Mechanism]) -> Iterable[dict[Mechanism, int]]:
+    """The mechanisms by kind, in parts that fit into one program, with the place of each."""
+    kinds: dict[type, list[Mechanism]] = {}
+    for mechanism in mechanisms:
+        kinds.setdefault(type(mechanism), []).append(mechanism)
+    for some in kinds.values():
+        size = _TABLES if laws.is_discrete(some[0].noise) else _TOGETHER
+        for start in range(0, len(some), size):
+            yield {mechanism: place for place, mechanism in enumerate(some[start : start + size])}
+
+
+def _rows(
+    source: Source, cells: Sequence[Cell], some: dict[Mechanism, int], votes: Votes, sizes: list[int]
+) -> list[dict[str, Any]]:
+    first = {cell.mechanism: cell for cell in reversed(cells)}
+    words = [first[mechanism].words("noise") for mechanism in some]
+    found = answering.tallies(list(some), votes.votes, votes.labels, sizes, words)
+    settings = list(dict.fromkeys((cell.mechanism, cell.queries) for cell in cells))
+    costs = many(
+        [mechanism for mechanism, _ in settings],
+        votes.votes,
+        cells[0].delta,
+        queries=[queries for _, queries in settings],
+    )
+    place_of = {setting: place for place, setting in enumerate(settings)}
+    made, content = versions(), artefact.digest(votes.votes)[:32]
+    rows = []
+    for cell in cells:
+        row, column = some[cell.mechanism], sizes.index(cell.queries)
+        at = place_of[cell.mechanism, cell.queries]
+        answered = int(found.answered[row, column])
+        right = None if votes.labels is None else int(found.right[row, column])
+        rows.append(
+            {
+                "cell": cell.digest,
+                "name": source.name,
+                "source": cell.source,
+                "judged_on": source.judged_on,
+                "teachers": cell.teachers,
+                "classes": int(votes.votes.shape[1]),
+                "mechanism": to_dict(cell.mechanism),
+                "queries": cell.queries,
+                "delta": cell.delta,
+                "seed": cell.seed,
+                "student": cell.student,
+                "answered": answered,
+                "right": right,
+                "label_accuracy": None if right is None or not answered else right / answered,
+                "plurality_agreement": int(found.same[row, column]) / answered if answered else None,
+                "student_accuracy": None,
+                "expected_answers": float(costs.answered[at]),
+                "published": _finite(costs.published[at]),
+                "published_order": float(costs.published_order[at]),
+                "data_independent": _finite(costs.data_independent[at]),
+                "basis": costs.basis[at],
+                "votes": content,
+                "versions": made,
+            }
+        )
+    return rows
+
+
+def _taught(cell: Cell, votes: Votes, lesson: trials.Lesson, config: Any) -> float | None:
+    found = answering.answers(cell.mechanism, votes.votes, cell.words("noise"))
+    asked = type(found)(found.labels[: cell.queries], found.answered[: cell.queries])
+    key = jax.random.key(int.from_bytes(bytes.fromhex(cell.digest[:8]), "big"))
+    return trials.accuracy(key, lesson, asked, str(cell.student), config)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,189 @@
+"""Where votes come from: a votes file, a run directory, or a data set whose teachers are trained once.
+
+Votes are kept in the sweep's folder under the digest of their content. Teachers are trained in a folder of
+their own for each number of teachers and data set, with the sweep's seed: such votes serve to judge settings
+and can never be released.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from pate_jax import artefact, data, stages, trials, voting
+from pate_jax.config import DataChoice, PartitionChoice, TeacherConfig, from_settings, to_settings
+from pate_jax.errors import PateError
+from pate_jax.rundir import RunDirectory
+from pate_jax.sweep import cells
+from pate_jax.voting import Votes
+
+JudgedOn = Literal["private", "public", "synthetic"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Votes that settings are judged on, made when they are first needed."""
+
+    name: str
+    digest: str
+    teachers: int
+    available: int  # queries
+    judged_on: JudgedOn
+    votes: Callable[[], Votes]
+    lesson: Callable[[Votes], trials.Lesson]
+
+
+def of_file(
+    path: Path,
+    folder: Path,
+    judged_on: JudgedOn | None,
+    *,
+    labels_are_teacher_labels: bool = False,
+    public: Path | None = None,
+    test: Path | None = None,
+) -> Source:
+    """A votes file, or the votes of a run directory."""
+    choice = None
+    if path.is_dir():
+        run = RunDirectory(path)
+        settings = run.recorded()
+        choice = from_settings(DataChoice, settings["data"]) if "data" in settings else None
+        path = run.existing(run.votes, "vote")
+    votes = voting.load_votes(path, labels_are_teacher_labels=labels_are_teacher_labels)
+    name = content_digest(votes)
+    cached = folder / "votes" / f"{name}.npz"
+    if not cached.exists():
+        voting.save_votes(cached, votes)
+
+    def lesson(_: Votes) -> trials.Lesson:
+        if choice is not None:
+            return _lesson_of(choice, votes)
+        if public is None:
+            raise PateError(
+                f"students of {path} need the inputs that were voted on: give --public and --test"
+            )
+        dataset = data.pool(public, test, classes=votes.votes.shape[1])
+        if len(dataset.public.ids) < len(votes.votes):
+            raise PateError(
+                f"{public} has {len(dataset.public.ids)} inputs for {len(votes.votes)} rows of votes"
+            )
+        return trials.lesson(dataset, dataset.public.take(slice(len(votes.votes))))
+
+    synthetic = choice is not None and _is_synthetic(choice)
+    return Source(
+        name=path.stem if choice is None else f"{path.parent.parent.name}",
+        digest=name,
+        teachers=int(votes.votes[0].sum()),
+        available=len(votes.votes),
+        judged_on=judged_on or ("synthetic" if synthetic else "private"),
+        votes=lambda: votes,
+        lesson=lesson,
+    )
+
+
+def of_data(
+    choice: DataChoice,
+    teachers: int,
+    config: TeacherConfig,
+    folder: Path,
+    judged_on: JudgedOn | None,
+    *,
+    queries: int,
+    seed: int,
+) -> Source:
+    """The votes of so many teachers, trained on a data set once, whatever the queries asked later."""
+    cut = PartitionChoice(teachers=teachers, seed=seed)
+    where = {"data_dir", "manual_dir", "devices"}
+    described = {
+        part: {name: value for name, value in to_settings(one).items() if name not in where}
+        for part, one in (("data", choice), ("partition", cut), ("teacher", config))
+    }
+    name = cells.digest(described)
+    home = folder / "teachers" / name
+
+    def votes() -> Votes:
+        with _alone(home / ".sweep.lock"):
+            found = _voted(home, choice, cut, config, queries)
+            cached = folder / "votes" / f"{content_digest(found)}.npz"
+            if not cached.exists():
+                voting.save_votes(cached, found)
+            return found
+
+    def lesson(found: Votes) -> trials.Lesson:
+        return _lesson_of(from_settings(DataChoice, RunDirectory(home).recorded()["data"]), found)
+
+    label = "own data" if choice.private else choice.dataset
+    return Source(
+        name=label,
+        digest=name,
+        teachers=teachers,
+        available=queries,
+        judged_on=judged_on or ("synthetic" if _is_synthetic(choice) else "private"),
+        votes=votes,
+        lesson=lesson,
+    )
+
+
+def content_digest(votes: Votes) -> str:
+    """Of the votes and of the labels that they are judged by.
+
+    >>> len(content_digest(Votes(np.array([[3, 1]]))))
+    32
+    """
+    return artefact.digest(votes.votes, votes.labels)[:32]
+
+
+def _voted(
+    home: Path, choice: DataChoice, cut: PartitionChoice, config: TeacherConfig, queries: int
+) -> Votes:
+    """Train and vote as far as that is not done; more queries than before are a new vote of old teachers."""
+    run = RunDirectory(home)
+    with run.writing():
+        stages.train(run, choice, cut, config)
+        before = run.recorded().get("vote", {}).get("queries", 0)
+        if before > queries:
+            queries = before
+        elif 0 < before < queries:
+            run.votes.unlink(missing_ok=True)
+            kept = {name: value for name, value in run.recorded().items() if name != "vote"}
+            artefact.write_json(run.settings, "settings", kept)
+        return stages.vote(run, queries)
+
+
+def _lesson_of(choice: DataChoice, votes: Votes) -> trials.Lesson:
+    dataset = stages.open_data(choice)
+    if votes.ids is None:
+        raise PateError("the votes file names no inputs, so no student can be taught: leave out --students")
+    place = {name: row for row, name in enumerate(dataset.public.ids.tolist())}
+    missing = [name for name in votes.ids.tolist() if name not in place]
+    if missing:
+        raise PateError(f"public input {missing[0]!r} was voted on but is not in the public part; restore it")
+    return trials.lesson(dataset, dataset.public.take(np.array([place[name] for name in votes.ids.tolist()])))
+
+
+def _is_synthetic(choice: DataChoice) -> bool:
+    return choice.private is None and choice.dataset in data.SYNTHETIC
+
+
+def own(choice: DataChoice, dataset: str) -> DataChoice:
+    """The same choice of files and folders for another data set by name."""
+    return replace(choice, dataset=dataset)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until no other shard trains these teachers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    held: Any = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

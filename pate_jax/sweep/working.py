@@ -1,0 +1,198 @@
+"""The whole sweep: which cells there are, which are left, and what is written when they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from pate_jax import progress, trials
+from pate_jax.config import DataChoice, StudentConfig, TeacherConfig, check_delta, to_settings
+from pate_jax.errors import PateError
+from pate_jax.sweep import cells, judging, results, sources
+from pate_jax.sweep.cells import Cell
+from pate_jax.sweep.front import front
+from pate_jax.sweep.grid import Grid, from_file
+from pate_jax.sweep.sources import JudgedOn, Source
+
+_QUERIES = 500  # that teachers of a data set are asked, where the grid does not say
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """Judge a grid of settings on votes: what each answers, how right it is, what it costs."""
+
+    sources: Positional[tuple[str, ...]] = ()
+    """Votes files (.npz, .npy), run directories, or data sets by name, whose teachers are trained here."""
+    out: Path | None = None
+    """The sweep's folder; unset: sweeps/ and the name of the first source. Repeat a command to go on."""
+    grid: Path | None = None
+    """JSON file with the grid, in place of the flags below."""
+    values: Annotated[Grid, arg(name="")] = field(default_factory=Grid)
+    teachers: tuple[int, ...] = (125,)
+    """Numbers of teachers, for data sets; a votes file has its own."""
+    students: tuple[str, ...] = ()
+    """Train a student for each setting: supervised, and whatever else students can be. Takes minutes each."""
+    delta: float = 1e-5
+    """The delta that every epsilon is stated at."""
+    seed: int = 0
+    """Decides teachers and noise: a sweep is reproducible, and none of its answers may leave."""
+    judged_on: JudgedOn | None = None
+    """Whose records the votes come from; unset: private, but for the synthetic data sets."""
+    exact: Literal["none", "front", "all"] = "none"
+    """Compute the exact (data-dependent) epsilon of the Pareto front, or of every cell."""
+    shard: str = "1/1"
+    """Do part I of N of the cells, as in 2/4; parts may share a folder or be put together later."""
+    merge: bool = False
+    """Put the rows of all shards into results.jsonl."""
+    labels_are_teacher_labels: bool = False
+    """The votes files hold labels[teacher, query] and not histograms."""
+    private: Path | None = None
+    """Your own private records (.npz or .csv), as a data set to train teachers on; needs --public."""
+    public: Path | None = None
+    """Your own public inputs; for a votes file and --students, the inputs that were voted on."""
+    test: Path | None = None
+    """A labelled public test part, to judge students."""
+    records: int | None = None
+    """Number of private records to draw of strokes or glyphs."""
+    classes: int | None = None
+    """Number of classes, where nothing else tells."""
+    data_dir: Path | None = None
+    """Where prepared data sets are kept."""
+    manual_dir: Path | None = None
+    """Folder with the original archives, for use without a network."""
+    teacher: Annotated[TeacherConfig, arg(name="")] = field(default_factory=TeacherConfig)
+    student: StudentConfig = field(default_factory=StudentConfig)
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        cells.parse_shard(self.shard)
+        trials.check_methods(self.students)
+        if not 0 <= self.seed < 1 << 32:
+            raise PateError(f"seed={self.seed} must be from 0 to 2^32 - 1")
+        if self.grid is not None and self.values != Grid():
+            raise PateError(f"--grid {self.grid} and flags for the grid were both given: use one of them")
+        if any(number < 1 for number in self.teachers) or not self.teachers:
+            raise PateError(f"teachers={self.teachers} must be numbers of at least 1")
+
+    @property
+    def folder(self) -> Path:
+        """Where the sweep lies."""
+        first = self.sources[0] if self.sources else "own"
+        return self.out or Path("sweeps") / (Path(first).stem or "own")
+
+    @property
+    def grids(self) -> list[Grid]:
+        """The grids of the file, or the one of the flags."""
+        return [self.values] if self.grid is None else from_file(self.grid)
+
+
+def sweep(config: SweepConfig) -> dict[str, Any]:
+    """Do what is left of a sweep's shard, and tell what all shards have found so far."""
+    shard = cells.parse_shard(config.shard)
+    path = results.file_of(config.folder, shard)
+    with results.writing(path):
+        found, every = _open(config)
+        mine = cells.shard_of(every, shard)
+        done = results.read(config.folder)
+        for source in found:
+            left = [cell for cell in mine if cell.source == source.digest and cell.digest not in done]
+            if left:
+                judging.judge(
+                    source, left, source.votes(), config.student, lambda rows: results.append(path, rows)
+                )
+    if config.merge:
+        results.merge(config.folder)
+    rows = list(results.read(config.folder).values())
+    return {
+        "folder": str(config.folder),
+        "cells": len(mine),
+        "done_before": sum(cell.digest in done for cell in mine),
+        "rows": len(rows),
+        "front": front(rows),
+    }
+
+
+def _open(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
+    """The sources, and every cell of every one of them."""
+    grids = config.grids
+    found = _sources(config, grids)
+    lesson = cells.digest(
+        {name: value for name, value in to_settings(config.student).items() if name != "method"}
+    )
+    students: Sequence[str | None] = config.students or (None,)
+    every = [
+        cell
+        for source in found
+        for cell in cells.cells_of(
+            source.digest,
+            source.teachers,
+            source.available,
+            grids,
+            delta=config.delta,
+            seed=config.seed,
+            students=students,
+            lesson=lesson,
+        )
+    ]
+    return found, every
+
+
+def _sources(config: SweepConfig, grids: list[Grid]) -> list[Source]:
+    found = []
+    named = [most for most in (one.most_queries() for one in grids) if most is not None]
+    queries = max(named, default=_QUERIES)
+    for text in config.sources:
+        path = Path(text)
+        if path.exists() or path.suffix in (".npz", ".npy"):
+            found.append(
+                sources.of_file(
+                    path,
+                    config.folder,
+                    config.judged_on,
+                    labels_are_teacher_labels=config.labels_are_teacher_labels,
+                    public=config.public,
+                    test=config.test,
+                )
+            )
+        else:
+            found += _of_data(config, text, queries)
+    if config.private is not None:
+        found += _of_data(config, None, queries)
+    if not found and not config.merge:
+        raise PateError(
+            "no source of votes: name a votes file, a run directory or a data set, or use --merge"
+        )
+    return found
+
+
+def _of_data(config: SweepConfig, name: str | None, queries: int) -> list[Source]:
+    files = {"private": config.private, "public": config.public, "test": config.test} if name is None else {}
+    choice = DataChoice(
+        **({} if name is None else {"dataset": name}),
+        **files,
+        classes=config.classes,
+        records=config.records,
+        data_dir=config.data_dir,
+        manual_dir=config.manual_dir,
+    )
+    return [
+        sources.of_data(
+            choice,
+            teachers,
+            config.teacher,
+            config.folder,
+            config.judged_on,
+            queries=queries,
+            seed=config.seed,
+        )
+        for teachers in dict.fromkeys(config.teachers)
+    ]
+
+
+def say_done(found: dict[str, Any]) -> None:
+    """One line on what was done."""
+    progress.say(f"{found['rows']} rows in {found['folder']}; {found['done_before']} cells were done before")

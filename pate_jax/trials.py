@@ -1,0 +1,58 @@
+"""Students for trial: how well one does that learns from the answers of one setting. Nothing is released."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from pate_jax import student
+from pate_jax.aggregate import Answers
+from pate_jax.data import Dataset, Part
+from pate_jax.errors import PateError
+
+
+class Lesson(NamedTuple):
+    """The public inputs that were asked about, in the order of the votes, and the test part."""
+
+    public: student.PublicInputs
+    test: Part
+
+
+def methods() -> tuple[str, ...]:
+    """The ways a student can learn.
+
+    >>> "supervised" in methods()
+    True
+    """
+    return typing.get_args(typing.get_type_hints(student.StudentConfig)["method"])
+
+
+def check_methods(names: tuple[str, ...]) -> None:
+    """Refuse a way to learn that there is not."""
+    for name in names:
+        if name not in methods():
+            raise PateError(f"student {name!r} is unknown; the known ones are {', '.join(methods())}")
+
+
+def lesson(dataset: Dataset, asked: Part) -> Lesson:
+    """What students learn from and are judged by."""
+    if dataset.test is None or dataset.test.labels is None:
+        raise PateError("students are judged on a labelled test part, and there is none: give --test")
+    inputs = student.PublicInputs(asked.inputs, dataset.preprocessing, dataset.classes, dataset.class_names)
+    return Lesson(inputs, dataset.test)
+
+
+def accuracy(
+    key: jax.Array, given: Lesson, answers: Answers, method: str, config: student.StudentConfig
+) -> float | None:
+    """How often a student of this kind is right on the test part; None where nothing was answered."""
+    if not np.asarray(answers.answered).any():
+        return None
+    queries = len(answers.labels)
+    public = given.public._replace(inputs=given.public.inputs[:queries])
+    learned = student.fit(key, public, answers, dataclasses.replace(config, method=method))
+    return learned.accuracy(given.test.inputs, given.test.labels)
