@@ -86,6 +86,8 @@ def test_a_stage_out_of_turn_names_the_one_before(tmp_path, capsys):
 
 def test_verify_says_what_holds(finished, capsys):
     assert call("verify", finished) == 0
+    assert "0 failed" in capsys.readouterr().out
+    assert call("verify", finished, "--json") == 0
     assert json.loads(capsys.readouterr().out)["failed"] == []
     (finished / "release" / "votes.npz").write_bytes(b"")
     assert call("verify", finished, "--json") == 1

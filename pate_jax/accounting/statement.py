@@ -39,6 +39,8 @@ class Statement:
     private: bool = True
     slack: float = 0.0
     sums: dict[str, dict[str, Any]] = field(default_factory=dict)
+    teachers: int = 0  # 0 where not every query was put to the same number of them
+    classes: int = 0
 
     @property
     def smallest(self) -> str:
@@ -81,6 +83,17 @@ class Statement:
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Statement:
         """The statement that `to_dict` or `publishable` described."""
+        try:
+            found = cls._of(description)
+            _check(found)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise PateError(
+                f"this is no statement ({error!r}); write it again with `pate account`"
+            ) from error
+        return found
+
+    @classmethod
+    def _of(cls, description: Mapping[str, Any]) -> Statement:
         known = description["figures"]
         none = {
             name: {"epsilon": None, "order": None, "status": _status(name), "note": "not in this file"}
@@ -89,7 +102,7 @@ class Statement:
         return cls(
             figures={name: Figure(**known.get(name, none[name])) for name in NAMES},
             sums=description.get("sums", {}),
-            **{name: description[name] for name in _FACTS},
+            **{name: description[name] for name in _FACTS if name in description or name not in _LATER},
         )
 
     def model_card_line(self) -> str:
@@ -160,8 +173,34 @@ class Statement:
         }
 
 
-_FACTS = ("asked", "answered", "delta", "relation", "charged", "mechanism", "private", "slack")
+_LATER = ("teachers", "classes")  # statements of the first version do not have them
+_FACTS = ("asked", "answered", "delta", "relation", "charged", "mechanism", "private", "slack", *_LATER)
 _CELL = "text-align:left;padding:0.2em 0.8em;border-bottom:1px solid #ccc"
+
+
+def _check(statement: Statement) -> None:
+    """Refuse a statement whose fields are of other types than those that were written."""
+    wanted = {
+        **dict.fromkeys(("asked", "answered", "teachers", "classes"), int),
+        "relation": str,
+        "charged": str,
+        "mechanism": dict,
+        "private": bool,
+        "sums": dict,
+    }
+    for name, kind in wanted.items():
+        if type(getattr(statement, name)) is not kind:
+            raise TypeError(f"{name}={getattr(statement, name)!r}")
+    numbers = [statement.delta, statement.slack]
+    for figure in statement.figures.values():
+        numbers += [value for value in (figure.epsilon, figure.order) if value is not None]
+        if not all(isinstance(text, str) for text in (figure.status, figure.basis, figure.note)):
+            raise TypeError(f"a figure's words are {figure!r}")
+    if not all(type(number) in (int, float) and number >= 0 for number in numbers):
+        raise TypeError(f"one of {numbers} is no number >= 0")
+    if statement.relation not in RELATIONS:
+        raise PateError(f"relation={statement.relation!r} must be 'record' or 'user'")
+    curves.check_delta(statement.delta)
 
 
 def _status(name: str) -> figures.Status:
@@ -240,7 +279,14 @@ def statement(
         private=private,
         slack=slack,
         sums=figures.sums(case),
+        teachers=_teachers(counts),
+        classes=counts.shape[1],
     )
+
+
+def _teachers(counts: np.ndarray) -> int:
+    totals = counts.sum(axis=1)
+    return int(totals[0]) if len(totals) and np.ptp(totals) == 0 else 0
 
 
 def _charged(mechanism: Mechanism, asked: int, budget: float | None) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json as json_format
 import sys
 
 from pate_jax import stages, verify
-from pate_jax.cli.printing import RunPath, finish, say
+from pate_jax.cli.printing import RunPath, finish
 from pate_jax.rundir import RunDirectory
 
 
@@ -22,14 +23,18 @@ def report_command(run: RunPath, json: bool = False) -> None:
     finish(results, json)
 
 
-def verify_command(run: RunPath, json: bool = False) -> None:
-    """Recompute a run from its files, and list what does not fit; exit code 1 where something does not.
+def verify_command(
+    run: RunPath, deep: bool = False, retrain: int = 3, strict: bool = False, json: bool = False
+) -> None:
+    """Recompute a run, or check a release/ by itself; exit code 1 where something does not fit.
 
     Args:
-        run: the run directory.
+        run: the run directory, or the release/ that somebody was given.
+        deep: let the teachers vote again, train some of them and the student again, and compare.
+        retrain: with --deep, how many teachers to train again, each from its own shard alone.
+        strict: count what could not be checked as a failure too.
         json: print one JSON object.
     """
-    found = verify.verify(RunDirectory(run))
-    failed = [f"{check}: {finding}" for check, findings in found.items() for finding in findings]
-    say({"checked": list(found), "failed": failed}, json)
-    sys.exit(1 if failed else 0)
+    found = verify.at(run, deep=deep, retrained=retrain)
+    print(json_format.dumps(found.to_dict()) if json else found.text())
+    sys.exit(1 if found.of("failed") or (strict and found.of("unchecked")) else 0)

@@ -1,0 +1,255 @@
+"""Opens every file of `release/` and says whether it may be handed over.
+
+All of it can be done by an auditor who was given `release/` and nothing else. The owner, who has the private
+files too, can pass what must not be found there as `Secrets`.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pate_jax import artefact, models
+from pate_jax.data import Preprocessing
+from pate_jax.errors import PateError
+from pate_jax.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.student import Student
+
+# Everything a release may hold, and for each JSON file the only fields that it may have.
+FILES = frozenset(
+    {
+        "statement.json",
+        "report.html",
+        "student/parameters.npz",
+        "student/student.json",
+        "student/MODEL_CARD.md",
+        "student/statement.json",
+        "student/predict.py",
+    }
+)
+_STATEMENT = frozenset(
+    {
+        *("artefact", "schema", "warning", "asked", "answered", "delta", "relation", "relation_in_words"),
+        *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line"),
+        *("teachers", "classes"),
+    }
+)
+FIELDS = {
+    "statement.json": _STATEMENT,
+    "student/statement.json": _STATEMENT,
+    "student/student.json": frozenset(
+        {
+            *("artefact", "schema", "net", "preprocessing", "class_names"),
+            *("temperature", "dtype", "columns"),
+        }
+    ),
+}
+FIGURE = frozenset({"epsilon", "order", "status", "basis", "note"})
+MAY_LEAVE = frozenset({"data_independent", "sanitised"})
+_WORDS = ("sensitive", "votes.npz", "teacher_labels", "keys.json", "ledger", "private/", "seed=")
+_PATTERNS = {
+    "a path": re.compile(r"(?<![\w.:/<])/(?:home|Users|root|tmp|var|mnt|data|srv|opt)/\w|\b[A-Za-z]:\\\w"),
+    "a seed": re.compile(r"\bseed\W{1,4}\d", re.IGNORECASE),
+    "a digest or a key": re.compile(r"\b[0-9a-f]{32,}\b"),
+    "a comment of HTML": re.compile(r"<!--"),
+    "an embedded file": re.compile(r"data:(?!,)[\w/+.-]*[;,]"),
+}
+_ALARM = "NOT PRIVATE"
+_PREDICTOR, _PARAMETERS = "student/predict.py", "student/parameters.npz"
+_LARGEST = 1 << 31  # bytes of one file
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What the owner knows and nobody may find: texts, names, bytes, and arrays of numbers."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)  # what it is -> the text itself
+    names: frozenset[str] = frozenset()  # ids, found as whole words only
+    arrays: Callable[[], Iterable[tuple[str, np.ndarray]]] = tuple  # one after the other: they may be many
+
+
+def audit(folder: Path, secrets: Secrets | None = None) -> list[str]:
+    """What in a release should not be there; an empty list means that nothing was found."""
+    return [finding.text for finding in look(folder, secrets) if finding.outcome == "failed"]
+
+
+def check(folder: Path, secrets: Secrets | None = None) -> None:
+    """Raise where the audit finds something."""
+    found = audit(folder, secrets)
+    if found:
+        raise PateError(f"{folder} must not be handed over: {'; '.join(found)}")
+
+
+def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
+    """Every finding about what a release holds."""
+    files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    yield from judged(_strangers(folder, files), "only files that belong to a release are there")
+    known = [path for path in files if not path.is_symlink() and path.relative_to(folder).as_posix() in FILES]
+    texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if path.suffix != ".npz"}
+    texts = {name: text for name, text in texts.items() if name != _PREDICTOR or text != _predictor()}
+    yield from judged(_words(texts), "no file speaks of votes, ledger, keys, seeds, digests or paths")
+    yield from judged(_fields(texts), "JSON files have the agreed fields only, and no sensitive figure")
+    if (folder / _PARAMETERS).exists():
+        yield from judged(_arrays(folder / "student"), "the arrays are the parameters of one student")
+    else:
+        yield unchecked("there is no student yet: run `pate student`")
+    if secrets is None:
+        yield unchecked("that no id, path, vote or teacher of the run is in it: that needs private/")
+    else:
+        yield from judged(_known_secrets(folder, texts, secrets), _about(secrets))
+
+
+def _about(secrets: Secrets) -> str:
+    return (
+        f"none of {len(secrets.texts)} secret texts and {len(secrets.names):,} private names is in it, "
+        "and no votes and no teacher are among its arrays"
+    )
+
+
+def _predictor() -> str:
+    return resources.files("pate_jax.student").joinpath("numpy_predict.py").read_text(encoding="utf-8")
+
+
+def _strangers(folder: Path, files: list[Path]) -> Iterator[str]:
+    for path in files:
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            yield f"{name} is a link to somewhere else"
+        elif name not in FILES:
+            yield f"{name} is no part of a release"
+        elif not path.is_file() or path.stat().st_size > _LARGEST:
+            yield f"{name} is no plain file of at most {_LARGEST:,} bytes"
+
+
+def _text(path: Path) -> str:
+    try:
+        return artefact.read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise PateError(f"{path} is no text in UTF-8: {error}") from error
+
+
+def _words(texts: Mapping[str, str]) -> Iterator[str]:
+    if _PREDICTOR in texts:
+        yield f"{_PREDICTOR} is not the program that this version of pate_jax releases"
+    for name, text in texts.items():
+        yield from (f"{name} speaks of {word!r}" for word in _WORDS if word in text)
+        for what, pattern in _PATTERNS.items():
+            if found := pattern.search(text):
+                yield f"{name} holds {what}: {found.group()[:40]!r}"
+
+
+def _fields(texts: Mapping[str, str]) -> Iterator[str]:
+    for name, allowed in FIELDS.items():
+        if name in texts:
+            body = artefact.parse_json(texts[name], name)
+            yield from (f"{name} has the unknown field {one!r}" for one in sorted(set(body) - allowed))
+    if "statement.json" in texts:
+        yield from _figures(artefact.parse_json(texts["statement.json"], "statement.json").get("figures"))
+    if texts.get("student/statement.json", texts.get("statement.json")) != texts.get("statement.json"):
+        yield "student/statement.json is not the statement.json of the release"
+
+
+def _figures(figures: Any) -> Iterator[str]:
+    if not isinstance(figures, dict):
+        yield "statement.json has no figures"
+        return
+    for name, figure in figures.items():
+        status = figure.get("status") if isinstance(figure, dict) else None
+        if name not in MAY_LEAVE or status != "publishable":
+            yield f"statement.json holds the sensitive figure {name!r}"
+        elif set(figure) - FIGURE:
+            more = sorted(set(figure) - FIGURE)
+            yield f"statement.json says more of {name!r} than may be published: {more}"
+
+
+def _arrays(folder: Path) -> Iterator[str]:
+    """Arrays that are not just the parameters of the one net that student.json describes."""
+    student = Student.load(folder)
+    found, wanted = student.shapes(), _wanted(folder, student.description)
+    yield from (
+        f"student/parameters.npz holds {name} of shape {shape}, which the net has not"
+        for name, shape in found.items()
+        if shape != wanted.get(name)
+    )
+    yield from (f"student/parameters.npz lacks {name}" for name in wanted if name not in found)
+    for name, array in artefact.read_arrays(folder / "parameters.npz", "student-parameters").items():
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            yield f"student/parameters.npz: {name} is {array.dtype} and not finite float32 numbers"
+    yield from _hidden(folder / "parameters.npz")
+
+
+def _wanted(folder: Path, net: Any) -> dict[str, tuple[int, ...]]:
+    try:
+        built = models.build(**net)
+    except TypeError as error:
+        raise PateError(f"{folder / 'student.json'} describes no net: {error}") from error
+    return Student(jax.eval_shape(built.init, jax.random.key(0)), {}, Preprocessing((), ()), ()).shapes()
+
+
+def _hidden(path: Path) -> Iterator[str]:
+    """Bytes of an archive that no array shows: comments, and what lies between or behind its members."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if archive.comment or any(one.comment for one in members):
+            yield f"student/{path.name} carries a comment"
+        if len({one.filename for one in members}) != len(members):
+            yield f"student/{path.name} names an array twice"
+        held = sum(one.compress_size + 2 * len(one.filename.encode()) for one in members)
+        room = 256 * (len(members) + 1)  # headers, one for each member and one at the end
+        if path.stat().st_size > held + room:
+            yield f"student/{path.name} is {path.stat().st_size - held:,} bytes larger than its arrays"
+
+
+def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> Iterator[str]:
+    for name, text in texts.items():
+        plain = html.unescape(text)
+        yield from (f"{name} holds {what}" for what, secret in secrets.texts.items() if secret in plain)
+        words = set(re.findall(r"[^\s\"'<>(),;|`]+", plain))
+        words |= {word.rstrip(".:") for word in words}
+        yield from (f"{name} names the private {one!r}" for one in sorted(words & secrets.names)[:3])
+    if not (folder / _PARAMETERS).exists():
+        return
+    student = artefact.read_arrays(folder / _PARAMETERS, "student-parameters")
+    for what, array in secrets.arrays():
+        for name, own in student.items():
+            if _holds(own, array):
+                yield f"student/parameters.npz: {name} is {what}"
+
+
+def _holds(own: np.ndarray, secret: np.ndarray) -> bool:
+    """Whether an array is the secret one, or one of its rows; constant arrays tell nothing."""
+    if own.size < 2 or np.ptp(own) == 0:
+        return False
+    rows = [secret] if own.shape == secret.shape else secret if own.shape == secret.shape[1:] else []
+    return any(np.array_equal(own, row.astype(own.dtype)) for row in rows)
+
+
+def agrees(folder: Path) -> Iterator[Finding]:
+    """Whether the files of a release say the same of what was spent: the statement, the card and the page."""
+    statement = artefact.read_json(folder / "statement.json", "statement")
+    line = str(statement.get("model_card_line"))
+    private = statement.get("private") is True
+    if not private and _ALARM not in json.dumps(statement):
+        yield failed("statement.json is of a seeded run and does not say NOT PRIVATE")
+    for name in ("report.html", "student/MODEL_CARD.md"):
+        path = folder / name
+        if not path.exists():
+            yield unchecked(f"{name} is not there")
+            continue
+        text = html.unescape(_text(path))
+        if line not in text:
+            yield failed(f"{name} does not carry the guarantee of statement.json word for word")
+        elif (_ALARM in text) == private:
+            yield failed(f"{name} and statement.json disagree on whether the run is private")
+        else:
+            yield passed(f"{name} carries the guarantee of statement.json word for word")

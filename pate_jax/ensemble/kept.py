@@ -1,0 +1,77 @@
+"""Finished teachers as they lie on disk, for whoever wants to read them and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pate_jax import artefact
+from pate_jax.ensemble.checkpoint import IDENTITY, Store
+from pate_jax.ensemble.plan import Plan
+from pate_jax.ensemble.waves import Teachers
+from pate_jax.errors import PateError
+
+
+def folders(directory: Path | str) -> list[Path]:
+    """The folders that processes kept their teachers in, in order; none where nothing was kept."""
+    root = Path(directory)
+    if (root / "identity.json").exists():
+        return [root]
+    return sorted(path.parent for path in root.glob("process-*/identity.json"))
+
+
+def identities(directory: Path | str) -> list[dict[str, Any]]:
+    """What each process began its teachers with: config, net, digests of data and key."""
+    return [
+        artefact.read_json(folder / "identity.json", IDENTITY)["identity"] for folder in folders(directory)
+    ]
+
+
+def plan(directory: Path | str) -> Plan:
+    """How the teachers were computed."""
+    stored = Store(folders(directory)[0], 0.0).plan()
+    if stored is None:
+        raise PateError(f"{directory} holds no plan.json, so nobody can say how its teachers were computed")
+    return Plan(**stored)
+
+
+def kept(directory: Path | str) -> Teachers:
+    """The teachers of all processes, read from disk wave by wave as they are asked for.
+
+    Nothing is trained, swept or written; teachers that are not finished are refused.
+    """
+    parts: list[tuple[np.ndarray, Any]] = []
+    found = folders(directory)
+    for index, (folder, identity) in enumerate(zip(found, identities(directory), strict=True)):
+        teachers, processes = identity["teachers"], identity["processes"]
+        if processes != len(found):
+            raise PateError(f"{directory} holds the teachers of {len(found)} of {processes} processes")
+        mine = np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
+        store, wave = Store(folder, 0.0), plan(directory).wave
+        for number, first in enumerate(range(0, len(mine), wave)):
+            if not store.finished(number):
+                raise PateError(f"{folder} holds no finished wave {number}: repeat `pate train` to go on")
+            parts.append((mine[first : first + wave], partial(store.params, number)))
+    if not parts:
+        raise PateError(f"{directory} holds no teachers")
+    return Teachers(np.concatenate([ids for ids, _ in parts]), {}, tuple(parts))
+
+
+def of(teachers: Teachers, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """Some teachers by number, each with its parameters."""
+    for ids, load in teachers.parts:
+        rows = [row for row, one in enumerate(ids.tolist()) if one in set(wanted)]
+        stacked = load() if rows else None
+        for row in rows:
+            yield int(ids[row]), jax.tree.map(lambda leaf: np.asarray(leaf[row]), stacked)  # noqa: B023
+
+
+def leaves(params: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Every array of a tree of parameters, with its path."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        yield jax.tree_util.keystr(path, simple=True, separator="/"), np.asarray(leaf)
