@@ -1,7 +1,7 @@
 """Files that a run leaves behind: written whole or not at all, and stamped with what they are.
 
-Every write of the package passes `write_bytes` or `append_bytes`. Every JSON and NPZ artefact carries its kind and a schema
-version; a reader refuses any other. No file is ever unpickled.
+Every write of the package passes `write_bytes` or `append_bytes`. Every JSON and NPZ artefact carries its
+kind and a schema version; a reader refuses any other. No file is ever unpickled.
 """
 
 from __future__ import annotations
@@ -136,10 +136,10 @@ def read_bytes(path: Path | str) -> bytes:
         raise PateError(f"{path} could not be read ({error.strerror}): see to it, and repeat") from error
 
 
-def write_json(path: Path | str, kind: str, body: Mapping[str, Any]) -> None:
+def write_json(path: Path | str, kind: str, body: Mapping[str, Any], *, mode: int = 0o666) -> None:
     """Write a JSON artefact of this kind."""
     stamped = {_STAMP: kind, "schema": SCHEMA, **body}
-    write_bytes(path, (json.dumps(stamped, indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(path, (json.dumps(stamped, indent=1, allow_nan=False) + "\n").encode(), mode=mode)
 
 
 def read_json(path: Path | str, kind: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, InteractiveGNMax, Mechanism
 from pate_jax.student import StudentConfig
+from pate_jax.student.selection import Selection
 
 Choice = TypeVar("Choice")
 
@@ -95,8 +96,13 @@ class RunConfig:
     """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
     queries: int = 500
     """Number of public inputs that the teachers are asked about."""
+    selection: Selection = "first"
+    """Which: the first of the public part, random ones, or one for each of as many k-means clusters. Free."""
     delta: float = 1e-5
     """The delta of the privacy statement; well below one over the number of private records."""
+    budget_epsilon: float | None = None
+    """Spend no more than this epsilon, whatever the votes: only as many inputs are asked about as it affords,
+    more can be asked later, and it is the figure to publish. Unset: one list of queries, at its cost."""
     teacher: Annotated[TeacherConfig, arg(name="")] = field(default_factory=TeacherConfig)
     student: StudentConfig = field(default_factory=StudentConfig)
     mechanism: MechanismOrAuto = None
@@ -105,6 +111,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         check_queries(self.queries)
         check_delta(self.delta)
+        check_budget(self.budget_epsilon)
 
     @property
     def directory(self) -> Path:
@@ -141,6 +148,12 @@ def check_delta(delta: float) -> None:
     """Refuse a delta outside the open interval from 0 to 1."""
     if not 0 < delta < 1:
         raise PateError(f"delta={delta} must be above 0 and below 1; 1e-5 is customary")
+
+
+def check_budget(epsilon: float | None) -> None:
+    """Refuse a budget that is no finite number above 0."""
+    if epsilon is not None and not 0 < epsilon < float("inf"):
+        raise PateError(f"budget_epsilon={epsilon} must be a finite number above 0; 2 is an example")
 
 
 def to_settings(choice: Any) -> dict[str, Any]:

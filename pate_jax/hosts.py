@@ -8,7 +8,7 @@ counted. Votes do not depend on the number of processes but to rounding.
 from __future__ import annotations
 
 from pate_jax import devices, stages
-from pate_jax.config import RunConfig
+from pate_jax.config import RunConfig, default_mechanism
 from pate_jax.rundir import RunDirectory
 
 
@@ -42,7 +42,9 @@ def train_and_vote(config: RunConfig) -> bool:
     if not devices.from_first(bytes([run.votes.exists()]))[0]:
         run.teacher_report.unlink(missing_ok=True)  # written again, from teachers that are finished
         stages.train(run, config.data, config.partition, config.teacher)
-        stages.vote(run, config.queries)
+        mechanism = config.mechanism or default_mechanism(config.partition.teachers)
+        stages.settle(run, mechanism, config.budget_epsilon, config.delta)
+        stages.vote(run, config.queries, selection=config.selection)
         if not devices.is_first():
             run.votes.unlink()
     going_on = devices.is_first()

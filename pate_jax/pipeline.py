@@ -22,7 +22,8 @@ def run(config: RunConfig) -> dict[str, Any]:
         return {}
     with run.writing():
         stages.train(run, config.data, config.partition, config.teacher)
-        stages.vote(run, config.queries)
+        stages.settle(run, mechanism, config.budget_epsilon, config.delta)
+        stages.vote(run, config.queries, selection=config.selection)
         stages.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student)

@@ -6,8 +6,8 @@ written when the stage first runs and obeyed after that: another value is refuse
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
+import itertools
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pate_jax import artefact
+from pate_jax import artefact, lock
 from pate_jax.errors import PateError
 
 
@@ -40,6 +40,7 @@ class RunDirectory:
         self.teacher_report = self.private / "teachers.json"
         self.votes = self.private / "votes.npz"
         self.answers = self.private / "answers.npz"
+        self.rows = self.private / "rows.npz"
         self.ledger = self.private / "ledger.jsonl"
         self.statement = self.private / "statement.json"
         self.results = self.private / "results.json"
@@ -56,23 +57,32 @@ class RunDirectory:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the run for one writer; a second process is refused with the holder's number."""
-        self.private.mkdir(parents=True, exist_ok=True)
-        os.chmod(self.private, 0o700)
-        lock = os.open(self.private / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                holder = os.pread(lock, 32, 0).decode() or "another process"
-                raise PateError(
-                    f"{self.root} is being written by process {holder}; wait for it or use another --out"
-                ) from error
-            os.truncate(lock, 0)
-            os.pwrite(lock, str(os.getpid()).encode(), 0)
+        """Hold the run for one writer; a second process is refused with the holder's name."""
+        with lock.held(self.private / ".lock", self.root):
+            os.chmod(self.private, 0o700)
+            artefact.remove_leftovers(self.root)
             yield
-        finally:
-            os.close(lock)
+
+    def votes_of(self, batch: int) -> Path:
+        """The votes on one batch of queries; the first batch has the plain name.
+
+        >>> RunDirectory("run").votes_of(2).name
+        'votes-0002.npz'
+        """
+        return _numbered(self.votes, batch)
+
+    def answers_of(self, batch: int) -> Path:
+        """The answers to one batch."""
+        return _numbered(self.answers, batch)
+
+    def rows_of(self, batch: int) -> Path:
+        """Which query answers each row of a batch that was handed in; absent where each answers its own."""
+        return _numbered(self.rows, batch)
+
+    @property
+    def batches(self) -> int:
+        """How many batches have been voted on: batches are numbered from 1, without gaps."""
+        return next(batch for batch in itertools.count() if not self.votes_of(batch + 1).exists())
 
     def agree(self, stage: str, settings: Mapping[str, Any], but_not: Sequence[str] = ()) -> None:
         """Record a stage's settings, or refuse those that differ from the recorded ones."""
@@ -95,9 +105,14 @@ class RunDirectory:
     def secret(self, seed: int | None) -> None:
         """Draw the run's 256-bit secret from the operating system once, or keep its seed where it has one."""
         if not self.keys.exists():
+            if self.ledger.exists():
+                raise PateError(
+                    f"{self.keys} is missing, and {self.ledger} shows that its noise was used: restore it "
+                    "from "
+                    "a backup, or choose another --out"
+                )
             entropy = None if seed is not None else secrets.token_hex(32)
-            artefact.write_json(self.keys, "keys", {"seed": seed, "entropy": entropy})
-            os.chmod(self.keys, 0o600)
+            artefact.write_json(self.keys, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
         if self.seed != seed:
             raise PateError(f"{self.root} was made with seed={self.seed}, not {seed}; choose another --out")
 
@@ -111,3 +126,7 @@ class RunDirectory:
         stored = artefact.read_json(self.keys, "keys")
         root = bytes.fromhex(stored["entropy"]) if stored["seed"] is None else b"seed %d" % stored["seed"]
         return hashlib.blake2b(purpose.encode(), key=root, digest_size=32, person=b"pate_jax run").digest()
+
+
+def _numbered(path: Path, batch: int) -> Path:
+    return path if batch == 1 else path.with_name(f"{path.stem}-{batch:04d}{path.suffix}")

@@ -12,9 +12,9 @@ import numpy as np
 
 from pate_jax import (
     accounting,
-    aggregate,
     artefact,
-    chacha,
+    batches,
+    budget,
     data,
     devices,
     ensemble,
@@ -22,20 +22,27 @@ from pate_jax import (
     models,
     partition,
     plots,
-    progress,
+    pools,
     queries,
     release,
     report,
     student,
     voting,
 )
-from pate_jax.config import DataChoice, PartitionChoice, check_threshold, from_settings, to_settings
+from pate_jax.batches import adopt as adopt
+from pate_jax.batches import answer as answer
+from pate_jax.batches import commitment as commitment
+from pate_jax.batches import draw as draw
+from pate_jax.batches import load_answers as load_answers
+from pate_jax.batches import load_asked as load_asked
+from pate_jax.batches import stream as stream
+from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict, to_dict
+from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
+from pate_jax.student.selection import Selection
 
 _RECORDS = 240  # strokes drawn for each teacher
-_NEAR = 0.02  # of the scale that inputs have after preprocessing
 _WHERE = (
     "data_dir",
     "manual_dir",
@@ -95,107 +102,70 @@ def train(
     return found
 
 
-def vote(run: RunDirectory, wanted: int) -> voting.Votes:
-    """Let every teacher label the first `wanted` inputs of the public part, equal inputs counted once."""
+def settle(run: RunDirectory, mechanism: Mechanism, epsilon: float | None, delta: float) -> None:
+    """Fix the mechanism and the budget of a trained run before anything is asked."""
+    settings = run.recorded()
+    teachers = from_settings(PartitionChoice, settings["partition"]).teachers
+    classes = open_data(from_settings(DataChoice, settings["data"])).classes
+    budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
+
+
+def vote(
+    run: RunDirectory,
+    wanted: int,
+    more: bool = False,
+    public: Path | None = None,
+    selection: Selection = "first",
+) -> voting.Votes:
+    """Let every teacher label `wanted` public inputs, chosen by `selection`, equal inputs counted once.
+
+    With `more` it is a further batch under the run's budget, of inputs that were not asked about before; from
+    the file `public` where one is given. The same call again is the same batch until that is answered.
+    """
     run.existing(run.teacher_report, "train")
-    run.agree("vote", {"queries": wanted})
-    if run.votes.exists():
-        return voting.load_votes(run.votes)
+    batch = _batch_to_vote_on(run, more)
+    stage = f"vote{batches.suffix(batch)}"
+    run.agree(stage, {"queries": wanted, "selection": selection, **pools.named(public)})
+    if run.votes_of(batch).exists():
+        return voting.load_votes(run.votes_of(batch))
     settings = run.recorded()
     dataset = open_data(from_settings(DataChoice, settings["data"]))
     cut = from_settings(PartitionChoice, settings["partition"])
     config = from_settings(ensemble.TeacherConfig, settings["teacher"])
+    size = {"teachers": cut.teachers, "classes": dataset.classes}
+    wanted = budget.fit(run, budget.spent(run), wanted=wanted, **size)
+    pool, known = pools.of_batch(run, dataset, batch), batches.known_digests(run)
+    asked = pools.select(
+        pool, dataset.preprocessing, wanted, known, selection, run.derive(f"selection {stage}")
+    )
     teachers = _teachers(run, dataset, _shards(run, dataset, cut), config)
-    asked = _select(dataset.public, dataset.preprocessing, wanted)
     own = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
     labels = devices.rows_of_all(own)
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
-    votes = voting.Votes(histograms, np.asarray(labels), asked.ids, asked.labels)
-    voting.save_votes(run.votes, votes)
+    digests = np.array(queries.digests(asked.inputs))
+    votes = voting.Votes(histograms, np.asarray(labels), asked.ids, asked.labels, digests)
+    voting.save_votes(run.votes_of(batch), votes)
     return votes
-
-
-def adopt(run: RunDirectory, votes: voting.Votes, seed: int | None) -> None:
-    """Start a run from votes that were made elsewhere."""
-    run.secret(seed)
-    run.agree("votes", {"digest": artefact.digest(votes.votes)})
-    if not run.votes.exists():
-        voting.save_votes(run.votes, votes)
-
-
-def answer(run: RunDirectory, mechanism: Mechanism) -> aggregate.Answers:
-    """Answer every query of the votes file once; the ledger holds the answers before they leave."""
-    votes = voting.load_votes(run.existing(run.votes, "vote"))
-    check_threshold(mechanism, int(votes.votes.sum(1).max()))
-    run.agree("mechanism", to_dict(mechanism))
-    digest = artefact.digest(votes.votes)
-    entry = ledger.find(run.ledger, votes=digest)
-    if entry is None:
-        if ledger.read(run.ledger):
-            raise PateError(
-                f"{run.ledger} shows that this run has answered other votes than those in {run.votes}, and "
-                "its statement covers one list only: choose another --out, and add up what both have spent"
-            )
-        entry = _charge(run, mechanism, votes, digest)
-    arrays = {"labels": np.array(entry["labels"], np.int32), "answered": np.array(entry["answered"], bool)}
-    artefact.write_arrays(run.answers, "answers", arrays)
-    return load_answers(run)
-
-
-def draw(run: RunDirectory, mechanism: Mechanism, votes: np.ndarray) -> aggregate.Answers:
-    """The mechanism's answers under the run's noise for these votes: the same at every call."""
-    words = _noise_words(run, artefact.digest(votes))
-    impl = chacha.PRIVATE if run.seed is None else chacha.SEEDED
-    key = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
-    return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
-
-
-def commitment(run: RunDirectory, votes_digest: str) -> str:
-    """A digest that binds the run to its noise without telling it."""
-    return artefact.digest(_noise_words(run, votes_digest))
-
-
-def _noise_words(run: RunDirectory, votes_digest: str) -> np.ndarray:
-    # The stream is the votes' own, so that no noise can ever serve two different histograms.
-    return np.frombuffer(run.derive(f"noise for {votes_digest}"), np.uint32)
-
-
-def _charge(run: RunDirectory, mechanism: Mechanism, votes: voting.Votes, digest: str) -> dict[str, Any]:
-    drawn = draw(run, mechanism, votes.votes)
-    entry = {
-        "mechanism": to_dict(mechanism),
-        "votes": digest,
-        "queries": artefact.digest(votes.ids),
-        "noise": commitment(run, digest),
-        "asked": len(votes.votes),
-        "labels": np.asarray(drawn.labels).tolist(),
-        "answered": np.asarray(drawn.answered).tolist(),
-    }
-    ledger.append(run.ledger, entry)
-    return entry
-
-
-def load_answers(run: RunDirectory) -> aggregate.Answers:
-    """The answers that the mechanism gave."""
-    arrays = artefact.read_arrays(run.existing(run.answers, "aggregate"), "answers")
-    return aggregate.Answers(jnp.asarray(arrays["labels"]), jnp.asarray(arrays["answered"]))
 
 
 def state(run: RunDirectory, delta: float) -> accounting.Statement:
     """What the answers cost, from the votes and the answers of the run."""
-    answers, settings = load_answers(run), run.recorded()
+    answers, settings, fixed = load_answers(run), run.recorded(), budget.fixed(run)
     return accounting.statement(
         from_dict(settings["mechanism"]),
-        voting.load_votes(run.votes).votes,
+        load_asked(run).votes,
         answers.answered,
         delta,
         relation=settings.get("partition", {}).get("by", "record"),
         private=run.seed is None,
+        adaptive=run.batches > 1,
+        budget=None if fixed is None else fixed.epsilon,
     )
 
 
-def account(run: RunDirectory, delta: float) -> accounting.Statement:
+def account(run: RunDirectory, delta: float | None = None) -> accounting.Statement:
     """Write the statement whole into private/, and as far as it may be published into release/."""
+    delta = budget.agreed_delta(run, delta)
     run.agree("account", {"delta": delta})
     statement = state(run, delta)
     artefact.write_json(run.statement, "statement", statement.to_dict())
@@ -210,13 +180,12 @@ def teach(
     run.agree("student", to_settings(config))
     statement = artefact.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
-        return artefact.read_json(run.results, "results")
-    answers, votes = load_answers(run), voting.load_votes(run.votes)
+        results = artefact.read_json(run.results, "results")
+        if results.get("batches", 1) == run.batches:
+            return results
+    answers, votes = load_answers(run), load_asked(run)
     dataset, asked = _public(run, votes, public, test)
-    inputs = student.PublicInputs(asked.inputs, dataset.preprocessing, dataset.classes, dataset.class_names)
-    key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))
-    learned = student.fit(key, inputs, answers, config)
-    learned = learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
+    learned = learn(run, config, dataset, asked)
     right = None if asked.labels is None else answers.labels == asked.labels
     results = {
         "run_dir": str(run.root),
@@ -225,9 +194,11 @@ def teach(
         "synthetic": dataset.synthetic,
         "private": run.seed is None,
         "teachers": int(votes.votes.sum(1).max()),
+        "batches": run.batches,
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
-        "method": config.method,
+        "method": config.resolved(image=dataset.kind == "image").method,
+        "selection": run.recorded().get("vote", {}).get("selection"),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
         "student_accuracy": _accuracy(learned, dataset.test),
     }
@@ -236,10 +207,22 @@ def teach(
     return results
 
 
+def learn(
+    run: RunDirectory, config: student.StudentConfig, dataset: data.Dataset, asked: data.Part
+) -> student.Student:
+    """The student of a run: what public inputs and the answers give, and nothing else."""
+    rest = dataset.public.inputs[~np.isin(dataset.public.ids, asked.ids)]  # students learn from these too
+    pool = np.concatenate([asked.inputs, rest])
+    inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
+    key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))
+    learned = student.fit(key, inputs, load_answers(run), config)
+    return learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
+
+
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
     results = artefact.read_json(run.existing(run.results, "student"), "results")
-    votes, answers, settings = voting.load_votes(run.votes), load_answers(run), run.recorded()
+    votes, answers, settings = load_asked(run), load_answers(run), run.recorded()
     whole = artefact.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
     mechanism, delta = from_dict(settings["mechanism"]), whole["delta"]
@@ -286,31 +269,12 @@ def _shards(run: RunDirectory, dataset: data.Dataset, cut: PartitionChoice) -> p
     return partition.divide(dataset.private, cut.teachers, key=run.derive("partition"), by=cut.by)
 
 
-def _select(pool: data.Part, preprocessing: data.Preprocessing, wanted: int) -> data.Part:
-    """The first inputs of the pool that differ from each other; nearly equal ones are reported."""
-    rows = queries.unique_queries(pool.inputs).first_rows
-    if len(rows) < wanted:
-        raise PateError(
-            f"queries={wanted} is more than the {len(rows)} different public inputs; ask for fewer"
-        )
-    chosen = pool.take(rows[:wanted])
-    near = queries.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
-    if len(near.pairs):
-        progress.say(
-            f"{len(near.pairs)} pairs of the {wanted} queries are nearly equal (root mean square difference "
-            f"at most {_NEAR}): asking twice buys little, and each answer is charged"
-        )
-    return chosen
-
-
-def _rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
-    if wanted is None:
-        raise PateError("the votes file names no inputs: run `pate vote` anew in another run directory")
-    place = {name: row for row, name in enumerate(ids.tolist())}
-    missing = [name for name in wanted.tolist() if name not in place]
-    if missing:
-        raise PateError(f"public input {missing[0]!r} was voted on but is not in the public part; restore it")
-    return np.array([place[name] for name in wanted.tolist()])
+def _batch_to_vote_on(run: RunDirectory, more: bool) -> int:
+    if not more:
+        return 1
+    run.existing(run.votes, "vote")
+    waiting = run.batches if ledger.find(run.ledger, batch=run.batches) is None else 1
+    return waiting if waiting > 1 else batches.next_batch(run)
 
 
 def _accuracy(learned: student.Student, test: data.Part | None) -> float | None:
@@ -326,13 +290,18 @@ def _public(
         if public is not None or test is not None:
             raise PateError(f"{run.root} knows its public data: leave out --public and --test")
         dataset = open_data(from_settings(DataChoice, settings["data"]))
-        return dataset, dataset.public.take(_rows_of(dataset.public.ids, votes.ids))
+        return dataset, pools.asked_inputs(run, dataset)
     if public is None:
         raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")
     dataset = data.pool(public, test, classes=votes.votes.shape[1])
-    if len(dataset.public.ids) < len(votes.votes):
-        raise PateError(f"{public} has {len(dataset.public.ids)} inputs for {len(votes.votes)} rows of votes")
-    return dataset, dataset.public.take(slice(len(votes.votes)))
+    rows = batches.asked_rows(run)
+    if len(dataset.public.ids) <= rows.max(initial=-1):
+        raise PateError(
+            f"{public} has {len(dataset.public.ids)} inputs, and row {rows.max()} of the votes was asked "
+            "about: "
+            "it must hold one input for each row of votes, batch after batch"
+        )
+    return dataset, dataset.public.take(rows)
 
 
 def _inside(run: RunDirectory, votes: voting.Votes) -> dict[str, Any]:

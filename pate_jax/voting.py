@@ -30,6 +30,7 @@ class Votes(NamedTuple):
     teacher_labels: np.ndarray | None = None  # int16[teachers, queries]
     ids: np.ndarray | None = None  # str[queries]
     labels: np.ndarray | None = None  # int32[queries]: true labels of public data, for evaluation only
+    digests: np.ndarray | None = None  # str[queries], one of each input: `queries.digests`
 
 
 def histogram(
@@ -200,7 +201,8 @@ def load_votes(
         counts = _count(check_teacher_labels(teacher_labels, classes), classes)
     elif not ours:
         _explain_orientation(path, counts)
-    return _checked(Votes(counts, teacher_labels, arrays.get("ids"), arrays.get("labels")))
+    rest = (arrays.get(name) for name in ("ids", "labels", "digests"))
+    return _checked(Votes(counts, teacher_labels, *rest))
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
@@ -259,16 +261,13 @@ def _checked(votes: Votes) -> Votes:
     """The votes in their stored types, with every part in agreement with the others."""
     counts = np.asarray(check_votes(np.asarray(votes.votes))).astype(np.int32)
     queries, classes = counts.shape
-    teacher_labels, ids, labels = votes.teacher_labels, votes.ids, votes.labels
+    teacher_labels, ids, labels, digests = votes[1:]
     if teacher_labels is not None:
         checked = np.asarray(check_teacher_labels(np.asarray(teacher_labels), classes))
         if checked.shape[1] != queries or not np.array_equal(_count(checked, classes), counts):
             raise PateError(f"teacher_labels{checked.shape} do not add up to votes{counts.shape}")
         teacher_labels = checked.astype(np.int16)
-    if ids is not None:
-        ids = np.asarray(ids).astype(str)
-        if ids.shape != (queries,):
-            raise PateError(f"ids has shape {ids.shape} where there are {queries} queries")
+    ids, digests = (_names(name, given, queries) for name, given in (("ids", ids), ("digests", digests)))
     if labels is not None:
         labels = np.asarray(labels)
         if labels.shape != (queries,) or labels.dtype.kind not in "iu":
@@ -280,7 +279,16 @@ def _checked(votes: Votes) -> Votes:
                 f"labels holds {labels.min()} to {labels.max()}, out of range for {classes} classes"
             )
         labels = labels.astype(np.int32)
-    return Votes(counts, teacher_labels, ids, labels)
+    return Votes(counts, teacher_labels, ids, labels, digests)
+
+
+def _names(what: str, given: Any, queries: int) -> np.ndarray | None:
+    if given is None:
+        return None
+    names = np.asarray(given).astype(str)
+    if names.shape != (queries,):
+        raise PateError(f"{what} has shape {names.shape} where there are {queries} queries")
+    return names
 
 
 def _count(labels: np.ndarray, classes: int | None) -> np.ndarray:

@@ -11,6 +11,7 @@ from tyro.conf import Positional
 
 from pate_jax import accounting, artefact, stages, voting
 from pate_jax import plots as draw
+from pate_jax.budget import CUSTOMARY_DELTA
 from pate_jax.config import MechanismOrRun, check_delta, check_queries, check_threshold
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
@@ -20,7 +21,7 @@ from pate_jax.rundir import RunDirectory
 def account(
     votes: Positional[Path],
     mechanism: MechanismOrRun = None,
-    delta: float = 1e-5,
+    delta: float | None = None,
     queries: int | None = None,
     answered: Path | None = None,
     labels_are_teacher_labels: bool = False,
@@ -34,7 +35,7 @@ def account(
     Args:
         votes: a votes file (.npz or .npy), or a run directory (which knows its own mechanism).
         mechanism: the mechanism that answers.
-        delta: the delta of the statement.
+        delta: the delta of the statement; unset: that of the run, else 1e-5.
         queries: count the first so many queries only.
         answered: .npy mask of the queries that were answered; unset: all of them.
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
@@ -43,7 +44,8 @@ def account(
         plots: folder to write the plots into, as SVG.
         json: print one JSON object.
     """
-    check_delta(delta)
+    if delta is not None:
+        check_delta(delta)
     if votes.is_dir():
         if sanitise or queries is not None or answered is not None or mechanism is not None:
             raise PateError(
@@ -53,12 +55,14 @@ def account(
         run = RunDirectory(votes)
         with run.writing():
             statement = stages.account(run, delta)
-        mechanism, histograms = from_dict(run.recorded()["mechanism"]), voting.load_votes(run.votes).votes
+        mechanism, histograms = from_dict(run.recorded()["mechanism"]), stages.load_asked(run).votes
+        delta = statement.delta
     elif mechanism is None:
         raise PateError(
             f"{votes} is a votes file: name a mechanism, as in `pate account {votes} gnmax --sigma 40`"
         )
     else:
+        delta = delta or CUSTOMARY_DELTA
         loaded = voting.load_votes(votes, labels_are_teacher_labels=labels_are_teacher_labels).votes
         histograms = _first(loaded, queries)
         check_threshold(mechanism, int(histograms.sum(1).max()))

@@ -10,10 +10,20 @@ from tyro.conf import Positional, arg
 from pate_jax import pipeline, stages, voting
 from pate_jax import topology as machines
 from pate_jax.cli.printing import RunPath, finish, say
-from pate_jax.config import DataChoice, MechanismChoice, PartitionChoice, RunConfig, check_queries
+from pate_jax.config import (
+    DataChoice,
+    MechanismOrRun,
+    PartitionChoice,
+    RunConfig,
+    check_budget,
+    check_delta,
+    check_queries,
+)
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
+from pate_jax.student.selection import Selection
 
 
 def run(
@@ -63,28 +73,42 @@ def train(
         say(stages.train(run, data, partition, teacher), json)
 
 
-def vote(run: RunPath, queries: int = 500, json: bool = False) -> None:
+def vote(
+    run: RunPath,
+    queries: int = 500,
+    selection: Selection = "first",
+    more: bool = False,
+    public: Path | None = None,
+    json: bool = False,
+) -> None:
     """Let the teachers of a run label public inputs, into private/votes.npz.
 
     Args:
         run: the run directory.
         queries: number of public inputs.
+        selection: which: the first, random ones, or one for each of as many k-means clusters.
+        more: ask about further inputs, under the budget of a run that has answered already.
+        public: take them from this .npz of further public inputs; goes with --more.
         json: print one JSON object.
     """
     check_queries(queries)
+    if public is not None and not more:
+        raise PateError(f"--public {public} goes with --more: the first inputs are those of the run's data")
     directory = RunDirectory(run)
     with directory.writing():
-        votes = stages.vote(directory, queries)
-    say(
-        {"votes": str(directory.votes), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())},
-        json,
-    )
+        votes = stages.vote(directory, queries, more, public, selection)
+        file = directory.votes_of(directory.batches)
+    said = {"votes": str(file), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())}
+    say(said, json)
 
 
 def aggregate(
     source: Positional[Path],
-    mechanism: MechanismChoice,
+    mechanism: MechanismOrRun = None,
     out: Path | None = None,
+    budget_epsilon: float | None = None,
+    delta: float | None = None,
+    more: bool = False,
     labels_are_teacher_labels: bool = False,
     seed: int | None = None,
     json: bool = False,
@@ -94,20 +118,36 @@ def aggregate(
     Args:
         source: a run directory, or a votes file (.npz or .npy); a votes file needs --out.
         mechanism: the noise.
-        out: the run directory to make from a votes file.
+        out: the run directory to make from a votes file, or to go on with.
+        budget_epsilon: spend no more than this epsilon, whatever the votes; fixed before the first answer.
+        delta: the delta of the budget; unset: 1e-5.
+        more: the votes file is a further list of queries, under the budget of --out.
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
     run = _run_of(source, out)
+    check_budget(budget_epsilon)
+    if delta is not None:
+        check_delta(delta)
     with run.writing():
+        chosen = mechanism or _recorded_mechanism(run)
         if not source.is_dir():
-            stages.adopt(
-                run, voting.load_votes(source, labels_are_teacher_labels=labels_are_teacher_labels), seed
-            )
-        answers = stages.answer(run, mechanism)
+            votes = voting.load_votes(source, labels_are_teacher_labels=labels_are_teacher_labels)
+            stages.adopt(run, votes, seed, more)
+        answers = stages.answer(run, chosen, budget_epsilon, delta)
+        file = run.answers_of(run.batches)
     answered = int(answers.answered.sum())
-    say({"answers": str(run.answers), "queries": len(answers.labels), "answered": answered}, json)
+    say({"answers": str(file), "queries": len(answers.labels), "answered": answered}, json)
+
+
+def _recorded_mechanism(run: RunDirectory) -> Mechanism:
+    settings = run.recorded()
+    if "mechanism" not in settings:
+        raise PateError(
+            f"{run.root} has no mechanism yet: name one, as in `pate aggregate ... gnmax --sigma 40`"
+        )
+    return from_dict(settings["mechanism"])
 
 
 def _run_of(source: Path, out: Path | None) -> RunDirectory:

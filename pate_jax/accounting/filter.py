@@ -1,0 +1,186 @@
+"""A privacy filter: a budget fixed in advance that questions chosen from earlier answers cannot overspend.
+
+**Setting.** Somebody asks one question after another. Each may depend on all answers so far: which input,
+whether to go on at all, even which mechanism. Adding up what each question cost and publishing the sum is
+not a guarantee then, because the sum is itself an answer (theory §6). A filter turns it round: the budget
+`(epsilon, delta)` is public and fixed, a question whose cost no longer fits is refused before it is asked,
+and the budget is what is published, however little of it was spent.
+
+**The theorem** (Feldman and Zrnic 2021, *Individual privacy accounting via a Renyi filter*, Theorem 4.1; for
+the approximate kind Rogers, Roth, Ullman, Vadhan 2016). Fix one order `a > 1` and a number `R`. Let question
+t be, for every history before it, of Renyi cost at most `c_t` at order `a` on any two neighbouring data sets,
+`c_t` a function of that history. If the sum of `c_t` over the questions asked is at most `R` on every
+history, all answers together are `(a, R)`-Renyi private. *Proof*, for `P` and `Q` the laws of the answers on
+the two data sets and `L_t = (dP/dQ)(answer t | history)`: `E_Q[L_t^a | history] <= e^{(a-1) c_t}`, so
+`M_t = prod_{s<=t} L_s^a e^{-(a-1) c_s}` has `E_Q[M_t | history] <= M_{t-1}`, hence `E_Q[M_end] <= 1`, and
+`prod L_t^a <= e^{(a-1) R} M_end`. Stopping early only stops multiplying. A refusal is a function of the
+costs, which are functions of the history, so it tells nothing more.
+
+**Costs** here are the data-independent curves of `curves.data_independent`: test and argmax together, at the
+worst histogram that so many teachers can cast. They never read a vote, so neither does a refusal.
+
+**One order.** The theorem allows one order, fixed in advance. `plan` takes the one at which the budget
+affords most questions to the mechanism that the run names, from public numbers alone. Where the cost is
+linear in the order (Gaussian answers without a test: zero-concentrated privacy), spending `rho` at every
+order at once is allowed (each order satisfies the theorem with `R = a rho`), and the best order's budget is
+the largest such `rho`; so nothing is lost by one order there.
+
+**Delta.** `R = epsilon - log1p(-1/a) + (log(delta') + log(a)) / (a - 1)` inverts the tight conversion. What
+is drawn strays from the ideal law by a total-variation distance `s_t` a question (`pate_jax.laws`), itself a
+function of the history; the filter keeps their sum below `S`, and `delta' = delta - (1 + e^epsilon) S` pays
+for it: if ideal answers are `(epsilon, delta')`-private, drawn ones are `(epsilon, delta)`-private.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate_jax.accounting import curves, figures
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism
+
+_ROUNDING = 1e-9  # relative: what is spent is rounded up, what may be spent is rounded down
+_MOST = 1e12  # questions past which a count is given up
+
+
+class Cost(NamedTuple):
+    """What questions cost, whatever the votes: at the filter's order, and how far their noise strays."""
+
+    rdp: float
+    slack: float
+
+    def times(self, questions: int) -> Cost:
+        """The cost of so many questions of this cost.
+
+        >>> Cost(0.5, 0.0).times(4).rdp >= 2.0
+        True
+        """
+        return Cost(self.rdp * questions * (1 + 1e-15), self.slack * questions * (1 + 1e-15))
+
+    def plus(self, other: Cost) -> Cost:
+        """Both costs together, rounded up."""
+        return Cost(
+            math.nextafter(self.rdp + other.rdp, math.inf), math.nextafter(self.slack + other.slack, math.inf)
+        )
+
+
+NOTHING = Cost(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A budget, and what it allows at the order that was fixed for it. Made by `plan`.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> found = plan(GNMax(sigma=40.0), teachers=250, classes=10, epsilon=1.0, delta=1e-5)
+    >>> each = cost(GNMax(sigma=40.0), teachers=250, classes=10, order=found.order)
+    >>> found.affords(NOTHING, each), found.affords(each.times(30), each)
+    (55, 25)
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    rdp: float  # what all questions together may cost at this order
+    slack: float  # how far their noise may stray in all
+
+    def affords(self, spent: Cost, each: Cost) -> int:
+        """How many more questions of one cost fit, after so much was spent."""
+        parts = [(self.rdp, spent.rdp, each.rdp), (self.slack, spent.slack, each.slack)]
+        if any(cost < 0 or math.isnan(cost) for cost in (*spent, *each)):
+            raise PateError(f"spent={spent} and each={each} must be at least 0")
+        counts = [_count(whole, gone, one) for whole, gone, one in parts]
+        found = min(counts)
+        while found > 0 and not self.allows(spent.plus(each.times(found))):
+            found -= 1
+        return found
+
+    def allows(self, total: Cost) -> bool:
+        """Whether a total is within the budget."""
+        return total.rdp <= self.rdp and total.slack <= self.slack
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Filter:
+        """The filter that `to_dict` described."""
+        return cls(**description)
+
+
+def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float) -> Cost:
+    """What one question costs at an order, whatever the votes: test and argmax as one joint mechanism.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> round(cost(GNMax(sigma=10.0), teachers=250, classes=10, order=2.0).rdp, 9)
+    0.02
+    """
+    rdp = float(curves.data_independent(mechanism, teachers, [order])[0, 0])
+    return Cost(rdp * (1 + _ROUNDING), figures.sampler_slack(mechanism, 1, classes) * (1 + _ROUNDING))
+
+
+def plan(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: float, delta: float) -> Filter:
+    """The filter whose order affords this mechanism most questions; from public numbers only."""
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise PateError(f"budget_epsilon={epsilon!r} must be a finite number above 0")
+    delta = curves.check_delta(delta)
+    slack = _slack(mechanism, teachers, classes, epsilon, delta)
+    inner = delta - (1 + math.exp(min(epsilon, 700.0))) * slack * (1 + _ROUNDING)
+    if inner <= 0:
+        raise PateError(
+            f"budget_epsilon={epsilon:g} cannot be kept at delta={delta:g}: what the sampler of "
+            f"{mechanism!r} "
+            "strays from its law is more than that; take a discrete mechanism, a larger delta or a smaller "
+            "budget"
+        )
+    orders = _fine_orders(mechanism, teachers, epsilon, inner)
+    best = _best(mechanism, teachers, epsilon, inner, orders)
+    order = float(orders[best])
+    rdp = float(_rooms(epsilon, inner, orders)[best])
+    found = Filter(epsilon, delta, order, max(rdp, 0.0) * (1 - _ROUNDING), slack)
+    if found.affords(NOTHING, cost(mechanism, teachers=teachers, classes=classes, order=order)) < 1:
+        raise PateError(
+            f"budget_epsilon={epsilon:g} at delta={delta:g} affords no single answer of {mechanism!r}: "
+            "raise the budget or the noise"
+        )
+    return found
+
+
+def _slack(mechanism: Mechanism, teachers: int, classes: int, epsilon: float, delta: float) -> float:
+    """How far all noise may stray: enough for as many questions as the whole delta would afford."""
+    orders = curves.default_orders()
+    rooms = _rooms(epsilon, delta, orders)
+    each = curves.data_independent(mechanism, teachers, orders)[0]
+    most = math.ceil(min(float(np.max(rooms / np.maximum(each, 1e-300))) * 1.5, _MOST))
+    return figures.sampler_slack(mechanism, max(most, 1), classes) * (1 + 4 * _ROUNDING)
+
+
+def _rooms(epsilon: float, delta: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What may be spent at each order: the tight conversion solved for the curve; below 0 where nothing "
+    "is."""
+    return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
+
+
+def _best(mechanism: Mechanism, teachers: int, epsilon: float, delta: float, orders) -> int:
+    each = curves.data_independent(mechanism, teachers, orders)[0]
+    return int(np.argmax(_rooms(epsilon, delta, orders) / np.maximum(each, 1e-300)))
+
+
+def _fine_orders(mechanism: Mechanism, teachers: int, epsilon: float, delta: float) -> NDArray[np.float64]:
+    """The default orders around the best of them, and forty between its neighbours."""
+    orders = curves.default_orders()
+    best = _best(mechanism, teachers, epsilon, delta, orders)
+    low, high = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
+    return 1 + np.geomspace(low - 1, high - 1, 41)
+
+
+def _count(whole: float, gone: float, one: float) -> int:
+    if gone > whole:
+        return 0
+    return int(_MOST) if one == 0 else int(min((whole - gone) / one, _MOST))

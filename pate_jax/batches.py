@@ -1,0 +1,335 @@
+"""Batches of queries: voted on, charged to the ledger, answered; several where the budget lasts for more.
+
+    votes.npz     votes-0002.npz     the queries that may be asked, each once in a run
+    rows.npz      rows-0002.npz      only where handed-in rows repeat a query: which query answers each row
+    ledger.jsonl                     one line a batch, durable before an answer leaves
+    answers.npz   answers-0002.npz   what the line says; written again whenever it is missing
+
+Of a batch the first `asked` queries are asked, as many as the budget affords. The noise of a batch is derived
+from the run's secret, the number of the batch, the mechanism and the votes themselves: no noise serves two
+histograms, nor one histogram twice, and a batch that a crash interrupts ends with the same answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pate_jax import aggregate, artefact, budget, chacha, ledger, progress, voting
+from pate_jax.config import check_threshold
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.rundir import RunDirectory
+
+_UNANSWERED = -1
+
+
+def adopt(run: RunDirectory, votes: voting.Votes, seed: int | None, more: bool = False) -> None:
+    """Begin a run from votes that were made elsewhere, or with `more` go on with a further list of queries.
+
+    Rows whose input (by digest, else by id) occurred before get that answer, free. The same file again is
+    the same batch again.
+    """
+    run.secret(seed)
+    batch = _batch_of(run, votes, more)
+    run.agree(f"votes{suffix(batch)}", _identity(votes))
+    if not run.votes_of(batch).exists():
+        _keep(run, batch, votes)
+
+
+def next_batch(run: RunDirectory) -> int:
+    """The number of a further batch; refused before the last one is answered, and without a budget."""
+    budget.needed_for_more(run)
+    answered = [entry["batch"] for entry in ledger.entries(run.ledger)]
+    waiting = [batch for batch in range(1, run.batches + 1) if batch not in answered]
+    if waiting:
+        raise PateError(
+            f"{run.votes_of(waiting[0])} has not been answered yet: run `pate aggregate {run.root}` first"
+        )
+    return run.batches + 1
+
+
+def answer(
+    run: RunDirectory, mechanism: Mechanism, epsilon: float | None = None, delta: float | None = None
+) -> aggregate.Answers:
+    """Answer every batch once, within the budget; the ledger holds the answers before they leave."""
+    votes = voting.load_votes(run.existing(run.votes, "vote")).votes
+    teachers, classes = _size(votes)
+    check_threshold(mechanism, teachers)
+    _settle(run, mechanism, teachers, classes, epsilon, delta)
+    with ledger.Writer(run.ledger) as book:
+        fixed, gone, answered = budget.fixed(run), budget.NOTHING, set()
+        for entry in ledger.entries(run.ledger):
+            gone = gone.plus(budget.recorded_cost(fixed, entry))
+            answered.add(entry["batch"])
+            _issue(run, entry)
+        for batch in range(1, run.batches + 1):
+            if batch not in answered:
+                entry = book.append(_charge(run, mechanism, batch, gone))
+                gone = gone.plus(budget.recorded_cost(fixed, entry))
+                _issue(run, entry)
+    return load_answers(run)
+
+
+def draw(run: RunDirectory, mechanism: Mechanism, votes: np.ndarray, batch: int = 1) -> aggregate.Answers:
+    """The mechanism's answers to these votes under the run's noise for this batch: the same at every call."""
+    if not len(votes):
+        return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
+    words = _noise_words(run, stream(mechanism, artefact.digest(votes), batch))
+    impl = chacha.PRIVATE if run.seed is None else chacha.SEEDED
+    key = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
+    return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
+
+
+def stream(mechanism: Mechanism, votes_digest: str, batch: int) -> str:
+    """The name of the noise stream that serves one batch of votes and nothing else.
+
+    The number of the batch is in it, so that two batches that happen to have equal votes do not show that by
+    equal answers; so is the mechanism, so that a copy of the run that asks another one shares no noise.
+    """
+    return f"noise of batch {batch} for {votes_digest} by {json.dumps(to_dict(mechanism), sort_keys=True)}"
+
+
+def commitment(run: RunDirectory, stream: str) -> str:
+    """A digest that binds the run to its noise without telling it."""
+    return artefact.digest(_noise_words(run, stream))
+
+
+def load_answers(run: RunDirectory) -> aggregate.Answers:
+    """The answers to all queries asked so far, batch after batch."""
+    run.existing(run.answers, "aggregate")
+    files = [artefact.read_arrays(run.answers_of(batch), "answers") for batch in _answered(run)]
+    labels, answered = (np.concatenate([file[name] for file in files]) for name in ("labels", "answered"))
+    return aggregate.Answers(jnp.asarray(labels), jnp.asarray(answered))
+
+
+def load_asked(run: RunDirectory) -> voting.Votes:
+    """The votes on all queries asked so far, row by row those of `load_answers`."""
+    run.existing(run.answers, "aggregate")
+    parts = [load_batch(run, batch) for batch in _answered(run)]
+    return voting.Votes(
+        np.concatenate([part.votes for part in parts]),
+        _joined([part.teacher_labels for part in parts], axis=1),
+        *(_joined([part[place] for part in parts]) for place in (2, 3, 4)),
+    )
+
+
+def asked_rows(run: RunDirectory) -> np.ndarray:
+    """For each query asked, its row among all rows that were handed in, batch after batch."""
+    rows, before, asked_before = [], 0, 0
+    for batch in _answered(run):
+        asked = _asked(run, batch)
+        if run.rows_of(batch).exists():
+            by = artefact.read_arrays(run.rows_of(batch), "rows")["answered_by"]
+            queries, first = np.unique(by, return_index=True)
+            own = (queries >= asked_before) & (queries < asked_before + asked)
+            rows.append(before + first[own])
+            before += len(by)
+        else:
+            rows.append(before + np.arange(asked))
+            before += len(voting.load_votes(run.votes_of(batch)).votes)
+        asked_before += asked
+    return np.concatenate(rows)
+
+
+def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
+    """Which batch of a run a file of votes is, by the public names of its inputs."""
+    settings = run.recorded()
+    if "data" in settings:
+        raise PateError(
+            f"{run.root} has teachers of its own: ask them with `pate vote {run.root} --more`, or choose "
+            "another "
+            "--out for votes made elsewhere"
+        )
+    mine = _identity(votes)["inputs"]
+    batches = [batch for batch in range(1, run.batches + 2) if f"votes{suffix(batch)}" in settings]
+    for batch in batches:
+        if mine is not None and settings[f"votes{suffix(batch)}"].get("inputs") == mine:
+            return batch
+    if batches and not more and settings["votes"]["digest"] != _identity(votes)["digest"]:
+        raise PateError(
+            f"{run.root} was begun with other votes: add --more to ask these as a further list under the "
+            "run's "
+            "budget, or choose another --out"
+        )
+    if not batches or not more:
+        return 1
+    if mine is None:
+        raise PateError(
+            "a further votes file must name its inputs, so that none is asked twice: add `ids`, one for each "
+            "row"
+        )
+    batch = next_batch(run)
+    first = voting.load_votes(run.votes).votes
+    if _size(first) != _size(votes.votes):
+        raise PateError(
+            f"the votes are of {_size(votes.votes)[0]} teachers on {votes.votes.shape[1]} classes, those of "
+            f"{run.root} of {_size(first)[0]} on {first.shape[1]}: choose another --out for another ensemble"
+        )
+    return batch
+
+
+def _identity(votes: voting.Votes) -> dict[str, Any]:
+    named = votes.ids is not None or votes.digests is not None
+    inputs = artefact.digest(votes.ids, votes.digests) if named else None
+    return {"digest": artefact.digest(votes.votes), "inputs": inputs}
+
+
+def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
+    """Write the queries of a batch that are new in the run, and which query answers each row."""
+    known = _known(run, votes.digests is not None)
+    total = sum(_asked(run, earlier) for earlier in range(1, batch))
+    by: list[int] = []
+    new: list[int] = []
+    for row, name in enumerate(_names(votes)):
+        if name not in known:
+            known[name] = total + len(new)
+            new.append(row)
+        by.append(known[name])
+    repeated = len(by) - len(new)
+    if repeated:
+        progress.say(f"{repeated} of {len(by)} rows ask about an input again: they get its answer, free")
+        artefact.write_arrays(run.rows_of(batch), "rows", {"answered_by": np.array(by, np.int64)})
+    voting.save_votes(run.votes_of(batch), subset(votes, np.array(new, np.int64)))
+
+
+def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
+    """Some of the queries, with all that is known of them."""
+    labels = None if votes.teacher_labels is None else votes.teacher_labels[:, rows]
+    rest = (None if part is None else part[rows] for part in votes[2:])
+    return voting.Votes(votes.votes[rows], labels, *rest)
+
+
+def _names(votes: voting.Votes) -> Iterator[Any]:
+    """What tells each input from others: its digest, else its id, else its place."""
+    if votes.digests is not None:
+        return iter(votes.digests.tolist())
+    return iter(range(len(votes.votes)) if votes.ids is None else votes.ids.tolist())
+
+
+def _known(run: RunDirectory, by_digest: bool) -> dict[Any, int]:
+    """The inputs asked about so far, and the number of the query that answers each."""
+    known: dict[Any, int] = {}
+    total = 0
+    for batch in _answered(run):
+        part = load_batch(run, batch)
+        names = part.digests if by_digest else part.ids
+        for place, name in enumerate([] if names is None else names.tolist()):
+            known.setdefault(name, total + place)
+        total += len(part.votes)
+    return known
+
+
+def known_digests(run: RunDirectory) -> list[str]:
+    """The digests of all inputs that were asked about so far."""
+    return list(_known(run, by_digest=True))
+
+
+def _settle(run, mechanism, teachers, classes, epsilon, delta) -> None:
+    if epsilon is None and budget.is_settled(run):
+        found = budget.fixed(run)
+        epsilon, delta = (None, None) if found is None else (found.epsilon, delta or found.delta)
+    delta = budget.CUSTOMARY_DELTA if delta is None else delta
+    budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
+
+
+def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, gone: budget.Cost) -> dict[str, Any]:
+    """The line of a batch: as many of its queries as the budget affords, and their answers."""
+    if run.answers_of(batch).exists():
+        raise PateError(
+            f"{run.answers_of(batch)} holds answers that {run.ledger} does not show: the ledger is from an "
+            "older "
+            "copy. Restore it; a run whose ledger is lost must not answer again"
+        )
+    whole = voting.load_votes(run.votes_of(batch))
+    teachers, classes = _size(voting.load_votes(run.votes).votes)
+    asked = budget.fit(run, gone, wanted=len(whole.votes), teachers=teachers, classes=classes)
+    votes = subset(whole, slice(asked))
+    digest = artefact.digest(votes.votes)
+    drawn = draw(run, mechanism, votes.votes, batch)
+    return {
+        "batch": batch,
+        "mechanism": to_dict(mechanism),
+        "teachers": teachers,
+        "classes": classes,
+        "asked": asked,
+        "votes": digest,
+        "queries": artefact.digest(votes.ids),
+        "inputs": artefact.digest(votes.digests),
+        "noise": commitment(run, stream(mechanism, digest, batch)),
+        "cost": budget.cost_of(budget.fixed(run), mechanism, teachers, classes, asked),
+        "answers": ledger.pack(drawn.labels, drawn.answered),
+    }
+
+
+def _issue(run: RunDirectory, entry: dict[str, Any]) -> None:
+    """Write the answers that the ledger shows, once more if need be; never drawn again."""
+    batch = entry["batch"]
+    votes = _load(run, batch, entry["asked"])
+    if artefact.digest(votes.votes) != entry["votes"] or entry["mechanism"] != run.recorded()["mechanism"]:
+        raise PateError(
+            f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
+            "restore them from a backup, or choose another --out, and add up what both have spent"
+        )
+    labels, answered = ledger.unpack(entry["answers"])
+    arrays = {"labels": labels, "answered": answered}
+    if run.rows_of(batch).exists():
+        by = artefact.read_arrays(run.rows_of(batch), "rows")["answered_by"]
+        before = [artefact.read_arrays(run.answers_of(one), "answers") for one in range(1, batch)]
+        labels, answered = (
+            np.concatenate([*(one[name] for one in before), arrays[name]]) for name in ("labels", "answered")
+        )
+        asked = by < len(labels)
+        by = np.where(asked, by, 0)
+        arrays["row_labels"] = np.where(asked & (len(labels) > 0), _at(labels, by), _UNANSWERED)
+        arrays["row_answered"] = asked & _at(answered, by)
+    artefact.write_arrays(run.answers_of(batch), "answers", arrays)
+
+
+def _at(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    return values[places] if len(values) else np.zeros(len(places), values.dtype)
+
+
+def load_batch(run: RunDirectory, batch: int) -> voting.Votes:
+    """The votes on the queries of one batch that were asked."""
+    return _load(run, batch, _asked(run, batch))
+
+
+def _load(run: RunDirectory, batch: int, asked: int) -> voting.Votes:
+    return subset(voting.load_votes(run.existing(run.votes_of(batch), "vote")), slice(asked))
+
+
+def _answered(run: RunDirectory) -> range:
+    """The batches whose answers have been written: all before the first that lacks them."""
+    return range(1, next(batch for batch in range(1, run.batches + 2) if not run.answers_of(batch).exists()))
+
+
+def _asked(run: RunDirectory, batch: int) -> int:
+    return len(artefact.read_arrays(run.answers_of(batch), "answers")["labels"])
+
+
+def _joined(parts: list[np.ndarray | None], axis: int = 0) -> np.ndarray | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known, axis) if len(known) == len(parts) else None
+
+
+def _size(votes: np.ndarray) -> tuple[int, int]:
+    return int(votes.sum(1).max(initial=0)), votes.shape[1]
+
+
+def suffix(batch: int) -> str:
+    """What the settings of a batch are called after its stage: the first has the plain name.
+
+    >>> suffix(1), suffix(2)
+    ('', ' 2')
+    """
+    return "" if batch == 1 else f" {batch}"
+
+
+def _noise_words(run: RunDirectory, stream: str) -> np.ndarray:
+    return np.frombuffer(run.derive(stream), np.uint32)

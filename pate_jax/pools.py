@@ -1,0 +1,89 @@
+"""Which public inputs a batch of queries is taken from, and which were asked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pate_jax import batches, data, progress, queries
+from pate_jax.errors import PateError
+from pate_jax.rundir import RunDirectory
+from pate_jax.student import selection
+
+_NEAR = 0.02  # of the scale that inputs have after preprocessing
+
+
+def of_batch(run: RunDirectory, dataset: data.Dataset, batch: int) -> data.Part:
+    """The public inputs that a batch is taken from."""
+    file = run.recorded()[f"vote{batches.suffix(batch)}"].get("public")
+    if file is None:
+        return dataset.public
+    pool = data.pool(file, classes=dataset.classes).public
+    if pool.inputs.shape[1:] != dataset.public.inputs.shape[1:]:
+        raise PateError(
+            f"{file} has inputs of shape {pool.inputs.shape[1:]}, where the teachers of {run.root} take "
+            f"{dataset.public.inputs.shape[1:]}: give inputs that were made like those of the run"
+        )
+    return pool
+
+
+def select(
+    pool: data.Part,
+    preprocessing: data.Preprocessing,
+    wanted: int,
+    known: list[str],
+    chosen_by: selection.Selection = "first",
+    key: bytes = b"",
+) -> data.Part:
+    """Inputs of the pool, chosen among those that differ from each other and from those asked about before.
+
+    Nearly equal ones are reported.
+    """
+    rows = queries.unique_queries(pool.inputs).first_rows
+    rows = rows[~queries.repeats(pool.inputs[rows], known)] if known else rows
+    if len(rows) < wanted:
+        raise PateError(
+            f"queries={wanted} is more than the {len(rows)} different public inputs"
+            f"{' that were not asked about yet' if known else ''}; ask for fewer"
+        )
+    scaled = preprocessing.apply(pool.inputs[rows])
+    chosen = pool.take(rows[selection.select(chosen_by, scaled, wanted, key=key)])
+    near = queries.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
+    if len(near.pairs):
+        progress.say(
+            f"{len(near.pairs)} pairs of the {wanted} queries are nearly equal (root mean square difference "
+            f"at most {_NEAR}): asking twice buys little, and each answer is charged"
+        )
+    return chosen
+
+
+def asked_inputs(run: RunDirectory, dataset: data.Dataset) -> data.Part:
+    """The inputs that were asked about, batch after batch."""
+    parts = []
+    for batch in range(1, run.batches + 1):
+        pool, votes = of_batch(run, dataset, batch), batches.load_batch(run, batch)
+        parts.append(pool.take(_rows_of(pool.ids, votes.ids)))
+    return parts[0] if len(parts) == 1 else _together(parts)
+
+
+def _rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
+    if wanted is None:
+        raise PateError("the votes file names no inputs: run `pate vote` anew in another run directory")
+    place = {name: row for row, name in enumerate(ids.tolist())}
+    missing = [name for name in wanted.tolist() if name not in place]
+    if missing:
+        raise PateError(f"public input {missing[0]!r} was voted on but is not in the public part; restore it")
+    return np.array([place[name] for name in wanted.tolist()])
+
+
+def _together(parts: list[data.Part]) -> data.Part:
+    labels = [part.labels for part in parts if part.labels is not None]
+    known = np.concatenate(labels) if len(labels) == len(parts) else None
+    inputs, ids = (np.concatenate([getattr(part, name) for part in parts]) for name in ("inputs", "ids"))
+    return data.Part(inputs, known, ids, None)
+
+
+def named(public: Path | None) -> dict[str, str]:
+    """A file of public inputs as the settings record it."""
+    return {} if public is None else {"public": str(public.resolve())}
