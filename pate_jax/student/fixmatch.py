@@ -1,0 +1,47 @@
+"""FixMatch (Sohn et al. 2020): what the net is sure of in a moved image, it learns in a distorted one."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from pate_jax.models import Model
+from pate_jax.student import losses
+from pate_jax.student.settings import StudentConfig
+from pate_jax.student.training import Method
+from pate_jax.student.views import Views
+
+_REMEMBERED = 0.99  # of the classes' frequencies among the guesses, per step
+
+
+def method(model: Model, views: Views, config: StudentConfig) -> Method:
+    """The loss: `CE(answers) + weight * E 1[max q >= confidence] CE(argmax q, p(distorted x))`.
+
+    `q = p(moved x)` of any public image, with no gradient; the mean is over all of them, sure or not. The
+    classes' frequencies among the guesses are remembered for `alignment`.
+    """
+    classes = model.description["classes"]
+
+    def start(key):
+        return {"net": model.init(key)}, jnp.full(classes, 1 / classes)
+
+    def loss(parameters, memory, batch, key):
+        net = parameters["net"]
+        logits = model.apply(net, views.weak(batch.keys, batch.inputs))
+        weak_keys, strong_keys = (_apart(batch.other_keys, place) for place in range(2))
+        distorted = model.apply(net, views.strong(strong_keys, batch.others))
+        guessing = model.apply(jax.lax.stop_gradient(net), views.weak(weak_keys, batch.others))
+        guesses = jax.nn.softmax(guessing)
+        memory = _REMEMBERED * memory + (1 - _REMEMBERED) * guesses.mean(0)
+        pulled = losses.aligned(guesses, memory * classes, config.alignment)
+        labels, sure = losses.confident(pulled, config.confidence)
+        taught = losses.cross_entropy(distorted, jax.nn.one_hot(labels, classes))
+        weight = config.weight or 0.0
+        total = losses.cross_entropy(logits, batch.targets).mean() + weight * (sure * taught).mean()
+        return total, (memory, sure.mean())
+
+    return Method(start, loss)
+
+
+def _apart(keys, place):
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, place)

@@ -1,0 +1,210 @@
+"""The loop that every method shares: batches drawn on the device, AdamW, a running average of the weights.
+
+A method is a loss over a batch. Hundreds of steps are one loop on the device; several seeds run at once by
+`vmap`; a batch is spread over devices along its slots. Each slot draws its input and its distortion from its
+own stream, so that a run does not depend on the number of devices but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array
+
+from pate_jax import devices as machines
+from pate_jax import progress
+from pate_jax.student import losses
+from pate_jax.student.settings import StudentConfig
+
+Tree = Any
+TICK = 100  # steps in one call of the device
+
+
+class Pool(NamedTuple):
+    """What there is to learn from, on the device: all public inputs, and the answers by row."""
+
+    inputs: Any  # [record, ...] as stored
+    rows: Any  # [answer]: rows that were answered
+    labels: Any  # [answer]
+    scale: Any  # typical distance of a preprocessed input from the pool's mean
+
+
+class Batch(NamedTuple):
+    """One step's inputs as stored, each with the key of its slot."""
+
+    inputs: Array  # [labelled slot, ...]
+    targets: Array  # [labelled slot, class]
+    keys: Array  # [labelled slot]
+    others: Array  # [unlabelled slot, ...]
+    other_keys: Array  # [unlabelled slot]
+    scale: Array
+
+
+class Method(NamedTuple):
+    """One way to learn, as pure functions; the published net's parameters are at `parameters["net"]`."""
+
+    start: Callable[[Array], tuple[Tree, Tree]]
+    """key -> (parameters, memory)"""
+    loss: Callable[[Tree, Tree, Batch, Array], tuple[Array, tuple[Tree, Array]]]
+    """(parameters, memory, batch, key) -> (loss, (memory, a number worth showing))"""
+
+
+class State(NamedTuple):
+    """A student on its way."""
+
+    parameters: Tree
+    average: Tree  # of parameters["net"] over the steps
+    memory: Tree
+    moments: Tree
+    loss: Array
+    shown: Array
+
+
+class Program(NamedTuple):
+    """A method made ready to run."""
+
+    start: Callable[[Any], State]
+    """key data [seed, ...] -> states"""
+    advance: Callable[..., State]
+    """(states, key data, first step, last step, pool, slots, other slots) -> states"""
+
+
+def running_average(average: Tree, latest: Tree, keep: float, step: Array) -> Tree:
+    """`keep * average + (1 - keep) * latest`, keeping less at first: at most `(1 + step) / (10 + step)`.
+
+    >>> float(running_average(jnp.array(1.0), jnp.array(2.0), 0.9, jnp.array(1e6)))
+    1.100000023841858
+    """
+    kept = jnp.minimum(keep, (1 + step) / (10 + step))
+    return jax.tree.map(lambda old, new: kept * old + (1 - kept) * new, average, latest)
+
+
+def program(
+    method: Method, config: StudentConfig, classes: int, implementation: str, several: bool
+) -> Program:
+    """The functions that start and advance students; all seeds move together where there are several."""
+    rule = _rule(config)
+    wrap = partial(jax.random.wrap_key_data, impl=implementation)
+    each = jax.vmap if several else lambda function, **_: _alone(function)
+
+    def start(key_data):
+        parameters, memory = method.start(wrap(key_data))
+        zero = jnp.zeros(())
+        average = jax.tree.map(jnp.array, parameters["net"])
+        return State(parameters, average, memory, rule.init(parameters), zero, zero)
+
+    def step(state, key_data, index, pool, slots, other_slots):
+        draw_key, loss_key = jax.random.split(jax.random.fold_in(wrap(key_data), index))
+        batch = _draw(draw_key, pool, slots, other_slots, config, classes)
+        found = jax.value_and_grad(method.loss, has_aux=True)(state.parameters, state.memory, batch, loss_key)
+        (loss, (memory, shown)), gradient = found
+        updates, moments = rule.update(gradient, state.moments, state.parameters)
+        parameters = optax.apply_updates(state.parameters, updates)
+        average = running_average(state.average, parameters["net"], config.average, index)
+        return State(parameters, average, memory, moments, loss, shown)
+
+    many = each(step, in_axes=(0, 0, None, None, None, None))
+
+    def advance(states, key_data, first, last, pool, slots, other_slots):
+        def body(index, moving):
+            return many(moving, key_data, index, pool, slots, other_slots)
+
+        return jax.lax.fori_loop(first, last, body, states)
+
+    return Program(jax.jit(each(start)), jax.jit(advance, donate_argnums=0))
+
+
+def run(
+    program: Program,
+    key_data: tuple[np.ndarray, np.ndarray],
+    pool: Pool,
+    config: StudentConfig,
+    devices: int,
+    judge: Callable[[Tree], np.ndarray] | None = None,
+) -> Tree:
+    """Train to the end and return the averaged weights of every seed, or the best where there is a judge."""
+    slots = np.arange(config.batch_size)
+    others = np.arange(config.batch_size * (config.unlabelled or 1))
+    slots, others = machines.shard_batch((slots, others), devices)
+    everywhere = jax.sharding.NamedSharding(slots.sharding.mesh, jax.sharding.PartitionSpec())
+    start, pool = jax.device_put((key_data[0], pool), everywhere)
+    states, best = program.start(start), Best(config.patience)
+    steps = config.steps or 0
+    with progress.bar(f"student: {config.method}", total=steps) as bar:
+        for first in range(0, steps, TICK):
+            last = min(first + TICK, steps)
+            states = program.advance(states, key_data[1], first, last, pool, slots, others)
+            loss, shown = float(states.loss.mean()), float(states.shown.mean())
+            bar.advance(last - first, note=f"loss {loss:.3f}, {_SHOWN[config.method]} {shown:.2f}")
+            if judge is not None and best.told(states.average, judge(states.average)):
+                break
+    return states.average if best.weights is None else best.weights
+
+
+_SHOWN = {"supervised": "right", "vat": "right", "gan": "right", "fixmatch": "confident"}
+
+
+class Best:
+    """The best weights of every seed so far, and when to stop waiting for better ones."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience, self.stale = patience, 0
+        self.weights: Tree = None
+        self.losses = np.array(np.inf)
+
+    def told(self, weights: Tree, found: np.ndarray) -> bool:
+        """Note the losses [seed] of these weights; true where no seed improved for `patience` times."""
+        if not self.patience:
+            return False
+        better = found < self.losses
+        self.stale = 0 if better.any() else self.stale + 1
+        self.weights = (
+            jax.tree.map(np.asarray, weights) if self.weights is None else self._mixed(weights, better)
+        )
+        self.losses = np.where(better, found, self.losses)
+        return self.stale >= self.patience
+
+    def _mixed(self, weights: Tree, better: np.ndarray) -> Tree:
+        def pick(new, old):
+            return np.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        return jax.tree.map(pick, jax.tree.map(np.asarray, weights), self.weights)
+
+
+def _draw(key: Array, pool: Pool, slots: Array, other_slots: Array, config: StudentConfig, classes: int):
+    labelled_key, other_key = jax.random.split(key)
+
+    def pick(stream, slot, count):
+        row_key, own = jax.random.split(jax.random.fold_in(stream, slot))
+        return jax.random.randint(row_key, (), 0, count), own
+
+    choose = jax.vmap(pick, in_axes=(None, 0, None))
+    answers, keys = choose(labelled_key, slots, pool.rows.shape[0])
+    rows, other_keys = choose(other_key, other_slots, pool.inputs.shape[0])
+    wanted = losses.targets(pool.labels[answers], classes, config.label_smoothing)
+    return Batch(pool.inputs[pool.rows[answers]], wanted, keys, pool.inputs[rows], other_keys, pool.scale)
+
+
+def _alone(function: Callable) -> Callable:
+    """One seed without vmap: only the seed's own axis comes off and goes on again."""
+
+    def run(first, *rest):
+        if not rest:
+            return jax.tree.map(lambda leaf: leaf[None], function(first[0]))
+        state = jax.tree.map(lambda leaf: leaf[0], first)
+        return jax.tree.map(lambda leaf: leaf[None], function(state, rest[0][0], *rest[1:]))
+
+    return run
+
+
+def _rule(config: StudentConfig) -> optax.GradientTransformation:
+    steps, rate = config.steps or 1, config.learning_rate or 0.0
+    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, max(steps // 10, 1), max(steps, 2))
+    first_moment = 0.5 if config.method == "gan" else 0.9  # generators overshoot with more memory
+    return optax.adamw(schedule, b1=first_moment, weight_decay=config.weight_decay)

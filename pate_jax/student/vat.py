@@ -1,0 +1,38 @@
+"""Virtual adversarial training (Miyato et al. 2018): no public input's answer may hang on a small change."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from pate_jax.models import Model
+from pate_jax.student import losses
+from pate_jax.student.settings import StudentConfig
+from pate_jax.student.training import Method
+from pate_jax.student.views import Views
+
+
+def method(model: Model, views: Views, config: StudentConfig) -> Method:
+    """The loss: `CE(answers) + weight * (E KL(p(x) || p(x + r)) + entropy * E H(p(x)))`, x any public input.
+
+    The paper's radius is a length; here it is a share of the pool's spread, so that one value serves data of
+    every scale.
+    """
+
+    def start(key):
+        return {"net": model.init(key)}, ()
+
+    def loss(parameters, memory, batch, key):
+        apply = partial(model.apply, parameters["net"])
+        logits = apply(views.weak(batch.keys, batch.inputs))
+        others = views.weak(batch.other_keys, batch.others)
+        random = jax.random.normal(key, others.shape)
+        changed = losses.virtual_adversarial(apply, others, random, radius=config.radius * batch.scale)
+        free = changed.mean() + config.entropy * losses.entropy(apply(others)).mean()
+        right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
+        total = losses.cross_entropy(logits, batch.targets).mean() + (config.weight or 0.0) * free
+        return total, (memory, right)
+
+    return Method(start, loss)
