@@ -1,4 +1,4 @@
-"""Runs a preset from the command line; every setting of it is a flag, and the last line is one JSON object."""
+"""Runs a preset from the command line: every setting is a flag, and the last line is one JSON object."""
 
 from __future__ import annotations
 

@@ -21,7 +21,12 @@ from pate_jax.mechanisms import Mechanism
 Curve = NDArray[np.float64]
 ORDERS = np.concatenate([np.arange(3.0, 20.0), np.arange(20.0, 50.0, 3), np.arange(50.0, 101.0, 10)])
 POINTS = 90
-_BANDS = (("price of delta", "#9aa0a6"), ("test", "#e3b23c"), ("answers", "#1b6ca8"), ("sanitising", "#c8553d"))
+_BANDS = (
+    ("price of delta", "#9aa0a6"),
+    ("test", "#e3b23c"),
+    ("answers", "#1b6ca8"),
+    ("sanitising", "#c8553d"),
+)
 
 
 class Partition(NamedTuple):

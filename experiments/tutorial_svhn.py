@@ -39,7 +39,8 @@ def tutorial_epsilon(votes: NDArray, rows: NDArray, scale: float, delta: float) 
 def compare(run: RunDirectory) -> dict[str, Any]:
     """The tutorial's epsilon, the same accountant fed the right rows, and what holds."""
     votes, labels = voting.load_votes(run.votes).votes, np.asarray(stages.load_answers(run).labels)
-    scale, delta = TUTORIAL_SVHN.config.mechanism.scale, TUTORIAL_SVHN.config.delta
+    settings = run.recorded()
+    scale, delta = settings["mechanism"]["scale"], settings["account"]["delta"]
     wrong = tutorial_epsilon(votes, labels, scale, delta)
     right = tutorial_epsilon(votes, np.arange(len(votes)), scale, delta)
     print(f"\nThe tutorial's accountant, fed labels for row numbers: epsilon {wrong:.4f}. Wrong.")

@@ -15,7 +15,11 @@ from pathlib import Path
 from pate_jax import devices
 from pate_jax.errors import PateError
 
-_FOLDERS = (Path("tpu_configs"), Path(__file__).parents[1] / "tpu_configs", Path(__file__).parent / "tpu_configs")
+_FOLDERS = (
+    Path("tpu_configs"),
+    Path(__file__).parents[1] / "tpu_configs",
+    Path(__file__).parent / "tpu_configs",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,13 +59,17 @@ def read(name: str | Path) -> Topology:
     if path.suffix != ".toml":
         found = [folder / f"{name}.toml" for folder in _FOLDERS if (folder / f"{name}.toml").is_file()]
         if not found:
-            raise PateError(f"topology={str(name)!r} is unknown; choose {', '.join(names())} or name a .toml file")
+            raise PateError(
+                f"topology={str(name)!r} is unknown; choose {', '.join(names())} or name a .toml file"
+            )
         path = found[0]
     try:
         fields = tomllib.loads(path.read_text())
         return Topology(name=path.stem, **fields)
     except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
-        raise PateError(f"{path} is no topology ({error}); tpu_configs/cpu-8.toml shows what one holds") from error
+        raise PateError(
+            f"{path} is no topology ({error}); tpu_configs/cpu-8.toml shows what one holds"
+        ) from error
 
 
 def names() -> list[str]:
@@ -92,7 +100,9 @@ def enter(
     """
     topology = None if name is None else read(name)
     if topology is not None and processes is not None:
-        topology = dataclasses.replace(topology, hosts=processes, devices=topology.devices_per_host * processes)
+        topology = dataclasses.replace(
+            topology, hosts=processes, devices=topology.devices_per_host * processes
+        )
     wanted = processes or (topology.hosts if topology else 1)
     if (coordinator is None) != (process is None) or (process is not None and not 0 <= process < wanted):
         raise PateError(

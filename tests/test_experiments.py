@@ -1,0 +1,185 @@
+"""The experiments: every preset starts and ends with one JSON line; the papers' figures, digit for digit."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import launch, partition_figure, presets, published_votes, tutorial_svhn
+from pate_jax import accounting
+from pate_jax.accounting import papers, smooth
+from pate_jax.config import check_threshold
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import ConfidentGNMax, LNMax
+
+ROOT = Path(__file__).parents[1]
+VOTES = ROOT / "../shared/data/votes"
+GOLDENS = ROOT / "../shared/data/goldens.json"
+shared = pytest.mark.skipif(not GOLDENS.exists(), reason="the published votes are not here")
+
+
+def votes_of(queries=60, teachers=90, classes=4):
+    return smooth.example_votes(queries, teachers, classes)
+
+
+@pytest.mark.parametrize("preset", presets.ALL, ids=lambda preset: preset.name)
+def test_a_preset_is_what_its_script_starts(preset):
+    config, machines = launch._parse(preset, [])
+    assert config == preset.config and set(machines.values()) == {None}
+    check_threshold(config.mechanism, config.partition.teachers)
+    assert (ROOT / "experiments" / f"{preset.name}.py").is_file()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        preset.config.queries = 1
+
+
+def test_a_flag_changes_one_setting():
+    config, machines = launch._parse(presets.MNIST, ["--queries", "7", "--topology", "cpu-8"])
+    assert config == dataclasses.replace(presets.MNIST.config, queries=7)
+    assert machines["name"] == "cpu-8"
+
+
+def test_a_script_explains_itself():
+    command = [sys.executable, "-m", "experiments.mnist", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "--teachers" in done.stdout and "2018 paper" in done.stdout
+
+
+def test_bad_input_ends_with_one_sentence(capsys):
+    with pytest.raises(SystemExit) as ended:
+        launch.main(presets.MNIST, arguments=["--topology", "no-such"])
+    assert ended.value.code == 2
+    assert "topology='no-such' is unknown" in capsys.readouterr().err
+
+
+def test_the_last_line_is_one_json_object(tmp_path, monkeypatch, capsys):
+    votes = votes_of(17, 90, 4)
+    statement = accounting.statement(LNMax(5.0), votes, np.ones(17, bool), 1e-5).to_dict()
+    facts = {"run_dir": "x", "data": "made up", "synthetic": True, "label_accuracy": 1.0, "inside": {}}
+    facts |= {"dataset": "strokes", "teachers": 90, "queries": 17, "answered": 17, "student_accuracy": None}
+    results = {**facts, "private": True, "statement": statement}
+    monkeypatch.setattr(launch.pipeline, "run", lambda config: results)
+    launch.main(presets.TUTORIAL_SVHN, lambda run: {"more": 3}, ["--out", str(tmp_path)])
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert line["experiment"] == "tutorial_svhn" and line["more"] == 3 and line["teacher_accuracy"] is None
+    assert line["epsilon_exact"] == statement["figures"]["exact"]["epsilon"]
+
+
+def test_processes_that_are_not_the_first_say_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(launch.pipeline, "run", lambda config: {})
+    launch.main(presets.MNIST, arguments=[])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.long
+def test_the_tutorial_ends_with_one_json_line(tmp_path, capsys):
+    arguments = f"strokes --records 60 --teachers 4 --seed 3 --queries 17 --out {tmp_path / 'run'}"
+    arguments += " --epochs 1 --min-steps 2 --net mlp --student.net mlp --student.steps 5"
+    launch.main(presets.TUTORIAL_SVHN, tutorial_svhn.compare, arguments.split())
+    *_, last = capsys.readouterr().out.splitlines()
+    line = json.loads(last)
+    assert line["experiment"] == "tutorial_svhn" and line["queries"] == line["answered"] == 17
+    assert line["private"] is False and line["minutes"] >= 0 and len(line["settings"]) == 16
+    assert 0 < line["epsilon_exact"] <= line["epsilon_data_independent"]
+    assert line["epsilon_as_in_the_tutorial"] > 0 and line["epsilon_tutorial_every_query"] > 0
+
+
+def by_the_librarys_formula(votes, rows, scale, delta):
+    """The moments accountant row by row, as the tutorial's library writes it down."""
+    epsilon, total = 2 / scale, np.zeros(8)
+    for row in rows:
+        gaps = (votes[row].max() - np.delete(votes[row], votes[row].argmax())) / scale
+        q = min(sum((gap + 2) / (4 * math.exp(gap)) for gap in gaps), 1 - 1 / len(votes[row]))
+        for place, moment in enumerate(range(1, 9)):
+            found = epsilon * moment
+            if q < 0.5:
+                inside = (1 - q) * ((1 - q) / (1 - math.exp(epsilon) * q)) ** moment
+                inside += q * math.exp(epsilon * moment)
+                found = math.log(inside) if inside > 0 else found
+            total[place] += min(epsilon**2 * moment * (moment + 1) / 2, found, epsilon * moment)
+    return min((total - math.log(delta)) / np.arange(1, 9))
+
+
+@pytest.mark.parametrize("scale", [5.0, 20.0])
+def test_the_tutorials_epsilon_is_its_librarys(scale):
+    votes = votes_of(40, 100, 10)
+    labels = np.arange(40) % 10
+    for rows in (labels, np.arange(40)):
+        found = tutorial_svhn.tutorial_epsilon(votes, rows, scale, 1e-5)
+        assert found == pytest.approx(by_the_librarys_formula(votes, rows, scale, 1e-5), rel=1e-12)
+
+
+def test_labels_for_rows_hide_what_ten_certain_images_do_not_show():
+    votes = votes_of(400, 100, 10)  # its first rows are the most unanimous
+    labels = np.arange(400) % 10
+    wrong = tutorial_svhn.tutorial_epsilon(votes, labels, 5.0, 1e-5)
+    assert wrong < tutorial_svhn.tutorial_epsilon(votes, np.arange(400), 5.0, 1e-5) * 0.7
+
+
+@shared
+def test_the_published_figures_come_out_digit_for_digit():
+    goldens = json.loads(GOLDENS.read_text())
+    for row, name in zip(published_votes.TABLE_2018, ("mnist", "adult"), strict=False):
+        found = published_votes.figures(row, np.load(row.found(VOTES))["votes"])
+        wanted = goldens["confident_gnmax"][name]["published_expected"]
+        assert found["published"] == pytest.approx(wanted["eps"], rel=1e-9)
+        assert found["tight"] == pytest.approx(wanted["eps_cks"][0], rel=1e-9)
+        assert found["answers"] == pytest.approx(wanted["answered"], rel=1e-9)
+        assert found["exact"] < found["tight"] < found["published"] < found["data_independent"]
+
+
+@shared
+def test_the_2017_figures_come_out_digit_for_digit():
+    goldens = json.loads(GOLDENS.read_text())["lnmax_2017"]
+    names = ("mnist_first100", "mnist_first1000", "adult_first500")
+    found = []
+    for row, name in zip(published_votes.TABLE_2017, names, strict=True):
+        found.append(published_votes.figures(row, np.load(row.found(VOTES))["votes"])["published"])
+        wanted = goldens[f"{name}|noise_eps=0.05|delta=1e-05|moments=8"]
+        assert found[-1] == pytest.approx(wanted["eps"], rel=1e-9)
+    assert f"{found[0]:.2f}" == "2.04"  # as the paper prints it
+
+
+def test_votes_that_are_not_there_are_asked_for(tmp_path):
+    with pytest.raises(PateError, match="is no folder"):
+        published_votes.main(tmp_path / "none")
+    row = published_votes.TABLE_2018[2]
+    assert row.found(tmp_path) is None
+
+
+def test_the_tables_are_printed_for_the_votes_that_are_there(tmp_path, capsys):
+    np.save(tmp_path / "mnist_250_teachers.npy", votes_of(700, 250, 10))
+    published_votes.main(tmp_path, tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("not here" in line for line in lines) == 4
+    found = json.loads(lines[-1])
+    assert [row["queries"] for row in found["rows"]] == [100, 700, 640]
+    assert (tmp_path / "partition.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_the_partition_is_the_scripts_own(monkeypatch):
+    """One order, so that the release after all queries can be computed as the 2018 script does."""
+    mechanism, votes = ConfidentGNMax(70, 50.0, 15.0), votes_of()
+    monkeypatch.setattr(partition_figure, "ORDERS", np.array([8.0]))
+    parts = partition_figure.partition(mechanism, votes, 1e-5)
+    assert parts.order[-1] == 8.0 and len(parts.asked) == 60
+    weight = np.diff(np.concatenate([[0], parts.answered]))
+    local = papers.local_sensitivity_2018(votes, 15.0, 8.0, 90)
+    total = (weight[:, None] * local).sum(axis=0)
+    spread = (total * np.exp(-0.49 / 8 * np.arange(90))).max()
+    noise = (8 * math.exp(0.98 / 8) / spread) ** (1 / 3)
+    wanted = smooth.published_release_cost(8.0, 0.49 / 8, noise)
+    assert parts.sanitising[-1] == pytest.approx(wanted, rel=1e-9)
+    assert parts.delta[-1] == pytest.approx(math.log(1e5) / 7)
+    assert (np.diff(parts.exact) >= 0).all() and (parts.exact <= parts.data_independent + 1e-12).all()
+    assert partition_figure.draw(parts, 1e-5).startswith(b"<?xml")
+
+
+def test_lnmax_is_counted_with_eight_moments():
+    row = published_votes.Row("x", (), LNMax(20.0), 40, 1e-5, "")
+    found = published_votes.figures(row, votes_of(60, 90, 4))
+    assert found["queries"] == 40 and found["published"] >= found["tight"]
