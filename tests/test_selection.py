@@ -1,0 +1,169 @@
+"""Which inputs are asked about: the same for a key, never twice, and where the student is unsure."""
+
+import jax
+import numpy as np
+import pytest
+
+from pate_jax import accounting, aggregate, noise
+from pate_jax.aggregate import Answers
+from pate_jax.data import Preprocessing
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import InteractiveGNMax
+from pate_jax.student import PublicInputs, selection
+
+CENTRES = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0], [50.0, 50.0]])
+
+
+def heaps(counts=(60, 30, 20, 9, 1), seed=0):
+    """Points around five centres, shuffled, and the number of each one's heap."""
+    rng = np.random.default_rng(seed)
+    which = rng.permutation(np.repeat(np.arange(5), counts))
+    return (CENTRES[which] + rng.normal(size=(len(which), 2))).astype(np.float32), which
+
+
+@pytest.mark.parametrize("name", ["first", "random", "kmeans"])
+def test_a_key_chooses_once_and_for_all(name):
+    points, _ = heaps()
+    chosen = selection.select(name, points, 37, key=b"one")
+    assert np.array_equal(chosen, selection.select(name, points, 37, key=b"one"))
+    assert len(set(chosen.tolist())) == 37 and chosen.min() >= 0 and chosen.max() < len(points)
+    other = selection.select(name, points, 37, key=b"two")
+    assert np.array_equal(chosen, other) == (name == "first")
+    assert sorted(selection.select(name, points, 120, key=b"one")) == list(range(120))
+
+
+def test_kmeans_covers_every_heap_and_random_does_not():
+    points, which = heaps()
+    for key in (b"a", b"b", b"c"):
+        assert sorted(which[selection.select("kmeans", points, 5, key=key)]) == [0, 1, 2, 3, 4]
+    drawn = [len(set(which[selection.select("random", points, 5, key=bytes([k]))])) for k in range(20)]
+    assert np.mean(drawn) < 4
+
+
+def test_kmeans_takes_the_member_nearest_to_the_middle():
+    points, which = heaps()
+    for row in selection.select("kmeans", points, 5, key=b"a"):
+        mates = points[which == which[row]]
+        gaps = ((mates - mates.mean(0)) ** 2).sum(1)
+        assert ((points[row] - mates.mean(0)) ** 2).sum() == pytest.approx(gaps.min(), rel=1e-4)
+
+
+def test_kmeans_comes_closer_to_all_inputs_than_random_does():
+    images = np.random.default_rng(3).normal(size=(300, 6, 6, 1)).astype(np.float32)
+    images[:150] += np.linspace(0, 9, 36).reshape(6, 6, 1)
+    flat = images.reshape(300, -1)
+
+    def gap(rows):
+        return ((flat[:, None] - flat[rows]) ** 2).sum(-1).min(1).mean()
+
+    chosen = [selection.select(name, images, 20, key=b"k") for name in ("kmeans", "random")]
+    assert gap(chosen[0]) < 0.97 * gap(chosen[1])
+
+
+def test_equal_points_are_still_chosen_once_each():
+    points = np.repeat(np.eye(3, dtype=np.float32), [5, 2, 1], axis=0)
+    for wanted in (3, 4, 8):
+        chosen = selection.select("kmeans", points, wanted, key=b"e")
+        assert len(set(chosen.tolist())) == wanted
+    assert len({tuple(point) for point in points[selection.select("kmeans", points, 3, key=b"e")]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "said"), [("best", 3, "best"), ("kmeans", 121, "121"), ("first", 0, "0")]
+)
+def test_what_cannot_be_chosen_is_refused(name, wanted, said):
+    with pytest.raises(PateError, match=said):
+        selection.select(name, heaps()[0], wanted, key=b"x")
+
+
+def test_the_least_sure_come_first_and_none_is_asked_twice():
+    points, _ = heaps()
+    margin = np.linspace(0, 1, len(points))
+    probabilities = np.stack([(1 + margin) / 2, (1 - margin) / 2, 0 * margin], 1)
+    taken = np.array([0, 2, 4])
+    rows = selection.least_sure(probabilities, points, 4, taken=taken, key=b"u")
+    assert not set(rows) & set(taken)
+    assert rows.max() < 4 * 6 + 3, "only among the least sure six times as many"
+    with pytest.raises(PateError, match="118 more queries are wanted and 117"):
+        selection.least_sure(probabilities, points, 118, taken=taken, key=b"u")
+
+
+class Lookup:
+    """A student that knows the heaps it was told about: the nearest labelled point's label."""
+
+    def __init__(self, points, labels):
+        self.points, self.labels = points, labels
+
+    def __call__(self, inputs):
+        gaps = ((inputs[:, None] - self.points) ** 2).sum(-1)
+        nearest = np.array([gaps[:, self.labels == label].min(1, initial=1e6) for label in range(5)]).T
+        shares = np.exp(-np.sqrt(nearest))
+        return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+
+
+def learn(key, public, answers):
+    known = np.asarray(answers.answered)
+    return Lookup(public.inputs[: len(known)][known], np.asarray(answers.labels)[known])
+
+
+def public():
+    return PublicInputs(heaps()[0], Preprocessing((0.0,), (1.0,)), 5, tuple("abcde"))
+
+
+def test_rounds_ask_each_input_once_and_pass_the_student_on():
+    _, which = heaps()
+    seen = []
+
+    def ask(rows, probabilities):
+        seen.append((rows, probabilities))
+        return Answers(which[rows].astype(np.int32), np.ones(len(rows), bool))
+
+    bought = selection.ask_in_rounds(jax.random.key(4), public(), [5, 8, 9], ask=ask, learn=learn)
+    assert [len(rows) for rows, _ in seen] == [5, 8, 9]
+    assert len(set(bought.rows.tolist())) == 22
+    assert np.array_equal(bought.rows, np.concatenate([rows for rows, _ in seen]))
+    assert np.array_equal(np.asarray(bought.answers.labels), which[bought.rows])
+    assert np.allclose(seen[0][1], 1 / 5) and not np.allclose(seen[1][1], 1 / 5)
+    student = learn(
+        None, selection._reordered(public(), bought.rows[:5]), Answers(*(a[:5] for a in bought.answers))
+    )
+    np.testing.assert_allclose(seen[1][1], student(public().inputs[bought.rows[5:13]]), rtol=1e-5)
+
+
+def test_interactive_rounds_buy_only_where_the_teachers_contradict_the_student():
+    """40 teachers who know every heap: after the first round the student is right, and little is bought."""
+    _, which = heaps()
+    votes = np.eye(5, dtype=np.int64)[which] * 40
+    mechanism = InteractiveGNMax(threshold=20, sigma_threshold=1.0, sigma=1.0, student_confidence=0.9)
+    keys = iter(jax.random.split(noise.seeded_key(1), 3))
+
+    def ask(rows, probabilities):
+        return aggregate.answer(mechanism, votes[rows], key=next(keys), student_probabilities=probabilities)
+
+    bought = selection.ask_in_rounds(jax.random.key(4), public(), [5, 8, 9], ask=ask, learn=learn)
+    answered = np.asarray(bought.answers.answered)
+    assert answered[:5].all() and answered[5:].mean() < 0.2
+    told = bought.for_student()
+    assert np.array_equal(np.asarray(told.labels) >= 0, np.asarray(told.answered))
+    assert np.asarray(told.answered).sum() > 5, "the student's own sure labels serve too"
+    kept = np.asarray(told.answered)
+    assert (np.asarray(told.labels)[kept] == which[bought.rows][kept]).all()
+
+
+def test_only_the_data_independent_figure_of_rounds_may_be_published():
+    _, which = heaps()
+    rows = np.arange(12)
+    votes = np.eye(5, dtype=np.int64)[which[rows]] * 40
+    mechanism = InteractiveGNMax(threshold=20, sigma_threshold=40.0, sigma=40.0, student_confidence=0.9)
+    uniform = np.full((12, 5), 0.2)
+    stated = accounting.statement(
+        mechanism, votes, np.ones(12, bool), 1e-5, student_probabilities=uniform, adaptive=True
+    )
+    assert set(stated.publishable()["figures"]) == {"data_independent"}
+    assert stated.smallest == "data_independent"
+
+
+def test_sizes_that_cannot_be_asked_are_refused():
+    for sizes in ([], [0, 3], [100, 21]):
+        with pytest.raises(PateError, match="sizes="):
+            selection.ask_in_rounds(jax.random.key(0), public(), sizes, ask=None, learn=learn)
