@@ -132,7 +132,7 @@ class Torch:
         return padded[torch.arange(len(images))[:, None, None], rows, columns][:, None].float() / 255
 
     def strong(self, images: Any) -> Any:
-        """`weak`, then turn, shear, stretch, move, contrast, brightness and a hole, as `augment.distort` does."""
+        """`weak`, then turn, shear, stretch, move, contrast, brightness, a hole: as `augment.distort`."""
         torch, size = self.torch, len(images)
         chosen = torch.rand(size, 9).argsort(1) < 4
         drawn = (2 * torch.rand(size, 9) - 1) * chosen
