@@ -21,12 +21,8 @@ from pate_jax.mechanisms import Mechanism
 Curve = NDArray[np.float64]
 ORDERS = np.concatenate([np.arange(3.0, 20.0), np.arange(20.0, 50.0, 3), np.arange(50.0, 101.0, 10)])
 POINTS = 90
-_BANDS = (
-    ("price of delta", "#9aa0a6"),
-    ("test", "#e3b23c"),
-    ("answers", "#1b6ca8"),
-    ("sanitising", "#c8553d"),
-)
+_LABELS = ("price of delta", "test", "answers", "sanitising")
+_COLOURS = ("#9aa0a6", "#e3b23c", "#1b6ca8", "#c8553d")
 
 
 class Partition(NamedTuple):
@@ -65,9 +61,8 @@ def draw(parts: Partition, delta: float) -> bytes:
 
     figure = Figure(figsize=(7.0, 4.4), layout="constrained")
     axes = figure.add_subplot()
-    labels, colours = zip(*_BANDS, strict=True)
     bands = (parts.delta, parts.test, parts.answers, parts.sanitising)
-    axes.stackplot(parts.asked, *bands, labels=labels, colors=colours, alpha=0.75)
+    axes.stackplot(parts.asked, *bands, labels=_LABELS, colors=_COLOURS, alpha=0.75)
     axes.plot(parts.asked, parts.exact, color="black", label="exact: bounds what these votes reveal")
     axes.plot(parts.asked, parts.data_independent, color="black", ls="--", label="data-independent")
     axes.set_xlabel("queries asked")

@@ -63,8 +63,8 @@ SVHN = Preset(
 )
 ADULT = Preset(
     "adult",
-    "Adult, 250 teachers, 1,500 queries. The paper's threshold is 300, above the number of teachers; here it is "
-    "220.",
+    "Adult, 250 teachers, 1,500 queries. The paper's threshold is 300, above the number of teachers; here "
+    "it is 220.",
     _run("adult", "adult", 250, queries=1500, mechanism=ConfidentDiscreteGaussian(220.0, 150.0, 40.0)),
     paper="epsilon 1.6782 of the published votes by the 2018 script",
     needs="the archives (6 MB), or --manual-dir",

@@ -67,6 +67,12 @@ _HEAD = (
     f"{'exact':>9}{'in place of':>13}{'data-indep.':>13}"
 )
 
+_LEGEND = """\
+published: the papers' analysis, classic conversion; tight: the same sum, better conversion. Neither is a
+guarantee (docs/accounting.md). exact: bounds what these votes reveal, jointly for all queries; in place of:
+published / exact. data-indep.: holds for all votes, and alone may be published. in print: read in the 2017
+paper, whose rows are not known; here the first so many are taken."""
+
 
 def main(votes_dir: Path | None = None, out: Path = Path("runs/published_votes")) -> None:
     """Print the tables, draw the figure, and end with one JSON line.
@@ -80,12 +86,7 @@ def main(votes_dir: Path | None = None, out: Path = Path("runs/published_votes")
         *_table("2017: LNMax (Laplace), moments 1 to 8", TABLE_2017, folder),
         *_table("2018: Confident-GNMax, expected answers", TABLE_2018, folder),
     ]
-    print(
-        "published: the papers' analysis, classic conversion; tight: the same sum, better conversion. Neither\n"
-        "is a guarantee (docs/accounting.md). exact: bounds what these votes reveal, jointly for all queries;\n"
-        "in place of: published / exact. data-indep.: holds for all votes, and alone may be published.\n"
-        "in print: read in the 2017 paper, whose rows are not known; here the first so many are taken."
-    )
+    print(_LEGEND)
     figure = _figure(folder, out)
     line = {"experiment": "published_votes", "rows": rows, "figure": figure}
     print(json.dumps({**line, "seconds": round(time.monotonic() - began, 2)}))
@@ -101,8 +102,8 @@ def _folder(given: Path | None) -> Path:
         if name and any(row.found(Path(name)) for row in TABLE_2018):
             return Path(name)
     raise PateError(
-        "the published votes are not here: fetch storage.googleapis.com/pate-votes/votes.gz (the 2018 paper's "
-        "download.py), unpack it, and name the folder with --votes-dir"
+        "the published votes are not here: fetch storage.googleapis.com/pate-votes/votes.gz (as the 2018 "
+        "paper's download.py does), unpack it, and name the folder with --votes-dir"
     )
 
 

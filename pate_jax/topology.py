@@ -15,11 +15,7 @@ from pathlib import Path
 from pate_jax import devices
 from pate_jax.errors import PateError
 
-_FOLDERS = (
-    Path("tpu_configs"),
-    Path(__file__).parents[1] / "tpu_configs",
-    Path(__file__).parent / "tpu_configs",
-)
+_FOLDERS = tuple(folder / "tpu_configs" for folder in (Path(), Path(__file__).parents[1]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +55,8 @@ def read(name: str | Path) -> Topology:
     if path.suffix != ".toml":
         found = [folder / f"{name}.toml" for folder in _FOLDERS if (folder / f"{name}.toml").is_file()]
         if not found:
-            raise PateError(
-                f"topology={str(name)!r} is unknown; choose {', '.join(names())} or name a .toml file"
-            )
+            known = ", ".join(names()) or "none is at hand"
+            raise PateError(f"topology={str(name)!r} is unknown ({known}); name one of these or a .toml file")
         path = found[0]
     try:
         fields = tomllib.loads(path.read_text())
@@ -121,8 +116,8 @@ def _check(topology: Topology) -> None:
     seen, backend = jax.device_count(), jax.default_backend()
     if backend != topology.backend or seen != topology.devices:
         raise PateError(
-            f"topology={topology.name} wants {topology.devices} {topology.backend} devices in all, and JAX sees "
-            f"{seen} of {backend}; unset XLA_FLAGS and JAX_PLATFORMS, or leave --topology out"
+            f"topology={topology.name} wants {topology.devices} {topology.backend} devices in all, and JAX "
+            f"sees {seen} of {backend}; unset XLA_FLAGS and JAX_PLATFORMS, or leave --topology out"
         )
 
 
