@@ -5,9 +5,10 @@ from __future__ import annotations
 import json as json_format
 from typing import Annotated
 
+from rich.console import Console
 from tyro.conf import arg
 
-from pate_jax.sweep import SweepConfig
+from pate_jax.sweep import SweepConfig, page
 from pate_jax.sweep import sweep as judge
 
 
@@ -22,4 +23,9 @@ def sweep(config: Annotated[SweepConfig, arg(name="")], json: bool = False) -> N
         json: print one JSON object in place of the table.
     """
     found = judge(config)
-    print(json_format.dumps(found))
+    if json:
+        print(json_format.dumps({**found, "rows": len(found["rows"])}))
+        return
+    told, _ = page.judged(found["rows"])
+    Console().print(page.terminal(found["rows"], found["front"]))
+    print(f"{told}\n\nRows: {found['folder']}/results*.jsonl   Page: {found['page']}")

@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import __version__, artefact, laws, progress, trials
+from pate_jax import __version__, laws, progress, trials
 from pate_jax.accounting.many import many
 from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.sweep import answering
 from pate_jax.sweep.cells import Cell
-from pate_jax.sweep.sources import Source
+from pate_jax.sweep.sources import Source, content_digest
 from pate_jax.voting import Votes
 
 _TOGETHER, _TABLES = 1000, 200  # settings in one program; fewer where each brings a table of its noise
@@ -80,7 +80,7 @@ def _rows(
         queries=[queries for _, queries in settings],
     )
     place_of = {setting: place for place, setting in enumerate(settings)}
-    made, content = versions(), artefact.digest(votes.votes)[:32]
+    made, content = versions(), content_digest(votes)
     rows = []
     for cell in cells:
         row, column = some[cell.mechanism], sizes.index(cell.queries)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from pate_jax import progress, trials
+from pate_jax import artefact, trials, voting
+from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.many_exact import exact_many
 from pate_jax.config import DataChoice, StudentConfig, TeacherConfig, check_delta, to_settings
 from pate_jax.errors import PateError
-from pate_jax.sweep import cells, judging, results, sources
+from pate_jax.sweep import cells, judging, page, pictures, results, sources
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.front import front
 from pate_jax.sweep.grid import Grid, from_file
 from pate_jax.sweep.sources import JudgedOn, Source
 
+Row = Mapping[str, Any]
 _QUERIES = 500  # that teachers of a data set are asked, where the grid does not say
 
 
@@ -104,16 +109,77 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
                 judging.judge(
                     source, left, source.votes(), config.student, lambda rows: results.append(path, rows)
                 )
+        _add_exact(config, found, mine, path)
     if config.merge:
         results.merge(config.folder)
     rows = list(results.read(config.folder).values())
+    _draw(config, rows)
     return {
         "folder": str(config.folder),
+        "page": str(config.folder / "sweep.html"),
         "cells": len(mine),
         "done_before": sum(cell.digest in done for cell in mine),
-        "rows": len(rows),
+        "rows": rows,
         "front": front(rows),
     }
+
+
+def _add_exact(config: SweepConfig, found: Sequence[Source], mine: Sequence[Cell], path: Path) -> None:
+    """The exact epsilon of the wanted cells of this shard that have none yet, each kept as it is done."""
+    if config.exact == "none":
+        return
+    rows = results.read(config.folder)
+    wanted = {row["cell"] for row in (front(rows.values()) if config.exact == "front" else rows.values())}
+    alone = threading.Lock()
+    for source in found:
+        left = [
+            cell
+            for cell in mine
+            if cell.source == source.digest and cell.digest in wanted and "exact" not in rows[cell.digest]
+        ]
+        settings = list(dict.fromkeys((cell.mechanism, cell.queries) for cell in left))
+        of_setting: dict[tuple, list[str]] = {}
+        for cell in left:
+            of_setting.setdefault((cell.mechanism, cell.queries), []).append(cell.digest)
+
+        def keep(place: int, cost: Epsilon, settings: Any = settings, of_setting: Any = of_setting) -> None:
+            exact = float(cost.epsilon) if math.isfinite(float(cost.epsilon)) else None
+            order = None if cost.order is None else float(cost.order)
+            new = [
+                {"cell": digest, "exact": exact, "exact_order": order}
+                for digest in of_setting[settings[place]]
+            ]
+            with alone:
+                results.append(path, new)
+
+        if settings:
+            mechanisms, asked = [one for one, _ in settings], [number for _, number in settings]
+            exact_many(mechanisms, source.votes().votes, config.delta, queries=asked, done=keep)
+
+
+def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
+    """The plots and the page, of all rows that there are."""
+    if not rows:
+        return
+    best = front(rows)
+    middle = best[len(best) // 2] if best else rows[0]
+    cached = config.folder / "votes" / f"{middle['votes']}.npz"
+    with_queries = None
+    if cached.exists():
+        votes = voting.load_votes(cached).votes
+        with_queries = pictures.queries(middle, votes, exact=config.exact != "none")
+    figures = [
+        ("Accuracy against epsilon, by number of teachers; lines join the best.", pictures.accuracy(rows)),
+        (
+            "Answered, and answered and right, against the threshold (means over the other settings).",
+            pictures.thresholds(rows),
+        ),
+        (f"What {page.setting(middle)} costs, by queries and way of accounting.", with_queries),
+    ]
+    for name, (_, svg) in zip(("accuracy", "thresholds", "queries"), figures, strict=True):
+        if svg is not None:
+            artefact.write_bytes(config.folder / "plots" / f"{name}.svg", svg, mode=0o600)
+    artefact.write_bytes(config.folder / "sweep.html", page.page(rows, best, figures).encode(), mode=0o600)
 
 
 def _open(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
@@ -191,8 +257,3 @@ def _of_data(config: SweepConfig, name: str | None, queries: int) -> list[Source
         )
         for teachers in dict.fromkeys(config.teachers)
     ]
-
-
-def say_done(found: dict[str, Any]) -> None:
-    """One line on what was done."""
-    progress.say(f"{found['rows']} rows in {found['folder']}; {found['done_before']} cells were done before")

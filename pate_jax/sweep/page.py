@@ -1,0 +1,187 @@
+"""What a person reads of a sweep: the front as a table for a terminal, and one HTML page without network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from pate_jax import __version__
+from pate_jax.sweep.front import thinned
+
+Row = Mapping[str, Any]
+_SHOWN = 20  # rows of a table
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding:0 1rem;color:#1c2330}
+h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem}
+table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.9rem}
+td,th{padding:.3rem .5rem;text-align:left;border-bottom:1px solid #d8dde6;vertical-align:top}
+.scroll{overflow-x:auto} .scroll td,.scroll th{white-space:nowrap}
+img{max-width:100%;height:auto} figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
+.warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
+.note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
+details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
+"""
+_HEADS = {
+    "votes": "The votes, and how many teachers cast them",
+    "setting": "The mechanism and its noise",
+    "asked": "Queries",
+    "answered": "Queries that were answered",
+    "right": "Share of the answers that are right",
+    "epsilon": "Data-independent: the figure a run may publish",
+    "published": "By the papers' analysis: a function of the votes",
+    "exact": "Of exactly these votes: a function of them",
+    "student": "How often a student is right that learned from the answers",
+}
+
+
+def judged(rows: Sequence[Row]) -> tuple[str, bool]:
+    """What kind of votes the settings were judged on, what that costs, and whether it is a warning.
+
+    >>> judged([{"judged_on": "synthetic"}])[1], judged([{"judged_on": "private"}])[1]
+    (False, True)
+    """
+    kinds = {row["judged_on"] for row in rows}
+    if "private" in kinds or not kinds:
+        bits = math.log2(max(2, len(rows)))
+        return (
+            f"Judged on PRIVATE votes, and not paid for. Every number here is a function of the private "
+            f"records. Whoever picks one of these {len(rows):,} settings by looking at them lets the choice "
+            f"tell up to {bits:.1f} bits about the records, and no privacy statement covers that: the epsilon "
+            "of the run that follows is true only for a setting that was fixed before. Judge on public or "
+            "synthetic votes instead (pate plan does), or keep this page and the choice inside.",
+            True,
+        )
+    names = " and ".join(sorted(kinds))
+    return (
+        f"Judged on {names} votes: nobody's private records are in these numbers, so choosing a setting by "
+        "them costs no privacy. How well it carries over to the private records is not known.",
+        False,
+    )
+
+
+def setting(row: Row) -> str:
+    """A mechanism in few words.
+
+    >>> setting({"mechanism": {"name": "gnmax", "sigma": 40.0}})
+    'gnmax sigma=40'
+    """
+    values = {name: value for name, value in row["mechanism"].items() if name != "name"}
+    return " ".join([row["mechanism"]["name"], *(f"{name}={value:.5g}" for name, value in values.items())])
+
+
+def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
+    """The Pareto front for a terminal."""
+    table = Table(title=f"Pareto front: {len(best)} of {len(rows):,} cells", title_justify="left")
+    heads = _heads(best)
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("votes", "setting") else "right", overflow="fold")
+    for row in thinned(best, _SHOWN):
+        table.add_row(*(_cell(row, head) for head in heads))
+    return table
+
+
+def page(rows: Sequence[Row], best: Sequence[Row], figures: Sequence[tuple[str, bytes | None]]) -> str:
+    """The whole page."""
+    told, alarming = judged(rows)
+    inside = (
+        "Keep this page inside. Its answers were drawn with a known seed, and the published and the exact "
+        "epsilon are functions of the votes."
+        if alarming
+        else "Answers were drawn with a known seed: they serve to judge, and none of them may be used."
+    )
+    body = [
+        f'<p class="{"warn" if alarming else "note"}"><strong>{html.escape(told)}</strong></p>',
+        f"<p>{html.escape(inside)}</p>",
+        f"<h2>The settings worth a look</h2><p>{_explained(rows, best)}</p>",
+        _table(thinned(best, _SHOWN), _heads(best)),
+        "<h2>Pictures</h2>",
+        *(_figure(caption, svg) for caption, svg in figures if svg is not None),
+        f"<details><summary>All {len(best)} cells of the front</summary>{_table(best, _heads(best))}</details>",
+        _made(rows),
+    ]
+    title = "Sweep of privacy settings"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width, initial-scale=1"><title>{title}</title>'
+        f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head><body><h1>{title}</h1>'
+        f"{''.join(body)}<p><small>pate_jax {__version__}</small></p></body></html>\n"
+    )
+
+
+def _explained(rows: Sequence[Row], best: Sequence[Row]) -> str:
+    students = any(row["student_accuracy"] is not None for row in best)
+    counts = "epsilon and its student's accuracy" if students else "epsilon, answers and how many are right"
+    return html.escape(
+        f"{len(rows):,} cells were judged; {len(best)} of them are beaten by no other in {counts} together. "
+        f"{f'{_SHOWN} of these, evenly picked, are listed. ' if len(best) > _SHOWN else ''}Epsilon is the "
+        "price in privacy, the smaller the better; it holds for all queries asked, answered or not."
+    )
+
+
+def _heads(rows: Sequence[Row]) -> list[str]:
+    left_out = {
+        head
+        for head, name in (("exact", "exact"), ("student", "student_accuracy"), ("right", "label_accuracy"))
+        if all(row.get(name) is None for row in rows)
+    }
+    return [head for head in _HEADS if head not in left_out]
+
+
+def _cell(row: Row, head: str) -> str:
+    values: dict[str, Any] = {
+        "votes": f"{row['name']}, {row['teachers']}",
+        "setting": setting(row),
+        "asked": f"{row['queries']:,}",
+        "answered": f"{row['answered']:,}",
+        "right": _percent(row["label_accuracy"]),
+        "epsilon": _up(row["data_independent"]),
+        "published": _up(row["published"]),
+        "exact": _up(row.get("exact")),
+        "student": _percent(row["student_accuracy"]) + (f" {row['student']}" if row["student"] else ""),
+    }
+    return values[head]
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def _up(epsilon: float | None) -> str:
+    """Three decimals, rounded up."""
+    return "none" if epsilon is None else f"{math.ceil(epsilon * 1e3 - 1e-9) / 1e3:.3f}"
+
+
+def _table(rows: Sequence[Row], heads: Sequence[str]) -> str:
+    top = "".join(f'<th title="{html.escape(_HEADS[head])}">{head}</th>' for head in heads)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_cell(row, head))}</td>" for head in heads) + "</tr>"
+        for row in rows
+    )
+    told = "; ".join(f"{head}: {_HEADS[head][0].lower()}{_HEADS[head][1:]}" for head in heads)
+    return f'<div class="scroll"><table><tr>{top}</tr>{lines}</table></div><p><small>{told}.</small></p>'
+
+
+def _figure(caption: str, svg: bytes) -> str:
+    encoded, text = base64.b64encode(svg).decode(), html.escape(caption)
+    image = f'<img alt="{text}" src="data:image/svg+xml;base64,{encoded}">'
+    return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
+
+
+def _made(rows: Sequence[Row]) -> str:
+    facts = {
+        "votes": ", ".join(sorted({f"{row['name']} ({row['votes'][:12]})" for row in rows})),
+        "delta": ", ".join(sorted({f"{row['delta']:g}" for row in rows})),
+        "seeds": ", ".join(sorted({str(row["seed"]) for row in rows})),
+        "made with": "; ".join(
+            sorted({", ".join(f"{k} {v}" for k, v in row["versions"].items()) for row in rows})
+        ),
+    }
+    lines = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>" for name, value in facts.items()
+    )
+    return f"<details><summary>How it was made</summary><table>{lines}</table></details>"
