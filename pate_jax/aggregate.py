@@ -17,12 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int32
 
-from pate_jax import laws, noise, voting
+from pate_jax import laws, noise, plurality, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, Noise
 
 REFUSED = -1  # the label of a query that got none
-_UNROLL = 5  # rows in one step of the loops over classes
 _AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless told otherwise
 
 
@@ -139,7 +138,8 @@ def answer_many(
     samplers = mechanisms if isinstance(mechanisms, Sampler) else prepare(mechanisms)
     votes, probabilities = _checked_votes(samplers, votes, student_probabilities)
     if at_once is None:
-        at_once = max(1, _AT_ONCE // max(1, votes.size))
+        in_registers = not same_noise and plurality.in_registers(samplers.noise.family, votes.shape[1])
+        at_once = max(1, (8 if in_registers else 1) * _AT_ONCE // max(1, votes.size))
     if at_once < 1:
         raise PateError(f"at_once={at_once} must be at least 1")
     return _answer_many(samplers, votes, key, probabilities, same_noise, at_once)
@@ -148,19 +148,16 @@ def answer_many(
 class _Chance(NamedTuple):
     """All that is random in one call, whatever the scales."""
 
-    noise: Any
-    ties: Any
+    label: plurality.Chance
     test: Any
 
 
-def _chance(sampler: Sampler, key: jax.Array, shape: tuple[int, int]) -> _Chance:
-    queries, classes = shape
-    for_noise, for_ties, for_test = jax.random.split(key, 3)
-    return _Chance(
-        noise.standard(sampler.noise.family, for_noise, (classes, queries)),
-        jax.random.bits(for_ties, (4, queries), jnp.uint32),
-        None if sampler.test is None else noise.standard(sampler.test.family, for_test, (queries,)),
-    )
+def _chance(sampler: Sampler, key: jax.Array, shape: tuple[int, int], *, stored: bool = False) -> _Chance:
+    for_label, for_test = jax.random.split(key)
+    label = plurality.chance(sampler.noise.family, for_label, shape, stored=stored)
+    if sampler.test is None:
+        return _Chance(label, None)
+    return _Chance(label, noise.standard(sampler.test.family, for_test, shape[:1]))
 
 
 @jax.jit
@@ -176,7 +173,7 @@ def _answer_many(
     settings = jax.tree.leaves(samplers)[0].shape[0]
     batch = None if at_once == 1 else min(at_once, settings)
     if same_noise:
-        chance = _chance(samplers, key, votes.shape)
+        chance = _chance(samplers, key, votes.shape, stored=True)
         return jax.lax.map(lambda one: _decide(one, asked, chance), samplers, batch_size=batch)
 
     def one_setting(pair: tuple) -> Answers:
@@ -200,9 +197,7 @@ def _classes_first(votes: Any, probabilities: Any) -> _Asked:
 
 def _decide(sampler: Sampler, asked: _Asked, chance: _Chance) -> Answers:
     counts, predicted = asked
-    noisy = counts + noise.scaled(sampler.noise, chance.noise)
-    most, ties = _most(noisy)
-    labels = _place_of(noisy, most, _share(tuple(chance.ties), ties))
+    labels = plurality.labels(sampler.noise, counts, chance.label)
     if sampler.test is None:
         return Answers(labels, labels == labels)
     lead = counts if predicted is None else counts - counts.sum(0) * predicted
@@ -212,45 +207,6 @@ def _decide(sampler: Sampler, asked: _Asked, chance: _Chance) -> Answers:
         sure = predicted.max(0) > sampler.student_confidence
         otherwise = jnp.where(sure, predicted.argmax(0).astype(jnp.int32), REFUSED)
     return Answers(jnp.where(answered, labels, otherwise), answered)
-
-
-def _most(noisy: Any) -> tuple:
-    """The largest entry of each column, and how often it occurs.
-
-    A loop over rows with all columns at once, here and in `_place_of`: on a CPU many times faster than an
-    argmax and a cumulative sum, and every comparison reads the one array of noisy counts. (Fused reductions
-    may compute it twice and round it differently, so that no entry equals the largest.)
-    """
-
-    def step(row: Any, state: tuple) -> tuple:
-        most, ties = state
-        entry = noisy[row]
-        ties = jnp.where(entry > most, 1, ties + (entry == most))
-        return jnp.maximum(most, entry), ties
-
-    start = (noisy[0], (noisy[0] == noisy[0]).astype(jnp.uint32))
-    return jax.lax.fori_loop(1, noisy.shape[0], step, start, unroll=_UNROLL)
-
-
-def _place_of(noisy: Any, most: Any, rank: Any) -> Any:
-    """The row, in each column, of the entry of this rank (0 is the first) among the largest ones."""
-
-    def step(row: Any, state: tuple) -> tuple:
-        seen, place = state
-        seen = seen + (noisy[row] == most)
-        return seen, place + (seen <= rank)
-
-    start = (rank ^ rank, (rank ^ rank).astype(jnp.int32))
-    return jax.lax.fori_loop(0, noisy.shape[0], step, start, unroll=_UNROLL)[1]
-
-
-def _share(words: tuple, count: Any) -> Any:
-    """`floor(w count / 2^128)` for the 128-bit number w of four words and a count below 2^16."""
-    carry = words[0] ^ words[0]
-    for word in words[::-1]:
-        for part in (word & np.uint32(0xFFFF), word >> np.uint32(16)):
-            carry = (part * count + carry) >> np.uint32(16)
-    return carry
 
 
 def _checked(mechanism: Any) -> Mechanism:

@@ -78,10 +78,12 @@ def is_private(key: jax.Array) -> bool:
     return dtype is not None and dtype == _PRIVATE_DTYPE
 
 
-_PRIVATE_DTYPE = jax.eval_shape(
-    lambda data: jax.random.wrap_key_data(data, impl=chacha.PRIVATE),
-    jax.ShapeDtypeStruct((chacha.KEY_WORDS,), jnp.uint32),
-).dtype
+def _dtype_of(kind: Any) -> Any:
+    words = jax.ShapeDtypeStruct((chacha.KEY_WORDS,), jnp.uint32)
+    return jax.eval_shape(lambda data: jax.random.wrap_key_data(data, impl=kind), words).dtype
+
+
+_PRIVATE_DTYPE, _SEEDED_DTYPE = _dtype_of(chacha.PRIVATE), _dtype_of(chacha.SEEDED)
 
 
 @jax.tree_util.register_dataclass
@@ -127,9 +129,39 @@ def draw(noise: Noise | Source, key: jax.Array, shape: tuple[int, ...]) -> jax.A
 
 def standard(family: str, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """What a draw needs of chance, whatever the scale: noise of scale 1, or words to search a table for."""
-    if family in _STANDARD:
-        return _STANDARD[family](key, shape)
+    if family == "gaussian":
+        return _gaussian(key, shape)
+    if family in _FROM_PAIR:
+        return _FROM_PAIR[family](*jax.random.bits(key, (2, *shape), jnp.uint32))
     return jax.random.bits(key, (4, *shape), jnp.uint32)
+
+
+def lanes(key: jax.Array, group: Any, count: int, *, in_line: bool) -> tuple:
+    """Sixteen arrays of `count` random words, another sixteen for each `group`.
+
+    With `in_line` no word of a ChaCha20 key need ever reach memory (see `chacha.block_in_line`). Other keys
+    give their own bits.
+    """
+    if key.dtype in (_PRIVATE_DTYPE, _SEEDED_DTYPE):
+        private = key.dtype == _PRIVATE_DTYPE
+        return chacha.lanes(jax.random.key_data(key), group, count, private=private, in_line=in_line)
+    return tuple(jax.random.bits(jax.random.fold_in(key, group), (16, count), jnp.uint32))
+
+
+def values_in(family: str) -> int:
+    """How many values of noise the sixteen words of a block give, one word left over.
+
+    >>> values_in("gaussian"), values_in("laplace")
+    (10, 7)
+    """
+    return 10 if family == "gaussian" else 7
+
+
+def from_words(family: str, words: tuple) -> list:
+    """`values_in` values of continuous noise at scale 1, by the same transforms as `standard`."""
+    if family == "gaussian":
+        return [value for at in range(0, 15, 3) for value in _gaussian_pair(*words[at : at + 3])]
+    return [_FROM_PAIR[family](*words[at : at + 2]) for at in range(0, 14, 2)]
 
 
 def scaled(source: Source, chance: jax.Array) -> jax.Array:
@@ -175,26 +207,27 @@ def _minus_log(high: Any, low: Any) -> Any:
     return -jnp.where(below, jnp.log(half), jnp.log1p(-half))
 
 
-def _exponential(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return _minus_log(*jax.random.bits(key, (2, *shape), jnp.uint32))
+def _minus_log_log(high: Any, low: Any) -> Any:
+    return -jnp.log(_minus_log(high, low))
 
 
-def _gumbel(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return -jnp.log(_exponential(key, shape))
-
-
-def _laplace(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    negative, half = _coin_and_half(*jax.random.bits(key, (2, *shape), jnp.uint32))
+def _signed_log(high: Any, low: Any) -> Any:
+    negative, half = _coin_and_half(high, low)
     size = -jnp.log(2 * half)
     return jnp.where(negative, -size, size)
 
 
+def _gaussian_pair(high: Any, low: Any, turn: Any) -> tuple:
+    """Two values from a radius of 64 bits and an angle of 32 (Box and Muller 1958)."""
+    radius = jnp.sqrt(2 * _minus_log(high, low))
+    return radius * _cosine(turn), radius * _cosine(turn - np.uint32(1 << 30))  # sin x = cos(x - quarter)
+
+
 def _gaussian(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Two values from each radius of 64 bits and angle of 32 (Box and Muller 1958)."""
     size = math.prod(shape)
     high, low, turn = jax.random.bits(key, (3, (size + 1) // 2), jnp.uint32)
     radius = jnp.sqrt(2 * _minus_log(high, low))
-    quarter = jnp.asarray([[0], [1 << 30]], jnp.uint32)  # sin x = cos(x - quarter)
+    quarter = jnp.asarray([[0], [1 << 30]], jnp.uint32)  # broadcast: XLA would make two joined halves twice
     return (radius * _cosine(turn - quarter)).reshape(-1)[:size].reshape(shape)
 
 
@@ -223,9 +256,4 @@ def _fit(function: Any, degree: int) -> np.ndarray:
 
 _COSINE = _fit(lambda square: np.cos(np.pi / 2 * np.sqrt(square)), 4)
 _SINE = _fit(lambda square: np.pi / 2 * np.sinc(np.sqrt(square) / 2), 4)
-_STANDARD = {
-    "gaussian": _gaussian,
-    "laplace": _laplace,
-    "gumbel": _gumbel,
-    "exponential": _exponential,
-}
+_FROM_PAIR = {"laplace": _signed_log, "gumbel": _minus_log_log, "exponential": _minus_log}

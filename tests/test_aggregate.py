@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 from scipy import stats
 
-from pate_jax import aggregate, noise, voting
+from pate_jax import aggregate, noise, plurality, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     BY_NAME,
@@ -132,17 +132,34 @@ def test_a_share_of_a_long_word_is_exact():
     words = [0, 1, 2**128 - 1, 2**127, 2**128 // 3, 2**128 // 3 + 1, 0x0123456789ABCDEF0123456789ABCDEF]
     parts = [jnp.asarray([w >> s & 0xFFFFFFFF for w in words], jnp.uint32) for s in (96, 64, 32, 0)]
     for count in (1, 2, 3, 150, 65535):
-        ours = aggregate._share(tuple(parts), jnp.full(len(words), count, jnp.uint32))
+        ours = plurality.share(tuple(parts), jnp.full(len(words), count, jnp.uint32))
         assert ours.tolist() == [w * count >> 128 for w in words]
+
+
+@pytest.mark.parametrize("classes", [10, 12])
+def test_all_classes_of_a_block_and_more_than_a_block_holds(classes):
+    """Up to ten classes, Gaussian noise is made in registers; beyond, in memory."""
+    counts = [1] * (classes - 2) + [9, 12]
+    labels = ask(GNMax(5.0), counts=counts).labels
+    assert p_value(labels, exact_laws.outcomes(GNMax(5.0), counts)) > 1e-4
+    for factor in (2 / 3, 3 / 2):
+        assert p_value(labels, exact_laws.outcomes(rescaled(GNMax(5.0), factor), counts)) < 1e-9
+
+
+@pytest.mark.parametrize("classes", [3, 10])
+def test_ties_of_continuous_noise_are_broken_evenly(classes):
+    """Noise this small vanishes beside the counts in float32, so all classes tie."""
+    labels = ask(GNMax(1e-9), counts=[4] * classes).labels
+    assert p_value(labels, np.append(0, np.full(classes, 1 / classes))) > 1e-4
 
 
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.float32])
 def test_the_plurality_kernel_against_numpy(dtype):
     noisy = np.random.default_rng(0).integers(0, 4, (11, 500))
-    most, ties = aggregate._most(jnp.asarray(noisy, dtype))
+    most, ties = plurality.largest(jnp.asarray(noisy, dtype))
     assert (most == noisy.max(0)).all() and (ties == (noisy == noisy.max(0)).sum(0)).all()
     for rank in range(int(ties.max())):
-        place = aggregate._place_of(jnp.asarray(noisy, dtype), most, jnp.full(500, rank, jnp.uint32))
+        place = plurality.place_of(jnp.asarray(noisy, dtype), most, jnp.full(500, rank, jnp.uint32))
         for column in np.flatnonzero(np.asarray(ties) > rank):
             assert place[column] == np.flatnonzero(noisy[:, column] == noisy[:, column].max())[rank]
 

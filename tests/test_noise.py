@@ -105,6 +105,15 @@ def test_bits_are_the_blocks_of_their_domain_word_by_word():
     assert (jax.random.bits(private(), (5, 8)).reshape(-1) == blocks.reshape(-1)[:40]).all()
 
 
+@pytest.mark.parametrize("kind", [chacha.PRIVATE, chacha.SEEDED])
+def test_lanes_are_blocks_of_a_domain_of_their_own_in_either_form(kind):
+    key = jax.random.wrap_key_data(WORDS, impl=kind)
+    stored = jnp.stack(noise.lanes(key, 3, 9, in_line=False))
+    assert (stored == jnp.stack(noise.lanes(key, np.uint32(3), 9, in_line=True))).all()
+    domain = 5 if kind is chacha.PRIVATE else 0x105
+    assert (stored == chacha.block(WORDS, jnp.arange(9, dtype=jnp.uint32), (domain, 3, 0))).all()
+
+
 def test_uses_of_a_key_share_no_block():
     """Bits of each width, children of split and of fold_in, for both kinds of key: all words differ."""
     seen = []
