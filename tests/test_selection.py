@@ -140,7 +140,7 @@ def test_interactive_rounds_buy_only_where_the_teachers_contradict_the_student()
     def ask(rows, probabilities):
         return aggregate.answer(mechanism, votes[rows], key=next(keys), student_probabilities=probabilities)
 
-    bought = selection.ask_in_rounds(jax.random.key(4), public(), [5, 8, 9], ask=ask, learn=learn)
+    bought = selection.ask_in_rounds(jax.random.key(4), public(), [5, 5, 5], ask=ask, learn=learn)
     answered = np.asarray(bought.answers.answered)
     assert answered[:5].all() and answered[5:].mean() < 0.2
     told = bought.for_student()

@@ -1,0 +1,107 @@
+"""What is handed over: the files, what the card says, and that it names its own limits."""
+
+import jax
+import numpy as np
+import pytest
+
+from pate_jax import accounting, artefact, columns, models, pools, release
+from pate_jax.data import Part, Preprocessing
+from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.student import Student
+
+FACTS = {
+    "private": True,
+    "data": "digits, drawn by a program",
+    "teachers": 40,
+    "method": "fixmatch",
+    "selection": "kmeans",
+    "label_accuracy": 0.9375,
+    "student_accuracy": 0.9712,
+}
+
+
+def student():
+    model = models.build("mlp", input_shape=(4, 4, 1), classes=3, hidden=(5,))
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    parameters = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), shapes)
+    names = ("ant", "bee", "cat")
+    return Student(parameters, model.description, Preprocessing((0.0,), (255.0,)), names, 1.0, "uint8")
+
+
+def statement(private=True):
+    votes = np.eye(3, dtype=np.int64)[np.arange(32) % 3] * 40
+    return accounting.statement(DiscreteGaussianMax(20.0), votes, None, 1e-5, private=private).publishable()
+
+
+def written(folder, private=True, **changes):
+    release.write(folder, student(), statement(private), {**FACTS, "private": private, **changes})
+    return (folder / "student" / "MODEL_CARD.md").read_text()
+
+
+def test_the_student_folder_is_whole_and_passes_the_audit(tmp_path):
+    written(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "student").iterdir()) == [
+        "MODEL_CARD.md",
+        "parameters.npz",
+        "predict.py",
+        "statement.json",
+        "student.json",
+    ]
+    assert release.audit(tmp_path) == []
+    told = artefact.read_json(tmp_path / "student" / "statement.json", "statement")
+    assert told == artefact.read_json(tmp_path / "statement.json", "statement")
+    assert (tmp_path / "student" / "predict.py").read_text() == release.predictor()
+
+
+def test_the_card_says_what_was_bought_at_what_cost_and_how_good_it_is(tmp_path):
+    card = written(tmp_path)
+    epsilon = statement()["model_card_line"]
+    for said in (
+        epsilon,
+        "data-independent",
+        "32 of 32 asked, chosen by kmeans; right: 93.75%",
+        "40 teachers by the method fixmatch",
+        "digits, drawn by a program",
+        "97.12%",
+        statement()["relation_in_words"],
+        "It does not cover",
+        "ant, bee, cat",
+        "pixels from 0 to 255",
+        "103 parameters",
+    ):
+        assert said in card, said
+    assert card.startswith("# Model card")
+
+
+def test_what_is_not_known_is_said_to_be_not_known(tmp_path):
+    card = written(tmp_path, student_accuracy=None, label_accuracy=None, method=None, selection=None)
+    assert "not measured, no public test part" in card and "no public labels" in card
+    assert "None" not in card
+
+
+def test_a_seeded_run_says_so_in_the_first_line_of_its_card(tmp_path):
+    assert "NOT PRIVATE" in written(tmp_path, private=False).splitlines()[0]
+    assert "NOT PRIVATE" not in written(tmp_path)
+
+
+def test_the_card_names_the_columns_of_a_table(tmp_path):
+    kept = (columns.Column("age"), columns.Column("job", ("baker", "nurse")))
+    model = models.build("table", input_shape=(3,), classes=2, hidden=(4,))
+    parameters = jax.tree.map(
+        lambda leaf: np.zeros(leaf.shape, np.float32), jax.eval_shape(model.init, jax.random.key(0))
+    )
+    scaling = Preprocessing((40.0, 0.0, 0.0), (9.0, 1.0, 1.0))
+    made = Student(parameters, model.description, scaling, ("no", "yes"), columns=kept)
+    assert "a table with the columns age, job" in release.model_card(made, statement(), FACTS)
+
+
+@pytest.mark.parametrize("how", ["first", "random", "kmeans"])
+def test_a_run_asks_each_chosen_input_once(how):
+    inputs = np.repeat(np.arange(20, dtype=np.uint8)[:, None, None, None] * 10, 3, axis=0) + np.zeros(
+        (1, 2, 2, 1), np.uint8
+    )
+    pool = Part(inputs, None, np.array([f"row-{row}" for row in range(60)]))
+    chosen = pools.select(pool, Preprocessing((0.0,), (255.0,)), 7, [], how, b"key")
+    again = pools.select(pool, Preprocessing((0.0,), (255.0,)), 7, [], how, b"key")
+    assert chosen.ids.tolist() == again.ids.tolist()
+    assert len({image.tobytes() for image in chosen.inputs}) == 7
