@@ -50,11 +50,11 @@ def crash_after(monkeypatch, calls, *, written):
     """Raise in the given call of the one function through which every stage is recorded."""
     write, count = artefact.write_bytes, iter(range(10**6))
 
-    def failing(path, content):
+    def failing(path, content, **settings):
         here = next(count)
         if here == calls and not written:
             raise Crash
-        write(path, content)
+        write(path, content, **settings)
         if here == calls:
             raise Crash
 
