@@ -10,6 +10,7 @@ from pate_jax.errors import PateError
 Outcome = Literal["passed", "failed", "unchecked"]
 _SHOWN = {"passed": "ok", "failed": "FAILED", "unchecked": "open"}
 _WIDTH = 12  # of the column of names
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
 
 
 class Finding(NamedTuple):
@@ -108,3 +109,5 @@ def _made(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
         yield from check()
     except PateError as error:
         yield failed(str(error))
+    except _MALFORMED as error:  # a forged file can hold anything: it fails the check, with what was met
+        yield failed(f"a file is not of the form that this version writes: {error!r}")

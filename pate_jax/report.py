@@ -1,7 +1,8 @@
 """What a person reads of a run: the summary in the terminal and the two pages.
 
 `private/report.html` shows all, `release/report.html` only what may be published. Both are single files that
-need no network.
+need no network and are read on a phone as well; what only experts look for is folded. `page`, `picture` and
+`folded` are what other pages are made of.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,9 +24,9 @@ h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.95rem}
 td,th{padding:.35rem .6rem;text-align:left;border-bottom:1px solid #d8dde6;vertical-align:top}
 .scroll{overflow-x:auto} .scroll td:last-child{min-width:13rem}
-img{max-width:100%;height:auto} pre{white-space:pre-wrap}
+img{width:100%;min-width:27rem;height:auto} pre{white-space:pre-wrap} td,p,li{overflow-wrap:anywhere}
 figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
-.warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
+.big{font-size:1.1rem} .warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
 .note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
 details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
 """
@@ -33,6 +35,7 @@ CUMULATIVE = "What the queries cost, one after the other, by way of accounting. 
 BY_CONSENSUS = "What a query costs, by the share of teachers that agree on it. Sensitive."
 SPLIT = "Where the cost goes: the test, the answer, and the price of delta. Sensitive."
 ACCURACY = "How often each is right on public data. The teachers' and the vote's figures are sensitive."
+_FOR_EXPERTS = (CUMULATIVE, BY_CONSENSUS, SPLIT)
 NOT_PRIVATE = "NOT PRIVATE: this run was made from a seed, so anyone can draw its noise again."
 _SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
 
@@ -49,25 +52,45 @@ def summary(results: Mapping[str, Any], statement_text: str) -> str:
 
 def private_page(
     results: Mapping[str, Any],
-    statement_html: str,
+    statement: Any,
     figures: Sequence[tuple[str, bytes]],
     details: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """The whole report, for the owner of the data only."""
+    """The whole report, for the owner of the data only; `statement` is the accountant's."""
     warning = (
         '<p class="warn"><strong>Keep this page inside.</strong> It shows figures that depend on the private '
         "data. The page in release/ is the one to hand over.</p>"
     )
-    body = [_head(results), warning, _short(results), "<h2>What was spent</h2>", _scrolling(statement_html)]
-    body += ["<h2>Pictures</h2>", *(_figure(caption, svg) for caption, svg in figures)]
-    body += [_folded(title.capitalize(), content) for title, content in details.items() if content]
-    return _page(f"Run report: {results['dataset']} (private)", body)
+    body = [_head(results), warning, _short(results), "<h2>What one person risks</h2>", _promised(statement)]
+    body += [_own_promise(statement), _opened("All figures of the accountant", statement.html())]
+    body += ["<h2>Pictures</h2>", *(picture(*one) for one in figures if one[0] not in _FOR_EXPERTS)]
+    experts = "".join(picture(*one) for one in figures if one[0] in _FOR_EXPERTS)
+    body += [f"<details><summary>Pictures for those who check the figures</summary>{experts}</details>"]
+    body += [folded(title.capitalize(), content) for title, content in details.items() if content]
+    return page(f"Run report: {results['dataset']} (private)", body)
 
 
-def public_page(results: Mapping[str, Any], statement_html: str) -> str:
+def public_page(results: Mapping[str, Any], statement: Any) -> str:
     """The report that goes with the student: publishable figures only."""
-    body = [_head(results), _short(results), "<h2>The privacy guarantee</h2>", _scrolling(statement_html)]
-    return _page(f"Student report: {results['dataset']}", body)
+    body = [_head(results), _short(results), "<h2>What one person risks</h2>", _promised(statement)]
+    body += [f"<p>{html.escape(statement.model_card_line())}</p>", _explained()]
+    body += [_opened("The figures", statement.html(publishable_only=True))]
+    return page(f"Student report: {results['dataset']}", body)
+
+
+def odds(epsilon: float, delta: float) -> str:
+    """How often a guess whether somebody is in the data can be right, from any (epsilon, delta) release.
+
+    `(e^epsilon + delta) / (1 + e^epsilon)`, of a guesser who starts from even odds and knows everything else;
+    rounded up.
+
+    >>> odds(0.0, 0.0), odds(1.0, 1e-5), odds(6.42, 1e-5)
+    ('50.0%', '73.2%', '99.84%')
+    """
+    wrong = 1 / (1 + math.exp(min(epsilon, 700.0)))
+    chance = min(1.0, (1 - wrong) + delta * wrong)
+    digits = 1 if chance < 0.99 else 2 if chance < 0.999 else 4
+    return f"{math.ceil(round(chance * 10 ** (2 + digits), 6)) / 10**digits:.{digits}f}%"
 
 
 def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
@@ -145,24 +168,69 @@ def _short(results: Mapping[str, Any]) -> str:
     return f"<h2>In short</h2><p>{explained}</p><p>{' '.join(_sentences(results))}</p>"
 
 
+def _promised(statement: Any) -> str:
+    """The publishable figure in a sentence."""
+    if not statement.private:
+        return "<p><strong>Nothing is promised: the noise can be drawn again by anyone.</strong></p>"
+    epsilon = statement.headline.epsilon
+    if epsilon is None:
+        return f"<p>No finite figure holds at delta = {statement.delta:g}: nothing can be promised.</p>"
+    return f'<p class="big">{_sentence(statement, epsilon)} This holds whatever the private records are.</p>'
+
+
+def _own_promise(statement: Any) -> str:
+    epsilon = statement.figures[statement.smallest].epsilon
+    if not statement.private or epsilon is None or statement.smallest == "data_independent":
+        return ""
+    return (
+        "<p>For the votes that these teachers gave, a smaller figure holds: at most "
+        f"<strong>{odds(epsilon, statement.delta)}</strong> (epsilon {epsilon:.2f}, rounded). It is computed "
+        "from the private votes and would tell something about them, so it is for your eyes only.</p>"
+    )
+
+
+def _sentence(statement: Any, epsilon: float) -> str:
+    who = "all records of one person are" if statement.relation == "user" else "one particular record is"
+    return (
+        "Somebody who sees everything that is released, who knows all other records, and who guesses "
+        f"whether {who} in the private data, is right at most <strong>{odds(epsilon, statement.delta)}"
+        "</strong> of the time. Guessing blindly is right 50% of the time."
+    )
+
+
+def _explained() -> str:
+    return (
+        "<details><summary>What the words mean</summary><p><em>Differentially private</em>: what is released "
+        "would have come out almost as likely if the one record had been left out. <em>Epsilon</em> says how "
+        "much more likely at most: 0 is perfect, each 0.7 doubles it. <em>Delta</em> is a small probability "
+        "that is allowed to fall outside of that. <em>Data-independent</em>: the figure reads nothing from "
+        "the private data, so it may be told to anyone.</p></details>"
+    )
+
+
 def _scrolling(fragment: str) -> str:
     return f'<div class="scroll">{fragment}</div>'
 
 
-def _figure(caption: str, svg: bytes) -> str:
+def picture(caption: str, svg: bytes) -> str:
+    """A figure with its caption; on a narrow screen it scrolls by itself and stays readable."""
     encoded = base64.b64encode(svg).decode()
     text = html.escape(caption)
-    image = f'<img alt="{text}" src="data:image/svg+xml;base64,{encoded}">'
+    image = _scrolling(f'<img alt="{text}" src="data:image/svg+xml;base64,{encoded}">')
     return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
 
 
-def _folded(title: str, content: Mapping[str, Any]) -> str:
+def folded(title: str, content: Mapping[str, Any]) -> str:
+    """A table of names and values that is folded until somebody asks for it."""
     cells = [
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
         for name, value in _flat(content)
     ]
-    table = _scrolling(f"<table>{''.join(cells)}</table>")
-    return f"<details><summary>{title}</summary>{table}</details>"
+    return _opened(html.escape(title), f"<table>{''.join(cells)}</table>")
+
+
+def _opened(title: str, fragment: str) -> str:
+    return f"<details><summary>{title}</summary>{_scrolling(fragment)}</details>"
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -175,7 +243,8 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     return rows
 
 
-def _page(title: str, body: Sequence[str]) -> str:
+def page(title: str, body: Sequence[str]) -> str:
+    """A whole page from fragments: one file, no scripts, nothing from elsewhere."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'

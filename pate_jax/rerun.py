@@ -15,32 +15,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import data, ensemble, models, partition, stages, student, voting
-from pate_jax.config import DataChoice, PartitionChoice, from_settings
+from pate_jax import batches, data, ensemble, models, pools, separation, stages, student
+from pate_jax.config import from_settings
 from pate_jax.ensemble import kept
-from pate_jax.errors import PateError
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.partition import Shards
 from pate_jax.rundir import RunDirectory
 
-_LABELS = 1e-3  # share of labels that rounding may move between two machines
-_CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+_MOVED = 1e-3  # share of labels that rounding may move between two machines
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 
 
 def labels(run: RunDirectory) -> Iterator[Finding]:
-    """Whether the teachers that are kept give the labels that the votes file holds."""
-    if (why := _cannot(run)) is not None:
-        yield unchecked(why)
+    """Whether the teachers that are kept give the labels that the votes files hold."""
+    dataset = _ready(run)
+    if isinstance(dataset, Finding):
+        yield dataset
         return
-    votes, dataset = voting.load_votes(run.votes), _data(run)
-    if votes.teacher_labels is None or votes.ids is None:
-        yield unchecked("the votes file holds no labels of single teachers")
+    votes = batches.load_asked(run)
+    if votes.teacher_labels is None:
+        yield unchecked("the votes files hold no labels of single teachers")
         return
-    asked = dataset.public.take(stages._rows_of(dataset.public.ids, votes.ids))
-    model = _model(run, dataset)
-    again = ensemble.predict(model, dataset.preprocessing, kept.kept(run.teachers), asked.inputs)
+    asked = pools.asked_inputs(run, dataset).inputs
+    again = ensemble.predict(_model(run, dataset), dataset.preprocessing, kept.kept(run.teachers), asked)
     wrong = again != votes.teacher_labels
-    if 0 < wrong.mean() <= _LABELS:
+    if 0 < wrong.mean() <= _MOVED:
         yield unchecked(f"{wrong.sum()} of {wrong.size:,} labels differ, as rounding may between machines")
     else:
         yield from judged(
@@ -51,30 +50,29 @@ def labels(run: RunDirectory) -> Iterator[Finding]:
 
 def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
     """Whether some teachers, trained again where nobody else has a record, come out as they are kept."""
-    if (why := _cannot(run)) is not None:
-        yield unchecked(why)
+    dataset = _ready(run)
+    if isinstance(dataset, Finding):
+        yield dataset
         return
-    dataset, settings = _data(run), run.recorded()
-    cut = from_settings(PartitionChoice, settings["partition"])
-    shards = partition.divide(dataset.private, cut.teachers, key=run.derive("partition"), by=cut.by)
-    config = from_settings(ensemble.TeacherConfig, settings["teacher"])
+    shards = separation.shards_of(run, dataset)
+    config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
     config = replace(config, width=kept.plan(run.teachers).width)
     key = jax.random.wrap_key_data(
         jnp.asarray(np.frombuffer(run.derive("teachers")[:8], np.uint32)), impl="threefry2x32"
     )
-    before = dict(kept.of(kept.kept(run.teachers), _sample(cut.teachers, sample)))
+    before = dict(kept.of(kept.kept(run.teachers), _sample(len(shards.counts), sample)))
     for teacher, parameters in before.items():
         again = ensemble.fit(
             _model(run, dataset),
             dataset.preprocessing,
             dataset.private.inputs,
-            dataset.private.labels,
+            np.asarray(dataset.private.labels),
             _alone(shards, teacher),
             key=key,
             config=config,
         )
         own = dict(kept.of(again, [teacher]))[teacher]
-        yield _compared(parameters, own, f"teacher {teacher}", "its own shard and key")
+        yield compared(parameters, own, f"teacher {teacher}", "its own shard and key")
 
 
 def _sample(teachers: int, wanted: int) -> list[int]:
@@ -88,52 +86,44 @@ def _alone(shards: Shards, teacher: int) -> Shards:
     return Shards(shards.rows, counts)
 
 
-def _compared(before: Any, again: Any, who: str, what: str) -> Finding:
+def compared(before: Any, again: Any, who: str, what: str) -> Finding:
+    """Whether two trees of parameters are one, bit for bit or to rounding.
+
+    >>> compared({"a": np.ones(2)}, {"a": np.ones(2)}, "the student", "the answers").outcome
+    'passed'
+    """
     pairs = list(zip(jax.tree.leaves(before), jax.tree.leaves(again), strict=False))
-    same_tree = jax.tree.structure(before) == jax.tree.structure(again)
+    same_tree = str(jax.tree.structure(before)) == str(jax.tree.structure(again))
     same_shapes = all(np.shape(old) == np.shape(new) for old, new in pairs)
     if not (same_tree and same_shapes):
         return failed(f"{who} is of another shape than {what} give")
     if all(np.array_equal(old, new) for old, new in pairs):
         return passed(f"{who} follows from {what} alone, bit for bit")
-    if all(np.allclose(old, new, **_CLOSE) for old, new in pairs):
+    if all(np.allclose(old, new, rtol=_RELATIVE, atol=_ABSOLUTE) for old, new in pairs):
         return passed(f"{who} follows from {what} alone, to rounding")
     return failed(f"{who} does not follow from {what} alone")
 
 
 def student_again(run: RunDirectory) -> Iterator[Finding]:
     """Whether the student, trained again from public inputs and answers alone, is the one in release/."""
-    settings = run.recorded()
-    if "data" not in settings:
-        yield unchecked("the public inputs are not recorded in this run")
+    dataset = separation.opened(run)
+    if isinstance(dataset, Finding):
+        yield dataset
         return
     if not run.results.exists():
         yield unchecked("there is no student yet: run `pate student`")
         return
-    votes = voting.load_votes(run.votes)
-    dataset, asked = stages._public(run, votes, None, None)
-    inputs = student.PublicInputs(asked.inputs, dataset.preprocessing, dataset.classes, dataset.class_names)
-    key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))
-    config = from_settings(student.StudentConfig, settings["student"])
-    again = student.fit(key, inputs, stages.load_answers(run), config)
+    config = from_settings(student.StudentConfig, run.recorded()["student"])
+    again = stages.learn(run, config, dataset, pools.asked_inputs(run, dataset))
     released = student.Student.load(run.student)
-    yield _compared(released.parameters, again.parameters, "the student", "public inputs and answers")
+    yield compared(released.parameters, again.parameters, "the student", "public inputs and answers")
 
 
-def _cannot(run: RunDirectory) -> str | None:
-    if "data" not in run.recorded():
-        return "the votes were made elsewhere, and their teachers are not here"
-    if not kept.folders(run.teachers) or not run.votes.exists():
-        return "no teachers are kept in this run"
-    try:
-        _data(run)
-    except PateError as error:
-        return f"the data cannot be opened: {error}"
-    return None
-
-
-def _data(run: RunDirectory) -> data.Dataset:
-    return stages.open_data(from_settings(DataChoice, run.recorded()["data"]))
+def _ready(run: RunDirectory) -> data.Dataset | Finding:
+    """The data of a run whose teachers are kept and have been asked, or why nothing can be done again."""
+    if "data" in run.recorded() and not (kept.folders(run.teachers) and run.answers.exists()):
+        return unchecked("no teachers are kept in this run, or nothing was answered yet")
+    return separation.opened(run)
 
 
 def _model(run: RunDirectory, dataset: data.Dataset) -> models.Model:

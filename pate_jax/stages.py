@@ -234,9 +234,9 @@ def tell(run: RunDirectory) -> dict[str, Any]:
         (report.SPLIT, plots.split(mechanism, votes.votes, delta)),
         (report.ACCURACY, report.accuracies(results, inside)),
     ]
-    page = report.private_page(results, statement.html(), figures, {**inside, "settings": settings})
+    page = report.private_page(results, statement, figures, {**inside, "settings": settings})
     artefact.write_bytes(run.report, page.encode())
-    public = report.public_page(results, statement.html(publishable_only=True))
+    public = report.public_page(results, statement)
     artefact.write_bytes(run.public_report, public.encode())
     release.check(run.release)
     return {**results, "statement": whole, "inside": inside}

@@ -79,7 +79,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(artefact.os, "fsync", full)
-    with pytest.raises(PateError, match="No space.*free some space there"):
+    with pytest.raises(PateError, match=r"No space.*free some space there"):
         artefact.write_json(path, "note", {"value": 2})
     assert artefact.read_json(path, "note") == {"value": 1}
     assert [item.name for item in tmp_path.iterdir()] == ["a.json"]

@@ -78,7 +78,9 @@ def test_processes_that_are_not_the_first_say_nothing(monkeypatch, capsys):
 @pytest.mark.long
 def test_the_tutorial_ends_with_one_json_line(tmp_path, capsys):
     arguments = f"strokes --records 60 --teachers 4 --seed 3 --queries 17 --out {tmp_path / 'run'}"
-    arguments += " --epochs 1 --min-steps 2 --net mlp --student.net mlp --student.steps 5"
+    arguments += (
+        " --epochs 1 --min-steps 2 --net mlp --student.method supervised --student.net mlp --student.steps 5"
+    )
     launch.main(presets.TUTORIAL_SVHN, tutorial_svhn.compare, arguments.split())
     *_, last = capsys.readouterr().out.splitlines()
     line = json.loads(last)

@@ -1,5 +1,8 @@
 """The pages: single files, readable without a network, and the public one without a sensitive figure."""
 
+import dataclasses
+import html
+import math
 import re
 from html.parser import HTMLParser
 
@@ -57,7 +60,7 @@ def statement():
 
 
 def test_the_public_page_has_no_sensitive_figure(statement):
-    page = report.public_page(RESULTS, statement.html(publishable_only=True))
+    page = report.public_page(RESULTS, statement)
     text = " ".join(read(page).words)
     assert "sensitive" not in text.lower()
     for name in ("exact", "pld", "published"):
@@ -67,7 +70,7 @@ def test_the_public_page_has_no_sensitive_figure(statement):
 
 def test_pages_need_no_network_and_escape_what_they_show(statement):
     figures = [("a < b", report.accuracies(RESULTS, {"accuracy": {"mean": 0.9, "plurality": 0.95}}))]
-    page = report.private_page(RESULTS, statement.html(), figures, {"settings": {"deep": {"name": "<x>"}}})
+    page = report.private_page(RESULTS, statement, figures, {"settings": {"deep": {"name": "<x>"}}})
     reader = read(page)
     assert all(address.startswith("data:") for address in reader.addresses)
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
@@ -75,7 +78,7 @@ def test_pages_need_no_network_and_escape_what_they_show(statement):
 
 
 def test_a_page_of_a_seeded_run_begins_with_the_warning(statement):
-    page = report.public_page({**RESULTS, "private": False}, statement.html(publishable_only=True))
+    page = report.public_page({**RESULTS, "private": False}, statement)
     text = " ".join(read(page).words)
     assert text.index("NOT PRIVATE") < text.index("In short")
 
@@ -84,6 +87,28 @@ def test_the_summary_leaves_out_what_is_not_known(statement):
     text = report.summary(RESULTS, statement.text())
     assert "20 of them" in text and "95.0% of the answers" in text
     assert "student is right" not in text and "None" not in text
+
+
+def test_the_odds_are_never_below_what_epsilon_allows():
+    for epsilon in (0.0, 0.3, 1.0, 3.32, 6.42, 11.0, 30.0, 2000.0):
+        told = float(report.odds(epsilon, 1e-5).rstrip("%")) / 100
+        exact = min(1.0, (1 + 1e-5 * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+        assert exact - 1e-12 <= told <= exact + 1e-3
+
+
+def test_the_promise_is_in_words_and_the_figures_are_folded(statement):
+    public = report.public_page(RESULTS, statement)
+    assert f"at most <strong>{report.odds(statement.headline.epsilon, 1e-5)}</strong>" in public
+    assert statement.model_card_line() in html.unescape(public)
+    assert public.index("at most") < public.index("<details") < public.index("<table")
+    private = report.private_page(RESULTS, statement, [], {})
+    own = statement.figures[statement.smallest].epsilon
+    assert report.odds(own, 1e-5) in private and "for your eyes only" in private
+
+
+def test_a_seeded_run_promises_nothing(statement):
+    seeded = dataclasses.replace(statement, private=False)
+    assert "Nothing is promised" in report.public_page({**RESULTS, "private": False}, seeded)
 
 
 def test_consensus_is_drawn_for_any_votes():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,15 +89,12 @@ def many(
     for place, mechanism in enumerate(mechanisms):
         by_noise.setdefault((mechanism.noise, isinstance(mechanism, LNMax)), []).append(place)
     jobs: list[Callable[[], list[tuple]]] = [
-        lambda places=places: _published(mechanisms, asked, places, merged, delta)
-        for places in by_noise.values()
+        partial(_published, mechanisms, asked, places, merged, delta) for places in by_noise.values()
     ]
     kinds: dict[tuple, list[int]] = {}
     for place, mechanism in enumerate(mechanisms):
         kinds.setdefault((mechanism.noise, mechanism.test), []).append(place)
-    jobs += [
-        lambda places=places: _worst(mechanisms, asked, places, counts, delta) for places in kinds.values()
-    ]
+    jobs += [partial(_worst, mechanisms, asked, places, counts, delta) for places in kinds.values()]
     published = np.zeros((len(mechanisms), 3))
     worst, basis = np.zeros(len(mechanisms)), [""] * len(mechanisms)
     for row in spread(jobs, "accounting"):
@@ -199,7 +197,9 @@ def _published(
     chances: list[tuple[Curve, Curve] | None] = []
     for row, place in enumerate(places):
         test = mechanisms[place].test
-        chances.append(None if test is None else threshold.log_answered(test, merged.largest))
+        chances.append(
+            None if test is None else threshold.log_answered(test, merged.largest.astype(np.float64))
+        )
         if test is not None:
             weight[row] = np.exp(chances[-1][0])  # type: ignore[index]
     often = (gather @ np.ones(number)).reshape(len(sizes), levels)
@@ -261,7 +261,9 @@ def _worst(
         other = figures.with_slack(renyi, delta, slack)
         if other.epsilon < best.epsilon:
             best, basis = other, "renyi, worst case"
-        found[queries] = _composed(mechanism, queries, votes.shape[1], delta, slack, (best.epsilon, basis))
+        found[queries] = _composed(
+            mechanism, queries, votes.shape[1], delta, slack, (float(best.epsilon), basis)
+        )
     return [(place, *found[asked[place]]) for place in places]
 
 

@@ -13,7 +13,7 @@ devices.prepare()
 import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes  # noqa: E402
 
-from pate_jax.cli import checking, costs, learning, running  # noqa: E402
+from pate_jax.cli import checking, costs, learning, running, spending, sweeping  # noqa: E402
 from pate_jax.errors import PateError  # noqa: E402
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
@@ -24,8 +24,11 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "account": costs.account,
     "student": learning.student,
     "predict": learning.predict,
+    "budget": spending.budget_command,
     "report": checking.report_command,
     "verify": checking.verify_command,
+    "sweep": sweeping.sweep,
+    "plan": sweeping.plan,
 }
 
 

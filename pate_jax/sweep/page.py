@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from pate_jax import __version__
@@ -27,12 +28,12 @@ img{max-width:100%;height:auto} figure{margin:1.2rem 0} figcaption{color:#4b5565
 details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
 """
 _HEADS = {
-    "votes": "The votes, and how many teachers cast them",
-    "setting": "The mechanism and its noise",
-    "asked": "Queries",
-    "answered": "Queries that were answered",
-    "right": "Share of the answers that are right",
     "epsilon": "Data-independent: the figure a run may publish",
+    "right": "Share of the answers that are right",
+    "answered": "Queries that were answered",
+    "asked": "Queries",
+    "setting": "Threshold/noise of the test/noise of the answer, or the noise alone",
+    "votes": "The votes, and how many teachers cast them",
     "published": "By the papers' analysis: a function of the votes",
     "exact": "Of exactly these votes: a function of them",
     "student": "How often a student is right that learned from the answers",
@@ -49,10 +50,10 @@ def judged(rows: Sequence[Row]) -> tuple[str, bool]:
     if "private" in kinds or not kinds:
         bits = math.log2(max(2, len(rows)))
         return (
-            f"Judged on PRIVATE votes, and not paid for. Every number here is a function of the private "
+            "Judged on PRIVATE votes, and not paid for. Every number here is a function of the private "
             f"records. Whoever picks one of these {len(rows):,} settings by looking at them lets the choice "
-            f"tell up to {bits:.1f} bits about the records, and no privacy statement covers that: the epsilon "
-            "of the run that follows is true only for a setting that was fixed before. Judge on public or "
+            f"tell up to {bits:.1f} bits about the records, and no privacy statement covers that: the "
+            "epsilon of the run that follows is true only for a setting fixed before. Judge on public or "
             "synthetic votes instead (pate plan does), or keep this page and the choice inside.",
             True,
         )
@@ -74,9 +75,26 @@ def setting(row: Row) -> str:
     return " ".join([row["mechanism"]["name"], *(f"{name}={value:.5g}" for name, value in values.items())])
 
 
+def short(row: Row) -> str:
+    """The same, for a narrow table: threshold, noise of the test and noise of the answer by slashes.
+
+    >>> short({"mechanism": {"name": "confident-gnmax", "threshold": 9, "sigma_threshold": 8, "sigma": 3}})
+    'confident-gnmax 9/8/3'
+    """
+    values = [f"{value:.4g}" for name, value in row["mechanism"].items() if name != "name"]
+    return f"{row['mechanism']['name']} {'/'.join(values)}"
+
+
 def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
     """The Pareto front for a terminal."""
-    table = Table(title=f"Pareto front: {len(best)} of {len(rows):,} cells", title_justify="left")
+    table = Table(
+        title=f"Pareto front: {len(best)} of {len(rows):,} cells",
+        caption="setting: threshold/noise of the test/noise of the answer, or the noise alone",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE,
+        padding=(0, 1),
+    )
     heads = _heads(best)
     for head in heads:
         table.add_column(head, justify="left" if head in ("votes", "setting") else "right", overflow="fold")
@@ -88,6 +106,7 @@ def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
 def page(rows: Sequence[Row], best: Sequence[Row], figures: Sequence[tuple[str, bytes | None]]) -> str:
     """The whole page."""
     told, alarming = judged(rows)
+    lead, _, rest = told.partition(".")
     inside = (
         "Keep this page inside. Its answers were drawn with a known seed, and the published and the exact "
         "epsilon are functions of the votes."
@@ -95,13 +114,15 @@ def page(rows: Sequence[Row], best: Sequence[Row], figures: Sequence[tuple[str, 
         else "Answers were drawn with a known seed: they serve to judge, and none of them may be used."
     )
     body = [
-        f'<p class="{"warn" if alarming else "note"}"><strong>{html.escape(told)}</strong></p>',
+        f'<p class="{"warn" if alarming else "note"}"><strong>{html.escape(lead)}.</strong>',
+        f"{html.escape(rest)}</p>",
         f"<p>{html.escape(inside)}</p>",
         f"<h2>The settings worth a look</h2><p>{_explained(rows, best)}</p>",
         _table(thinned(best, _SHOWN), _heads(best)),
         "<h2>Pictures</h2>",
         *(_figure(caption, svg) for caption, svg in figures if svg is not None),
-        f"<details><summary>All {len(best)} cells of the front</summary>{_table(best, _heads(best))}</details>",
+        f"<details><summary>All {len(best)} cells of the front</summary>",
+        _table(best, _heads(best)) + "</details>",
         _made(rows),
     ]
     title = "Sweep of privacy settings"
@@ -135,7 +156,7 @@ def _heads(rows: Sequence[Row]) -> list[str]:
 def _cell(row: Row, head: str) -> str:
     values: dict[str, Any] = {
         "votes": f"{row['name']}, {row['teachers']}",
-        "setting": setting(row),
+        "setting": short(row),
         "asked": f"{row['queries']:,}",
         "answered": f"{row['answered']:,}",
         "right": _percent(row["label_accuracy"]),

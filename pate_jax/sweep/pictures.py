@@ -70,9 +70,8 @@ def thresholds(rows: Sequence[Row]) -> bytes | None:
                 if all(row[name] is not None for row in own)
             ]
             if means:
-                label = f"{name}, noise {scale:.3g}" if name == "answered" else None
+                label = f"{name}, noise {scale:.3g}"
                 axes.plot(at, 100 * np.array(means), style, color=COLOURS[place], label=label)
-    axes.plot([], [], "--", color="#4a4a4a", label="answered and right")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=8)
     return _svg(figure)

@@ -236,9 +236,10 @@ def _sources(config: SweepConfig, grids: list[Grid]) -> list[Source]:
 
 
 def _of_data(config: SweepConfig, name: str | None, queries: int) -> list[Source]:
-    files = {"private": config.private, "public": config.public, "test": config.test} if name is None else {}
+    files: dict[str, Any] = {"dataset": name}
+    if name is None:
+        files = {"private": config.private, "public": config.public, "test": config.test}
     choice = DataChoice(
-        **({} if name is None else {"dataset": name}),
         **files,
         classes=config.classes,
         records=config.records,

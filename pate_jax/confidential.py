@@ -1,0 +1,77 @@
+"""What a run knows that nobody may find in its release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pate_jax import artefact, audit, ledger, voting
+from pate_jax.ensemble import kept
+from pate_jax.findings import Finding
+from pate_jax.rundir import RunDirectory
+from pate_jax.separation import opened
+
+_SHORT = 5  # names of fewer characters occur in any text
+_PATHS = ("private", "public", "test", "data_dir", "manual_dir", "categories", "scales")
+
+
+def secrets(run: RunDirectory) -> audit.Secrets:
+    """Paths, keys, digests, figures, names, votes and teachers of a run."""
+    texts = {
+        "the path of the run": str(run.root.resolve()),
+        "the partition key": run.derive("partition").hex(),
+    }
+    paths = run.recorded().get("data", {})
+    texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
+    entropy = artefact.read_json(run.keys, "keys").get("entropy")
+    texts |= {"the secret of the run": entropy} if entropy else {}
+    for entry in ledger.entries(run.ledger):
+        texts |= {
+            f"the {name} of batch {entry['batch']}": entry[name] for name in ("votes", "noise", "digest")
+        }
+    if run.statement.exists():
+        texts |= _sensitive(artefact.read_json(run.statement, "statement"))
+    return audit.Secrets(texts, frozenset(_names(run)), partial(_arrays, run))
+
+
+def _names(run: RunDirectory) -> set[str]:
+    """Ids and users of private records that are no ids of public ones."""
+    dataset = opened(run)
+    if isinstance(dataset, Finding):
+        return set()
+    private, public = dataset.private, set(dataset.public.ids.tolist())
+    users = [] if private.users is None else private.users.tolist()
+    return {name for name in {*private.ids.tolist(), *users} - public if len(name) >= _SHORT}
+
+
+def _sensitive(statement: dict[str, Any]) -> dict[str, str]:
+    """Every figure of the private statement that is not published too, as it would be printed."""
+    kept_in: dict[str, str] = {}
+    published: set[str] = set()
+    for name, figure in {**statement["figures"], **statement["sums"]}.items():
+        forms = _printed(figure["epsilon"]) if figure["epsilon"] else set()
+        if figure["status"] == "publishable":
+            published |= forms
+        else:
+            kept_in |= {f"the sensitive figure {name}, {form}": form for form in forms}
+    return {what: form for what, form in kept_in.items() if form not in published}
+
+
+def _printed(epsilon: float) -> set[str]:
+    return {repr(epsilon), f"{epsilon:.4f}", f"{math.ceil(epsilon * 1e4) / 1e4:.4f}"}
+
+
+def _arrays(run: RunDirectory) -> Iterator[tuple[str, np.ndarray]]:
+    """The votes, and every array of every teacher that is kept."""
+    for batch in range(1, run.batches + 1):
+        votes = voting.load_votes(run.votes_of(batch))
+        yield f"the votes of batch {batch}", votes.votes
+        if votes.teacher_labels is not None:
+            yield f"the teachers' labels of batch {batch}", votes.teacher_labels
+    for ids, load in kept.kept(run.teachers).parts if kept.folders(run.teachers) else ():
+        for name, leaf in kept.leaves(load()):
+            yield f"{name} of one of the teachers {ids[0]} to {ids[-1]}", leaf

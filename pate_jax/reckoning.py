@@ -1,0 +1,221 @@
+"""Checks of what was answered and what it cost: ledger, noise, budget and statement."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pate_jax import accounting, artefact, batches, budget, ledger, stages, voting
+from pate_jax.accounting import curves, figures, filter
+from pate_jax.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.laws import is_discrete
+from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.rundir import RunDirectory
+from pate_jax.separation import absent
+
+ROUNDING = 1e-9  # relative, between two computations of one epsilon on different machines
+_MOVED = 1e-3  # share of answers that continuous noise may round differently on another machine
+
+
+def chain(run: RunDirectory) -> Iterator[Finding]:
+    """Whether the ledger is whole, and shows every answer that the run has given and no other."""
+    if not run.ledger.exists():
+        yield absent(run, run.ledger, "aggregate")
+        return
+    entries = []
+    for entry in ledger.entries(run.ledger):
+        entries.append(entry["batch"])
+        yield from judged(
+            (f"batch {entry['batch']}: {fault}" for fault in _entry(run, entry)),
+            f"batch {entry['batch']}: votes, queries, mechanism and answers are the recorded ones",
+        )
+    state = ledger.check(run.ledger)
+    if state.torn is not None:
+        yield unchecked("the last line was being written when a crash came; none of its answers had left")
+    yield passed(f"{state.entries} lines form one chain, and its head counts {state.counted} of them")
+    voted, given = range(1, run.batches + 1), run.answers.parent.glob(f"{run.answers.stem}*.npz")
+    if entries != sorted(set(entries)) or set(entries) - set(voted):
+        yield failed(f"the ledger shows the batches {entries}, and votes are there for {len(voted)}")
+    shown = {run.answers_of(batch).name for batch in entries}
+    for name in sorted({path.name for path in given} - shown):
+        yield failed(f"{name} holds answers that the ledger does not show")
+    for name in sorted(name for name in shown if not (run.private / name).exists()):
+        yield failed(f"{name} is missing; `pate aggregate` writes it again from the ledger")
+
+
+def _entry(run: RunDirectory, entry: dict[str, Any]) -> Iterator[str]:
+    """What of one line differs from the files of its batch."""
+    batch, fixed = entry["batch"], budget.fixed(run)
+    if not run.votes_of(batch).exists() or not run.answers_of(batch).exists():
+        yield "its votes or its answers are missing"
+        return
+    votes = batches.subset(voting.load_votes(run.votes_of(batch)), slice(entry["asked"]))
+    answers = artefact.read_arrays(run.answers_of(batch), "answers")
+    if entry["mechanism"] != run.recorded().get("mechanism"):
+        yield "the ledger names another mechanism than the settings"
+    if entry["votes"] != artefact.digest(votes.votes):
+        yield "the votes are not those that were answered"
+    digests = artefact.digest(votes.ids), artefact.digest(votes.digests)
+    if (entry["queries"], entry["inputs"], entry["asked"]) != (*digests, len(votes.votes)):
+        yield "the queries are not those that were charged"
+    labels, answered = ledger.unpack(entry["answers"])
+    if not (np.array_equal(labels, answers["labels"]) and np.array_equal(answered, answers["answered"])):
+        yield "the answers are not those that the ledger recorded"
+    size = {"teachers": entry["teachers"], "classes": entry["classes"]}
+    totals = np.unique(votes.votes.sum(1)).tolist()
+    if totals not in ([], [size["teachers"]]) or votes.votes.shape[1] != size["classes"]:
+        yield "it was charged for another number of teachers or classes"
+    cost = budget.cost_of(fixed, from_dict(entry["mechanism"]), asked=entry["asked"], **size)
+    if list(_differences(entry["cost"], cost)):
+        yield f"it was charged {entry['cost']} and costs {cost}"
+
+
+def noise(run: RunDirectory) -> Iterator[Finding]:
+    """Whether the answers follow from the votes and the noise that the ledger committed to."""
+    if not run.ledger.exists():
+        yield absent(run, run.ledger, "aggregate")
+        return
+    streams = []
+    for entry in ledger.entries(run.ledger):
+        batch, mechanism = entry["batch"], from_dict(entry["mechanism"])
+        streams.append(entry["noise"])
+        if entry["noise"] != batches.commitment(run, batches.stream(mechanism, entry["votes"], batch)):
+            yield failed(f"batch {batch}: the ledger commits to another noise than the run's")
+        yield _drawn_again(run, entry, mechanism)
+    if len(set(streams)) != len(streams):
+        yield failed("one noise served two batches")
+
+
+def _drawn_again(run: RunDirectory, entry: dict[str, Any], mechanism: Mechanism) -> Finding:
+    batch = entry["batch"]
+    votes = batches.subset(voting.load_votes(run.votes_of(batch)), slice(entry["asked"])).votes
+    again, (labels, answered) = batches.draw(run, mechanism, votes, batch), ledger.unpack(entry["answers"])
+    if len(labels) != len(votes):
+        return failed(f"batch {batch}: {len(labels)} answers were given to {len(votes)} queries")
+    given = np.where(np.asarray(again.answered), np.asarray(again.labels), -1)
+    differ = (given != np.where(answered, labels, -1)) | (np.asarray(again.answered) != answered)
+    if not differ.any():
+        return passed(f"batch {batch}: {len(labels):,} answers follow from the votes and the noise")
+    if not is_discrete(mechanism.noise) and differ.mean() <= _MOVED:
+        return unchecked(f"batch {batch}: {differ.sum()} answers differ; continuous noise rounds by machine")
+    return failed(f"batch {batch}: {differ.sum()} answers do not follow from the votes and the run's noise")
+
+
+def spent(run: RunDirectory) -> Iterator[Finding]:
+    """Whether what was spent is within the budget, and the budget is what its epsilon and delta allow."""
+    fixed, settings = budget.fixed(run), run.recorded()
+    if fixed is None:
+        batch = run.batches
+        yield from judged(
+            [f"{batch} batches were asked without a budget: no figure holds for them together"] * (batch > 1),
+            "one list of queries, fixed before the first answer; no budget is needed",
+        )
+        return
+    if not run.ledger.exists():
+        yield absent(run, run.ledger, "aggregate")
+        return
+    first = next(ledger.entries(run.ledger))
+    size = {"teachers": first["teachers"], "classes": first["classes"]}
+    mechanism = from_dict(settings["mechanism"])
+    again = filter.plan(mechanism, epsilon=fixed.epsilon, delta=fixed.delta, **size)
+    differing = _differences(fixed.to_dict(), again.to_dict())
+    yield from judged(
+        (f"the recorded budget is not that of its epsilon: {one}" for one in differing),
+        f"epsilon {fixed.epsilon:g} allows {fixed.rdp:.6g} at order {fixed.order:.4g}, as recorded",
+    )
+    total = budget.spent(run)
+    yield from judged(
+        [] if again.allows(total) else [f"{total.rdp:.6g} was spent, which is more than the budget"],
+        f"{total.rdp:.6g} of it was spent",
+    )
+
+
+def stated(run: RunDirectory) -> Iterator[Finding]:
+    """Whether both statements are what the votes, the ledger and the budget give."""
+    if not run.statement.exists():
+        yield absent(run, run.statement, "account")
+        return
+    whole = artefact.read_json(run.statement, "statement")
+    certificate = run.certificate.exists() and artefact.read_json(run.certificate, "certificate").get("by")
+    if certificate and certificate != whole.get("relation"):
+        yield failed(f"the statement is by {whole.get('relation')}, and the certificate by {certificate}")
+    delta = budget.agreed_delta(run, None)
+    statement = stages.state(run, delta)
+    yield from judged(
+        (f"the private statement differs: {one}" for one in _differences(whole, statement.to_dict())),
+        f"the private statement is what the votes and the ledger give, at delta {delta:g}",
+    )
+    if not run.public_statement.exists():
+        yield absent(run, run.public_statement, "account")
+        return
+    published = artefact.read_json(run.public_statement, "statement")
+    yield from judged(
+        (
+            f"the published statement differs: {one}"
+            for one in _differences(published, statement.publishable())
+        ),
+        "the published statement is what the votes and the ledger give",
+    )
+
+
+def _differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
+    """Fields of two JSON values that differ; floating-point numbers by more than rounding.
+
+    >>> list(_differences({"a": 1.0, "b": 2}, {"a": 1.0, "b": 3}))
+    ['b is 2 and not 3']
+    """
+    found = found if name else json.loads(json.dumps(found))
+    if isinstance(stated, dict) and isinstance(found, dict):
+        for key in sorted({*stated, *found}):
+            if (key in stated) != (key in found):
+                yield f"{name}{key} is {'there' if key in stated else 'missing'}"
+            else:
+                yield from _differences(stated[key], found[key], f"{name}{key}.")
+    elif isinstance(stated, float) and isinstance(found, float):
+        if not math.isclose(stated, found, rel_tol=ROUNDING, abs_tol=0.0):
+            yield f"{name[:-1]} is {stated!r} and not {found!r}"
+    elif stated != found or type(stated) is not type(found):
+        yield f"{name[:-1]} is {stated!r} and not {found!r}"
+
+
+def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
+    """The published figure again, from what a statement says of itself and nothing else."""
+    if line != statement.model_card_line():
+        yield failed("the guarantee in words is not that of the figures")
+    headline = statement.headline
+    if headline.basis == "filter":
+        named = headline.epsilon is not None and f"epsilon {headline.epsilon:g}," in statement.charged
+        yield from judged(
+            [] if named else ["the figure is not the budget that the statement names"],
+            f"epsilon {headline.epsilon} is the budget of a filter; that it was kept needs private/",
+        )
+        return
+    if not statement.teachers or not statement.classes:
+        yield unchecked("the statement names no number of teachers, so its figure cannot be computed again")
+        return
+    again = _headline(statement).epsilon
+    same = (headline.epsilon is None and again is None) or (
+        headline.epsilon is not None
+        and again is not None
+        and math.isclose(headline.epsilon, again, rel_tol=ROUNDING)
+    )
+    asked = f"{statement.asked} queries to {statement.teachers} teachers"
+    yield from judged(
+        [] if same else [f"epsilon {headline.epsilon} is published for {asked}, which cost {again}"],
+        f"epsilon {headline.epsilon} is what the mechanism gives for {asked}",
+    )
+
+
+def _headline(statement: accounting.Statement) -> figures.Figure:
+    """The data-independent figure, from public numbers alone: it reads nothing else of a histogram."""
+    anything = np.zeros((statement.asked, statement.classes), np.int64)
+    anything[:, 0] = statement.teachers
+    mechanism = from_dict(statement.mechanism)
+    slack = figures.sampler_slack(mechanism, statement.asked, statement.classes)
+    answered, orders = np.ones(statement.asked, bool), curves.default_orders()
+    case = figures.Case(mechanism, anything, answered, statement.delta, orders, slack)
+    return figures.data_independent(case)

@@ -1,0 +1,227 @@
+"""Checks that no record reached two teachers, and that no input was asked about twice."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from pate_jax import artefact, data, ensemble, partition, pools, stages, voting
+from pate_jax import queries as asking
+from pate_jax.config import DataChoice, PartitionChoice, from_settings
+from pate_jax.ensemble import kept
+from pate_jax.ensemble import plan as plans
+from pate_jax.ensemble import shards as feeding
+from pate_jax.errors import PateError
+from pate_jax.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.partition import Shards
+from pate_jax.rundir import RunDirectory
+
+ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
+
+
+def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
+    """A file that is not there: not made yet, or, where later ones are there, lost."""
+    order = [run.certificate, run.teacher_report, run.votes, run.ledger, run.answers]
+    order += [run.statement, run.public_statement, run.results]
+    later = order[order.index(path) + 1 :] if path in order else order[1:]
+    if any(one.exists() for one in later):
+        return failed(f"{path} is missing, and what was made after it is there")
+    return unchecked(f"{path.name} does not exist yet: run `pate {stage}`")
+
+
+def opened(run: RunDirectory) -> data.Dataset | Finding:
+    """The data of a run, or why they cannot be had."""
+    settings = run.recorded()
+    if "data" not in settings:
+        return unchecked(ELSEWHERE)
+    try:
+        return stages.open_data(from_settings(DataChoice, settings["data"]))
+    except PateError as error:
+        return unchecked(f"the data cannot be opened: {error}")
+
+
+def shards_of(run: RunDirectory, dataset: data.Dataset) -> Shards:
+    """The shards, cut once more."""
+    cut = from_settings(PartitionChoice, run.recorded()["partition"])
+    return partition.divide(dataset.private, cut.teachers, key=run.derive("partition"), by=cut.by)
+
+
+def keys(run: RunDirectory) -> Iterator[Finding]:
+    """Whether the run's noise can come from entropy, and is nobody else's to read."""
+    stored, settings = artefact.read_json(run.keys, "keys"), run.recorded()
+    seed, entropy = stored.get("seed"), stored.get("entropy")
+    if seed is None and not _is_entropy(entropy):
+        yield failed("keys.json has neither a seed nor 256 bits that look like entropy")
+    elif seed is not None and entropy is not None:
+        yield failed("keys.json has both a seed and entropy")
+    else:
+        yield passed("the secret is 256 bits of entropy" if seed is None else f"a run with the seed {seed}")
+    if settings.get("partition", {}).get("seed", seed) != seed:
+        yield failed("the settings name another seed than keys.json")
+    modes = {path: stat.S_IMODE(os.stat(path).st_mode) for path in (run.private, run.keys)}
+    loose = [path for path, mode in modes.items() if mode & 0o077]
+    yield from judged(
+        (f"{path} can be read by other users of this machine: take their rights away" for path in loose),
+        "private/ and its keys are open to their owner only",
+    )
+
+
+def _is_entropy(secret: object) -> bool:
+    """Whether it is 32 bytes in hexadecimal, of which no 24 are equal, as no honest draw has."""
+    if not isinstance(secret, str) or len(secret) != 64 or set(secret) - set("0123456789abcdef"):
+        return False
+    return len(set(bytes.fromhex(secret))) > 8
+
+
+def certified(run: RunDirectory) -> Iterator[Finding]:
+    """Whether the certificate proves a partition, and the data are the certified ones."""
+    settings = run.recorded()
+    if "data" not in settings:
+        yield unchecked(ELSEWHERE)
+        return
+    if not run.certificate.exists():
+        yield absent(run, run.certificate, "train")
+        return
+    certificate, claimed = artefact.read_json(run.certificate, "certificate"), settings["partition"]
+    about = f"{certificate.get('teachers')} shards by {certificate.get('by')}"
+    yield from judged(partition.check_sums(certificate), f"{about} are disjoint and cover the table")
+    if (certificate.get("teachers"), certificate.get("by")) != (claimed["teachers"], claimed["by"]):
+        yield failed(f"{about} are certified; the run claims {claimed['teachers']} by {claimed['by']}")
+    dataset = opened(run)
+    if isinstance(dataset, Finding):
+        yield dataset
+        return
+    shards, key = shards_of(run, dataset), run.derive("partition")
+    yield from judged(
+        partition.check_certificate(certificate, shards, dataset.private, key=key),
+        "ids, contents and places of all records are the certified ones",
+    )
+
+
+def fed(run: RunDirectory) -> Iterator[Finding]:
+    """What each teacher was fed: by the digests that training kept, and by feeding row numbers again."""
+    dataset = opened(run)
+    if isinstance(dataset, Finding):
+        yield dataset
+        return
+    if not kept.folders(run.teachers):
+        yield absent(run, run.teachers, "train")
+        return
+    shards, key = shards_of(run, dataset), run.derive("partition")
+    yield from judged(
+        _begun_with_others(run, dataset, shards),
+        "the teachers were begun with the certified inputs, labels and shards",
+    )
+    certificate = artefact.read_json(run.certificate, "certificate")
+    rows = fed_rows(run, shards, len(dataset.private.ids))
+    yield from judged(
+        partition.check_fed(certificate, rows, dataset.private, key=key),
+        "row numbers fed in place of records reach the certified teachers only",
+    )
+    yield _width(run, len(shards.counts))
+
+
+def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[str]:
+    wanted = {
+        "inputs": artefact.digest(dataset.private.inputs),
+        "labels": artefact.digest(np.asarray(dataset.private.labels, np.int32)),
+        "shards": artefact.digest(np.asarray(shards.rows), np.asarray(shards.counts, np.int32)),
+    }
+    for name, digest in wanted.items():
+        if any(one["data"].get(name) != digest for one in kept.identities(run.teachers)):
+            yield f"the teachers were begun with other {name} than the certified ones"
+
+
+def fed_rows(run: RunDirectory, shards: Shards, records: int) -> list[np.ndarray]:
+    """The rows that reach each teacher: the feeding of training, with row numbers in place of the labels."""
+    config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
+    config = replace(config, net=config.net or "mlp").resolved()  # every net is fed alike
+    numbers, nothing = np.arange(records, dtype=np.int32), np.zeros((records, 1), np.uint8)
+    table = feeding.records(nothing, numbers, shards, jax.random.key(0), config)
+    rows = []
+    for teacher in range(len(shards.counts)):
+        own = feeding.take(table, np.array([teacher]), config)
+        rows.append(np.asarray(own.labels[0, : int(own.count[0])]))
+    return rows
+
+
+def _width(run: RunDirectory, teachers: int) -> Finding:
+    """Whether how teachers were computed together was settled by public things alone."""
+    report = artefact.read_json(run.teacher_report, "teacher-report")["training"]
+    config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
+    net = kept.identities(run.teachers)[0]["net"].get("name")
+    wanted = plans.choose(net, report["backend"], report["teachers"], report["devices"], config.width)
+    found = kept.plan(run.teachers).width
+    if found == wanted.width:
+        return passed(f"{found} teachers shared a program, as the committed table or the settings say")
+    return unchecked(
+        f"{found} teachers shared a program where {wanted.width} were planned: memory was short, and what a "
+        "program needs depends on the longest shard. Name a width to rule this out"
+    )
+
+
+def votes(run: RunDirectory) -> Iterator[Finding]:
+    """Whether the histograms are the counted labels of the run's teachers."""
+    if not run.votes.exists():
+        yield absent(run, run.votes, "vote")
+        return
+    teachers = run.recorded().get("partition", {}).get("teachers")
+    for batch in range(1, run.batches + 1):
+        yield from _counted(voting.load_votes(run.votes_of(batch)), teachers, run.votes_of(batch).name)
+
+
+def _counted(found: voting.Votes, teachers: int | None, name: str) -> Iterator[Finding]:
+    totals = np.unique(found.votes.sum(1))
+    if teachers is not None and totals.tolist() not in ([], [teachers]):
+        yield failed(f"{name}: {totals.tolist()} teachers voted, and the run has {teachers}")
+    if found.teacher_labels is None:
+        yield unchecked(f"{name} holds histograms only, so they cannot be counted again from labels")
+        return
+    again = np.zeros_like(found.votes)
+    for row in found.teacher_labels:
+        np.add.at(again, (np.arange(len(again)), row), 1)
+    wrong = np.flatnonzero((again != found.votes).any(1))
+    yield from judged(
+        (f"{name}: the histogram of query {row} is not that of the teachers' labels" for row in wrong[:3]),
+        f"{name}: {len(again):,} histograms are the counted labels of {len(found.teacher_labels)} teachers",
+    )
+
+
+def queries(run: RunDirectory) -> Iterator[Finding]:
+    """Whether every query asks about a public input of its own."""
+    if not run.votes.exists():
+        yield absent(run, run.votes, "vote")
+        return
+    batches = [voting.load_votes(run.votes_of(batch)) for batch in range(1, run.batches + 1)]
+    for what, columns in (
+        ("an id", [part.ids for part in batches]),
+        ("a digest", [part.digests for part in batches]),
+    ):
+        names = [name for column in columns if column is not None for name in column.tolist()]
+        if len(names) != len(set(names)):
+            yield failed(f"two queries have {what} in common: answers to one input average the noise away")
+    if any(part.ids is None and part.digests is None for part in batches):
+        yield unchecked("the votes name no inputs, so an input that was asked about twice would go unseen")
+    dataset = opened(run)
+    if isinstance(dataset, Finding):
+        yield dataset
+    elif run.answers.exists():
+        yield from _inputs(run, dataset, batches)
+
+
+def _inputs(run: RunDirectory, dataset: data.Dataset, batches: list[voting.Votes]) -> Iterator[Finding]:
+    asked = pools.asked_inputs(run, dataset).inputs
+    repeated = len(asked) - len(asking.unique_queries(asked).first_rows)
+    found = [f"{repeated} queries repeat the input of another: repeats average the noise away"] * bool(
+        repeated
+    )
+    recorded = [name for part in batches if part.digests is not None for name in part.digests.tolist()]
+    if recorded and not set(asking.digests(asked)) <= set(recorded):
+        found.append("the public inputs are not those whose digests were recorded with the votes")
+    yield from judged(found, f"{len(asked):,} queries ask about different public inputs")

@@ -1,0 +1,88 @@
+"""Small honest runs that several test files examine, each made once in a process."""
+
+import functools
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from pate_jax import pipeline, stages, voting
+from pate_jax.config import DataChoice, PartitionChoice, RunConfig
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
+from pate_jax.rundir import RunDirectory
+from pate_jax.student import StudentConfig
+
+TEACHERS, QUERIES = 6, 18
+STUDENT = StudentConfig(method="supervised", net="table", steps=8, batch_size=8)
+
+
+def _files(folder: Path) -> DataChoice:
+    """A user's own table: 40 people with two records each, and public inputs drawn alike."""
+    random, centres = np.random.default_rng(5), np.eye(3, 4) * 3
+    for name, count in (("private", 80), ("public", 30), ("test", 20)):
+        labels = random.integers(0, 3, count).astype(np.int32)
+        arrays = {"inputs": (centres[labels] + random.normal(size=(count, 4))).astype(np.float32)}
+        arrays |= {"labels": labels, "ids": np.array([f"{name}-entry-{row:03d}" for row in range(count)])}
+        if name == "private":
+            arrays["users"] = np.array([f"patient-{row // 2:03d}" for row in range(count)])
+        np.savez(folder / f"{name}.npz", **arrays)
+    return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
+
+
+@functools.cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="pate-runs-"))
+
+
+@functools.cache
+def _data() -> DataChoice:
+    return _files(_folder())
+
+
+@functools.cache
+def whole(seed: int | None = None) -> RunDirectory:
+    """A whole run by user on the user's own files: private, or with a seed."""
+    out = _folder() / f"whole-{seed}"
+    config = RunConfig(
+        data=_data(),
+        partition=PartitionChoice(teachers=TEACHERS, by="user", seed=seed),
+        teacher=TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1),
+        student=STUDENT,
+        queries=QUERIES,
+        mechanism=ConfidentDiscreteGaussian(1.0, 3.0, 1.5),
+        out=out,
+    )
+    pipeline.run(config)
+    return RunDirectory(out)
+
+
+@functools.cache
+def elsewhere() -> RunDirectory:
+    """A run from a votes file that somebody else made, with the public inputs given by hand."""
+    public = _data().public
+    with np.load(public, allow_pickle=False) as file:
+        labels, ids = file["labels"], file["ids"]
+    votes = np.where(np.eye(3, dtype=bool)[labels], 30, 5)
+    run = RunDirectory(_folder() / "elsewhere")
+    with run.writing():
+        stages.adopt(run, voting.Votes(votes, ids=ids), None)
+        stages.answer(run, DiscreteGaussianMax(6.0))
+        stages.account(run, 1e-5)
+        stages.teach(run, STUDENT, public)
+        stages.tell(run)
+    return run
+
+
+@functools.cache
+def budgeted() -> RunDirectory:
+    """Two batches of votes made elsewhere, under one budget; no student yet."""
+    run, random = RunDirectory(_folder() / "budgeted"), np.random.default_rng(3)
+    with run.writing():
+        for batch in range(2):
+            ids = np.array([f"pool-{batch}-{row}" for row in range(25)])
+            votes = random.multinomial(50, [0.5, 0.3, 0.2], size=25)
+            stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0)
+            stages.answer(run, DiscreteGaussianMax(20.0), 4.0, 1e-5)
+        stages.account(run)
+    return run

@@ -1,0 +1,115 @@
+"""The pages in a real browser: no error, all figures, readable on a phone, from a file, without a network."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from pate_jax import accounting, plots, report
+from pate_jax.mechanisms import ConfidentDiscreteGaussian
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="no chromium or chrome here: apt-get install chromium"
+)
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --hide-scrollbars "
+    "--disable-component-update --host-resolver-rules=MAP*~NOTFOUND --enable-logging=stderr --v=0"
+)
+MEASURE = """<script>
+window.errors = [];
+addEventListener('error', e => errors.push(String(e.message)), true);
+addEventListener('load', () => {
+  const all = names => [...document.querySelectorAll(names)], images = [...document.images];
+  const right = e => e.getBoundingClientRect().right;
+  parent.postMessage(JSON.stringify({
+    width: innerWidth, needed: document.documentElement.scrollWidth, errors,
+    images: images.map(i => i.complete && i.naturalWidth > 0),
+    shown: images.filter(i => i.checkVisibility()).map(i => i.getBoundingClientRect().width),
+    folded: all('details:not([open])').length, open: all('[open]').length,
+    small: all('p,td,th,li,summary,figcaption').filter(
+      e => parseFloat(getComputedStyle(e).fontSize) < 13).length,
+    beyond: all('p,h1,h2,summary,figcaption').filter(e => e.checkVisibility() && !e.closest('.scroll')
+      && right(e) > innerWidth + 1).length,
+    text: document.body.innerText.length }), '*');
+});</script>"""
+# A window cannot be as narrow as a phone, a frame can.
+FRAME = """<!doctype html><body><iframe width=WIDTH height=900 style="border:0" src="page.html"></iframe>
+<script>addEventListener('message', e => document.body.dataset.seen = e.data);</script>"""
+RESULTS = {
+    "run_dir": "runs/x",
+    "dataset": "strokes",
+    "data": "strokes: synthetic images",
+    "synthetic": True,
+    "private": True,
+    "teachers": 50,
+    "queries": 30,
+    "answered": 20,
+    "label_accuracy": 0.95,
+    "student_accuracy": 0.9,
+    "inside": {},
+}
+
+
+@pytest.fixture(scope="module")
+def pages():
+    votes = np.array([[40, 5, 5], [20, 20, 10]] * 15)
+    mechanism, answered = ConfidentDiscreteGaussian(30, 20.0, 10.0), np.arange(30) < 20
+    statement = accounting.statement(mechanism, votes, answered, 1e-5)
+    figures = [
+        (report.CONSENSUS, report.consensus(votes, answered)),
+        (report.CUMULATIVE, plots.cumulative(mechanism, votes, 1e-5)),
+        (report.ACCURACY, report.accuracies(RESULTS, {"accuracy": {"mean": 0.8, "plurality": 0.9}})),
+    ]
+    settings = {"settings": {"data": {"private": "/a/very/long/path/" * 9, "digest": "0123456789abcdef" * 8}}}
+    return {
+        "private": report.private_page(RESULTS, statement, figures, settings),
+        "public": report.public_page(RESULTS, statement),
+    }
+
+
+def opened(page, folder, width, unfold=False):
+    """What a browser of this width makes of a page, and what its console said."""
+    page = page.replace("<head>", f"<head>{MEASURE}")
+    page = page.replace("<details>", "<details open>") if unfold else page
+    (folder / "page.html").write_text(page)
+    file = folder / "frame.html"
+    file.write_text(FRAME.replace("WIDTH", str(width)))
+    command = [BROWSER, *FLAGS.split(), f"--user-data-dir={folder}/profile", "--window-size=1300,900"]
+    done = subprocess.run(
+        [*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    seen = re.search(r'data-seen="([^"]*)"', done.stdout)
+    return json.loads(seen.group(1).replace("&quot;", '"')), re.findall(r"CONSOLE.*", done.stderr)
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize(("name", "figures"), [("private", 3), ("public", 0)])
+def test_a_page_opens_without_a_network(pages, tmp_path, name, figures, width):
+    seen, console = opened(pages[name], tmp_path, width)
+    assert console == [] and seen["errors"] == []
+    assert len(seen["images"]) == figures and all(seen["images"])
+    assert seen["width"] == width and seen["needed"] <= width, "the page is wider than the screen"
+    assert seen["small"] == 0 and seen["beyond"] == 0
+    assert seen["folded"] > 0 and seen["open"] == 0, "details are to be folded"
+    assert seen["text"] > 300
+    assert all(drawn >= 430 for drawn in seen["shown"]), "a figure is too small to be read"
+
+
+def test_a_page_that_is_unfolded_fits_a_phone_too(pages, tmp_path):
+    seen, console = opened(pages["private"], tmp_path, 360, unfold=True)
+    assert console == [] and seen["needed"] <= 360 and seen["beyond"] == 0
+
+
+def test_the_test_sees_what_is_wrong(pages, tmp_path):
+    broken = pages["public"].replace(
+        "</body>",
+        '<p style="width:50rem">wide</p><img src="http://x.invalid/a.png"><script>nothing()</script></body>',
+    )
+    seen, console = opened(broken, tmp_path, 360)
+    assert seen["needed"] > 360 and seen["images"] == [False] and seen["errors"] and console

@@ -1,0 +1,130 @@
+"""README and every page of the documentation: links lead somewhere, code runs, commands parse."""
+
+import functools
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pate_jax import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/*.md")])
+# Python on these pages is checked elsewhere, or wants data and time that a test has not.
+NOT_RUN = {
+    "kernels.md": "tests/test_kernels_page.py runs it",
+    "data.md": "needs archives and trains an ensemble",
+    "teachers.md": "trains an ensemble",
+    "students.md": "trains students",
+    "sweeps.md": "trains an ensemble",
+    "guarantee.md": "needs a run",
+    "CONTRIBUTING.md": "shows a pattern",
+}
+OTHER_COMMANDS = (
+    "python -m pip",
+    "python -m pytest",
+    "python docs/build_api.py",
+    "python benchmarks/",
+    "bash ",
+    "sbatch ",
+)
+
+
+def blocks(page, *languages):
+    found = re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [text for language, text in found if language in languages]
+
+
+def prose(page):
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page):
+    titles = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def names(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"https?://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path) if path else page
+        assert file.exists(), f"{names(page)} leads to {target}"
+        assert not anchor or anchor in anchors(file), f"{names(page)} leads to {target}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=names)
+def test_python_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    space: dict = {}
+    for number, text in enumerate(blocks(page, "python")):
+        code = compile(text, f"{names(page)}:{number + 1}", "exec")
+        if page.name not in NOT_RUN:
+            exec(code, space)
+
+
+def commands(page):
+    lines = "".join(blocks(page, "sh", "bash", "console")).replace("\\\n", " ").splitlines()
+    return [
+        part.strip() for line in lines for part in line.split("&&") if part.strip() and part.strip()[0] != "#"
+    ]
+
+
+@pytest.fixture(scope="module")
+def parse():
+    """`pate` with commands that take their flags and do nothing."""
+
+    def idle(command):
+        @functools.wraps(command)
+        def nothing(*_, **__):
+            return None
+
+        return nothing
+
+    kept = dict(cli._COMMANDS)
+    cli._COMMANDS.update({name: idle(command) for name, command in kept.items()})
+    yield cli.main
+    cli._COMMANDS.update(kept)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=names)
+def test_commands_parse(page, parse, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    for command in commands(page):
+        words = shlex.split(command, comments=True)
+        if words[0] == "pate":
+            parse(words[1:])
+        elif words[:2] == ["python", "-m"] and words[2].startswith("experiments."):
+            assert (ROOT / f"{words[2].replace('.', '/')}.py").is_file(), command
+        elif words[:2] == ["python", "tpu_configs/launch.py"]:
+            assert "--dry-run" in words, "a page shows the launcher dry"
+            subprocess.run([sys.executable, *words[1:]], cwd=ROOT, check=True, capture_output=True)
+        else:
+            assert command.startswith(OTHER_COMMANDS), f"{names(page)}: nobody checks {command!r}"
+
+
+def test_a_wrong_flag_is_noticed(parse):
+    with pytest.raises(SystemExit):
+        parse(["run", "strokes", "--teahcers", "3"])
+
+
+def test_the_api_page_is_up_to_date():
+    built = runpy.run_path(str(ROOT / "docs" / "build_api.py"))["build"]()
+    assert (ROOT / "docs" / "api.md").read_text() == built, "run `python docs/build_api.py`"
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text()
+    missing = [page.name for page in ROOT.glob("docs/*.md") if f"]({page.name})" not in index]
+    assert set(missing) <= {"index.md"}, f"docs/index.md does not name {missing}"

