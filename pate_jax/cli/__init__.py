@@ -1,0 +1,43 @@
+"""`pate`: the stages of a run as commands, with flags made from the dataclasses that the functions take."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pate_jax import devices
+
+devices.prepare()
+
+import tyro  # noqa: E402
+from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes  # noqa: E402
+
+from pate_jax.cli import checking, costs, learning, running  # noqa: E402
+from pate_jax.errors import PateError  # noqa: E402
+
+_COMMANDS: dict[str, Callable[..., Any]] = {
+    "run": running.run,
+    "train": running.train,
+    "vote": running.vote,
+    "aggregate": running.aggregate,
+    "account": costs.account,
+    "student": learning.student,
+    "report": checking.report_command,
+    "verify": checking.verify_command,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; bad input ends with one sentence and exit code 2."""
+    settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            _COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__
+        )
+    except PateError as error:
+        print(f"pate: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("pate: stopped; repeat the same command to go on from the last finished stage", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,106 @@
+"""`pate account`: what answers cost, or have cost."""
+
+from __future__ import annotations
+
+import io
+import json as json_format
+from pathlib import Path
+
+import numpy as np
+from tyro.conf import Positional
+
+from pate_jax import accounting, artefact, stages, voting
+from pate_jax import plots as draw
+from pate_jax.config import MechanismOrRun, check_delta, check_queries, check_threshold
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.rundir import RunDirectory
+
+
+def account(
+    votes: Positional[Path],
+    mechanism: MechanismOrRun = None,
+    delta: float = 1e-5,
+    queries: int | None = None,
+    answered: Path | None = None,
+    labels_are_teacher_labels: bool = False,
+    published: bool = False,
+    sanitise: bool = False,
+    plots: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Say what answering the queries of a votes file costs, or what a run has spent.
+
+    Args:
+        votes: a votes file (.npz or .npy), or a run directory (which knows its own mechanism).
+        mechanism: the mechanism that answers.
+        delta: the delta of the statement.
+        queries: count the first so many queries only.
+        answered: .npy mask of the queries that were answered; unset: all of them.
+        labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
+        published: print the papers' own figures as well.
+        sanitise: release a sanitised estimate too (gnmax, confident-gnmax); each call draws and costs anew.
+        plots: folder to write the plots into, as SVG.
+        json: print one JSON object.
+    """
+    check_delta(delta)
+    if votes.is_dir():
+        if sanitise or queries is not None or answered is not None or mechanism is not None:
+            raise PateError(
+                f"{votes} is a run, whose mechanism, queries and answers are recorded: leave out the "
+                "mechanism, --queries, --answered and --sanitise, or name a votes file"
+            )
+        run = RunDirectory(votes)
+        with run.writing():
+            statement = stages.account(run, delta)
+        mechanism, histograms = from_dict(run.recorded()["mechanism"]), voting.load_votes(run.votes).votes
+    elif mechanism is None:
+        raise PateError(
+            f"{votes} is a votes file: name a mechanism, as in `pate account {votes} gnmax --sigma 40`"
+        )
+    else:
+        loaded = voting.load_votes(votes, labels_are_teacher_labels=labels_are_teacher_labels).votes
+        histograms = _first(loaded, queries)
+        check_threshold(mechanism, int(histograms.sum(1).max()))
+        mask = None if answered is None else _mask(answered, len(histograms))
+        figure = _sanitised(mechanism, histograms, delta) if sanitise else None
+        statement = accounting.statement(mechanism, histograms, mask, delta, sanitised=figure)
+    if plots is not None:
+        _draw(plots, mechanism, histograms, delta)
+    if json:
+        papers = {"papers": accounting.published(mechanism, histograms, delta)._asdict()} if published else {}
+        print(json_format.dumps({**statement.to_dict(), **papers}))
+    else:
+        print(statement.text())
+        print(accounting.published_text(mechanism, histograms, delta) if published else "", end="")
+
+
+def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:
+    if queries is None:
+        return votes
+    check_queries(queries)
+    if queries > len(votes):
+        raise PateError(f"queries={queries} is more than the {len(votes)} queries of the votes file")
+    return votes[:queries]
+
+
+def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float) -> accounting.Figure:
+    """The parameters come from public numbers only: queries, teachers, classes and delta."""
+    teachers = int(votes.sum(1).max())
+    plan = accounting.plan(mechanism, len(votes), teachers, votes.shape[1], delta)
+    return accounting.sanitise(mechanism, votes, delta, plan)
+
+
+def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -> None:
+    artefact.write_bytes(folder / "cumulative.svg", draw.cumulative(mechanism, votes, delta))
+    artefact.write_bytes(folder / "by_consensus.svg", draw.by_consensus(mechanism, votes))
+    artefact.write_bytes(folder / "split.svg", draw.split(mechanism, votes, delta))
+
+
+def _mask(path: Path, queries: int) -> np.ndarray:
+    mask = np.load(io.BytesIO(artefact.read_bytes(path)), allow_pickle=False)
+    if mask.shape != (queries,) or mask.dtype != bool:
+        raise PateError(
+            f"{path} must hold {queries} booleans, one for each query; it holds {mask.shape} {mask.dtype}"
+        )
+    return mask
