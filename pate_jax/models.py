@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax import lax
 from jaxtyping import Array, Float
 
+from pate_jax.convolution import convolve, max_pool, patches, sum_of_taps
 from pate_jax.errors import PateError
 
 Activation = Callable[[Array], Array]
@@ -64,35 +64,6 @@ def activation_function(name: str, **settings: Any) -> Activation:
     return jax.nn.relu if name == "relu" else jnp.tanh
 
 
-def patches(inputs: Float[Array, "b h w c"], size: int, stride: int = 1) -> Float[Array, "b i j k"]:
-    """The `size` x `size` surroundings of each pixel (zeros outside), as one long channel axis.
-
-    >>> import jax.numpy as jnp
-    >>> patches(jnp.ones((2, 6, 5, 3)), 3, 2).shape
-    (2, 3, 3, 27)
-    """
-    height, width = inputs.shape[1:3]
-    low, pads = size // 2, []
-    for extent in (height, width):
-        whole = max((-(-extent // stride) - 1) * stride + size - extent, 0)
-        pads.append((whole // 2, whole - whole // 2) if stride > 1 else (low, size - 1 - low))
-    padded = jnp.pad(inputs, ((0, 0), *pads, (0, 0)))
-    rows, columns = -(-height // stride), -(-width // stride)
-    shifted = [
-        padded[:, i : i + (rows - 1) * stride + 1 : stride, j : j + (columns - 1) * stride + 1 : stride]
-        for i in range(size)
-        for j in range(size)
-    ]
-    return jnp.concatenate(shifted, axis=-1)
-
-
-def max_pool(inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j c"]:
-    """Maxima of 2 x 2 blocks, as maxima of strided slices (faster than windows); an odd edge is dropped."""
-    height, width = (extent // 2 * 2 for extent in inputs.shape[1:3])
-    rows = jnp.maximum(inputs[:, 0:height:2], inputs[:, 1:height:2])
-    return jnp.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])
-
-
 class Form(NamedTuple):
     """How a net is computed, which is no part of what it is: convolution form and compute type."""
 
@@ -116,8 +87,9 @@ class Convolution(nnx.Module):
         if self.form.convolution == "patches":
             return patches(inputs, self.size, self.stride) @ kernel + bias
         kernel = kernel.reshape(self.size, self.size, inputs.shape[-1], -1)
-        strides, layout = (self.stride, self.stride), ("NHWC", "HWIO", "NHWC")
-        return lax.conv_general_dilated(inputs, kernel, strides, "SAME", dimension_numbers=layout) + bias
+        if (inputs.shape[-1], self.size, self.stride) == (1, 3, 1):
+            return sum_of_taps(inputs, kernel) + bias
+        return convolve(inputs, kernel, self.stride) + bias
 
 
 def _dense(inputs: int, outputs: int, *, form: Form, rngs: nnx.Rngs, last: bool = False) -> nnx.Linear:

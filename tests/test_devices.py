@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -65,3 +66,17 @@ def test_a_batch_is_spread_over_devices():
     assert np.array_equal(spread, np.arange(12.0).reshape(6, 2))
     with pytest.raises(PateError, match="7"):
         devices.shard_batch(np.zeros((7, 2)), 3)
+
+
+def test_kept_memory_gives_memory_back_at_its_end():
+    def resident() -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs Linux's /proc")
+    before = resident()
+    with devices.kept_memory():
+        for _ in range(3):
+            np.ones(2**26, np.uint8)
+    assert resident() - before < 2**15  # KiB: half of one array

@@ -58,19 +58,6 @@ def test_forms_of_convolution_agree_and_so_do_their_gradients(name):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("size", [1, 3, 5])
-def test_patches_are_the_convolution(size, stride):
-    inputs = jax.random.normal(jax.random.key(0), (2, 7, 8, 3))
-    kernel = jax.random.normal(jax.random.key(1), (size, size, 3, 4))
-    layout = ("NHWC", "HWIO", "NHWC")
-    expected = jax.lax.conv_general_dilated(
-        inputs, kernel, (stride, stride), "SAME", dimension_numbers=layout
-    )
-    found = models.patches(inputs, size, stride) @ kernel.reshape(-1, 4)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-
-
 def test_bfloat16_computes_with_float32_parameters():
     model, params, inputs = make("cnn")
     half = models.in_form(model, models.Form("patches", "bfloat16"))
@@ -79,11 +66,6 @@ def test_bfloat16_computes_with_float32_parameters():
     assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype("float32")}
     difference = jnp.abs(half.apply(params, inputs) - model.apply(params, inputs)).max()
     assert 0 < difference < 0.2
-
-
-def test_max_pool_takes_maxima_and_drops_odd_edges():
-    inputs = jnp.arange(30.0).reshape(1, 5, 6, 1)
-    assert models.max_pool(inputs)[0, :, :, 0].tolist() == [[7, 9, 11], [19, 21, 23]]
 
 
 def test_tempered_sigmoid_is_its_formula():

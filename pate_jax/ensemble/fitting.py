@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def fit(
         store.sweep()
     plan = _plan(model, preprocessing, data, config, chosen, len(mine), store)
     machine = _machine(model, preprocessing, config, plan, chosen)
-    return _train(machine, data, mine, store)
+    with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
+        return _train(machine, data, mine, store)
 
 
 def own_ids(teachers: int) -> np.ndarray:
