@@ -65,7 +65,9 @@ def entry(number, batch, labels, answered):
     return {
         "batch": number + 1,
         "mechanism": {"name": "confident-discrete-gaussian", "threshold": 200.0, "sigma": 40.0},
-        **{"teachers": 250, "classes": 10, "asked": batch},
+        "teachers": 250,
+        "classes": 10,
+        "asked": batch,
         **dict.fromkeys(("votes", "queries", "inputs", "noise"), f"{number:064x}"),
         "cost": {"order": 10.0, "rdp": 0.1, "slack": 1e-30},
         "answers": ledger.pack(labels, answered),

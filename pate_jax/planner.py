@@ -38,8 +38,8 @@ class VoteModel:
     """How teachers of shards of `at` records vote: fitted to a file of votes (docs/sweeps.md).
 
     A query is right for a share of teachers drawn from a beta law of mean `accuracy` and of `evenness` (the
-    sum of its two parameters: small where queries are either clear or hopeless); the other teachers spread over
-    the wrong classes by a Dirichlet law of `spread` (small where they agree on one wrong class).
+    sum of its two parameters: small where queries are either clear or hopeless); the other teachers spread
+    over the wrong classes by a Dirichlet law of `spread` (small where they agree on one wrong class).
     """
 
     name: str

@@ -192,7 +192,7 @@ def test_a_lost_or_older_ledger_is_never_answered_around(tmp_path):
     for path, content in zip((run.ledger, ledger.head_path(run.ledger)), kept, strict=True):
         path.write_bytes(content)
     with (
-        pytest.raises(PateError, match="answers-0002.npz holds answers that .* does not show"),
+        pytest.raises(PateError, match=r"answers-0002\.npz holds answers that .* does not show"),
         run.writing(),
     ):
         stages.answer(run, MECHANISM)

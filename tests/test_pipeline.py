@@ -65,8 +65,9 @@ def test_the_ledger_has_the_answers(finished):
     run, _ = finished
     (entry,) = ledger.read(run.ledger)
     answers = stages.load_answers(run)
-    assert entry["labels"] == answers.labels.tolist()
-    assert entry["answered"] == answers.answered.tolist()
+    labels, answered = ledger.unpack(entry["answers"])
+    assert labels.tolist() == answers.labels.tolist()
+    assert answered.tolist() == answers.answered.tolist()
     assert entry["asked"] == 21
 
 

@@ -133,7 +133,7 @@ def smooth_sensitivity_2018(mechanism: Mechanism, votes: ArrayLike, order: float
 
 
 def local_sensitivity_2018(votes: NDArray[np.int64], sigma: float, order: float, teachers: int) -> Curve:
-    """Local sensitivity [query, distance] of the argmax as the 2018 scripts have it, along their path of votes."""
+    """Local sensitivity [query, distance] of the argmax as in the 2018 scripts, along their path of votes."""
     classes = votes.shape[1]
     top = _log_q0(sigma, order)
     low = float(_stepped(np.array([top]), sigma, classes, -1)[0])
