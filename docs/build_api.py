@@ -1,8 +1,12 @@
-"""Writes docs/api.md from the docstrings of pate_jax, by reading the source: `python docs/build_api.py`."""
+"""Writes docs/api.md from the docstrings of pate_jax, by reading the source: `python docs/build_api.py`.
+
+With `--check` it writes nothing, and fails where the page is not what it would write.
+"""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,5 +76,16 @@ def _first(node: _Definition | ast.Module) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def main(arguments: list[str]) -> int:
+    """Write the page, or say whether it is up to date; the exit code."""
+    if arguments != ["--check"]:
+        TARGET.write_text(build())
+        return 0
+    if TARGET.read_text() == build():
+        return 0
+    print(f"{TARGET.relative_to(ROOT)} is not up to date: run `python docs/build_api.py`", file=sys.stderr)
+    return 1
+
+
 if __name__ == "__main__":
-    TARGET.write_text(build())
+    sys.exit(main(sys.argv[1:]))
