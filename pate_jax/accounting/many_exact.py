@@ -40,7 +40,7 @@ def exact_many(
 
     >>> from pate_jax.mechanisms import GNMax
     >>> [round(one.epsilon, 4) for one in exact_many([GNMax(40.0)], [[240, 10], [130, 120]], 1e-5)]
-    [0.0819]
+    [0.1203]
     """
     counts, delta = curves.check_votes(votes), curves.check_delta(delta)
     asked = check_settings(mechanisms, counts, queries)
