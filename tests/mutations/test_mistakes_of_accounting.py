@@ -1,0 +1,214 @@
+"""Known mistakes of other accountants, put into ours: a named test fails for each."""
+
+import sys
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import test_calibrate
+import test_exact
+import test_filter
+import test_gnmax
+import test_laplace
+import test_smooth
+import test_statement
+import test_threshold
+from catalogue import TRIED, case, fails, is_caught, replaced, source
+
+from pate_jax import accounting
+from pate_jax.accounting import argmax_law, curves, divergence, figures, filter, laplace, nodes, smooth
+from pate_jax.accounting import gnmax as gaussian
+from pate_jax.accounting import smooth_bounds as bounds
+from pate_jax.accounting.groups import Groups
+from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
+
+
+def of_the_statement(test):
+    """A test of the statement that its module makes once."""
+
+    def run():
+        given = test_statement.MECHANISM, test_statement.VOTES, test_statement.ANSWERED, 1e-5
+        test(accounting.statement(*given))
+
+    run.func = test
+    return run
+
+
+def guard_of_one_half(real):
+    """Theorem 3 as it was published: wherever q < 1/2, also where its fraction is negative."""
+
+    def moments(log_q, epsilon, orders):
+        q, steps, known = np.exp(log_q)[:, None], orders - 1, real(log_q, epsilon, orders)
+        with np.errstate(invalid="ignore", over="ignore"):
+            inner = (1 - q) * ((1 - q) / (1 - np.exp(epsilon) * q)) ** steps + q * np.exp(epsilon * steps)
+            return np.where(q < 0.5, np.minimum(np.log(inner) / steps, known), known)
+
+    return moments
+
+
+def publishable(real):
+    return lambda case: replace(real(case), status="publishable")
+
+
+def exactly_at(real):
+    """Local sensitivity at distance d alone: no running maximum over what is nearer."""
+
+    def by_distance(votes, sigma, table, farthest):
+        start = table.of(gaussian.log_q(votes, sigma))
+        places = start[None, :] + np.arange(farthest + 1)[:, None] * bounds._REACH
+        return table.local[np.clip(places, 0, len(table.local) - 1)].sum(axis=1)
+
+    return by_distance
+
+
+def published_cost(real):
+    return smooth.published_release_cost
+
+
+def one_more(real):
+    return lambda self, spent, each: real(self, spent, each) + 1
+
+
+def no_figure_for_the_test(real):
+    return lambda test, argmax, teachers, orders: argmax
+
+
+TWO_CLASSES = fails(test_exact.test_two_classes_at_fifty_digits)
+PRICES = [
+    case(
+        "the guard of Theorem 3 read as q < 1/2",
+        replaced(laplace, "moments", guard_of_one_half),
+        fails(partial(test_laplace.test_lnmax_moments_equal_mpmath, [11, 10], 0.5)),
+        "lnmax_moments",
+    ),
+    case(
+        "one direction of the divergence only",
+        source(divergence, "_block", "np.maximum(forward, backward)", "forward"),
+        fails(partial(test_exact.test_brute_force_over_all_histograms, GNMax(3.0))),
+        "brute_force",
+    ),
+    case(
+        "no move between two classes of equal counts",
+        source(Groups, "moves", "self.sizes >= 2", "False"),
+        fails(test_exact.test_the_move_between_two_classes_of_equal_counts_is_tried),
+        "equal_counts",
+    ),
+    case(
+        "a floor under the probabilities",
+        source(argmax_law, "log_sum", "peak[..., 0]", "np.maximum(peak[..., 0], -5.0)"),
+        fails(test_exact.test_empty_class_cannot_give_a_vote),
+        "empty_class",
+    ),
+    case(
+        "a quadrature window around the winner only",
+        source(nodes, "_lattice", "lowest - WIDTH * sigma - slack", "groups.counts[:, 0] - 2 * sigma"),
+        TWO_CLASSES,
+        "two_classes",
+        long=True,
+    ),
+    case(
+        "q where log q is meant, which underflows",
+        source(gaussian, "published", "theorem6(log_q(votes, sigma)", "theorem6(np.log(np.exp(log_q(votes, sigma)))"),
+        fails(partial(test_gnmax.test_unanimous_votes_give_a_figure_at_every_scale, 1e-3, 250)),
+        "unanimous_votes",
+    ),
+    case(
+        "a moved vote charged as one changed count",
+        source(curves, "argmax_bound", "laplace.pure(2 / scale, orders)", "laplace.pure(1 / scale, orders)"),
+        fails(partial(test_laplace.test_worst_case_covers_every_histogram, LNMax(0.7), 7, 2)),
+        "worst_case",
+    ),
+    case(
+        "2 / lap_scale where 1 / lap_scale is meant",
+        source(laplace, "published", "log_q(votes, scale), 2 / scale", "log_q(votes, scale / 2), 1 / scale"),
+        fails(partial(test_laplace.test_lnmax_moments_equal_mpmath, [90, 80, 80], 20.0)),
+        "lnmax_moments",
+    ),
+    case(
+        "the threshold test free of charge",
+        replaced(curves.threshold, "joint_bound", no_figure_for_the_test),
+        fails(partial(test_threshold.test_joint_worst_case_covers_every_histogram, ConfidentGNMax(2.5, 0.4, 3.0), 6, 2)),
+        "joint_worst_case",
+    ),
+    case(
+        "a calibrator that ends on the far side of the target",
+        source(accounting, "calibrate", "scaled(mechanism, high, noise), spent(high)", "scaled(mechanism, low, noise), spent(low)"),
+        fails(partial(test_calibrate.test_only_the_named_noise_moves, "both")),
+        "only_the_named",
+        long=True,
+    ),
+    case(
+        "the sampler's distance from its law not paid for",
+        source(figures, "with_slack", "(1 + math.exp(found.epsilon)) * slack", "0.0"),
+        fails(test_statement.test_the_samplers_error_is_paid_for),
+        "samplers_error",
+    ),
+]  # fmt: skip
+PUBLISHED = [
+    case(
+        "only the answered queries in the headline",
+        source(
+            figures,
+            "data_independent",
+            "case.votes.sum(axis=1)",
+            "case.votes[case.answered | (np.arange(len(case.votes)) < 2)].sum(axis=1)",
+        ),
+        fails(of_the_statement(test_statement.test_headline_charges_the_argmax_for_every_query_asked)),
+        "headline_charges",
+    ),
+    case(
+        "a printed epsilon rounded down",
+        source(sys.modules["pate_jax.accounting.statement"], "_up", "math.ceil(epsilon * 1e4)", "math.floor(epsilon * 1e4)"),
+        fails(of_the_statement(test_statement.test_a_printed_epsilon_is_rounded_up)),
+        "rounded_up",
+    ),
+    case(
+        "the exact figure, which reads the votes, published",
+        replaced(figures, "exact", publishable),
+        fails(of_the_statement(test_statement.test_nothing_sensitive_is_publishable)),
+        "nothing_sensitive",
+    ),
+    case(
+        "a sensitivity at distance d without a running maximum",
+        replaced(bounds, "argmax_by_distance", exactly_at),
+        fails(
+            test_smooth.test_local_sensitivity_is_taken_within_and_not_at_a_distance,
+            partial(test_smooth.test_bounds_the_true_smooth_sensitivity, GNMax(0.2), 6, 3, 4.0, 0.05),
+        ),
+        "smooth",
+    ),
+    case(
+        "the published cost of a sanitised figure",
+        replaced(smooth, "release_cost", published_cost),
+        fails(partial(test_smooth.test_release_cost_is_the_worst_case, 14.0, 0.46 / 14, 6.2328)),
+        "worst_case",
+        long=True,
+    ),
+    case(
+        "a sanitising plan tuned on private votes, published",
+        source(accounting, "sanitise", '"sensitive" if plan.from_private_votes else "publishable"', '"publishable"'),
+        fails(test_smooth.test_a_plan_reads_no_private_votes_and_a_tuned_one_stays_sensitive),
+        "tuned_one_stays_sensitive",
+    ),
+    case(
+        "a filter that allows one query too many",
+        replaced(filter.Filter, "affords", one_more),
+        fails(partial(test_filter.test_the_most_that_fits_stays_within_the_budget, GNMax(20.0), 2.0, 1e-5)),
+        "within_the_budget",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mutation", [*PRICES, *PUBLISHED])
+def test_a_mistake_of_accounting_is_caught(mutation, tmp_path):
+    is_caught(mutation, tmp_path)
+
+
+def test_what_changes_nothing_is_not_caught(tmp_path):
+    """The suite can fail."""
+    equal = fails(test_exact.test_the_move_between_two_classes_of_equal_counts_is_tried)
+    (harmless,) = case("nothing", lambda patch: None, equal, "").values
+    with pytest.raises(AssertionError, match=r"found \[\]"):
+        is_caught(harmless, tmp_path)
+    assert TRIED.pop().finding is None
