@@ -1,4 +1,4 @@
-"""A mutation is a known mistake, the way it gets into a copy of the pipeline, and the check that must catch it.
+"""A mutation is a known mistake, how it gets into a copy of the pipeline, and the check that must catch it.
 
 A check is called twice: with nothing changed it must find nothing, and with the mistake in place it must find
 something, for the reason that is stated. What was tried and caught is printed when the tests end.

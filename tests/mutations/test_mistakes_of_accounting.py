@@ -109,7 +109,12 @@ PRICES = [
     ),
     case(
         "q where log q is meant, which underflows",
-        source(gaussian, "published", "theorem6(log_q(votes, sigma)", "theorem6(np.log(np.exp(log_q(votes, sigma)))"),
+        source(
+            gaussian,
+            "published",
+            "theorem6(log_q(votes, sigma)",
+            "theorem6(np.log(np.exp(log_q(votes, sigma)))",
+        ),
         fails(partial(test_gnmax.test_unanimous_votes_give_a_figure_at_every_scale, 1e-3, 250)),
         "unanimous_votes",
     ),
@@ -128,12 +133,24 @@ PRICES = [
     case(
         "the threshold test free of charge",
         replaced(curves.threshold, "joint_bound", no_figure_for_the_test),
-        fails(partial(test_threshold.test_joint_worst_case_covers_every_histogram, ConfidentGNMax(2.5, 0.4, 3.0), 6, 2)),
+        fails(
+            partial(
+                test_threshold.test_joint_worst_case_covers_every_histogram,
+                ConfidentGNMax(2.5, 0.4, 3.0),
+                6,
+                2,
+            )
+        ),
         "joint_worst_case",
     ),
     case(
         "a calibrator that ends on the far side of the target",
-        source(accounting, "calibrate", "scaled(mechanism, high, noise), spent(high)", "scaled(mechanism, low, noise), spent(low)"),
+        source(
+            accounting,
+            "calibrate",
+            "scaled(mechanism, high, noise), spent(high)",
+            "scaled(mechanism, low, noise), spent(low)",
+        ),
         fails(partial(test_calibrate.test_only_the_named_noise_moves, "both")),
         "only_the_named",
         long=True,
@@ -144,7 +161,7 @@ PRICES = [
         fails(test_statement.test_the_samplers_error_is_paid_for),
         "samplers_error",
     ),
-]  # fmt: skip
+]
 PUBLISHED = [
     case(
         "only the answered queries in the headline",
@@ -159,7 +176,12 @@ PUBLISHED = [
     ),
     case(
         "a printed epsilon rounded down",
-        source(sys.modules["pate_jax.accounting.statement"], "_up", "math.ceil(epsilon * 1e4)", "math.floor(epsilon * 1e4)"),
+        source(
+            sys.modules["pate_jax.accounting.statement"],
+            "_up",
+            "math.ceil(epsilon * 1e4)",
+            "math.floor(epsilon * 1e4)",
+        ),
         fails(of_the_statement(test_statement.test_a_printed_epsilon_is_rounded_up)),
         "rounded_up",
     ),
@@ -187,7 +209,12 @@ PUBLISHED = [
     ),
     case(
         "a sanitising plan tuned on private votes, published",
-        source(accounting, "sanitise", '"sensitive" if plan.from_private_votes else "publishable"', '"publishable"'),
+        source(
+            accounting,
+            "sanitise",
+            '"sensitive" if plan.from_private_votes else "publishable"',
+            '"publishable"',
+        ),
         fails(test_smooth.test_a_plan_reads_no_private_votes_and_a_tuned_one_stays_sensitive),
         "tuned_one_stays_sensitive",
     ),
@@ -197,7 +224,7 @@ PUBLISHED = [
         fails(partial(test_filter.test_the_most_that_fits_stays_within_the_budget, GNMax(20.0), 2.0, 1e-5)),
         "within_the_budget",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("mutation", [*PRICES, *PUBLISHED])
