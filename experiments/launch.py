@@ -17,7 +17,7 @@ devices.prepare()
 import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, arg  # noqa: E402
 
-from experiments.presets import Preset  # noqa: E402
+from experiments.presets import Preset, small  # noqa: E402
 from pate_jax import accounting, pipeline, report, topology  # noqa: E402
 from pate_jax.config import RunConfig  # noqa: E402
 from pate_jax.errors import PateError  # noqa: E402
@@ -48,13 +48,26 @@ def main(preset: Preset, after: After | None = None, arguments: Sequence[str] | 
 
 
 def _parse(preset: Preset, arguments: Sequence[str]) -> tuple[RunConfig, dict[str, Any]]:
+    preset_or_small = small(preset.config) if "--try-out" in arguments else preset.config
+
     def command(
-        config: Annotated[RunConfig, arg(name="")] = preset.config,
+        config: Annotated[RunConfig, arg(name="")] = preset_or_small,
+        try_out: bool = False,
         topology: str | None = None,
         processes: int | None = None,
         process: int | None = None,
         coordinator: str | None = None,
     ) -> tuple[RunConfig, dict[str, Any]]:
+        """A preset.
+
+        Args:
+            config: the run.
+            try_out: six teachers, a few steps, synthetic images: does it run? Its figures mean nothing.
+            topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (tpu_configs/).
+            processes: how many processes run this command together.
+            process: which of them this is, from 0; unset: Slurm or the TPU pod tells.
+            coordinator: HOST:PORT of the first one; goes with --process.
+        """
         machines = {"name": topology, "coordinator": coordinator}
         return config, {**machines, "processes": processes, "process": process}
 
@@ -69,6 +82,7 @@ def _line(preset: Preset, config: RunConfig, results: dict[str, Any]) -> dict[st
     names = ("dataset", "teachers", "queries", "answered", "label_accuracy", "student_accuracy", "private")
     return {
         "experiment": preset.name,
+        "data": results["data"],
         **{name: results[name] for name in names},
         "teacher_accuracy": results["inside"].get("accuracy", {}).get("mean"),
         "vote_accuracy": results["inside"].get("accuracy", {}).get("plurality"),

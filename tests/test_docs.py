@@ -74,6 +74,25 @@ def test_python_runs(page, tmp_path, monkeypatch):
             exec(code, space)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["tutorial.md", "votes_from_elsewhere.md"])
+def test_a_page_works_from_top_to_bottom(name, tmp_path, monkeypatch, capsys):
+    """Python and `pate` alike, in the order in which a reader meets them."""
+    monkeypatch.chdir(tmp_path)
+    page, space = ROOT / "docs" / name, {}
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(compile(text, name, "exec"), space)
+            continue
+        for line in text.splitlines():
+            command, *words = shlex.split(line)
+            assert command == "pate", line
+            quick = ["--epochs", "3", "--student.steps", "20"] if words[0] == "run" else []
+            cli.main([*words, *quick, *(["--steps", "20"] if words[0] == "student" else [])])
+    assert "Hand over" in capsys.readouterr().out
+    assert (tmp_path / "runs/mine/release/report.html").is_file()
+
+
 def commands(page):
     lines = "".join(blocks(page, "sh", "bash", "console")).replace("\\\n", " ").splitlines()
     return [
