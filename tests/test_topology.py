@@ -100,10 +100,28 @@ def test_the_launcher_prints_every_command():
     assert "v5litepod-16" in lines[0] and "--worker=all" in lines[3] and "x y" in lines[3]
 
 
-def test_the_launcher_refuses_what_is_no_tpu():
-    command = [sys.executable, CONFIGS / "launch.py", "cpu-8", "--dry-run", "true"]
+@pytest.mark.parametrize(("name", "said"), [("cpu-8", "no TPU topology"), ("v9", "choose from")])
+def test_the_launcher_refuses_what_is_no_tpu(name, said):
+    command = [sys.executable, CONFIGS / "launch.py", name, "--dry-run", "true"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and "no TPU topology" in done.stderr and done.stdout == ""
+    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("outcome", [0, 1])
+def test_the_launcher_deletes_what_it_created(tmp_path, outcome):
+    """With a gcloud that only writes down what it was asked; its `ssh` ends as told."""
+    (tmp_path / "gcloud").write_text(
+        f'#!/bin/sh\necho "$4" >> {tmp_path}/asked\n[ "$4" != ssh ] || exit {outcome}\n'
+    )
+    (tmp_path / "git").write_text("#!/bin/sh\n")
+    for name in ("gcloud", "git"):
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [sys.executable, CONFIGS / "launch.py", "v5e-8", "--", "true"]
+    done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
+    fetched = [] if outcome else ["scp"]
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked == ["create", "scp", "ssh", *fetched, "delete"] and bool(done.returncode) == bool(outcome)
 
 
 @pytest.mark.parametrize("script", ["tpu_configs/slurm.sh", ".ci/run"])

@@ -10,38 +10,37 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+places = {file.stem: tomllib.loads(file.read_text()) for file in Path(__file__).parent.glob("*.toml")}
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("topology", help="a TPU topology of this folder, such as v5e-8")
+parser.add_argument("topology", choices=sorted(places), help="a TPU topology of this folder, such as v5e-8")
 parser.add_argument("--name", default="pate", help="what the slice is called")
 parser.add_argument("--dry-run", action="store_true", help="print every command, run none")
 parser.add_argument("command", nargs="+", help="what every worker runs, after --")
 given = parser.parse_args()
-place = tomllib.loads(Path(__file__).with_name(f"{given.topology}.toml").read_text())
+place = places[given.topology]
 if place["backend"] != "tpu":
     parser.error(f"{given.topology} is no TPU topology: run its command yourself, or see slurm.sh")
-tpu = ["gcloud", "compute", "tpus", "tpu-vm"]
-zone, workers = ["--zone", place["zone"]], ["--worker=all"]
-kind = ["--accelerator-type", place["accelerator"], "--version", place["runtime"]]
-remote = "mkdir -p pate && tar xzf pate.tar.gz -C pate && cd pate && python3 -m venv .venv"
-remote += " && . .venv/bin/activate && pip install -q -e '.[tpu]' && " + shlex.join(given.command)
-work = [
-    ["git", "archive", "--output", "pate.tar.gz", "HEAD"],
-    [*tpu, "scp", "pate.tar.gz", f"{given.name}:", *zone, *workers],
-    [*tpu, "ssh", given.name, *zone, *workers, "--command", remote],
-    [*tpu, "scp", "--recurse", f"{given.name}:pate/runs", ".", *zone, "--worker=0"],
-]
 
 
-def do(step: list[str]) -> None:
+def do(*words: str) -> None:
     """Print a command, and run it."""
-    print("+", shlex.join(step), flush=True)
+    print("+", shlex.join(words), flush=True)
     if not given.dry_run:
-        subprocess.run(step, check=True)
+        subprocess.run(words, check=True)
 
 
-do([*tpu, "create", given.name, *zone, *kind])
+def tpu(verb: str, *words: str) -> None:
+    """A command of gcloud about the slice."""
+    do("gcloud", "compute", "tpus", "tpu-vm", verb, *words, "--zone", place["zone"])
+
+
+tpu("create", given.name, "--accelerator-type", place["accelerator"], "--version", place["runtime"])
 try:
-    for step in work:
-        do(step)
+    setup = "mkdir -p pate && tar xzf pate.tar.gz -C pate && cd pate && python3 -m venv .venv"
+    setup += " && . .venv/bin/activate && pip install -q -e '.[tpu]' && "
+    do("git", "archive", "--output", "pate.tar.gz", "HEAD")
+    tpu("scp", "pate.tar.gz", f"{given.name}:", "--worker=all")
+    tpu("ssh", given.name, "--worker=all", "--command", setup + shlex.join(given.command))
+    tpu("scp", "--recurse", f"{given.name}:pate/runs", ".", "--worker=0")
 finally:
-    do([*tpu, "delete", given.name, *zone, "--quiet"])
+    tpu("delete", given.name, "--quiet")
