@@ -1,17 +1,46 @@
 """The sweep: every row is what the setting answers and costs by itself; nothing is done twice or lost."""
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import time
 
+import jax
 import numpy as np
 import pytest
 
-from pate_jax import accounting
+from pate_jax import artefact, cli
 from pate_jax.accounting.many import many
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
-from pate_jax.sweep import Grid, SweepConfig, cells, results, sweep
+from pate_jax.mechanisms import (
+    ConfidentDiscreteGaussian,
+    GNMax,
+    LNMax,
+    from_dict,
+)
+from pate_jax.sweep import Grid, SweepConfig, answering, cells, front, page, results, sources, sweep, working
+from pate_jax.sweep.grid import from_file
 
-SETTINGS = [GNMax(20.0), ConfidentGNMax(60, 30.0, 15.0), LNMax(20.0), ConfidentGNMax(90, 50.0, 15.0)]
+GRID = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T", "60"), ("30",), ("20", "40"))
+TINY = [
+    *(
+        "strokes",
+        "--records",
+        "60",
+        "--teachers",
+        "3",
+        "4",
+        "--net",
+        "mlp",
+        "--epochs",
+        "1",
+        "--min-steps",
+        "3",
+    ),
+    *("--mechanisms", "gnmax", "--seed", "3"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -24,26 +53,77 @@ def file(tmp_path_factory):
     return path
 
 
-def test_figures_of_many_settings_are_those_of_each(file):
-    votes, asked = np.load(file, allow_pickle=False)["votes"], [40, 25, 40, 10]
-    found = many(SETTINGS, votes, 1e-5, queries=asked)
-    for place, (setting, number) in enumerate(zip(SETTINGS, asked, strict=True)):
-        papers = accounting.published(setting, votes[:number], 1e-5)
-        headline = accounting.statement(setting, votes[:number], None, 1e-5).headline
-        np.testing.assert_allclose(found.published[place], papers.epsilon, rtol=1e-12)
-        np.testing.assert_allclose(found.answered[place], papers.answered, rtol=1e-12)
-        np.testing.assert_allclose(found.data_independent[place], headline.epsilon, rtol=1e-12)
+@pytest.fixture(scope="module")
+def whole(file, tmp_path_factory):
+    """A finished sweep of 12 cells, with the exact epsilon of its front."""
+    out = tmp_path_factory.mktemp("whole")
+    return out, sweep(SweepConfig((str(file),), out=out, values=GRID, exact="front"))
 
 
-def test_shards_cover_every_cell_once_and_agree_with_the_whole(file, tmp_path):
-    grid = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T",), ("30",), ("20", "40"))
-    whole = sweep(SweepConfig((str(file),), out=tmp_path / "whole", values=grid))
+def call(*arguments):
+    """Run a command in this process; its exit code."""
+    try:
+        cli.main([str(argument) for argument in arguments])
+    except SystemExit as ended:
+        return ended.code or 0
+    return 0
+
+
+def by_cell(rows):
+    return {row["cell"]: row for row in rows}
+
+
+def test_a_row_says_what_its_setting_answers_and_costs(file, whole):
+    votes = np.load(file, allow_pickle=False)["votes"]
+    rows = whole[1]["rows"]
+    assert len(rows) == 12 and len({row["cell"] for row in rows}) == 12
+    for row in rows:
+        costs = many([from_dict(row["mechanism"])], votes, 1e-5, queries=[row["queries"]])
+        assert row["published"] == costs.published[0] and row["data_independent"] == costs.data_independent[0]
+        assert abs(row["answered"] - costs.answered[0]) < 5 * row["queries"] ** 0.5
+        assert row["right"] <= row["answered"] <= row["queries"]
+        assert row["versions"]["jax"] == jax.__version__ and row["judged_on"] == "private"
+    plain = {row["queries"]: row["answered"] for row in rows if row["mechanism"]["name"] == "gnmax"}
+    assert plain == {20: 20, 40: 40}
+    exact = [row for row in rows if "exact" in row]
+    assert by_cell(exact).keys() == by_cell(whole[1]["front"]).keys()
+    assert all(row["exact"] <= row["data_independent"] for row in exact)
+
+
+def test_answers_do_not_depend_on_the_company_or_the_devices(file):
+    votes, words = np.load(file, allow_pickle=False)["votes"], np.arange(88, dtype=np.uint32).reshape(11, 8)
+    some = [ConfidentDiscreteGaussian(40.0 + place, 30.0, 9.0 + place) for place in range(11)]
+    together = answering.tallies(some, votes, None, [25, 40], words)
+    for place in (0, 10):
+        alone = answering.tallies(some[place : place + 1], votes, None, [25, 40], words[place : place + 1])
+        found = answering.answers(some[place], votes, words[place])
+        counted = [int(np.asarray(found.answered)[:size].sum()) for size in (25, 40)]
+        assert together.answered[place].tolist() == alone.answered[0].tolist() == counted
+        assert together.same[place].tolist() == alone.same[0].tolist()
+        assert counted[1] < 40
+
+
+def test_shards_cover_every_cell_once_and_agree_with_the_whole(file, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(working, "_draw", lambda *_: None)
     for part in ("1/3", "2/3", "3/3"):
-        sharded = sweep(SweepConfig((str(file),), out=tmp_path / "parts", values=grid, shard=part))
-    assert len(whole["rows"]) == 8
-    assert {row["cell"]: row for row in whole["rows"]} == {row["cell"]: row for row in sharded["rows"]}
-    again = sweep(SweepConfig((str(file),), out=tmp_path / "whole", values=grid))
-    assert again["done_before"] == 8
+        sharded = sweep(SweepConfig((str(file),), out=tmp_path, values=GRID, shard=part))
+    bare = [{name: value for name, value in row.items() if "exact" not in name} for row in whole[1]["rows"]]
+    assert by_cell(bare) == by_cell(sharded["rows"])
+    assert [len(path.read_text().splitlines()) for path in sorted(tmp_path.glob("results-*.jsonl"))] == [
+        4
+    ] * 3
+    merged = sweep(SweepConfig(out=tmp_path, merge=True))
+    lines = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert by_cell(map(json.loads, lines)) == by_cell(merged["rows"]) == by_cell(bare)
+    monkeypatch.setattr(answering, "tallies", lambda *_: pytest.fail("a finished cell was done again"))
+    assert sweep(SweepConfig((str(file),), out=tmp_path, values=GRID))["done_before"] == 12
+
+
+def test_what_is_said_of_the_votes_goes_for_finished_cells_too(file, whole):
+    public = sweep(SweepConfig((str(file),), out=whole[0], values=GRID, judged_on="public"))
+    assert {row["judged_on"] for row in public["rows"]} == {"public"}
+    back = sweep(SweepConfig((str(file),), out=whole[0], values=GRID))
+    assert {row["judged_on"] for row in back["rows"]} == {"private"}
 
 
 def test_a_torn_line_is_done_again(tmp_path):
@@ -56,6 +136,188 @@ def test_a_torn_line_is_done_again(tmp_path):
     assert [json.loads(line)["cell"] for line in path.read_text().splitlines()] == ["a", "b"]
 
 
-def test_a_shard_must_be_one_of_its_number():
-    with pytest.raises(PateError, match="I/N"):
-        cells.parse_shard("4/3")
+@pytest.mark.parametrize(("kind", "alarming"), [("private", True), ("public", False), ("synthetic", False)])
+def test_the_page_says_whose_votes_settings_were_judged_on(whole, kind, alarming):
+    rows = [{**row, "judged_on": kind} for row in whole[1]["rows"]]
+    text = page.page(rows, front(rows), [])
+    assert ('class="warn"' in text) == alarming == ("PRIVATE votes, and the choice is not paid for" in text)
+    assert ("no epsilon on this page" in text) == alarming == ("3.6 bits" in text)
+    assert (f"Judged on {kind} votes" in text) != alarming
+    if not alarming:
+        one = [{**row, "judged_on": "private"} for row in rows[:1]] + rows[1:]
+        assert page.judged(one)[1], "one private row among public ones is a warning"
+
+
+def test_the_page_is_whole_without_a_network(whole):
+    text = (whole[0] / "sweep.html").read_text()
+    assert text.count("<img ") == 3 and text.count("data:image/svg+xml;base64,") == 3
+    assert not re.search(r'(src|href)="(?!data:)', text) and "<script" not in text
+    assert {path.name for path in (whole[0] / "plots").iterdir()} == {
+        "accuracy.svg",
+        "thresholds.svg",
+        "queries.svg",
+    }
+
+
+def test_the_front_keeps_what_nothing_beats():
+    random = np.random.default_rng(0)
+    some = [
+        {
+            "name": "ab"[place % 2],
+            "data_independent": float(epsilon) if place % 7 else None,
+            "answered": int(answered),
+            "label_accuracy": float(right),
+            "student_accuracy": None,
+        }
+        for place, (epsilon, answered, right) in enumerate(random.integers(0, 6, (120, 3)))
+    ]
+    kept = front(some)
+    assert len(kept) < 60 and all(row["answered"] for row in kept)
+
+    def beats(one, other):
+        gains = [
+            other["data_independent"] - one["data_independent"],
+            one["answered"] - other["answered"],
+            one["label_accuracy"] - other["label_accuracy"],
+        ]
+        return one["name"] == other["name"] and min(gains) >= 0 and max(gains) > 0
+
+    counted = [row for row in some if row["data_independent"] is not None and row["answered"]]
+    for row in counted:
+        beaten = any(beats(other, row) for other in counted)
+        assert beaten != any(row == other for other in kept)
+
+
+def test_grids_of_a_file(tmp_path):
+    path = tmp_path / "grid.json"
+    path.write_text(
+        json.dumps(
+            [
+                {"mechanisms": ["lnmax"], "noises": ["0.1T", 20]},
+                {
+                    "settings": [{"name": "confident-discrete-gaussian", "threshold": "0.5T", **TEST}],
+                    "queries": 7,
+                },
+            ]
+        )
+    )
+    first, second = from_file(path)
+    assert first.mechanisms_for(100) == [LNMax(10.0), LNMax(20.0)]
+    assert second.mechanisms_for(100) == [ConfidentDiscreteGaussian(50.0, 30.0, 10.0)]
+    assert second.queries_for(9) == [7]
+
+
+TEST = {"sigma_threshold": "0.3T", "sigma": 10}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('{"noise": [3]}', "a grid has the fields"),
+        ("[]", "no grid"),
+        ('{"settings": [{"name": "magic"}]}', "needs a name"),
+        ('{"mechanisms": ["gnmax"], "noises": ["ten"]}', "must be a number"),
+        ('{"mechanisms": ["gnmax"], "noises": ["0:9:3"]}', "start and end above 0"),
+        ('{"mechanisms": ["interactive-gnmax"]}', "cannot be swept"),
+    ],
+)
+def test_a_bad_grid_is_refused(tmp_path, body, message):
+    path = tmp_path / "grid.json"
+    path.write_text(body)
+    with pytest.raises(PateError, match=message):
+        [grid.mechanisms_for(50) for grid in from_file(path)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shard": "4/3"}, "I/N"),
+        ({"shard": "0/2"}, "I/N"),
+        ({"students": ("gnan",)}, "student 'gnan' is unknown"),
+        ({"delta": 0.0}, "delta"),
+        ({"teachers": (0,)}, "teachers"),
+        ({"values": Grid(queries=("41",))}, "more than the 40 queries"),
+        ({"students": ("supervised",), "values": GRID}, "give --public and --test"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(file, tmp_path, settings, message):
+    with pytest.raises(PateError, match=message):
+        sweep(SweepConfig((str(file),), out=tmp_path, **settings))
+
+
+def test_without_votes_or_rows_there_is_nothing_to_do(tmp_path):
+    with pytest.raises(PateError, match="no source of votes"):
+        sweep(SweepConfig(out=tmp_path))
+    with pytest.raises(PateError, match="holds no rows"):
+        sweep(SweepConfig(out=tmp_path, merge=True))
+
+
+def test_teachers_are_trained_once_for_each_number_and_students_for_each_cell(tmp_path, capsys):
+    def trained():
+        files = [path for path in tmp_path.glob("teachers/*/private/teachers/**/*") if path.is_file()]
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    one = ["sweep", *TINY, "--queries", 9, "--out", tmp_path, "--json", "--noises"]
+    student = ["--students", "supervised", "--student.net", "mlp", "--student.steps", 4]
+    assert call(*one, 1) == 0
+    assert json.loads(capsys.readouterr().out)["cells"] == 2
+    before = trained()
+    for done in (0, 2):
+        assert call(*one, 2, *student) == 0
+        assert json.loads(capsys.readouterr().out)["done_before"] == done
+    rows = results.read(tmp_path).values()
+    assert before and trained() == before and len(rows) == 4
+    assert [(row["student_accuracy"] is None) == (row["student"] is None) for row in rows] == [True] * 4
+    assert len({row["votes"] for row in rows}) == 2 == len(list((tmp_path / "votes").glob("*.npz")))
+    assert {(row["judged_on"], row["teachers"]) for row in rows} == {("synthetic", 3), ("synthetic", 4)}
+
+
+def test_the_terminal_shows_the_front_and_the_warning(file, whole, capsys):
+    flags = ["--mechanisms", "gnmax", "--noises", "10", "20", "--queries", "20", "40"]
+    assert call("sweep", file, "--out", whole[0], *flags) == 0
+    out = capsys.readouterr().out
+    assert "Pareto front" in out and "PRIVATE votes" in out and "sweep.html" in out
+    assert "votes, 100 teachers" in out
+
+
+@pytest.mark.long
+def test_killed_at_any_time_a_sweep_ends_with_the_same_rows(tmp_path):
+    flags = [*TINY, "--noises", "1", "2", "3", "--queries", "9", "15", "--exact", "all"]
+    command = [sys.executable, "-m", "pate_jax.cli", "sweep", *flags, "--out"]
+    start = time.monotonic()
+    subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True)
+    took = time.monotonic() - start
+    killed = 0
+    for share in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9):
+        process = subprocess.Popen(
+            [*command, tmp_path / "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            process.wait(share * took)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            killed += process.wait() == -signal.SIGKILL
+    subprocess.run([*command, tmp_path / "killed"], check=True, capture_output=True)
+    assert killed and results.read(tmp_path / "killed") == results.read(tmp_path / "whole")
+    lines = (tmp_path / "killed" / "results.jsonl").read_text().splitlines()
+    assert len(lines) == 2 * 12, "one line for the row of each cell and one for its exact epsilon"
+
+
+def test_votes_are_kept_under_the_digest_of_their_content(file, whole):
+    votes = sources.of_file(file, whole[0], None).votes()
+    assert (whole[0] / "votes" / f"{sources.content_digest(votes)}.npz").exists()
+    changed = votes._replace(votes=votes.votes[::-1])
+    assert sources.content_digest(changed) != sources.content_digest(votes)
+    assert artefact.digest(votes.votes, votes.labels).startswith(sources.content_digest(votes))
+
+
+def test_cells_have_the_same_digest_wherever_they_are(file, whole):
+    digests = [
+        cell.digest
+        for cell in cells.cells_of("votes", 100, 40, [GRID, GRID], delta=1e-5, seed=0, students=(None, "vat"))
+    ]
+    assert len(digests) == len(set(digests)) == 24
+    assert (
+        cells.Cell("votes", 9, GNMax(4), 7, 1e-5, 0).digest
+        == cells.Cell("votes", 9, GNMax(4.0), 7, 1e-5, 0).digest
+    )

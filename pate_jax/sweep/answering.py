@@ -18,7 +18,9 @@ import numpy as np
 from pate_jax import aggregate, chacha
 from pate_jax.mechanisms import Mechanism
 
-_AT_ONCE = 1 << 17  # noisy counts that a device holds at a time
+# Noisy counts that a device holds at a time: what stays in a core's cache, or fills an accelerator (a guess).
+_AT_ONCE = {"cpu": 1 << 17}
+_AT_ONCE_ELSEWHERE = 1 << 25
 REST = -1  # stands for a true label that is not known
 
 
@@ -56,7 +58,8 @@ def tallies(
     stacked = aggregate.prepare([*mechanisms, *mechanisms[:padding]])
     keys = keys_of([*words, *words[:padding]])
     truth = np.full(len(votes), REST) if labels is None else labels
-    found = _program(devices, max(1, _AT_ONCE // votes.size))(
+    at_once = _AT_ONCE.get(jax.default_backend(), _AT_ONCE_ELSEWHERE)
+    found = _program(devices, max(1, at_once // votes.size))(
         stacked,
         keys,
         jnp.asarray(votes, jnp.int32),

@@ -33,6 +33,7 @@ _HEADS = {
     "answered": "Queries that were answered",
     "asked": "Queries",
     "setting": "Threshold/noise of the test/noise of the answer, or the noise alone",
+    "mechanism": "How the votes are made an answer",
     "votes": "The votes, and how many teachers cast them",
     "published": "By the papers' analysis: a function of the votes",
     "exact": "Of exactly these votes: a function of them",
@@ -46,18 +47,19 @@ def judged(rows: Sequence[Row]) -> tuple[str, bool]:
     >>> judged([{"judged_on": "synthetic"}])[1], judged([{"judged_on": "private"}])[1]
     (False, True)
     """
-    kinds = {row["judged_on"] for row in rows}
-    if "private" in kinds or not kinds:
-        bits = math.log2(max(2, len(rows)))
+    private = sum(row["judged_on"] == "private" for row in rows)
+    if private:
         return (
-            "Judged on PRIVATE votes, and not paid for. Every number here is a function of the private "
-            f"records. Whoever picks one of these {len(rows):,} settings by looking at them lets the choice "
-            f"tell up to {bits:.1f} bits about the records, and no privacy statement covers that: the "
-            "epsilon of the run that follows is true only for a setting fixed before. Judge on public or "
-            "synthetic votes instead (pate plan does), or keep this page and the choice inside.",
+            "Judged on PRIVATE votes, and the choice is not paid for. Accuracy, answers, the published and "
+            "the exact epsilon are functions of the private records. Choosing one of these "
+            f"{private:,} settings by them is a release of its own without noise: one record may turn it, "
+            f"it can tell up to {math.log2(max(2, private)):.1f} bits about the records, and no epsilon on "
+            "this page or in a later statement includes that. A run with a setting chosen so does not have "
+            "the guarantee that its statement names. Choose by public or synthetic votes instead (pate plan "
+            "does, and so does a sweep over a public data set), and use this page only to look back.",
             True,
         )
-    names = " and ".join(sorted(kinds))
+    names = " and ".join(sorted({row["judged_on"] for row in rows}))
     return (
         f"Judged on {names} votes: nobody's private records are in these numbers, so choosing a setting by "
         "them costs no privacy. How well it carries over to the private records is not known.",
@@ -88,8 +90,8 @@ def short(row: Row) -> str:
 def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
     """The Pareto front for a terminal."""
     table = Table(
-        title=f"Pareto front: {len(best)} of {len(rows):,} cells",
-        caption="setting: threshold/noise of the test/noise of the answer, or the noise alone",
+        title="; ".join([f"Pareto front: {len(best):,} of {len(rows):,} cells", *_shared(best).values()]),
+        caption=f"setting: {_HEADS['setting'][0].lower()}{_HEADS['setting'][1:]}",
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE,
@@ -97,7 +99,8 @@ def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
     )
     heads = _heads(best)
     for head in heads:
-        table.add_column(head, justify="left" if head in ("votes", "setting") else "right", overflow="fold")
+        left = head in ("votes", "mechanism", "setting")
+        table.add_column(head, justify="left" if left else "right", overflow="fold")
     for row in thinned(best, _SHOWN):
         table.add_row(*(_cell(row, head) for head in heads))
     return table
@@ -140,23 +143,33 @@ def _explained(rows: Sequence[Row], best: Sequence[Row]) -> str:
     return html.escape(
         f"{len(rows):,} cells were judged; {len(best)} of them are beaten by no other in {counts} together. "
         f"{f'{_SHOWN} of these, evenly picked, are listed. ' if len(best) > _SHOWN else ''}Epsilon is the "
-        "price in privacy, the smaller the better; it holds for all queries asked, answered or not."
+        "price in privacy, the smaller the better; it holds for all queries asked, answered or not. "
+        f"{'All of these: ' + '; '.join(_shared(best).values()) + '.' if _shared(best) else ''}"
     )
 
 
 def _heads(rows: Sequence[Row]) -> list[str]:
-    left_out = {
-        head
-        for head, name in (("exact", "exact"), ("student", "student_accuracy"), ("right", "label_accuracy"))
-        if all(row.get(name) is None for row in rows)
-    }
-    return [head for head in _HEADS if head not in left_out]
+    """The columns that tell something."""
+    names = {"exact": "exact", "student": "student_accuracy", "right": "label_accuracy"}
+    empty = {head for head, name in names.items() if all(row.get(name) is None for row in rows)}
+    return [head for head in _HEADS if head not in empty | set(_shared(rows))]
+
+
+def _shared(rows: Sequence[Row]) -> dict[str, str]:
+    """What all rows have in common, in words, in place of a column."""
+    common = {}
+    for head, words in (("votes", "{} teachers"), ("mechanism", "{}"), ("asked", "{} queries asked")):
+        values = {_cell(row, head) for row in rows}
+        if len(values) == 1:
+            common[head] = words.format(*values)
+    return common
 
 
 def _cell(row: Row, head: str) -> str:
     values: dict[str, Any] = {
         "votes": f"{row['name']}, {row['teachers']}",
-        "setting": short(row),
+        "mechanism": row["mechanism"]["name"],
+        "setting": short(row).partition(" ")[2],
         "asked": f"{row['queries']:,}",
         "answered": f"{row['answered']:,}",
         "right": _percent(row["label_accuracy"]),

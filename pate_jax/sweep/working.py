@@ -46,7 +46,7 @@ class SweepConfig:
     seed: int = 0
     """Decides teachers and noise: a sweep is reproducible, and none of its answers may leave."""
     judged_on: JudgedOn | None = None
-    """Whose records the votes come from; unset: private, but for the synthetic data sets."""
+    """Whose records the teachers learned from (not what they were asked); unset: private, or synthetic."""
     exact: Literal["none", "front", "all"] = "none"
     """Compute the exact (data-dependent) epsilon of the Pareto front, or of every cell."""
     shard: str = "1/1"
@@ -109,10 +109,13 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
                 judging.judge(
                     source, left, source.votes(), config.student, lambda rows: results.append(path, rows)
                 )
+        _declare(found, mine, done, path)
         _add_exact(config, found, mine, path)
     if config.merge:
         results.merge(config.folder)
     rows = list(results.read(config.folder).values())
+    if not rows:
+        raise PateError(f"{config.folder} holds no rows of a sweep: name its folder with --out")
     _draw(config, rows)
     return {
         "folder": str(config.folder),
@@ -122,6 +125,19 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         "rows": rows,
         "front": front(rows),
     }
+
+
+def _declare(found: Sequence[Source], mine: Sequence[Cell], done: Mapping[str, Row], path: Path) -> None:
+    """What is said now about whose votes they are goes for cells that were done before, too."""
+    kinds = {source.digest: source.judged_on for source in found}
+    results.append(
+        path,
+        [
+            {"cell": cell.digest, "judged_on": kinds[cell.source]}
+            for cell in mine
+            if cell.digest in done and done[cell.digest]["judged_on"] != kinds[cell.source]
+        ],
+    )
 
 
 def _add_exact(config: SweepConfig, found: Sequence[Source], mine: Sequence[Cell], path: Path) -> None:
@@ -159,8 +175,6 @@ def _add_exact(config: SweepConfig, found: Sequence[Source], mine: Sequence[Cell
 
 def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
     """The plots and the page, of all rows that there are."""
-    if not rows:
-        return
     best = front(rows)
     middle = best[len(best) // 2] if best else rows[0]
     cached = config.folder / "votes" / f"{middle['votes']}.npz"
