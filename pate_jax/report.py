@@ -24,17 +24,21 @@ h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.95rem}
 td,th{padding:.35rem .6rem;text-align:left;border-bottom:1px solid #d8dde6;vertical-align:top}
 .scroll{overflow-x:auto} .scroll td:last-child{min-width:13rem}
-img{width:100%;min-width:27rem;height:auto} pre{white-space:pre-wrap} td,p,li{overflow-wrap:anywhere}
+img{width:100%;min-width:27rem;height:auto} img.compact{min-width:0;max-width:36rem}
+pre{white-space:pre-wrap} td:last-child,p,li{overflow-wrap:anywhere}
 figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
 .big{font-size:1.1rem} .warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
 .note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
 details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
 """
-CONSENSUS = "How far the teachers agree: queries by the share of votes for their first class. Sensitive."
+CONSENSUS = (
+    "How far the teachers agree: queries by the share of teachers behind the commonest vote. Sensitive."
+)
 CUMULATIVE = "What the queries cost, one after the other, by way of accounting. Sensitive."
 BY_CONSENSUS = "What a query costs, by the share of teachers that agree on it. Sensitive."
 SPLIT = "Where the cost goes: the test, the answer, and the price of delta. Sensitive."
-ACCURACY = "How often each is right on public data. The teachers' and the vote's figures are sensitive."
+ACCURACY = "How often each is right on public data, in %. The teachers' and the vote's figures are sensitive."
+_MAY_LEAVE = ". Only what lies in the folder release/ may leave the house"
 _FOR_EXPERTS = (CUMULATIVE, BY_CONSENSUS, SPLIT)
 NOT_PRIVATE = "NOT PRIVATE: this run was made from a seed, so anyone can draw its noise again."
 _SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
@@ -61,9 +65,18 @@ def private_page(
         '<p class="warn"><strong>Keep this page inside.</strong> It shows figures that depend on the private '
         "data. The page in release/ is the one to hand over.</p>"
     )
-    body = [_head(results), warning, _short(results), "<h2>What one person risks</h2>", _promised(statement)]
+    body = [
+        _head(results),
+        warning,
+        _short(results, _MAY_LEAVE),
+        "<h2>What one person risks</h2>",
+        _promised(statement),
+    ]
     body += [_own_promise(statement), _opened("All figures of the accountant", statement.html())]
-    body += ["<h2>Pictures</h2>", *(picture(*one) for one in figures if one[0] not in _FOR_EXPERTS)]
+    body += [
+        "<h2>Pictures</h2>",
+        *(picture(*one, compact=True) for one in figures if one[0] not in _FOR_EXPERTS),
+    ]
     experts = "".join(picture(*one) for one in figures if one[0] in _FOR_EXPERTS)
     body += [f"<details><summary>Pictures for those who check the figures</summary>{experts}</details>"]
     body += [folded(title.capitalize(), content) for title, content in details.items() if content]
@@ -73,7 +86,7 @@ def private_page(
 def public_page(results: Mapping[str, Any], statement: Any) -> str:
     """The report that goes with the student: publishable figures only."""
     body = [_head(results), _short(results), "<h2>What one person risks</h2>", _promised(statement)]
-    body += [f"<p>{html.escape(statement.model_card_line())}</p>", _explained()]
+    body += [f"<p>For experts: {html.escape(statement.model_card_line())}</p>", _explained()]
     body += [_opened("The figures", statement.html(publishable_only=True))]
     return page(f"Student report: {results['dataset']}", body)
 
@@ -110,11 +123,11 @@ def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
 
 
 def accuracies(results: Mapping[str, Any], inside: Mapping[str, Any]) -> bytes:
-    """SVG: accuracy of one teacher, of the vote, of the bought labels and of the student. Sensitive."""
+    """SVG: accuracy of one teacher, of the vote, of the noisy answers and of the student. Sensitive."""
     rows = [
-        ("one teacher (mean)", inside.get("accuracy", {}).get("mean")),
-        ("all teachers' vote", inside.get("accuracy", {}).get("plurality")),
-        ("bought labels", results["label_accuracy"]),
+        ("one teacher\n(mean)", inside.get("accuracy", {}).get("mean")),
+        ("all teachers' vote\nwithout noise", inside.get("accuracy", {}).get("plurality")),
+        ("noisy answers", results["label_accuracy"]),
         ("student", results["student_accuracy"]),
     ]
     rows = [(name, value) for name, value in rows if value is not None]
@@ -159,13 +172,17 @@ def _head(results: Mapping[str, Any]) -> str:
     return f"{alarm}<p>{html.escape(results['data'])}</p>{synthetic}"
 
 
-def _short(results: Mapping[str, Any]) -> str:
+def _short(results: Mapping[str, Any], also: str = "") -> str:
     explained = (
-        "The private records were cut into separate parts and one teacher was trained on each. The "
-        "teachers voted on public inputs, noise was added to their votes, and a student learned from the "
-        "noisy answers. Only the student and what is in the folder release/ may leave."
+        "The private records were cut into separate parts and one teacher model was trained on each. The "
+        "teachers voted on public inputs, random noise was added to their votes, and a student model learned "
+        f"from the noisy answers{_beside(results)}. It never saw a private record{also}."
     )
     return f"<h2>In short</h2><p>{explained}</p><p>{' '.join(_sentences(results))}</p>"
+
+
+def _beside(results: Mapping[str, Any]) -> str:
+    return "" if results.get("method") in (None, "supervised") else " and from public inputs without answers"
 
 
 def _promised(statement: Any) -> str:
@@ -212,11 +229,11 @@ def _scrolling(fragment: str) -> str:
     return f'<div class="scroll">{fragment}</div>'
 
 
-def picture(caption: str, svg: bytes) -> str:
-    """A figure with its caption; on a narrow screen it scrolls by itself and stays readable."""
+def picture(caption: str, svg: bytes, *, compact: bool = False) -> str:
+    """A figure with its caption; on a narrow screen it scrolls by itself, unless it is drawn small enough."""
     encoded = base64.b64encode(svg).decode()
-    text = html.escape(caption)
-    image = _scrolling(f'<img alt="{text}" src="data:image/svg+xml;base64,{encoded}">')
+    text, kind = html.escape(caption), ' class="compact"' if compact else ""
+    image = _scrolling(f'<img{kind} alt="{text}" src="data:image/svg+xml;base64,{encoded}">')
     return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
 
 
@@ -239,8 +256,14 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
         if isinstance(value, Mapping):
             rows += _flat(value, f"{prefix}{name} · ")
         else:
-            rows.append((f"{prefix}{name}".replace("_", " "), str(value)))
+            rows.append((f"{prefix}{name}".replace("_", " "), _shown(value)))
     return rows
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "not set"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def page(title: str, body: Sequence[str]) -> str:
@@ -256,7 +279,7 @@ def page(title: str, body: Sequence[str]) -> str:
 def _axes(x_label: str, y_label: str):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    figure = Figure(figsize=(4.8, 2.6), layout="constrained")  # as wide as a phone
     axes = figure.subplots()
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)

@@ -70,8 +70,11 @@ def test_the_public_page_has_no_sensitive_figure(statement):
 
 def test_pages_need_no_network_and_escape_what_they_show(statement):
     figures = [("a < b", report.accuracies(RESULTS, {"accuracy": {"mean": 0.9, "plurality": 0.95}}))]
-    page = report.private_page(RESULTS, statement, figures, {"settings": {"deep": {"name": "<x>"}}})
+    page = report.private_page(
+        RESULTS, statement, figures, {"settings": {"deep": {"name": "<x>", "none": None, "third": 1 / 3}}}
+    )
     reader = read(page)
+    assert "not set" in reader.words and "0.333333" in reader.words
     assert all(address.startswith("data:") for address in reader.addresses)
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
     assert "<b>up</b>" not in page and "&lt;x&gt;" in page
