@@ -168,9 +168,11 @@ def test_adult_rows():
     assert train.labels.tolist() == [0, 1, 1, 0, 1, 0, 1, 1]
     assert held_out.numbers.tolist() == [1, 2, 3, 4, 6, 7, 8, 9]
     assert held_out.labels.tolist() == train.labels.tolist()
-    assert train.inputs.shape == (8, adult.FEATURES) == (8, 104)
-    assert train.inputs[0, :5].tolist() == pytest.approx([39, 13, np.log1p(2174), 0, 40])
-    assert (train.inputs[:, 5:].sum(1) == len(adult.CATEGORIES)).all()
+    assert train.inputs.shape == (8, adult.FEATURES) == (8, 109)
+    measures = [39, 39, 13, np.log1p(2174), 0, 0, 40]
+    assert train.inputs[0, :7].tolist() == pytest.approx(measures)
+    assert train.inputs[0, 7:10].tolist() == [0, 0, 0]  # single, of neither group of occupations
+    assert (train.inputs[:, 10:].sum(1) == len(adult.CATEGORIES)).all()
     assert len(adult.OFFSET) == len(adult.SCALE) == adult.FEATURES
 
 
@@ -580,7 +582,7 @@ def test_true_adult(tmp_path):
     if not folder.exists():
         pytest.skip(f"{folder} is not there")
     found = data.load("adult", data_dir=tmp_path, manual_dir=folder)
-    assert found.private.inputs.shape == (30_162, 104)
+    assert found.private.inputs.shape == (30_162, 109)
     assert (len(found.public.inputs), len(found.test.inputs)) == (11_295, 3765)
     assert found.private.labels.mean() == pytest.approx(0.2489, abs=1e-4)
     scaled = found.preprocessing.apply(found.private.inputs)

@@ -21,7 +21,7 @@ from pate_jax.archives.layouts import Records
 from pate_jax.dataset import Preprocessing
 from pate_jax.errors import PateError
 
-VERSION = "2.0.0"  # of the prepared data; a new one prepares them again
+VERSION = "3.0.0"  # of the prepared data; a new one prepares them again
 CHECKSUMS = Path(__file__).parent / "checksums.tsv"
 
 
