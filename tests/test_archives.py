@@ -285,9 +285,7 @@ def _raise(error, *_args, **_options):
 def test_files_of_another_set_do_not_pass(monkeypatch, tmp_path):
     register(monkeypatch, "mnist", idx_files(60, 9500))
     fashion = lay(tmp_path / "fashion", idx_files(50, 9500))
-    with pytest.raises(
-        PateError, match=r"train-images-idx3-ubyte\.gz is not the registered .*archive of mnist"
-    ):
+    with pytest.raises(PateError, match=r"ubyte\.gz is not the registered .*archive of mnist"):
         data.load("mnist", data_dir=tmp_path / "cache", manual_dir=fashion)
     assert not list((tmp_path / "cache").glob("**/*.array_record*"))
 
