@@ -86,9 +86,12 @@ def test_seeds_trained_together_are_those_trained_alone():
     labels = random.integers(0, CLASSES, 60).astype(np.int32)
     inputs = (np.eye(CLASSES, 4)[labels] * 3 + random.normal(size=(60, 4))).astype(np.float32)
     config = StudentConfig(method="vat", steps=12, batch_size=8, unlabelled=2)
-    keys = jax.random.split(jax.random.key(4), 3)
-    together = fit_many(keys, public(inputs), answers_of(labels[:30]), config)
-    alone = fit(keys[1], public(inputs), answers_of(labels[:30]), config)
+
+    def keys():
+        return jax.random.split(jax.random.key(4), 3)
+
+    together = fit_many(keys(), public(inputs), answers_of(labels[:30]), config)
+    alone = fit(keys()[1], public(inputs), answers_of(labels[:30]), config)
     for left, right in zip(leaves(together[1]), leaves(alone), strict=True):
         np.testing.assert_allclose(left, right, atol=2e-4)
     assert any((left != right).any() for left, right in zip(*map(leaves, together[:2]), strict=True))
@@ -113,10 +116,10 @@ def test_vat_learns_from_inputs_without_answers():
     pool = PublicInputs(inputs[order], Preprocessing((0.5, 0.25), (0.87, 0.5)), 2, ("up", "down"))
     given = answers_of(labels[order][:8])
     test_inputs, test_labels = moons(1000, seed=1)
-    keys = jax.random.split(jax.random.key(5), 3)
 
     def reached(method, **more):
         config = StudentConfig(method=method, steps=600, batch_size=8, **more)
+        keys = jax.random.split(jax.random.key(5), 3)
         return np.mean([s.accuracy(test_inputs, test_labels) for s in fit_many(keys, pool, given, config)])
 
     with_pool = reached("vat", unlabelled=8, radius=0.3)

@@ -54,7 +54,8 @@ def fit_many(
     image = inputs.ndim in IMAGE_RANKS
     config = (config or StudentConfig()).resolved(image=image)
     rows, labels = given(public_inputs, answers)
-    rows, labels, held_rows, held_labels = held_out(keys[0], rows, labels, config.hold_out)
+    streams = _streams(keys)
+    rows, labels, held_rows, held_labels = held_out(streams[1][0], rows, labels, config.hold_out)
     several = len(keys) > 1
     form = Form("patches" if several or jax.default_backend() == "cpu" else "lax")  # the faster in a loop
     model = build(public_inputs, config, form)
@@ -71,7 +72,7 @@ def fit_many(
     if config.patience:
         judge = lambda weights: negative_log_likelihood(learn(weights), held_labels)  # noqa: E731
     devices = config.devices or device_count(config, image)
-    trained = training.run(ready, _streams(keys), pool, config, devices, judge)
+    trained = training.run(ready, streams, pool, config, devices, judge)
     trained = jax.tree.map(np.asarray, trained)
     warm = len(held_rows) >= _LEAST_HELD_OUT
     temperatures = [temperature(each, held_labels) for each in learn(trained)] if warm else [1.0] * len(keys)
@@ -129,13 +130,12 @@ def given(public_inputs: PublicInputs, answers: Answers) -> tuple[np.ndarray, np
     return rows.astype(np.int32), labels.astype(np.int32)
 
 
-def held_out(key: jax.Array, rows: np.ndarray, labels: np.ndarray, share: float):
-    """Rows and labels to train on, then those kept back, at random."""
+def held_out(stream: np.ndarray, rows: np.ndarray, labels: np.ndarray, share: float):
+    """Rows and labels to train on, then those kept back, at random by the key data of a student's steps."""
     count = int(share * len(rows))
     if not count:
         return rows, labels, rows[:0], labels[:0]
-    words = np.asarray(jax.random.key_data(key)).ravel().tolist()
-    order = np.random.default_rng(words).permutation(len(rows))
+    order = np.random.default_rng(stream.ravel().tolist()).permutation(len(rows))
     kept, used = order[:count], order[count:]
     return rows[used], labels[used], rows[kept], labels[kept]
 
