@@ -100,3 +100,51 @@ def _sum_of_taps_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[A
 sum_of_taps.defvjp(
     lambda inputs, kernel: (sum_of_taps(inputs, kernel), (inputs, kernel)), _sum_of_taps_backward
 )
+
+
+@jax.custom_vjp
+def by_products(inputs: Float[Array, "b h w c"], kernel: Float[Array, "i j c f"]) -> Array:
+    """A convolution with zeros outside whose gradients are products of matrices and forward convolutions.
+
+    XLA's own gradients of `lax.conv` are slow in a loop on a CPU: with this rule a step of the small CNN
+    takes a 25th of the time, and 0.4 of that with `patches`. A rule of its own: reverse differentiation only.
+    """
+    if kernel.shape[:3] == (3, 3, 1):
+        return sum_of_taps(inputs, kernel)
+    return convolve(inputs, kernel)
+
+
+def _by_products_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    inputs, kernel = kept
+    size, (height, width), channels = kernel.shape[0], inputs.shape[1:3], inputs.shape[3]
+    if channels == 1:  # few columns: one product for all places
+        rows = patches(inputs, size).reshape(-1, size * size)
+        to_kernel = rows.T @ gradient.reshape(len(rows), -1)
+        return _grey_pulled(kernel, gradient), to_kernel.reshape(kernel.shape)
+    low, high = size // 2, size - 1 - size // 2
+    padded = jnp.pad(inputs, ((0, 0), (low, high), (low, high), (0, 0)))
+    flat, places = gradient.reshape(-1, kernel.shape[-1]), []
+    for i in range(size):
+        for j in range(size):
+            places.append(padded[:, i : i + height, j : j + width].reshape(-1, channels).T @ flat)
+    turned = kernel[::-1, ::-1].transpose(0, 1, 3, 2)
+    return convolve(gradient, turned), jnp.stack(places).reshape(kernel.shape)
+
+
+def _grey_pulled(kernel: Array, gradient: Array) -> Array:
+    """What reaches a grey image: each place's share of the gradient, moved back to where it was read."""
+    size, (height, width) = kernel.shape[0], gradient.shape[1:3]
+    low, high = size // 2, size - 1 - size // 2
+    shares = gradient @ kernel.reshape(size * size, -1).T
+    padded = jnp.pad(shares, ((0, 0), (high, low), (high, low), (0, 0)))
+    total = jnp.zeros(gradient.shape[:3], gradient.dtype)
+    for i in range(size):
+        for j in range(size):
+            top, left = size - 1 - i, size - 1 - j
+            total = total + padded[:, top : top + height, left : left + width, i * size + j]
+    return total[..., None]
+
+
+by_products.defvjp(
+    lambda inputs, kernel: (by_products(inputs, kernel), (inputs, kernel)), _by_products_backward
+)

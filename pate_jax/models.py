@@ -21,12 +21,12 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from pate_jax.convolution import convolve, max_pool, patches, sum_of_taps
+from pate_jax.convolution import by_products, convolve, max_pool, patches, sum_of_taps
 from pate_jax.errors import PateError
 
 Activation = Callable[[Array], Array]
 Params = Any
-CONVOLUTIONS = ("lax", "patches")
+CONVOLUTIONS = ("lax", "patches", "products")
 
 
 class Model(NamedTuple):
@@ -72,7 +72,7 @@ class Form(NamedTuple):
 
 
 class Convolution(nnx.Module):
-    """A convolution with zero padding, as `lax.conv` or as patches and one matrix product."""
+    """A convolution with zero padding: `lax.conv`, patches and one product, or `convolution.by_products`."""
 
     def __init__(self, inputs: int, outputs: int, size: int, *, form: Form, rngs: nnx.Rngs, stride: int = 1):
         shape = (size * size * inputs, outputs)
@@ -87,6 +87,8 @@ class Convolution(nnx.Module):
         if self.form.convolution == "patches":
             return patches(inputs, self.size, self.stride) @ kernel + bias
         kernel = kernel.reshape(self.size, self.size, inputs.shape[-1], -1)
+        if self.form.convolution == "products" and self.stride == 1 and self.size % 2:
+            return by_products(inputs, kernel) + bias
         if (inputs.shape[-1], self.size, self.stride) == (1, 3, 1):
             return sum_of_taps(inputs, kernel) + bias
         return convolve(inputs, kernel, self.stride) + bias

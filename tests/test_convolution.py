@@ -69,3 +69,17 @@ def test_the_sum_of_taps_can_be_differentiated_twice_and_batched():
     kernels = jnp.stack([kernel, -2 * kernel])
     both = jax.vmap(convolution.sum_of_taps, (None, 0))(inputs, kernels)
     np.testing.assert_allclose(both[1], -2 * both[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_the_convolution_by_products_is_the_convolution(channels, size):
+    keys = jax.random.split(jax.random.key(0), 3)
+    inputs = jax.random.normal(keys[0], (2, 7, 6, channels))
+    kernel = jax.random.normal(keys[1], (size, size, channels, 4))
+    gradient = jax.random.normal(keys[2], (2, 7, 6, 4))
+    found, pulled = jax.vjp(convolution.by_products, inputs, kernel)
+    expected, wanted = jax.vjp(convolution.convolve, inputs, kernel)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    for one, other in zip(pulled(gradient), wanted(gradient), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -29,16 +29,17 @@ def test_the_gradient_of_the_vat_loss_agrees_with_finite_differences(linear):
     weights, inputs = linear
     start = np.random.default_rng(1).normal(size=inputs.shape)
 
+    points = jnp.float32(inputs)
+
+    def direction(weights):
+        return losses.worst_direction(lambda x: x @ weights, points, points @ weights, jnp.float32(start))
+
     def loss(weights):
-        found = losses.virtual_adversarial(
-            lambda x: x @ weights, jnp.float32(inputs), jnp.float32(start), radius=0.7
-        )
-        return found.mean()
+        way = direction(weights)
+        return losses.virtual_adversarial(lambda x: x @ weights, points, points @ weights, way, 0.7).mean()
 
     found = jax.grad(loss)(jnp.float32(weights))
-    change = 0.7 * np.asarray(
-        losses.worst_direction(lambda x: x @ jnp.float32(weights), jnp.float32(inputs), jnp.float32(start))
-    )
+    change = 0.7 * np.asarray(direction(jnp.float32(weights)))
     fixed = softmax(inputs @ weights)
 
     def by_hand(weights):  # r and p(x) are held where they were
@@ -56,7 +57,8 @@ def test_power_iteration_finds_the_direction_of_greatest_curvature(linear):
     weights, inputs = linear
     start = np.random.default_rng(2).normal(size=inputs.shape)
     apply = lambda x: x @ jnp.float32(weights)  # noqa: E731
-    found = losses.worst_direction(apply, jnp.float32(inputs), jnp.float32(start), small=0.05, rounds=8)
+    points = jnp.float32(inputs)
+    found = losses.worst_direction(apply, points, apply(points), jnp.float32(start), small=0.05, rounds=8)
     for row, direction in zip(inputs, np.asarray(found), strict=True):
         p = softmax(row @ weights)
         curvature = weights @ (np.diag(p) - np.outer(p, p)) @ weights.T

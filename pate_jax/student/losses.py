@@ -47,14 +47,20 @@ def unit(directions: Array) -> Array:
 
 
 def worst_direction(
-    apply: Callable[[Array], Logits], inputs: Array, start: Array, *, small: float = 1e-2, rounds: int = 1
+    apply: Callable[[Array], Logits],
+    inputs: Array,
+    logits: Logits,
+    start: Array,
+    *,
+    small: float = 1e-2,
+    rounds: int = 1,
 ) -> Array:
     """The unit direction in which the answers change most (Miyato et al. 2018, eqs. 9 to 12).
 
     Power iteration: the gradient of `KL(p(x) || p(x + small d))` with respect to d is nearly the Hessian
-    times `d`; `start` are random directions. No gradient flows back through it.
+    times `d`; `logits` are `apply(inputs)` and `start` random directions. No gradient flows back through it.
     """
-    answers = jax.lax.stop_gradient(apply(inputs))
+    answers = jax.lax.stop_gradient(logits)
     towards = unit(start)
     for _ in range(rounds):
         turn = jax.grad(lambda d: jnp.sum(divergence(answers, apply(inputs + small * d))))
@@ -63,11 +69,10 @@ def worst_direction(
 
 
 def virtual_adversarial(
-    apply: Callable[[Array], Logits], inputs: Array, start: Array, *, radius: Any, small: float = 1e-2
+    apply: Callable[[Array], Logits], inputs: Array, logits: Logits, direction: Array, radius: Any
 ) -> Float[Array, "batch"]:
-    """`KL(p(x) || p(x + r))` for the worst change r of length `radius`; p(x) is held fixed."""
-    change = radius * worst_direction(apply, inputs, start, small=small)
-    return divergence(jax.lax.stop_gradient(apply(inputs)), apply(inputs + change))
+    """`KL(p(x) || p(x + r))` for the change r of length `radius` in a direction; p(x), by `logits`, is fixed."""
+    return divergence(jax.lax.stop_gradient(logits), apply(inputs + radius * direction))
 
 
 def confident(probabilities: Logits, confidence: float) -> tuple[Array, Float[Array, "batch"]]:

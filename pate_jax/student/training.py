@@ -131,12 +131,16 @@ def run(
     """Train to the end and return the averaged weights of every seed, or the best where there is a judge."""
     slots = np.arange(config.batch_size)
     others = np.arange(config.batch_size * (config.unlabelled or 1))
-    slots, others = machines.shard_batch((slots, others), devices)
-    everywhere = jax.sharding.NamedSharding(slots.sharding.mesh, jax.sharding.PartitionSpec())
-    start, pool = jax.device_put((key_data[0], pool), everywhere)
+    own = jax.config.jax_default_device  # threads may train a student each, on a device of their own
+    if devices == 1 and own is not None:
+        slots, others, start, pool = jax.device_put((slots, others, key_data[0], pool), own)
+    else:
+        slots, others = machines.shard_batch((slots, others), devices)
+        everywhere = jax.sharding.NamedSharding(slots.sharding.mesh, jax.sharding.PartitionSpec())
+        start, pool = jax.device_put((key_data[0], pool), everywhere)
     states, best = program.start(start), Best(config.patience)
     steps = config.steps or 0
-    with progress.bar(f"student: {config.method}", total=steps) as bar:
+    with machines.kept_memory(), progress.bar(f"student: {config.method}", total=steps) as bar:
         for first in range(0, steps, TICK):
             last = min(first + TICK, steps)
             states = program.advance(states, key_data[1], first, last, pool, slots, others)

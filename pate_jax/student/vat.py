@@ -26,11 +26,14 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
 
     def loss(parameters, memory, batch, key):
         apply = partial(model.apply, parameters["net"])
+        held = partial(model.apply, jax.lax.stop_gradient(parameters["net"]))
         logits = apply(views.weak(batch.keys, batch.inputs))
         others = views.weak(batch.other_keys, batch.others)
+        guesses = apply(others)  # once, for the direction, the divergence and the entropy
         random = jax.random.normal(key, others.shape)
-        changed = losses.virtual_adversarial(apply, others, random, radius=config.radius * batch.scale)
-        free = changed.mean() + config.entropy * losses.entropy(apply(others)).mean()
+        direction = losses.worst_direction(held, others, guesses, random)
+        changed = losses.virtual_adversarial(apply, others, guesses, direction, config.radius * batch.scale)
+        free = changed.mean() + config.entropy * losses.entropy(guesses).mean()
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
         total = losses.cross_entropy(logits, batch.targets).mean() + (config.weight or 0.0) * free
         return total, (memory, right)

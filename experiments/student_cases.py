@@ -1,0 +1,38 @@
+"""The cases of `experiments.students`: what is asked, with which noise, and how the student learns."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from pate_jax.mechanisms import GNMax, Mechanism
+from pate_jax.student import StudentConfig
+from pate_jax.student.selection import Selection
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a results table. The noise is continuous: what is measured here is no release."""
+
+    name: str
+    dataset: str
+    queries: int
+    mechanism: Mechanism
+    student: StudentConfig
+    selection: Selection = "kmeans"
+
+
+_MNIST = StudentConfig(method="fixmatch", devices=1)
+CASES = {
+    case.name: case
+    for case in (
+        Case("mnist_publishable", "mnist", 80, GNMax(47.4), _MNIST),
+        Case("mnist_exact", "mnist", 250, GNMax(40.0), _MNIST),
+        Case("fashion_mnist", "fashion_mnist", 600, GNMax(40.0), dataclasses.replace(_MNIST, flip=True)),
+    )
+}
+TABLE = [
+    Case(f"table_{method}_{queries}", "mnist", queries, GNMax(40.0), StudentConfig(method=method, devices=1))  # type: ignore[arg-type]
+    for method in ("supervised", "vat", "gan", "fixmatch")
+    for queries in (50, 100, 250, 500, 1000)
+]

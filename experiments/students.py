@@ -1,0 +1,243 @@
+"""`python -m experiments.students CASE --folder DATA`: how good a student gets for how small an epsilon.
+
+A case says how many public inputs are asked about, by which mechanism, and how the student learns. The pool is
+all but one tenth of the labelled public inputs, tested on that tenth: the last one, as in the papers, with
+several seeds, then four others with one. A seed changes the noise, the choice of queries and the student. Each
+student is one JSON line in `--out`, and what is there already is not done again.
+
+DATA holds `mnist/` or `fashion_mnist/` (t10k-images-idx3-ubyte.gz) and `votes/cnn_NAME_250.npz` with
+`teacher_labels[teacher, image]` and `labels`. Votes of your own: `--inputs X.npz --votes V.npz`, where X holds
+`inputs` and `labels` and row i of the votes belongs to input i. Settings and epsilons were chosen looking at
+these labels and votes, so a figure says what is possible; it is no guarantee for data not yet seen.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import gzip
+import hashlib
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pate_jax import devices
+
+devices.prepare()
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+import tyro  # noqa: E402
+
+from experiments.student_cases import CASES, TABLE, Case  # noqa: E402
+from pate_jax import accounting, aggregate, artefact, noise, voting  # noqa: E402
+from pate_jax.aggregate import Answers  # noqa: E402
+from pate_jax.data import Preprocessing  # noqa: E402
+from pate_jax.errors import PateError  # noqa: E402
+from pate_jax.student import PublicInputs, fit, selection  # noqa: E402
+
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "students.jsonl"
+Told = Literal["teachers", "plurality", "truth"]
+DELTA, FOLDS = 1e-5, 10
+
+
+class Source(NamedTuple):
+    """Public inputs whose labels are known, and how the teachers vote on each."""
+
+    inputs: np.ndarray
+    labels: np.ndarray
+    votes: np.ndarray
+    preprocessing: Preprocessing
+
+
+class Job(NamedTuple):
+    """One student."""
+
+    case: Case
+    fold: int
+    seed: int
+    told: Told
+
+    def identity(self) -> str:
+        """What must be equal for a result to be this job's."""
+        about = [dataclasses.asdict(self.case), repr(self.case.mechanism), self.fold, self.seed, self.told]
+        return hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def main(
+    case: Literal[tuple([*CASES, "table"])],  # type: ignore[valid-type]
+    folder: Path = Path("../shared/data"),
+    inputs: Path | None = None,
+    votes: Path | None = None,
+    seeds: int = 3,
+    splits: int = 5,
+    told: Told = "teachers",
+    out: Path = RESULTS,
+) -> None:
+    """Train the students of a case that are not in `out` yet, and print what all of them reached.
+
+    Args:
+        case: which settings; `table` is every method with 50 to 1,000 answers.
+        folder: data and votes by name.
+        inputs: an .npz of your own with `inputs` and `labels`, instead.
+        votes: votes of your own on those inputs.
+        seeds: students on the papers' split.
+        splits: different tenths to test on, the papers' one included.
+        told: `plurality` leaves out the noise, `truth` the teachers too; both only to see what limits.
+        out: JSON lines.
+    """
+    cases = TABLE if case == "table" else [CASES[case]]
+    jobs = [
+        Job(each, FOLDS - 1 - 2 * split, seed, told)
+        for each in cases
+        for split in range(splits)
+        for seed in range(seeds if split == 0 else 1)
+    ]
+    done = finished(out)
+    left = [job for job in jobs if job.identity() not in done]
+    source = own(inputs, votes) if inputs and votes else by_name(folder, cases[0].dataset)
+    for line in work(left, source):
+        done[line["job"]] = line
+        add(out, line)
+        print(json.dumps(line), flush=True)
+    for each in cases:
+        told_lines = [done[job.identity()] for job in jobs if job.case == each and job.identity() in done]
+        print(json.dumps(summary(each, told_lines)))
+
+
+def by_name(folder: Path, name: str) -> Source:
+    """Images and votes of a data set in the folder."""
+    images = folder / name / "t10k-images-idx3-ubyte.gz"
+    saved = folder / "votes" / f"cnn_{name}_250.npz"
+    for path in (images, saved):
+        if not path.is_file():
+            raise PateError(f"{path} is not there: name the folder with --folder, or --inputs and --votes")
+    pixels = np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=16)
+    return _source(pixels.reshape(-1, 28, 28, 1), voting.load_votes(saved), None)
+
+
+def own(inputs: Path, votes: Path) -> Source:
+    """The user's inputs and votes."""
+    with np.load(inputs, allow_pickle=False) as saved:
+        if "inputs" not in saved or "labels" not in saved:
+            raise PateError(f"{inputs} holds {sorted(saved)}; arrays `inputs` and `labels` are wanted")
+        return _source(saved["inputs"], voting.load_votes(votes), saved["labels"])
+
+
+def _source(inputs: np.ndarray, votes: voting.Votes, labels: np.ndarray | None) -> Source:
+    labels = votes.labels if labels is None else labels
+    if labels is None or not len(inputs) == len(votes.votes) == len(labels):
+        raise PateError(
+            f"{len(inputs)} inputs and {len(votes.votes)} votes: true labels and one row of votes are wanted "
+            "for each input"
+        )
+    scale = Preprocessing((0.0,), (255.0 if inputs.dtype == np.uint8 else 1.0,))
+    return Source(inputs, np.asarray(labels, np.int32), np.asarray(votes.votes), scale)
+
+
+def work(jobs: list[Job], source: Source) -> Iterator[dict[str, Any]]:
+    """The results as they come; each device trains one student at a time."""
+    free = list(jax.local_devices())
+
+    def one(job: Job) -> dict[str, Any]:
+        device = free.pop()
+        try:
+            with jax.default_device(device):
+                return student(job, source)
+        finally:
+            free.append(device)
+
+    with concurrent.futures.ThreadPoolExecutor(len(free)) as pool:
+        started = [pool.submit(one, job) for job in jobs]
+        yield from (each.result() for each in concurrent.futures.as_completed(started))
+
+
+def student(job: Job, source: Source) -> dict[str, Any]:
+    """Ask, account, learn, test."""
+    began, case, classes = time.perf_counter(), job.case, source.votes.shape[1]
+    edges = np.linspace(0, len(source.inputs), FOLDS + 1).astype(int)
+    test = np.arange(edges[job.fold], edges[job.fold + 1])
+    pool = np.setdiff1d(np.arange(len(source.inputs)), test)
+    scaled = source.preprocessing.apply(source.inputs[pool])
+    chosen = pool[selection.select(case.selection, scaled, case.queries, key=b"seed %d" % job.seed)]
+    answers = ask(job, source, chosen)
+    answered = np.asarray(answers.answered)
+    rest = np.setdiff1d(pool, chosen)
+    names = tuple(map(str, range(classes)))
+    public = PublicInputs(source.inputs[np.concatenate([chosen, rest])], source.preprocessing, classes, names)
+    learned = fit(jax.random.key(job.seed), public, answers, case.student)
+    right = np.asarray(answers.labels)[answered] == source.labels[chosen][answered]
+    return {
+        "case": case.name, "dataset": case.dataset, "job": job.identity(), "told": job.told,
+        "test": f"{test[0]} to {test[-1]}", "fold": job.fold, "seed": job.seed,
+        "method": case.student.method, "mechanism": repr(case.mechanism), "selection": case.selection,
+        "queries": case.queries, "answered": int(answered.sum()), "label_accuracy": round(right.mean(), 4),
+        "accuracy": learned.accuracy(source.inputs[test], source.labels[test]),
+        "pool_accuracy": round(learned.accuracy(source.inputs[pool], source.labels[pool]), 4),
+        **epsilons(case, source.votes[chosen], answered),
+        "minutes": round((time.perf_counter() - began) / 60, 2),
+    }  # fmt: skip
+
+
+def ask(job: Job, source: Source, chosen: np.ndarray) -> Answers:
+    """What the teachers say about the chosen inputs, or what they would say without noise or errors."""
+    if job.told == "teachers":
+        key = noise.seeded_key(1000 * job.fold + job.seed)
+        return aggregate.answer(job.case.mechanism, source.votes[chosen], key=key)
+    labels = source.labels[chosen] if job.told == "truth" else source.votes[chosen].argmax(1)
+    return Answers(labels.astype(np.int32), np.ones(len(chosen), bool))
+
+
+def epsilons(case: Case, votes: np.ndarray, answered: np.ndarray) -> dict[str, float | None]:
+    """The joint exact figure, which is sensitive, and the publishable one that reads no votes."""
+    stated = accounting.statement(case.mechanism, votes, answered, DELTA, private=False)
+    names = {"epsilon_exact": "exact", "epsilon_publishable": "data_independent"}
+    found = {name: stated.figures[figure].epsilon for name, figure in names.items()}
+    return {name: None if value is None else round(value, 4) for name, value in found.items()}
+
+
+def finished(out: Path) -> dict[str, dict[str, Any]]:
+    """The results so far by job."""
+    lines = out.read_text().splitlines() if out.is_file() else []
+    return {line["job"]: line for line in map(json.loads, lines) if "job" in line}
+
+
+def add(out: Path, line: dict[str, Any]) -> None:
+    """One more line."""
+    before = out.read_bytes() if out.is_file() else b""
+    artefact.write_bytes(out, before + json.dumps(line).encode() + b"\n")
+
+
+def summary(case: Case, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means over the seeds of the papers' split, and over the splits."""
+    papers = [line for line in lines if line["fold"] == FOLDS - 1]
+    firsts = [line for line in lines if line["seed"] == 0]
+
+    def mean(rows: list[dict[str, Any]], name: str) -> float | None:
+        values = [row[name] for row in rows if row[name] is not None]
+        return round(float(np.mean(values)), 4) if values else None
+
+    worst = {
+        name: max((row[name] for row in lines if row[name] is not None), default=None)
+        for name in ("epsilon_exact", "epsilon_publishable")
+    }
+    return {
+        "summary": case.name, "method": case.student.method, "queries": case.queries,
+        "accuracy": mean(papers, "accuracy"), "seeds": len(papers),
+        "accuracy_over_splits": mean(firsts, "accuracy"), "splits": len(firsts),
+        "answered": mean(lines, "answered"), "label_accuracy": mean(lines, "label_accuracy"), **worst,
+        "minutes": mean(lines, "minutes"),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("default")
+    try:
+        tyro.cli(main, prog="experiments.students", description=__doc__)
+    except PateError as error:
+        print(f"students: {error}", file=sys.stderr)
+        sys.exit(2)
