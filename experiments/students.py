@@ -1,14 +1,14 @@
 """`python -m experiments.students CASE --folder DATA`: how good a student gets for how small an epsilon.
 
-A case says how many public inputs are asked about, by which mechanism, and how the student learns. The pool is
-all but one tenth of the labelled public inputs, tested on that tenth: the last one, as in the papers, with
-several seeds, then four others with one. A seed changes the noise, the choice of queries and the student. Each
-student is one JSON line in `--out`, and what is there already is not done again.
+A case says how many public inputs are asked about, by which mechanism, and how the student learns. The
+pool is all but one tenth of the labelled public inputs, tested on that tenth: the last one, as in the
+papers, with several seeds, then four others with one. A seed changes the noise, the choice of queries and the student.
+Each student is one JSON line in `--out`, and what is there already is not done again.
 
 DATA holds `mnist/` or `fashion_mnist/` (t10k-images-idx3-ubyte.gz) and `votes/cnn_NAME_250.npz` with
-`teacher_labels[teacher, image]` and `labels`. Votes of your own: `--inputs X.npz --votes V.npz`, where X holds
-`inputs` and `labels` and row i of the votes belongs to input i. Settings and epsilons were chosen looking at
-these labels and votes, so a figure says what is possible; it is no guarantee for data not yet seen.
+`teacher_labels[teacher, image]` and `labels`. Votes of your own: `--inputs X.npz --votes V.npz`, where X
+holds `inputs` and `labels` and row i of the votes belongs to input i. Settings and epsilons were chosen
+looking at these labels and votes: a figure says what is possible, not what unseen data will give.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Job(NamedTuple):
 
 
 def main(
-    case: Literal[tuple([*CASES, "table"])],  # type: ignore[valid-type]
+    case: Literal[(*CASES, "table")],  # type: ignore[valid-type]
     folder: Path = Path("../shared/data"),
     inputs: Path | None = None,
     votes: Path | None = None,

@@ -123,10 +123,12 @@ def _by_products_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[A
         return _grey_pulled(kernel, gradient), to_kernel.reshape(kernel.shape)
     low, high = size // 2, size - 1 - size // 2
     padded = jnp.pad(inputs, ((0, 0), (low, high), (low, high), (0, 0)))
-    flat, places = gradient.reshape(-1, kernel.shape[-1]), []
-    for i in range(size):
-        for j in range(size):
-            places.append(padded[:, i : i + height, j : j + width].reshape(-1, channels).T @ flat)
+    flat = gradient.reshape(-1, kernel.shape[-1])
+    places = [
+        padded[:, i : i + height, j : j + width].reshape(-1, channels).T @ flat
+        for i in range(size)
+        for j in range(size)
+    ]
     turned = kernel[::-1, ::-1].transpose(0, 1, 3, 2)
     return convolve(gradient, turned), jnp.stack(places).reshape(kernel.shape)
 

@@ -71,7 +71,7 @@ def worst_direction(
 def virtual_adversarial(
     apply: Callable[[Array], Logits], inputs: Array, logits: Logits, direction: Array, radius: Any
 ) -> Float[Array, "batch"]:
-    """`KL(p(x) || p(x + r))` for the change r of length `radius` in a direction; p(x), by `logits`, is fixed."""
+    """`KL(p(x) || p(x + r))` for the change r of length `radius` in a direction; p(x) is held fixed."""
     return divergence(jax.lax.stop_gradient(logits), apply(inputs + radius * direction))
 
 

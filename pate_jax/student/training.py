@@ -131,7 +131,9 @@ def run(
     """Train to the end and return the averaged weights of every seed, or the best where there is a judge."""
     slots = np.arange(config.batch_size)
     others = np.arange(config.batch_size * (config.unlabelled or 1))
-    own = jax.config.jax_default_device  # threads may train a student each, on a device of their own
+    own = getattr(
+        jax.config, "jax_default_device", None
+    )  # threads may train a student each, on a device of their own
     if devices == 1 and own is not None:
         slots, others, start, pool = jax.device_put((slots, others, key_data[0], pool), own)
     else:
