@@ -2,8 +2,8 @@
 
 A case says how many public inputs are asked about, by which mechanism, and how the student learns. The
 pool is all but one tenth of the labelled public inputs, tested on that tenth: the last one, as in the
-papers, with several seeds, then four others with one. A seed changes the noise, the choice of queries and the student.
-Each student is one JSON line in `--out`, and what is there already is not done again.
+papers, with several seeds, then four others with one. A seed changes the noise, the choice of queries and
+the student. Each student is one JSON line in `--out`, and what is there already is not done again.
 
 DATA holds `mnist/` or `fashion_mnist/` (t10k-images-idx3-ubyte.gz) and `votes/cnn_NAME_250.npz` with
 `teacher_labels[teacher, image]` and `labels`. Votes of your own: `--inputs X.npz --votes V.npz`, where X
