@@ -47,10 +47,11 @@ def test_no_record_of_a_batch_sees_another(name):
     np.testing.assert_array_equal(model.apply(params, inputs)[0], model.apply(params, moved)[0])
 
 
+@pytest.mark.parametrize("form", ["patches", "products"])
 @pytest.mark.parametrize("name", ["cnn", "pate2017", "resnet"])
-def test_forms_of_convolution_agree_and_so_do_their_gradients(name):
+def test_forms_of_convolution_agree_and_so_do_their_gradients(name, form):
     model, params, inputs = make(name)
-    other = models.in_form(model, models.Form("patches"))
+    other = models.in_form(model, models.Form(form))
     assert other.description == model.description
 
     def loss(apply):
