@@ -104,12 +104,15 @@ def batch_of(inputs, others, labels):
     )
 
 
-def test_fixmatch_by_hand(linear):
+@pytest.mark.parametrize("distorted", [False, True])
+def test_fixmatch_by_hand(linear, distorted):
     """Guesses come from the moved image, count where they are sure, and are taught on the distorted one."""
     weights, inputs = linear
     model = models.Model(lambda key: jnp.float32(weights), lambda w, x: x @ w, {"classes": CLASSES})
     others = np.random.default_rng(3).normal(size=(6, FEATURES))
-    method = fixmatch.method(model, stub_views(), StudentConfig(confidence=0.7, weight=2.0))
+    method = fixmatch.method(
+        model, stub_views(), StudentConfig(confidence=0.7, weight=2.0, distort_answers=distorted)
+    )
     parameters, memory = method.start(jax.random.key(1))
     total, (memory, sure) = method.loss(
         parameters, memory, batch_of(inputs, others, [0, 1, 2, 1]), jax.random.key(2)
@@ -118,7 +121,8 @@ def test_fixmatch_by_hand(linear):
     mask = guesses.max(1) >= 0.7
     assert 0 < mask.sum() < 6
     unlabelled = np.where(mask, -np.log(taught[np.arange(6), guesses.argmax(1)]), 0).mean()
-    labelled = -np.log(softmax(inputs @ weights)[np.arange(4), [0, 1, 2, 1]]).mean()
+    shown = 2 * inputs if distorted else inputs
+    labelled = -np.log(softmax(shown @ weights)[np.arange(4), [0, 1, 2, 1]]).mean()
     assert float(total) == pytest.approx(labelled + 2 * unlabelled, rel=1e-4)
     assert float(sure) == pytest.approx(mask.mean())
     np.testing.assert_allclose(memory, 0.99 / CLASSES + 0.01 * guesses.mean(0), rtol=1e-5)
@@ -129,7 +133,7 @@ def test_no_gradient_flows_through_fixmatch_guesses(linear):
     model = models.Model(lambda key: jnp.float32(weights), lambda w, x: x @ w, {"classes": CLASSES})
     views = stub_views()
     blind = views._replace(strong=lambda keys, inputs: jnp.zeros(inputs.shape))  # teaches nothing but bias
-    method = fixmatch.method(model, blind, StudentConfig(confidence=0.0, weight=1.0))
+    method = fixmatch.method(model, blind, StudentConfig(confidence=0.0, weight=1.0, distort_answers=False))
     batch = batch_of(inputs, inputs * 3, [0, 1, 2, 1])
     with_others = jax.grad(lambda w: method.loss({"net": w}, jnp.ones(3) / 3, batch, jax.random.key(2))[0])
     labelled = jax.grad(lambda w: losses.cross_entropy(batch.inputs @ w, batch.targets).mean())

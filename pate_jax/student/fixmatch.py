@@ -27,7 +27,8 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
 
     def loss(parameters, memory, batch, key):
         net = parameters["net"]
-        logits = model.apply(net, views.weak(batch.keys, batch.inputs))
+        shown = views.strong if config.distort_answers else views.weak
+        logits = model.apply(net, shown(batch.keys, batch.inputs))
         weak_keys, strong_keys = (_apart(batch.other_keys, place) for place in range(2))
         distorted = model.apply(net, views.strong(strong_keys, batch.others))
         guessing = model.apply(jax.lax.stop_gradient(net), views.weak(weak_keys, batch.others))

@@ -52,6 +52,8 @@ class StudentConfig:
     """fixmatch: a guess counts if its probability is at least this."""
     strength: float = 1.0
     """fixmatch: how strong the distortions are; 1 turns by up to 30 degrees."""
+    distort_answers: bool = True
+    """fixmatch: distort answered images too, as strongly; the paper only moves them."""
     alignment: float = 0.0
     """fixmatch: how far guesses are pulled towards equally frequent classes, 0 to 1: for public pools that
     are known to be balanced."""
