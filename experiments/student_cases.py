@@ -28,6 +28,7 @@ CASES = {
     for case in (
         Case("mnist_publishable", "mnist", 80, GNMax(47.4), _MNIST),
         Case("mnist_exact", "mnist", 250, GNMax(40.0), _MNIST),
+        Case("adult", "adult", 250, GNMax(40.0), StudentConfig(method="vat"), "random"),
         Case("fashion_mnist", "fashion_mnist", 600, GNMax(40.0), dataclasses.replace(_MNIST, flip=True)),
     )
 }

@@ -6,7 +6,8 @@ papers, with several seeds, then four others with one. A seed changes the noise,
 the student. Each student is one JSON line in `--out`, and what is there already is not done again.
 
 DATA holds `mnist/` or `fashion_mnist/` (t10k-images-idx3-ubyte.gz) and `votes/cnn_NAME_250.npz` with
-`teacher_labels[teacher, image]` and `labels`. Votes of your own: `--inputs X.npz --votes V.npz`, where X
+`teacher_labels[teacher, image]` and `labels`; where there are no such votes, as for `adult/`, 250 teachers
+are trained first. Votes of your own: `--inputs X.npz --votes V.npz`, where X
 holds `inputs` and `labels` and row i of the votes belongs to input i. Settings and epsilons were chosen
 looking at these labels and votes: a figure says what is possible, not what unseen data will give.
 """
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import gzip
 import hashlib
 import json
 import sys
@@ -34,24 +34,15 @@ import numpy as np  # noqa: E402
 import tyro  # noqa: E402
 
 from experiments.student_cases import CASES, TABLE, Case  # noqa: E402
-from pate_jax import accounting, aggregate, artefact, noise, voting  # noqa: E402
+from experiments.student_votes import Source, by_name, own  # noqa: E402
+from pate_jax import accounting, aggregate, artefact, noise  # noqa: E402
 from pate_jax.aggregate import Answers  # noqa: E402
-from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.errors import PateError  # noqa: E402
 from pate_jax.student import PublicInputs, fit, selection  # noqa: E402
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "students.jsonl"
 Told = Literal["teachers", "plurality", "truth"]
 DELTA, FOLDS = 1e-5, 10
-
-
-class Source(NamedTuple):
-    """Public inputs whose labels are known, and how the teachers vote on each."""
-
-    inputs: np.ndarray
-    labels: np.ndarray
-    votes: np.ndarray
-    preprocessing: Preprocessing
 
 
 class Job(NamedTuple):
@@ -77,6 +68,7 @@ def main(
     splits: int = 5,
     told: Told = "teachers",
     out: Path = RESULTS,
+    keep: Path = Path("runs/students"),
 ) -> None:
     """Train the students of a case that are not in `out` yet, and print what all of them reached.
 
@@ -89,6 +81,7 @@ def main(
         splits: different tenths to test on, the papers' one included.
         told: `plurality` leaves out the noise, `truth` the teachers too; both only to see what limits.
         out: JSON lines.
+        keep: folder for votes of teachers that had to be trained.
     """
     cases = TABLE if case == "table" else [CASES[case]]
     jobs = [
@@ -99,7 +92,7 @@ def main(
     ]
     done = finished(out)
     left = [job for job in jobs if job.identity() not in done]
-    source = own(inputs, votes) if inputs and votes else by_name(folder, cases[0].dataset)
+    source = own(inputs, votes) if inputs and votes else by_name(folder, cases[0].dataset, keep)
     for line in work(left, source):
         done[line["job"]] = line
         add(out, line)
@@ -107,36 +100,6 @@ def main(
     for each in cases:
         told_lines = [done[job.identity()] for job in jobs if job.case == each and job.identity() in done]
         print(json.dumps(summary(each, told_lines)))
-
-
-def by_name(folder: Path, name: str) -> Source:
-    """Images and votes of a data set in the folder."""
-    images = folder / name / "t10k-images-idx3-ubyte.gz"
-    saved = folder / "votes" / f"cnn_{name}_250.npz"
-    for path in (images, saved):
-        if not path.is_file():
-            raise PateError(f"{path} is not there: name the folder with --folder, or --inputs and --votes")
-    pixels = np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=16)
-    return _source(pixels.reshape(-1, 28, 28, 1), voting.load_votes(saved), None)
-
-
-def own(inputs: Path, votes: Path) -> Source:
-    """The user's inputs and votes."""
-    with np.load(inputs, allow_pickle=False) as saved:
-        if "inputs" not in saved or "labels" not in saved:
-            raise PateError(f"{inputs} holds {sorted(saved)}; arrays `inputs` and `labels` are wanted")
-        return _source(saved["inputs"], voting.load_votes(votes), saved["labels"])
-
-
-def _source(inputs: np.ndarray, votes: voting.Votes, labels: np.ndarray | None) -> Source:
-    labels = votes.labels if labels is None else labels
-    if labels is None or not len(inputs) == len(votes.votes) == len(labels):
-        raise PateError(
-            f"{len(inputs)} inputs and {len(votes.votes)} votes: true labels and one row of votes are wanted "
-            "for each input"
-        )
-    scale = Preprocessing((0.0,), (255.0 if inputs.dtype == np.uint8 else 1.0,))
-    return Source(inputs, np.asarray(labels, np.int32), np.asarray(votes.votes), scale)
 
 
 def work(jobs: list[Job], source: Source) -> Iterator[dict[str, Any]]:
