@@ -22,7 +22,10 @@ class Case:
     selection: Selection = "kmeans"
 
 
-_MNIST = StudentConfig(method="fixmatch", devices=1)
+_MNIST = StudentConfig(
+    method="fixmatch", steps=2400, batch_size=16, unlabelled=4, learning_rate=2e-3, label_smoothing=0.0,
+    shift=2, alignment=1.0, devices=1,
+)  # fmt: skip
 CASES = {
     case.name: case
     for case in (

@@ -60,7 +60,7 @@ class Job(NamedTuple):
 
 
 def main(
-    case: Literal[(*CASES, "table")],  # type: ignore[valid-type]
+    case: tyro.conf.Positional[Literal[(*CASES, "table")]],  # type: ignore[valid-type]
     folder: Path = Path("../shared/data"),
     inputs: Path | None = None,
     votes: Path | None = None,
@@ -134,13 +134,15 @@ def student(job: Job, source: Source) -> dict[str, Any]:
     public = PublicInputs(source.inputs[np.concatenate([chosen, rest])], source.preprocessing, classes, names)
     learned = fit(jax.random.key(job.seed), public, answers, case.student)
     right = np.asarray(answers.labels)[answered] == source.labels[chosen][answered]
+    found = learned(source.inputs[pool]).argmax(1) == source.labels[pool]
     return {
         "case": case.name, "dataset": case.dataset, "job": job.identity(), "told": job.told,
         "test": f"{test[0]} to {test[-1]}", "fold": job.fold, "seed": job.seed,
         "method": case.student.method, "mechanism": repr(case.mechanism), "selection": case.selection,
         "queries": case.queries, "answered": int(answered.sum()), "label_accuracy": round(right.mean(), 4),
         "accuracy": learned.accuracy(source.inputs[test], source.labels[test]),
-        "pool_accuracy": round(learned.accuracy(source.inputs[pool], source.labels[pool]), 4),
+        "pool_accuracy": round(found.mean(), 4),
+        "pool_by_class": [round(found[source.labels[pool] == label].mean(), 3) for label in range(classes)],
         **epsilons(case, source.votes[chosen], answered),
         "minutes": round((time.perf_counter() - began) / 60, 2),
     }  # fmt: skip
