@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import aggregate, artefact, budget, chacha, ledger, progress, voting
+from pate_jax.answered import load_answers, load_batch, shown, subset
 from pate_jax.config import check_threshold
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
@@ -45,12 +46,12 @@ def adopt(run: RunDirectory, votes: voting.Votes, seed: int | None, more: bool =
 def next_batch(run: RunDirectory) -> int:
     """The number of a further batch; refused before the last one is answered, and without a budget."""
     budget.needed_for_more(run)
-    answered = [entry["batch"] for entry in ledger.entries(run.ledger)]
-    waiting = [batch for batch in range(1, run.batches + 1) if batch not in answered]
-    if waiting:
-        raise PateError(
-            f"{run.votes_of(waiting[0])} has not been answered yet: run `pate aggregate {run.root}` first"
-        )
+    answered = [entry["batch"] for entry in shown(run)]
+    for batch in range(1, run.batches + 1):
+        if batch not in answered or not run.answers_of(batch).exists():
+            raise PateError(
+                f"{run.votes_of(batch)} has not been answered yet: run `pate aggregate {run.root}` first"
+            )
     return run.batches + 1
 
 
@@ -63,78 +64,49 @@ def answer(
     check_threshold(mechanism, teachers)
     _settle(run, mechanism, teachers, classes, epsilon, delta)
     with ledger.Writer(run.ledger) as book:
-        fixed, gone, answered = budget.fixed(run), budget.NOTHING, set()
-        for entry in ledger.entries(run.ledger):
-            gone = gone.plus(budget.recorded_cost(fixed, entry))
-            answered.add(entry["batch"])
+        lines, gone = shown(run), budget.spent(run)
+        for entry in lines:
             _issue(run, entry)
-        for batch in range(1, run.batches + 1):
-            if batch not in answered:
-                entry = book.append(_charge(run, mechanism, batch, gone))
-                gone = gone.plus(budget.recorded_cost(fixed, entry))
-                _issue(run, entry)
+        for batch in sorted({*range(1, run.batches + 1)} - {entry["batch"] for entry in lines}):
+            entry = book.append(_charge(run, mechanism, batch, gone))
+            gone = gone.plus(budget.recorded_cost(budget.fixed(run), entry))
+            _issue(run, entry)
     return load_answers(run)
 
 
-def draw(run: RunDirectory, mechanism: Mechanism, votes: np.ndarray, batch: int = 1) -> aggregate.Answers:
+def draw(
+    run: RunDirectory, mechanism: Mechanism, votes: np.ndarray, label: int | str = 1
+) -> aggregate.Answers:
     """The mechanism's answers to these votes under the run's noise for this batch: the same at every call."""
     if not len(votes):
         return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
-    words = _noise_words(run, stream(mechanism, artefact.digest(votes), batch))
+    words = _noise_words(run, stream(mechanism, artefact.digest(votes), label))
     impl = chacha.PRIVATE if run.seed is None else chacha.SEEDED
     key = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
 
 
-def stream(mechanism: Mechanism, votes_digest: str, batch: int) -> str:
+def noise_label(batch: int, queries: str, inputs: str) -> int | str:
+    """What the noise of a batch is named after: of a further one the digests of what it asks about, too.
+
+    Else two copies of a run that ask about different inputs next would show by equal answers that the votes
+    on them are equal.
+    """
+    return batch if batch == 1 else f"{batch} about {queries} {inputs}"
+
+
+def stream(mechanism: Mechanism, votes_digest: str, label: int | str) -> str:
     """The name of the noise stream that serves one batch of votes and nothing else.
 
-    The number of the batch is in it, so that two batches that happen to have equal votes do not show that by
+    The label of the batch is in it, so that two batches that happen to have equal votes do not show that by
     equal answers; so is the mechanism, so that a copy of the run that asks another one shares no noise.
     """
-    return f"noise of batch {batch} for {votes_digest} by {json.dumps(to_dict(mechanism), sort_keys=True)}"
+    return f"noise of batch {label} for {votes_digest} by {json.dumps(to_dict(mechanism), sort_keys=True)}"
 
 
 def commitment(run: RunDirectory, stream: str) -> str:
     """A digest that binds the run to its noise without telling it."""
     return artefact.digest(_noise_words(run, stream))
-
-
-def load_answers(run: RunDirectory) -> aggregate.Answers:
-    """The answers to all queries asked so far, batch after batch."""
-    run.existing(run.answers, "aggregate")
-    files = [artefact.read_arrays(run.answers_of(batch), "answers") for batch in _answered(run)]
-    labels, answered = (np.concatenate([file[name] for file in files]) for name in ("labels", "answered"))
-    return aggregate.Answers(jnp.asarray(labels), jnp.asarray(answered))
-
-
-def load_asked(run: RunDirectory) -> voting.Votes:
-    """The votes on all queries asked so far, row by row those of `load_answers`."""
-    run.existing(run.answers, "aggregate")
-    parts = [load_batch(run, batch) for batch in _answered(run)]
-    return voting.Votes(
-        np.concatenate([part.votes for part in parts]),
-        _joined([part.teacher_labels for part in parts], axis=1),
-        *(_joined([part[place] for part in parts]) for place in (2, 3, 4)),
-    )
-
-
-def asked_rows(run: RunDirectory) -> np.ndarray:
-    """For each query asked, its row among all rows that were handed in, batch after batch."""
-    rows, before, asked_before = [], 0, 0
-    for batch in _answered(run):
-        asked = _asked(run, batch)
-        if run.rows_of(batch).exists():
-            by = artefact.read_arrays(run.rows_of(batch), "rows")["answered_by"]
-            queries, first = np.unique(by, return_index=True)
-            own = (queries >= asked_before) & (queries < asked_before + asked)
-            rows.append(before + first[own])
-            before += len(by)
-        else:
-            rows.append(before + np.arange(asked))
-            before += len(voting.load_votes(run.votes_of(batch)).votes)
-        asked_before += asked
-    return np.concatenate(rows)
 
 
 def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
@@ -183,7 +155,7 @@ def _identity(votes: voting.Votes) -> dict[str, Any]:
 def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
     """Write the queries of a batch that are new in the run, and which query answers each row."""
     known = _known(run, votes.digests is not None)
-    total = sum(_asked(run, earlier) for earlier in range(1, batch))
+    total = sum(entry["asked"] for entry in shown(run))
     by: list[int] = []
     new: list[int] = []
     for row, name in enumerate(_names(votes)):
@@ -198,13 +170,6 @@ def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
     voting.save_votes(run.votes_of(batch), subset(votes, np.array(new, np.int64)))
 
 
-def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
-    """Some of the queries, with all that is known of them."""
-    labels = None if votes.teacher_labels is None else votes.teacher_labels[:, rows]
-    rest = (None if part is None else part[rows] for part in votes[2:])
-    return voting.Votes(votes.votes[rows], labels, *rest)
-
-
 def _names(votes: voting.Votes) -> Iterator[Any]:
     """What tells each input from others: its digest, else its id, else its place."""
     if votes.digests is not None:
@@ -216,8 +181,8 @@ def _known(run: RunDirectory, by_digest: bool) -> dict[Any, int]:
     """The inputs asked about so far, and the number of the query that answers each."""
     known: dict[Any, int] = {}
     total = 0
-    for batch in _answered(run):
-        part = load_batch(run, batch)
+    for entry in shown(run):
+        part = load_batch(run, entry)
         names = part.digests if by_digest else part.ids
         for place, name in enumerate([] if names is None else names.tolist()):
             known.setdefault(name, total + place)
@@ -231,27 +196,27 @@ def known_digests(run: RunDirectory) -> list[str]:
 
 
 def _settle(run, mechanism, teachers, classes, epsilon, delta) -> None:
-    if epsilon is None and budget.is_settled(run):
-        found = budget.fixed(run)
-        epsilon, delta = (None, None) if found is None else (found.epsilon, delta or found.delta)
+    found = budget.fixed(run)
+    if epsilon is None and found is not None:
+        epsilon, delta = found.epsilon, delta or found.delta
+    if epsilon is None and delta is not None:
+        raise PateError(
+            f"delta={delta:g} is the delta of a budget, and {run.root} has none: give --budget-epsilon with "
+            "it before the first answer, or give it to `pate account`"
+        )
     delta = budget.CUSTOMARY_DELTA if delta is None else delta
     budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
 def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, gone: budget.Cost) -> dict[str, Any]:
     """The line of a batch: as many of its queries as the budget affords, and their answers."""
-    if run.answers_of(batch).exists():
-        raise PateError(
-            f"{run.answers_of(batch)} holds answers that {run.ledger} does not show: the ledger is from an "
-            "older "
-            "copy. Restore it; a run whose ledger is lost must not answer again"
-        )
     whole = voting.load_votes(run.votes_of(batch))
     teachers, classes = _size(voting.load_votes(run.votes).votes)
     asked = budget.fit(run, gone, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
-    digest = artefact.digest(votes.votes)
-    drawn = draw(run, mechanism, votes.votes, batch)
+    digest, queries, inputs = (artefact.digest(part) for part in (votes.votes, votes.ids, votes.digests))
+    named, fixed = noise_label(batch, queries, inputs), budget.fixed(run)
+    drawn = draw(run, mechanism, votes.votes, named)
     return {
         "batch": batch,
         "mechanism": to_dict(mechanism),
@@ -259,10 +224,11 @@ def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, gone: budget.Co
         "classes": classes,
         "asked": asked,
         "votes": digest,
-        "queries": artefact.digest(votes.ids),
-        "inputs": artefact.digest(votes.digests),
-        "noise": commitment(run, stream(mechanism, digest, batch)),
-        "cost": budget.cost_of(budget.fixed(run), mechanism, teachers, classes, asked),
+        "queries": queries,
+        "inputs": inputs,
+        "noise": commitment(run, stream(mechanism, digest, named)),
+        "budget": budget.described(fixed),
+        "cost": budget.cost_of(fixed, mechanism, teachers, classes, asked),
         "answers": ledger.pack(drawn.labels, drawn.answered),
     }
 
@@ -270,8 +236,8 @@ def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, gone: budget.Co
 def _issue(run: RunDirectory, entry: dict[str, Any]) -> None:
     """Write the answers that the ledger shows, once more if need be; never drawn again."""
     batch = entry["batch"]
-    votes = _load(run, batch, entry["asked"])
-    if artefact.digest(votes.votes) != entry["votes"] or entry["mechanism"] != run.recorded()["mechanism"]:
+    votes = load_batch(run, entry)
+    if artefact.digest(votes.votes) != entry["votes"]:
         raise PateError(
             f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
             "restore them from a backup, or choose another --out, and add up what both have spent"
@@ -293,29 +259,6 @@ def _issue(run: RunDirectory, entry: dict[str, Any]) -> None:
 
 def _at(values: np.ndarray, places: np.ndarray) -> np.ndarray:
     return values[places] if len(values) else np.zeros(len(places), values.dtype)
-
-
-def load_batch(run: RunDirectory, batch: int) -> voting.Votes:
-    """The votes on the queries of one batch that were asked."""
-    return _load(run, batch, _asked(run, batch))
-
-
-def _load(run: RunDirectory, batch: int, asked: int) -> voting.Votes:
-    return subset(voting.load_votes(run.existing(run.votes_of(batch), "vote")), slice(asked))
-
-
-def _answered(run: RunDirectory) -> range:
-    """The batches whose answers have been written: all before the first that lacks them."""
-    return range(1, next(batch for batch in range(1, run.batches + 2) if not run.answers_of(batch).exists()))
-
-
-def _asked(run: RunDirectory, batch: int) -> int:
-    return len(artefact.read_arrays(run.answers_of(batch), "answers")["labels"])
-
-
-def _joined(parts: list[np.ndarray | None], axis: int = 0) -> np.ndarray | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known, axis) if len(known) == len(parts) else None
 
 
 def _size(votes: np.ndarray) -> tuple[int, int]:

@@ -31,22 +31,24 @@ def settle(
     delta: float = CUSTOMARY_DELTA,
 ) -> Filter | None:
     """Fix mechanism and budget of a run before anything is asked, or check that they are the ones fixed."""
+    recorded = run.recorded()
+    if "budget" in recorded:
+        _agree(run, epsilon, delta)
+    planned = recorded.get("budget") or _plan(run, mechanism, teachers, classes, epsilon, delta)
     run.agree("mechanism", to_dict(mechanism))
-    if "budget" not in run.recorded():
-        _record(run, mechanism, teachers, classes, epsilon, delta)
-    _agree(run, epsilon, delta)
+    run.agree("budget", planned)
     return fixed(run)
 
 
 def fixed(run: RunDirectory) -> Filter | None:
     """The filter of a run; None where it has no budget."""
-    recorded = run.recorded().get("budget", {"epsilon": None})
-    return None if recorded["epsilon"] is None else Filter.from_dict(recorded)
+    recorded = run.recorded().get("budget", described(None))
+    return None if recorded == described(None) else Filter.from_dict(recorded)
 
 
-def is_settled(run: RunDirectory) -> bool:
-    """Whether the run's budget, or that it has none, has been fixed."""
-    return "budget" in run.recorded() or ledger.check(run.ledger).entries > 0
+def described(found: Filter | None) -> dict[str, Any]:
+    """A budget, or that there is none, as settings and ledger record it."""
+    return {"epsilon": None} if found is None else found.to_dict()
 
 
 def cost_of(found: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int) -> dict:
@@ -60,18 +62,18 @@ def cost_of(found: Filter | None, mechanism: Mechanism, teachers: int, classes: 
 def spent(run: RunDirectory) -> Cost:
     """What the ledger shows, at the order of the run's filter."""
     found, total = fixed(run), NOTHING
-    for entry in ledger.entries(run.ledger) if found is not None else ():
+    for entry in ledger.entries(run.ledger):
         total = total.plus(recorded_cost(found, entry))
     return total
 
 
 def recorded_cost(found: Filter | None, entry: Mapping[str, Any]) -> Cost:
-    """What one entry of the ledger cost."""
-    if found is not None and entry["cost"]["order"] != found.order:
+    """What one entry of the ledger cost, under the budget that is still the run's."""
+    if entry["budget"] != described(found):
         raise PateError(
-            f"ledger batch {entry['batch']} was charged at order {entry['cost']['order']}, where the "
-            "budget's "
-            f"is {found.order}: restore private/settings.json from a backup"
+            f"batch {entry['batch']} in the ledger was answered under {_named(entry['budget'])}, and "
+            f"private/settings.json now says {_named(described(found))}: a budget is fixed before the first "
+            "answer. Restore private/settings.json from a backup"
         )
     return Cost(entry["cost"]["rdp"], entry["cost"]["slack"])
 
@@ -130,7 +132,7 @@ def summary(run: RunDirectory) -> dict[str, Any]:
         {name: entry[name] for name in ("batch", "asked", "teachers", "classes", "cost", "mechanism")}
         for entry in ledger.entries(run.ledger)
     ]
-    found = fixed(run)
+    found, total = fixed(run), spent(run)
     settings = run.recorded()
     if not entries and found is None:
         raise PateError(f"{run.root} has answered nothing and has no budget: there is nothing to show yet")
@@ -141,7 +143,6 @@ def summary(run: RunDirectory) -> dict[str, Any]:
         delta = settings.get("account", {}).get("delta", CUSTOMARY_DELTA)
         spent_now = {"queries": asked, "epsilon": _epsilon(mechanism, entries, delta), "delta": delta}
         return {**shown, "budget": None, "spent": spent_now, "left": None}
-    total = spent(run)
     share = total.rdp / found.rdp
     left = {"rdp": max(found.rdp - total.rdp, 0.0), "share": max(1 - share, 0.0), "queries": None}
     if entries:
@@ -156,25 +157,23 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-def _record(
+def _plan(
     run: RunDirectory,
     mechanism: Mechanism,
     teachers: int,
     classes: int,
     epsilon: float | None,
     delta: float,
-) -> None:
+) -> dict[str, Any]:
     if epsilon is None:
-        run.agree("budget", {"epsilon": None})
-        return
+        return described(None)
     if ledger.check(run.ledger).entries:
         raise PateError(
             f"budget_epsilon={epsilon:g} comes too late for {run.root}, which has answered already: a budget "
             "is "
             "fixed before the first answer; choose another --out"
         )
-    found = filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
-    run.agree("budget", found.to_dict())
+    return described(filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta))
 
 
 def _agree(run: RunDirectory, epsilon: float | None, delta: float) -> None:
@@ -187,6 +186,13 @@ def _agree(run: RunDirectory, epsilon: float | None, delta: float) -> None:
             f"{new[1]}: "
             "a budget is fixed before the first answer. Leave it as it is, or choose another --out"
         )
+
+
+def _named(recorded: Mapping[str, Any]) -> str:
+    epsilon = recorded["epsilon"]
+    return (
+        "no budget" if epsilon is None else f"a budget of epsilon {epsilon:g} at delta {recorded['delta']:g}"
+    )
 
 
 def _own_order(mechanism: Mechanism, teachers: int, asked: int) -> float:

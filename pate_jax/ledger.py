@@ -14,14 +14,15 @@ then may answers leave. Hence what a crash leaves is one of three things, and ea
   The next writer cuts it off, says so, and notes it in the line that takes its place.
 
 Anything else is damage and is refused. Readers hold one line at a time, so memory does not grow with the
-file. A ledger and head that are both put back from one older copy cannot be told from the past by
-themselves.
+file, and may read while a writer appends. A ledger and head that are both put back from one older copy cannot
+be told from the past by themselves; files of answers that they do not show betray them (`batches`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,7 +36,7 @@ from pate_jax.errors import PateError
 SCHEMA = 2
 GENESIS = "0" * 64
 REFUSED = "-"
-_LONGEST = 1 << 28  # bytes of a line, at most
+LONGEST = 1 << 28  # bytes of a line, at most
 _TAIL = len(', "digest": ""}\n') + 64
 
 
@@ -97,6 +98,7 @@ class Writer:
         state = self.state
         body = {"artefact": "ledger", "schema": SCHEMA, "sequence": state.entries, "previous": state.digest}
         body |= entry
+        self._check_size()
         if state.torn is not None:
             progress.say(
                 f"{self.path} ends in {state.torn.bytes} bytes of an unfinished line: a crash while a batch "
@@ -104,11 +106,25 @@ class Writer:
             )
             body["torn"] = state.torn._asdict()
         content = line(body)
+        if len(content) >= LONGEST:
+            raise PateError(
+                f"a line of {len(content):,} bytes is longer than a ledger may hold, {LONGEST:,}: ask in "
+                "smaller batches, with --budget-epsilon and --more"
+            )
         artefact.append_bytes(self.path, content, after=state.size)
         digest = _digest(content)
         self.state = State(state.entries + 1, digest, state.size + len(content), state.entries, None)
         self._settle()
         return {**body, "digest": digest}
+
+    def _check_size(self) -> None:
+        """Refuse to write over what came after this writer looked, as where its lock was removed."""
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size != self.state.size + (self.state.torn.bytes if self.state.torn else 0):
+            raise PateError(
+                f"{self.path} was changed by another process while process {os.getpid()} held it: nothing "
+                "was recorded and no answer left. Let one process at a time write it, and repeat the command"
+            )
 
     def _settle(self) -> None:
         """Let the head count all lines."""
@@ -201,11 +217,11 @@ def _walk(path: Path) -> Generator[dict[str, Any], None, State]:
         return State(0, GENESIS, 0, 0, None)
     count, previous, size, torn = 0, GENESIS, 0, None
     with open(path, "rb") as stream:
-        while content := stream.readline(_LONGEST):
+        while content := stream.readline(LONGEST):
             try:
                 entry = _entry(path, content, count, previous)
             except PateError as error:
-                torn = _torn(content, stream.read(1), count, head, error)
+                torn = _torn(path, content, stream.read(1), count, error)
                 break
             count, previous, size = count + 1, entry["digest"], size + len(content)
             if count == head.entries and previous != head.digest:
@@ -240,9 +256,9 @@ def _entry(path: Path, content: bytes, number: int, previous: str) -> dict[str, 
     return entry
 
 
-def _torn(content: bytes, following: bytes, count: int, head: Head, error: PateError) -> Torn:
+def _torn(path: Path, content: bytes, following: bytes, count: int, error: PateError) -> Torn:
     """A line that is not whole, where a crash can have left it; anything else is damage."""
-    if count != head.entries or following or _is_whole(content):
+    if count != _read_head(path).entries or following or _is_whole(content):  # the head as it is by now
         raise error
     return Torn(len(content), hashlib.sha256(content).hexdigest())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax import batches, data, progress, queries
+from pate_jax import answered, batches, data, progress, queries
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
 from pate_jax.student import selection
@@ -61,8 +61,8 @@ def select(
 def asked_inputs(run: RunDirectory, dataset: data.Dataset) -> data.Part:
     """The inputs that were asked about, batch after batch."""
     parts = []
-    for batch in range(1, run.batches + 1):
-        pool, votes = of_batch(run, dataset, batch), batches.load_batch(run, batch)
+    for entry in answered.asked(run):
+        pool, votes = of_batch(run, dataset, entry["batch"]), answered.load_batch(run, entry)
         parts.append(pool.take(_rows_of(pool.ids, votes.ids)))
     return parts[0] if len(parts) == 1 else _together(parts)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pate_jax import accounting, artefact, batches, budget, ledger, stages, voting
 from pate_jax.accounting import curves, figures, filter
+from pate_jax.answered import subset
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.laws import is_discrete
 from pate_jax.mechanisms import Mechanism, from_dict
@@ -53,7 +54,7 @@ def _entry(run: RunDirectory, entry: dict[str, Any]) -> Iterator[str]:
     if not run.votes_of(batch).exists() or not run.answers_of(batch).exists():
         yield "its votes or its answers are missing"
         return
-    votes = batches.subset(voting.load_votes(run.votes_of(batch)), slice(entry["asked"]))
+    votes = subset(voting.load_votes(run.votes_of(batch)), slice(entry["asked"]))
     answers = artefact.read_arrays(run.answers_of(batch), "answers")
     if entry["mechanism"] != run.recorded().get("mechanism"):
         yield "the ledger names another mechanism than the settings"
@@ -83,17 +84,23 @@ def noise(run: RunDirectory) -> Iterator[Finding]:
     for entry in ledger.entries(run.ledger):
         batch, mechanism = entry["batch"], from_dict(entry["mechanism"])
         streams.append(entry["noise"])
-        if entry["noise"] != batches.commitment(run, batches.stream(mechanism, entry["votes"], batch)):
+        stream = batches.stream(mechanism, entry["votes"], _label(entry))
+        if entry["noise"] != batches.commitment(run, stream):
             yield failed(f"batch {batch}: the ledger commits to another noise than the run's")
         yield _drawn_again(run, entry, mechanism)
     if len(set(streams)) != len(streams):
         yield failed("one noise served two batches")
 
 
+def _label(entry: dict[str, Any]) -> int | str:
+    return batches.noise_label(entry["batch"], entry["queries"], entry["inputs"])
+
+
 def _drawn_again(run: RunDirectory, entry: dict[str, Any], mechanism: Mechanism) -> Finding:
     batch = entry["batch"]
-    votes = batches.subset(voting.load_votes(run.votes_of(batch)), slice(entry["asked"])).votes
-    again, (labels, answered) = batches.draw(run, mechanism, votes, batch), ledger.unpack(entry["answers"])
+    votes = subset(voting.load_votes(run.votes_of(batch)), slice(entry["asked"])).votes
+    again = batches.draw(run, mechanism, votes, _label(entry))
+    labels, answered = ledger.unpack(entry["answers"])
     if len(labels) != len(votes):
         return failed(f"batch {batch}: {len(labels)} answers were given to {len(votes)} queries")
     given = np.where(np.asarray(again.answered), np.asarray(again.labels), -1)

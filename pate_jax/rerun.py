@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import batches, data, ensemble, models, pools, separation, stages, student
+from pate_jax import answered, data, ensemble, models, pools, separation, stages, student
 from pate_jax.config import from_settings
 from pate_jax.ensemble import kept
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
@@ -32,7 +32,7 @@ def labels(run: RunDirectory) -> Iterator[Finding]:
     if isinstance(dataset, Finding):
         yield dataset
         return
-    votes = batches.load_asked(run)
+    votes = answered.load_asked(run)
     if votes.teacher_labels is None:
         yield unchecked("the votes files hold no labels of single teachers")
         return

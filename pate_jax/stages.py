@@ -12,6 +12,7 @@ import numpy as np
 
 from pate_jax import (
     accounting,
+    answered,
     artefact,
     batches,
     budget,
@@ -29,12 +30,12 @@ from pate_jax import (
     student,
     voting,
 )
+from pate_jax.answered import load_answers as load_answers
+from pate_jax.answered import load_asked as load_asked
 from pate_jax.batches import adopt as adopt
 from pate_jax.batches import answer as answer
 from pate_jax.batches import commitment as commitment
 from pate_jax.batches import draw as draw
-from pate_jax.batches import load_answers as load_answers
-from pate_jax.batches import load_asked as load_asked
 from pate_jax.batches import stream as stream
 from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.errors import PateError
@@ -294,7 +295,7 @@ def _public(
     if public is None:
         raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")
     dataset = data.pool(public, test, classes=votes.votes.shape[1])
-    rows = batches.asked_rows(run)
+    rows = answered.asked_rows(run)
     if len(dataset.public.ids) <= rows.max(initial=-1):
         raise PateError(
             f"{public} has {len(dataset.public.ids)} inputs, and row {rows.max()} of the votes was asked "

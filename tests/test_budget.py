@@ -1,6 +1,7 @@
 """Budgets of runs: fixed in advance, never overspent, and continued under what is left."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -26,11 +27,11 @@ def votes(rows, shift=0, ids=True, split=50):
     return voting.Votes(histograms.astype(np.int32), ids=names if ids else None)
 
 
-def begin(folder, rows=200, epsilon=1.0, mechanism=MECHANISM, name="run", **given):
+def begin(folder, rows=200, epsilon=1.0, mechanism=MECHANISM, name="run", delta=None, **given):
     run = RunDirectory(folder / name)
     with run.writing():
         stages.adopt(run, votes(rows, **given), seed=3)
-        stages.answer(run, mechanism, epsilon)
+        stages.answer(run, mechanism, epsilon, delta)
     return run
 
 
@@ -190,8 +191,7 @@ def test_a_lost_or_older_ledger_is_never_answered_around(tmp_path):
     run = begin(tmp_path, rows=12)
     kept = [path.read_bytes() for path in (run.ledger, ledger.head_path(run.ledger))]
     go_on(run, 12, 12)
-    for path, content in zip((run.ledger, ledger.head_path(run.ledger)), kept, strict=True):
-        path.write_bytes(content)
+    restored(run, kept)
     with (
         pytest.raises(PateError, match=r"answers-0002\.npz holds answers that .* does not show"),
         run.writing(),
@@ -200,6 +200,113 @@ def test_a_lost_or_older_ledger_is_never_answered_around(tmp_path):
     run.ledger.unlink()
     with pytest.raises(PateError, match="end is missing"), run.writing():
         stages.answer(run, MECHANISM)
+
+
+def restored(run, kept):
+    for path, content in zip((run.ledger, ledger.head_path(run.ledger)), kept, strict=True):
+        path.write_bytes(content)
+
+
+def test_an_older_ledger_alone_brings_the_same_answers_and_no_others(tmp_path):
+    """Even without the answers that would betray it: the noise follows from run, batch, inputs and votes."""
+    run = begin(tmp_path, rows=12)
+    kept = [path.read_bytes() for path in (run.ledger, ledger.head_path(run.ledger))]
+    go_on(run, 12, 12)
+    whole = run.ledger.read_bytes(), run.answers_of(2).read_bytes()
+    restored(run, kept)
+    with pytest.raises(PateError, match=r"answers-0002\.npz holds answers"), run.writing():
+        stages.account(run)
+    run.answers_of(2).unlink()
+    with run.writing():
+        stages.answer(run, MECHANISM)
+    assert (run.ledger.read_bytes(), run.answers_of(2).read_bytes()) == whole
+
+
+def test_copies_of_a_run_that_go_on_differently_share_no_noise(tmp_path):
+    """Else equal answers would show that the votes on two inputs are equal."""
+    runs = [begin(tmp_path, rows=12)]
+    runs += [RunDirectory(shutil.copytree(runs[0].root, tmp_path / f"copy {number}")) for number in (1, 2)]
+    for run, shift in zip(runs, (12, 24, 12), strict=True):
+        go_on(run, 12, shift)
+    one, other, same = (ledger.read(run.ledger)[1] for run in runs)
+    assert one["votes"] == other["votes"] and one["noise"] != other["noise"]
+    assert one["noise"] == same["noise"] and one["answers"] == same["answers"]
+
+
+EDITS = {
+    "raised": {"budget": {"epsilon": 8.0}},
+    "lowered": {"budget": {"epsilon": 0.1}},
+    "more at its order": {"budget": {"rdp": 50.0}},
+    "a looser delta": {"budget": {"delta": 1e-3}},
+}
+
+
+@pytest.mark.parametrize("edit", [*EDITS, "removed", "all settings lost"])
+def test_a_budget_that_was_edited_later_is_refused_everywhere(tmp_path, edit):
+    """By whoever would spend under it, by whoever would publish it, and by `pate budget`."""
+    run = begin(tmp_path, rows=12)
+    recorded = run.recorded()
+    if edit in EDITS:
+        budget_now = {**recorded["budget"], **EDITS[edit]["budget"]}
+        artefact.write_json(run.settings, "settings", {**recorded, "budget": budget_now})
+    else:
+        kept = {} if edit == "all settings lost" else {k: v for k, v in recorded.items() if k != "budget"}
+        artefact.write_json(run.settings, "settings", kept)
+    before = run.ledger.read_bytes()
+    asking = (
+        lambda: stages.adopt(run, votes(12, 12), seed=3, more=True),
+        lambda: stages.answer(run, MECHANISM),
+        lambda: stages.account(run),
+        lambda: budget.spent(run),
+        lambda: budget.summary(run),
+    )
+    for ask in asking[edit == "all settings lost" :]:
+        with pytest.raises(PateError, match=r"made without a budget|settings.json"), run.writing():
+            ask()
+    assert run.ledger.read_bytes() == before and not run.public_statement.exists()
+
+
+def test_answers_that_the_ledger_does_not_show_are_not_used(tmp_path):
+    run = begin(tmp_path, rows=12)
+    issued = run.answers.read_bytes()
+    held = artefact.read_arrays(run.answers, "answers")
+    for changed in ({"labels": (held["labels"] + 1) % 3}, {"labels": held["labels"][:6]}, {"answered": None}):
+        arrays = {name: value for name, value in {**held, **changed}.items() if value is not None}
+        artefact.write_arrays(run.answers, "answers", arrays)
+        with pytest.raises(PateError, match="differs from the ledger"), run.writing():
+            stages.account(run)
+    with run.writing():
+        stages.answer(run, MECHANISM)
+    assert run.answers.read_bytes() == issued
+
+
+def test_lost_answers_are_issued_again_before_more_is_asked(tmp_path):
+    """Else inputs that were answered would pass for new ones."""
+    run = begin(tmp_path, rows=12)
+    issued = run.answers.read_bytes()
+    run.answers.unlink()
+    with pytest.raises(PateError, match=r"not been answered yet: run `pate aggregate"):
+        go_on(run, 12, 6)
+    with run.writing():
+        stages.answer(run, MECHANISM)
+    assert run.answers.read_bytes() == issued
+    go_on(run, 12, 6)
+    assert asked(run) == [12, 6]
+
+
+def test_a_budget_that_affords_nothing_leaves_the_run_as_it_was(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    with run.writing():
+        stages.adopt(run, votes(12), seed=3)
+        with pytest.raises(PateError, match="affords no single answer"):
+            stages.answer(run, DiscreteGaussianMax(1.0), 0.1)
+        stages.answer(run, MECHANISM, 0.5)
+    assert budget.fixed(run).epsilon == 0.5 and not list(run.private.glob("answers-*"))
+
+
+def test_a_delta_without_a_budget_is_refused(tmp_path):
+    with pytest.raises(PateError, match=r"delta=1e-06 is the delta of a budget.*--budget-epsilon"):
+        begin(tmp_path, rows=12, epsilon=None, delta=1e-6)
 
 
 def test_a_lost_secret_is_not_drawn_anew(tmp_path):
@@ -251,5 +358,10 @@ def test_the_commands_go_on_with_a_run(tmp_path, capsys):
 
 
 def test_continuous_noise_has_a_filter_too(tmp_path):
-    run = begin(tmp_path, mechanism=GNMax(60.0))
-    assert asked(run) == asked(begin(tmp_path, name="discrete"))
+    size = {"teachers": 100, "classes": 3}
+    rooms = []
+    for mechanism in (GNMax(60.0), MECHANISM):
+        run = RunDirectory(tmp_path / mechanism.noise.family)
+        budget.settle(run, mechanism, **size, epsilon=1.0)
+        rooms.append(budget.fit(run, budget.NOTHING, wanted=200, **size))
+    assert rooms[0] == rooms[1] < 200

@@ -325,6 +325,73 @@ def test_a_second_writer_is_refused_with_the_holders_name(tmp_path):
     ledger.append(path, {"batch": 2})
 
 
+def test_what_another_process_added_is_never_cut_off(tmp_path):
+    """As where somebody removed the lock of a process that still runs."""
+    path = written(tmp_path, 1)
+    with ledger.Writer(path) as book:
+        (tmp_path / ".ledger.lock").unlink()
+        ledger.append(path, {"batch": 2})
+        with pytest.raises(PateError, match=r"changed by another process .* no answer left"):
+            book.append({"batch": 3})
+    assert [entry["batch"] for entry in ledger.read(path)] == [1, 2]
+
+
+def test_a_line_too_long_to_be_read_is_not_written(tmp_path, monkeypatch):
+    path = written(tmp_path, 1)
+    before = contents(path)
+    monkeypatch.setattr(ledger, "LONGEST", 2000)
+    with pytest.raises(PateError, match="smaller batches"):
+        ledger.append(path, {"batch": 2, "answers": "5 " * 2000})
+    assert contents(path) == before
+    ledger.append(path, {"batch": 2, "answers": "5 " * 20})
+    assert ledger.check(path).entries == 2
+
+
+def test_a_reader_may_read_while_lines_are_added(tmp_path):
+    path = written(tmp_path, 2)
+    reader = ledger.entries(path)
+    found = [next(reader)]
+    for batch in (3, 4, 5):
+        ledger.append(path, {"batch": batch})
+    with open(path, "ab") as stream:
+        stream.write(b'{"artefact": "led')
+    assert [entry["batch"] for entry in (*found, *reader)] == [1, 2, 3, 4, 5]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A real file system of 64 KiB, where this process may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root may mount a disk")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_disk_that_is_really_full(small_disk):
+    path, written_lines = small_disk / "ledger.jsonl", 0
+    with pytest.raises(PateError, match="free some space there"):
+        for batch in range(200):
+            ledger.append(path, {"batch": batch + 1, "answers": "5 " * 1000})
+            written_lines += 1
+    assert 10 < written_lines < 60
+    assert ledger.check(path).entries - written_lines in (0, 1) and ledger.check(path).torn is None
+    subprocess.run(["mount", "-o", "remount,size=128k", str(small_disk)], check=True)
+    before = ledger.check(path).entries
+    ledger.append(path, {"batch": 201})
+    assert ledger.check(path)[:1] == (before + 1,) and ledger.check(path).counted == before + 1
+
+
+def test_a_disk_that_is_really_read_only(small_disk):
+    path = written(small_disk, 2)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert len(ledger.read(path)) == 2
+    with pytest.raises(PateError, match=r"could not be written \(Read-only file system\): choose a folder"):
+        ledger.append(path, {"batch": 3})
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     path = written(tmp_path, 1)

@@ -111,7 +111,12 @@ class Filter:
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Filter:
         """The filter that `to_dict` described."""
-        return cls(**description)
+        try:
+            if all(math.isfinite(value) for value in description.values()):
+                return cls(**description)
+        except (TypeError, AttributeError):
+            pass
+        raise PateError(f"budget={description} is none that was ever fixed: restore it from a backup")
 
 
 def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float) -> Cost:

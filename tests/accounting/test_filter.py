@@ -150,3 +150,13 @@ def test_a_budget_that_cannot_be_is_refused(changes, said):
 def test_a_filter_survives_json():
     found = filter.plan(GNMax(20.0), **SIZE, epsilon=1.0, delta=1e-5)
     assert filter.Filter.from_dict(found.to_dict()) == found
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epsilon": 1.0}, {"rdp": "much"}, {"slack": math.inf}, {"more": 1.0}, None, 3]
+)
+def test_a_filter_that_was_edited_is_one_sentence(wrong):
+    found = filter.plan(GNMax(20.0), **SIZE, epsilon=1.0, delta=1e-5).to_dict()
+    edited = {**found, **wrong} if isinstance(wrong, dict) and "epsilon" not in wrong else wrong
+    with pytest.raises(PateError, match="none that was ever fixed"):
+        filter.Filter.from_dict(edited)

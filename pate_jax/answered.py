@@ -1,0 +1,113 @@
+"""What a run has answered: the lines of its ledger, and nothing that they do not show.
+
+Whoever reads answers here is refused where the settings or the files of answers say something else than the
+ledger does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pate_jax import aggregate, artefact, budget, ledger, voting
+from pate_jax.errors import PateError
+from pate_jax.rundir import RunDirectory
+
+_PARTS = ("labels", "answered")
+
+
+def shown(run: RunDirectory) -> list[dict[str, Any]]:
+    """The lines of the ledger, where settings and files of answers agree with them."""
+    mechanism, fixed, lines = run.recorded().get("mechanism"), budget.fixed(run), []
+    for entry in ledger.entries(run.ledger):
+        budget.recorded_cost(fixed, entry)
+        if entry["mechanism"] != mechanism:
+            raise PateError(
+                f"batch {entry['batch']} in {run.ledger} was answered by {entry['mechanism']}, and "
+                f"{run.settings} now says {mechanism}: restore it from a backup"
+            )
+        lines.append(entry)
+    known = {run.answers_of(entry["batch"]) for entry in lines}
+    for path in sorted({*run.private.glob(f"{run.answers.stem}*{run.answers.suffix}")} - known):
+        raise PateError(
+            f"{path} holds answers that {run.ledger} does not show: the ledger is from an older copy. "
+            "Restore it; a run whose ledger is lost must not answer again"
+        )
+    return lines
+
+
+def asked(run: RunDirectory) -> list[dict[str, Any]]:
+    """The lines of the ledger, at least one, where all their answers have been written."""
+    lines = shown(run)
+    for batch in [entry["batch"] for entry in lines] or [1]:
+        run.existing(run.answers_of(batch), "aggregate")
+    return lines
+
+
+def load_answers(run: RunDirectory) -> aggregate.Answers:
+    """The answers to all queries asked so far, batch after batch."""
+    parts = [_issued(run, entry) for entry in asked(run)]
+    labels, answered = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return aggregate.Answers(jnp.asarray(labels), jnp.asarray(answered))
+
+
+def load_asked(run: RunDirectory) -> voting.Votes:
+    """The votes on all queries asked so far, row by row those of `load_answers`."""
+    parts = [load_batch(run, entry) for entry in asked(run)]
+    return voting.Votes(
+        np.concatenate([part.votes for part in parts]),
+        _joined([part.teacher_labels for part in parts], axis=1),
+        *(_joined([part[place] for part in parts]) for place in (2, 3, 4)),
+    )
+
+
+def asked_rows(run: RunDirectory) -> np.ndarray:
+    """For each query asked, its row among all rows that were handed in, batch after batch."""
+    rows, before, asked_before = [], 0, 0
+    for entry in asked(run):
+        batch, count = entry["batch"], entry["asked"]
+        if run.rows_of(batch).exists():
+            by = artefact.read_arrays(run.rows_of(batch), "rows")["answered_by"]
+            queries, first = np.unique(by, return_index=True)
+            own = (queries >= asked_before) & (queries < asked_before + count)
+            rows.append(before + first[own])
+            before += len(by)
+        else:
+            rows.append(before + np.arange(count))
+            before += len(voting.load_votes(run.votes_of(batch)).votes)
+        asked_before += count
+    return np.concatenate(rows)
+
+
+def load_batch(run: RunDirectory, entry: Mapping[str, Any]) -> voting.Votes:
+    """The votes on the queries of a line that were asked."""
+    votes = voting.load_votes(run.existing(run.votes_of(entry["batch"]), "vote"))
+    return subset(votes, slice(entry["asked"]))
+
+
+def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
+    """Some of the queries, with all that is known of them."""
+    labels = None if votes.teacher_labels is None else votes.teacher_labels[:, rows]
+    rest = (None if part is None else part[rows] for part in votes[2:])
+    return voting.Votes(votes.votes[rows], labels, *rest)
+
+
+def _issued(run: RunDirectory, entry: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The answers of a line, where its file holds the same."""
+    recorded, file = ledger.unpack(entry["answers"]), run.answers_of(entry["batch"])
+    held = artefact.read_arrays(file, "answers")
+    same = (np.array_equal(part, held.get(name)) for name, part in zip(_PARTS, recorded, strict=True))
+    if not all(same):
+        raise PateError(
+            f"{file} differs from the ledger: other answers were recorded. Remove it, and `pate aggregate "
+            f"{run.root}` writes it again"
+        )
+    return recorded
+
+
+def _joined(parts: list[np.ndarray | None], axis: int = 0) -> np.ndarray | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known, axis) if len(known) == len(parts) else None
