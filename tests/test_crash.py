@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate_jax import artefact, ledger, stages
+from pate_jax import artefact, ledger, stages, voting
 from pate_jax.accounting import filter
 from pate_jax.cli import main
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
@@ -22,6 +22,7 @@ from pate_jax.student import StudentConfig
 from pate_jax.voting import Votes
 
 ROOT = Path(__file__).parents[1]
+NAME = "confident-discrete-gaussian"
 MECHANISM = ConfidentDiscreteGaussian(threshold=12.0, sigma_threshold=12.0, sigma=6.0)
 CALLS = ("open", "write", "fsync", "replace", "ftruncate", "unlink", "makedirs")
 INPUTS = np.random.default_rng(0).normal(size=(21, 3)).astype(np.float32)
@@ -43,11 +44,15 @@ class Crash(BaseException):
     """The end of a process: nothing of ours may survive it."""
 
 
+def crash():
+    raise Crash
+
+
 class Mortal:
     """The system calls of the one seam that all writes pass; dies at one of them, or in the middle of it."""
 
-    def __init__(self, at=None, half=False):
-        self.at, self.half, self.calls, self.dead = at, half, [], False
+    def __init__(self, at=None, half=False, die=None):
+        self.at, self.half, self.die, self.calls, self.dead = at, half, die or crash, [], False
 
     def __getattr__(self, name):
         real = getattr(os, name)
@@ -56,12 +61,12 @@ class Mortal:
 
         def called(*arguments, **options):
             if self.dead:
-                raise Crash
+                self.die()
             if len(self.calls) == self.at:
                 self.dead = True
                 if self.half and name == "write":
                     real(arguments[0], arguments[1][: max(1, len(arguments[1]) // 2)])
-                raise Crash
+                self.die()
             self.calls.append(name)
             if name == "fsync":  # dear, and nothing that a process can see
                 return None
@@ -177,15 +182,26 @@ def test_killed_between_any_two_files_a_run_tells_the_same(unharmed, tmp_path, m
     assert len(places) >= 8
 
 
-COMMANDS = """
-import sys
-from pate_jax.cli import main
-folder = sys.argv[1]
-common = ["--out", folder + "/run", "--seed", "3"]
-main(["aggregate", folder + "/first.npz", *common, "--budget-epsilon", "8",
-      "confident-discrete-gaussian", "--threshold", "12", "--sigma-threshold", "12", "--sigma", "6"])
-main(["aggregate", folder + "/second.npz", *common, "--more"])
-main(["account", folder + "/run"])
+# Real processes, really killed.
+
+CHILDREN = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+import test_crash
+from pate_jax import artefact, cli, pipeline
+for line in sys.stdin:
+    at, half, commands = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        if at is not None:
+            artefact.os = test_crash.Mortal(at, half, die=test_crash.kill_me)
+        for command in commands:
+            cli.main(command)
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 TINY = [
     *("run", "strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps"),
@@ -195,46 +211,123 @@ TINY = [
 ]
 
 
-def kill_at_random(command, folder, files, random):
-    """Start a process, wait until so many files are there, kill it a moment later."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and len(list(folder.rglob("run/private/*"))) < files:
-        time.sleep(0.002)
-    try:
-        process.wait(float(random.uniform(0, 0.05)))
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-    assert process.wait() in (0, -signal.SIGKILL)
+def kill_me():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def commands(folder):
+    """Two lists of queries, the statement and the student, as a shell would run them."""
+    for name, part in (("first", FIRST), ("second", SECOND)):
+        voting.save_votes(folder / f"{name}.npz", part)
+    np.savez(folder / "pool.npz", inputs=INPUTS)
+    run, common = str(folder / "run"), ["--out", str(folder / "run"), "--seed", "3"]
+    noise = ["--threshold", "12", "--sigma-threshold", "12", "--sigma", "6"]
+    return [
+        ["aggregate", str(folder / "first.npz"), *common, "--budget-epsilon", "8", NAME, *noise],
+        ["aggregate", str(folder / "second.npz"), *common, "--more"],
+        ["account", run],
+        ["student", run, "--method", "supervised", "--steps", "5", "--public", str(folder / "pool.npz")],
+    ]
+
+
+def carried_out(commands):
+    for command in commands:
+        main(command)
+
+
+def whole(folder, commands):
+    """The run that uninterrupted commands make, and the system calls that it takes."""
+    mortal = Mortal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(artefact, "os", mortal)
+        carried_out(commands)
+    return RunDirectory(folder / "run"), mortal.calls
+
+
+class Children:
+    """A process that starts others, one at a time: what it has loaded they need not load again."""
+
+    def __init__(self, kept_programs):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "JAX_COMPILATION_CACHE_DIR": str(kept_programs),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        command = [sys.executable, "-c", CHILDREN, str(Path(__file__).parent)]
+        pipe = subprocess.PIPE
+        self.parent = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+    def start(self, commands, at=None, half=False):
+        """Begin the commands in a process of their own, to be killed at its `at`-th system call."""
+        self.parent.stdin.write(json.dumps([at, half, commands]) + "\n")
+        self.parent.stdin.flush()
+        return int(self.parent.stdout.readline())
+
+    def end(self):
+        """How it ended."""
+        return int(self.parent.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory):
+    made = Children(tmp_path_factory.mktemp("programs"))
+    yield made
+    made.parent.stdin.close()
+    assert made.parent.wait() == 0
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("expected")
+    return whole(folder, commands(folder))
+
+
+@pytest.fixture(scope="module")
+def expected_tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    return whole(folder, [[*TINY[:2], "--out", str(folder / "run"), *TINY[2:]]])[0]
+
+
+def same(run, expected):
+    """Answers, statement and student, byte for byte."""
+    assert answers(run) == answers(expected)
+    for one in ("public_statement", "statement"):
+        assert getattr(run, one).read_bytes() == getattr(expected, one).read_bytes()
+    assert (run.student / "parameters.npz").read_bytes() == (expected.student / "parameters.npz").read_bytes()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("moment", range(16))
-def test_a_real_kill_loses_nothing(unharmed, tmp_path, moment):
-    expected, _ = unharmed
-    np.savez(tmp_path / "first.npz", votes=FIRST.votes, ids=FIRST.ids)
-    np.savez(tmp_path / "second.npz", votes=SECOND.votes, ids=SECOND.ids)
-    command = [sys.executable, "-c", COMMANDS, str(tmp_path)]
-    kill_at_random(command, tmp_path, 1 + moment * 3 // 4, np.random.default_rng(moment))
+def test_a_process_killed_at_a_system_call_loses_nothing(children, expected, tmp_path, moment):
+    """Moments spread over all commands; every other in the middle of what it writes."""
+    todo, (unharmed_run, calls), half = commands(tmp_path), expected, moment % 2 == 1
+    at = (2 * moment + 1) * len(calls) // 32
+    at += calls[at:].index("write") if half else 0
+    children.start(todo, at, half)
+    assert children.end() == -signal.SIGKILL
     run = RunDirectory(tmp_path / "run")
     check_what_left(run)
-    ask(run)
+    carried_out(todo)
     check_what_left(run)
-    assert answers(run) == answers(expected)
+    same(run, unharmed_run)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("moment", range(4))
-def test_a_real_kill_of_a_whole_run_loses_nothing(tmp_path, moment, capsys):
-    main([*TINY[:2], "--out", str(tmp_path / "expected"), *TINY[2:]])
-    arguments = [*TINY[:2], "--out", str(tmp_path / "run"), *TINY[2:]]
-    command = [sys.executable, "-m", "pate_jax.cli", *arguments]
-    kill_at_random(command, tmp_path, (3, 7, 10, 13)[moment], np.random.default_rng(moment))
-    run, expected = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "expected")
+@pytest.mark.parametrize("files", [3, 6, 9, 12])
+def test_a_whole_run_killed_at_any_time_loses_nothing(children, expected_tiny, tmp_path, files):
+    """Killed from outside, a moment after so many files are there."""
+    todo = [[*TINY[:2], "--out", str(tmp_path / "run"), *TINY[2:]]]
+    child = children.start(todo)
+    until = time.monotonic() + 120
+    while len(list(tmp_path.rglob("run/private/*"))) < files and time.monotonic() < until:
+        time.sleep(0.002)
+    time.sleep(float(np.random.default_rng(files).uniform(0, 0.05)))
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    assert children.end() == -signal.SIGKILL
+    run = RunDirectory(tmp_path / "run")
     check_what_left(run)
-    capsys.readouterr()
-    main(arguments)
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["queries"] == 21
-    assert answers(run) == answers(expected)
-    name = "parameters.npz"
-    assert (run.student / name).read_bytes() == (expected.student / name).read_bytes()
+    carried_out(todo)
+    check_what_left(run)
+    same(run, expected_tiny)
