@@ -8,11 +8,11 @@ that the ledger alone is measured. Adds one line to benchmarks/results/ledger.js
 
 import argparse
 import json
+import os
 import platform
 import resource
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ def main():
     arguments.add_argument("--folder", type=Path)
     chosen = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
-        found = measure(Path(folder) / "ledger.jsonl", chosen.queries, chosen.batch)
+        found = {**machine(), **measure(Path(folder) / "ledger.jsonl", chosen.queries, chosen.batch)}
     print(json.dumps(found, indent=1))
     with open(Path(__file__).parent / "results" / "ledger.jsonl", "a") as results:
         results.write(json.dumps(found) + "\n")
@@ -45,10 +45,10 @@ def measure(path, queries, batch):
     written, start = time.perf_counter() - start, time.perf_counter()
     state = ledger.check(path)
     verified, start = time.perf_counter() - start, time.perf_counter()
+    peaks.append(peak())
     ledger.append(path, entry(count, batch, labels, answered))
     return {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        "what": "ledger",
         "queries": queries,
         "batch": batch,
         "write_seconds": round(written, 3),
@@ -57,7 +57,7 @@ def measure(path, queries, batch):
         "bytes_per_query": round(state.size / queries, 3),
         "verify_seconds": round(verified, 3),
         "open_and_append_one_more_seconds": round(time.perf_counter() - start, 3),
-        "peak_mib_at_start_after_a_tenth_at_the_end_of_writing_after_verifying": [*peaks, peak()],
+        "peak_mib": dict(zip(("start", "a tenth written", "all written", "verified"), peaks, strict=True)),
     }
 
 
@@ -69,9 +69,16 @@ def entry(number, batch, labels, answered):
         "classes": 10,
         "asked": batch,
         **dict.fromkeys(("votes", "queries", "inputs", "noise"), f"{number:064x}"),
+        "budget": {"epsilon": 8.0, "delta": 1e-5, "order": 10.0, "rdp": 6.5, "slack": 1e-12},
         "cost": {"order": 10.0, "rdp": 0.1, "slack": 1e-30},
         "answers": ledger.pack(labels, answered),
     }
+
+
+def machine():
+    rows = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    name = next((row.split(": ")[1] for row in rows if row.startswith("model name")), platform.processor())
+    return {"machine": name, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def peak():
