@@ -115,8 +115,7 @@ def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
     if "data" in settings:
         raise PateError(
             f"{run.root} has teachers of its own: ask them with `pate vote {run.root} --more`, or choose "
-            "another "
-            "--out for votes made elsewhere"
+            "another --out for votes made elsewhere"
         )
     mine = _identity(votes)["inputs"]
     batches = [batch for batch in range(1, run.batches + 2) if f"votes{suffix(batch)}" in settings]
@@ -126,8 +125,7 @@ def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
     if batches and not more and settings["votes"]["digest"] != _identity(votes)["digest"]:
         raise PateError(
             f"{run.root} was begun with other votes: add --more to ask these as a further list under the "
-            "run's "
-            "budget, or choose another --out"
+            "run's budget, or choose another --out"
         )
     if not batches or not more:
         return 1

@@ -52,8 +52,7 @@ def described(found: Filter | None) -> dict[str, Any]:
 
 
 def cost_of(found: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int) -> dict:
-    """What a batch costs whatever the votes, as the ledger records it: at the filter's order, or at its "
-    "own."""
+    """What a batch costs whatever the votes, at the filter's order or else its own, as the ledger has it."""
     order = _own_order(mechanism, teachers, asked) if found is None else found.order
     each = filter.cost(mechanism, teachers=teachers, classes=classes, order=order)
     return {"order": order, **each.times(asked)._asdict()}
@@ -69,11 +68,11 @@ def spent(run: RunDirectory) -> Cost:
 
 def recorded_cost(found: Filter | None, entry: Mapping[str, Any]) -> Cost:
     """What one entry of the ledger cost, under the budget that is still the run's."""
-    if entry["budget"] != described(found):
+    if entry.get("budget") != described(found):
         raise PateError(
-            f"batch {entry['batch']} in the ledger was answered under {_named(entry['budget'])}, and "
-            f"private/settings.json now says {_named(described(found))}: a budget is fixed before the first "
-            "answer. Restore private/settings.json from a backup"
+            f"batch {entry['batch']} in the ledger was answered under the budget {entry.get('budget')}, and "
+            f"private/settings.json now says {described(found)}: a budget is fixed before the first answer. "
+            "Restore private/settings.json from a backup"
         )
     return Cost(entry["cost"]["rdp"], entry["cost"]["slack"])
 
@@ -92,15 +91,13 @@ def fit(run: RunDirectory, gone: Cost, *, wanted: int, teachers: int, classes: i
     if room == 0:
         raise PateError(
             f"budget_epsilon={found.epsilon:g} of {run.root} is spent: not one more query of {mechanism!r} "
-            "fits, "
-            f"and nothing was asked. `pate budget {run.root}` shows where it went; more privacy can be spent "
-            "only by a new run, whose budget adds to this one"
+            f"fits, and nothing was asked. `pate budget {run.root}` shows where it went; more privacy can be "
+            "spent only by a new run, whose budget adds to this one"
         )
     if room < wanted:
         progress.say(
             f"The budget of epsilon {found.epsilon:g} affords {room} more queries of this mechanism, "
-            "whatever "
-            f"the votes: of the {wanted} wanted, the first {room} are asked"
+            f"whatever the votes: of the {wanted} wanted, the first {room} are asked"
         )
     return min(wanted, room)
 
@@ -111,8 +108,7 @@ def needed_for_more(run: RunDirectory) -> None:
         raise PateError(
             f"{run.root} was made without a budget, so its figure holds for the one list of queries that it "
             "was begun with: begin a run with --budget-epsilon to ask more later, or choose another --out "
-            "and "
-            "add up what both have spent"
+            "and add up what both have spent"
         )
 
 
@@ -170,8 +166,7 @@ def _plan(
     if ledger.check(run.ledger).entries:
         raise PateError(
             f"budget_epsilon={epsilon:g} comes too late for {run.root}, which has answered already: a budget "
-            "is "
-            "fixed before the first answer; choose another --out"
+            "is fixed before the first answer; choose another --out"
         )
     return described(filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta))
 
@@ -183,16 +178,8 @@ def _agree(run: RunDirectory, epsilon: float | None, delta: float) -> None:
     if old != new:
         raise PateError(
             f"{run.root} was made with budget epsilon={old[0]} and delta={old[1]}, not {new[0]} and "
-            f"{new[1]}: "
-            "a budget is fixed before the first answer. Leave it as it is, or choose another --out"
+            f"{new[1]}: a budget is fixed before the first answer. Leave it as it is, or choose another --out"
         )
-
-
-def _named(recorded: Mapping[str, Any]) -> str:
-    epsilon = recorded["epsilon"]
-    return (
-        "no budget" if epsilon is None else f"a budget of epsilon {epsilon:g} at delta {recorded['delta']:g}"
-    )
 
 
 def _own_order(mechanism: Mechanism, teachers: int, asked: int) -> float:

@@ -232,8 +232,7 @@ def _walk(path: Path) -> Generator[dict[str, Any], None, State]:
     if count > head.entries + 1 and count > _read_head(path).entries + 1:
         raise PateError(
             f"{path} has {count} lines and {head_path(path)} counts {head.entries}: it is from an older "
-            "copy, so "
-            f"lines may be missing. {_RESTORE}"
+            f"copy, so lines may be missing. {_RESTORE}"
         )
     return State(count, previous, size, head.entries, torn)
 

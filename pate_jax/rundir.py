@@ -108,8 +108,7 @@ class RunDirectory:
             if self.ledger.exists():
                 raise PateError(
                     f"{self.keys} is missing, and {self.ledger} shows that its noise was used: restore it "
-                    "from "
-                    "a backup, or choose another --out"
+                    "from a backup, or choose another --out"
                 )
             entropy = None if seed is not None else secrets.token_hex(32)
             artefact.write_json(self.keys, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)

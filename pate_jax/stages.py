@@ -299,8 +299,7 @@ def _public(
     if len(dataset.public.ids) <= rows.max(initial=-1):
         raise PateError(
             f"{public} has {len(dataset.public.ids)} inputs, and row {rows.max()} of the votes was asked "
-            "about: "
-            "it must hold one input for each row of votes, batch after batch"
+            "about: it must hold one input for each row of votes, batch after batch"
         )
     return dataset, dataset.public.take(rows)
 

@@ -10,7 +10,7 @@ from pate_jax import accounting, artefact, budget, ledger, stages, voting
 from pate_jax.accounting import curves
 from pate_jax.cli import main
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import DiscreteGaussianMax, GNMax
+from pate_jax.mechanisms import DiscreteGaussianMax, GNMax, to_dict
 from pate_jax.rundir import RunDirectory
 
 MECHANISM = DiscreteGaussianMax(60.0)
@@ -35,10 +35,10 @@ def begin(folder, rows=200, epsilon=1.0, mechanism=MECHANISM, name="run", delta=
     return run
 
 
-def go_on(run, rows, shift, **given):
+def go_on(run, rows, shift, mechanism=MECHANISM, **given):
     with run.writing():
         stages.adopt(run, votes(rows, shift, **given), seed=3, more=True)
-        return stages.answer(run, MECHANISM)
+        return stages.answer(run, mechanism)
 
 
 def asked(run):
@@ -266,6 +266,14 @@ def test_a_budget_that_was_edited_later_is_refused_everywhere(tmp_path, edit):
     assert run.ledger.read_bytes() == before and not run.public_statement.exists()
 
 
+def test_a_mechanism_that_was_edited_later_is_refused(tmp_path):
+    run, weaker = begin(tmp_path, rows=12), DiscreteGaussianMax(30.0)
+    artefact.write_json(run.settings, "settings", {**run.recorded(), "mechanism": to_dict(weaker)})
+    for ask in (lambda: stages.answer(run, weaker), lambda: stages.account(run)):
+        with pytest.raises(PateError, match=r"was answered by .*60\.0.* now says .*30\.0"), run.writing():
+            ask()
+
+
 def test_answers_that_the_ledger_does_not_show_are_not_used(tmp_path):
     run = begin(tmp_path, rows=12)
     issued = run.answers.read_bytes()
@@ -365,3 +373,19 @@ def test_continuous_noise_has_a_filter_too(tmp_path):
         budget.settle(run, mechanism, **size, epsilon=1.0)
         rooms.append(budget.fit(run, budget.NOTHING, wanted=200, **size))
     assert rooms[0] == rooms[1] < 200
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_queries_under_one_budget(tmp_path):
+    """Ten lists, each twice as if a crash had come, until the budget ends in the eleventh."""
+    mechanism = DiscreteGaussianMax(84.0)
+    run = begin(tmp_path, rows=10_000, epsilon=40.0, mechanism=mechanism)
+    for batch in range(1, 11):
+        for _ in range(2):
+            go_on(run, 10_000, 10_000 * batch, mechanism)
+    (*whole, last) = asked(run)
+    assert whole == [10_000] * 10 and 0 < last < 10_000
+    found = budget.summary(run)
+    assert found["left"]["queries"] == 0 and 0.999 < found["spent"]["share"] <= 1
+    assert len(stages.load_answers(run).labels) == 100_000 + last
+    assert run.ledger.stat().st_size < 2.5 * (100_000 + last)

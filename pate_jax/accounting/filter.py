@@ -140,9 +140,8 @@ def plan(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: float, d
     if inner <= 0:
         raise PateError(
             f"budget_epsilon={epsilon:g} cannot be kept at delta={delta:g}: what the sampler of "
-            f"{mechanism!r} "
-            "strays from its law is more than that; take a discrete mechanism, a larger delta or a smaller "
-            "budget"
+            f"{mechanism!r} strays from its law is more than that; take a discrete mechanism, a larger delta "
+            "or a smaller budget"
         )
     orders = _fine_orders(mechanism, teachers, epsilon, inner)
     best = _best(mechanism, teachers, epsilon, inner, orders)
@@ -167,8 +166,7 @@ def _slack(mechanism: Mechanism, teachers: int, classes: int, epsilon: float, de
 
 
 def _rooms(epsilon: float, delta: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What may be spent at each order: the tight conversion solved for the curve; below 0 where nothing "
-    "is."""
+    """What may be spent at each order: the tight conversion solved for the curve. Below 0: nothing."""
     return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
 
 
