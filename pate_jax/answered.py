@@ -99,8 +99,8 @@ def _issued(run: RunDirectory, entry: dict[str, Any]) -> tuple[np.ndarray, np.nd
     """The answers of a line, where its file holds the same."""
     recorded, file = ledger.unpack(entry["answers"]), run.answers_of(entry["batch"])
     held = artefact.read_arrays(file, "answers")
-    same = (np.array_equal(part, held.get(name)) for name, part in zip(_PARTS, recorded, strict=True))
-    if not all(same):
+    both = zip(_PARTS, recorded, strict=True)
+    if not all(name in held and np.array_equal(part, held[name]) for name, part in both):
         raise PateError(
             f"{file} differs from the ledger: other answers were recorded. Remove it, and `pate aggregate "
             f"{run.root}` writes it again"
