@@ -138,8 +138,8 @@ def answer_many(
     samplers = mechanisms if isinstance(mechanisms, Sampler) else prepare(mechanisms)
     votes, probabilities = _checked_votes(samplers, votes, student_probabilities)
     if at_once is None:
-        in_registers = not same_noise and plurality.in_registers(samplers.noise.family, votes.shape[1])
-        at_once = max(1, (8 if in_registers else 1) * _AT_ONCE // max(1, votes.size))
+        alone = not same_noise and not noise.is_drawn_from_table(samplers.noise.family)
+        at_once = 1 if alone else max(1, _AT_ONCE // max(1, votes.size))
     if at_once < 1:
         raise PateError(f"at_once={at_once} must be at least 1")
     return _answer_many(samplers, votes, key, probabilities, same_noise, at_once)

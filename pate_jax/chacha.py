@@ -150,14 +150,14 @@ def _fold_in(key: Any, number: Any, *, domain: int) -> jax.Array:
     return block(key, counter, (domain + _FOLD_IN, 0, 0))[:KEY_WORDS, 0]
 
 
-def lanes(key: Any, group: Any, count: int, *, private: bool, in_line: bool) -> tuple:
-    """Sixteen words of the block `counter` = 0 .. `count` - 1 of a group, an array for each word.
+def lanes(key: Any, first: Any, count: int, *, private: bool, in_line: bool) -> tuple:
+    """Sixteen words of the blocks `first` .. `first + count - 1`, an array for each word.
 
     A use of a key beside `bits`: blocks in a domain of their own, numbered so that a kernel can make the
     words of its own queries where it needs them. Both forms give the same words.
     """
-    nonce = ((0 if private else _SEEDED_DOMAIN) + _LANES, group, 0)
-    counter = jax.lax.iota(jnp.uint32, count)
+    nonce = ((0 if private else _SEEDED_DOMAIN) + _LANES, 0, 0)
+    counter = jnp.asarray(first, jnp.uint32) + jax.lax.iota(jnp.uint32, count)
     return block_in_line(key, counter, nonce) if in_line else tuple(block(key, counter, nonce))
 
 

@@ -130,7 +130,7 @@ def delta_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
 
     One draw for each class and one for the test; and one word that chooses among tied classes, which favours
     some of `k` by `k 2^-128` in all. (Continuous noise ties only because of float32, which `distance` does
-    not count; with few classes a word of 32 bits then chooses.) If a mechanism is (epsilon, delta)-DP with
+    not count; a word of 32 bits then chooses.) If a mechanism is (epsilon, delta)-DP with
     ideal noise, then with the noise drawn it is (epsilon, delta + (1 + e^epsilon) slack)-DP.
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteGaussian

@@ -136,16 +136,25 @@ def standard(family: str, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jax.random.bits(key, (4, *shape), jnp.uint32)
 
 
-def lanes(key: jax.Array, group: Any, count: int, *, in_line: bool) -> tuple:
-    """Sixteen arrays of `count` random words, another sixteen for each `group`.
+def lanes(key: jax.Array, first: Any, count: int, *, in_line: bool) -> tuple:
+    """Sixteen arrays of `count` random words: the blocks from `first` on of one stream.
 
     With `in_line` no word of a ChaCha20 key need ever reach memory (see `chacha.block_in_line`). Other keys
-    give their own bits.
+    give their own bits, another stream for each `first`.
     """
     if key.dtype in (_PRIVATE_DTYPE, _SEEDED_DTYPE):
         private = key.dtype == _PRIVATE_DTYPE
-        return chacha.lanes(jax.random.key_data(key), group, count, private=private, in_line=in_line)
-    return tuple(jax.random.bits(jax.random.fold_in(key, group), (16, count), jnp.uint32))
+        return chacha.lanes(jax.random.key_data(key), first, count, private=private, in_line=in_line)
+    return tuple(jax.random.bits(jax.random.fold_in(key, first), (16, count), jnp.uint32))
+
+
+def is_drawn_from_table(family: str) -> bool:
+    """Whether noise of this family is discrete, drawn by searching the table of its law.
+
+    >>> is_drawn_from_table("discrete_laplace"), is_drawn_from_table("laplace")
+    (True, False)
+    """
+    return family not in _FROM_PAIR and family != "gaussian"
 
 
 def values_in(family: str) -> int:
@@ -202,9 +211,16 @@ def _coin_and_half(high: Any, low: Any) -> tuple:
 
 
 def _minus_log(high: Any, low: Any) -> Any:
-    """`-log V` of a uniform V: from V itself below 1/2, else from 1 - V."""
+    """`-log V` of a uniform V: from V itself below 1/2, else from 1 - V.
+
+    `log(1 - h)` is that of the rounded `u = 1 - h`, times `h / (1 - u)`, which undoes the rounding: one
+    logarithm serves both halves, and it is one that every backend vectorises.
+    """
     below, half = _coin_and_half(high, low)
-    return -jnp.where(below, jnp.log(half), jnp.log1p(-half))
+    other = 1 - half
+    size = -jnp.log(jnp.where(below, half, other))
+    corrected = jnp.where(other == 1, half, size * (half / (1 - jnp.minimum(other, 1 - 2.0**-24))))
+    return jnp.where(below, size, corrected)
 
 
 def _minus_log_log(high: Any, low: Any) -> Any:

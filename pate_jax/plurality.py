@@ -1,9 +1,10 @@
 """The class of each query's largest noisy count: the kernels behind `pate_jax.aggregate`.
 
-All loops run across queries, with counts as [class, query]. Continuous noise for few classes (up to ten with
-Gaussian, seven with other noise) is made from one block of the cipher for each query: its words give the
-noise of all classes and choose among the largest, and the label is all that leaves the registers. Discrete
-noise, and that of more classes, is drawn into memory and searched for its largest entries.
+All loops run across queries, with counts as [class, query]. Continuous noise is made in registers: classes
+come in groups of at most ten (seven where the noise is not Gaussian), and one block of the cipher for each
+query and group gives the noise of all its classes and chooses among its largest; only the group's largest
+noisy count leaves the registers, with its class. Discrete noise, and continuous noise that serves several
+settings, is drawn into memory and searched for its largest entries.
 """
 
 from __future__ import annotations
@@ -15,77 +16,121 @@ import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import noise
+from pate_jax.errors import PateError
 
 _UNROLL = 5  # rows in one step of the loops over rows
+_NORMAL = np.uint32(1 << 29)  # makes any 29 bits a number that no backend flushes to zero
 
 
 class Chance(NamedTuple):
     """All that is random in one call, whatever the scale."""
 
-    noise: (
-        Any  # a key, where noise is made in registers; else words of discrete noise, or values of any other
-    )
+    noise: Any  # a key, where noise is made in registers; else [class, query] or words of discrete noise
     ties: Any  # uint32[words, query], which chooses among tied classes; None where `noise` is a key
 
 
-def in_registers(family: str, classes: int) -> bool:
-    """Whether noise of this family for so many classes is made in registers, a block for each query."""
-    return not family.startswith("discrete") and classes <= noise.values_in(family)
+class Layout(NamedTuple):
+    """Classes in groups: class `slot * groups + group` is at that slot of its group."""
+
+    slots: int
+    groups: int
+
+
+def layout(family: str, classes: int) -> Layout:
+    """The fewest groups that the words of a block allow, of equal size.
+
+    >>> layout("gaussian", 10), layout("gaussian", 11), layout("laplace", 150)
+    (Layout(slots=10, groups=1), Layout(slots=6, groups=2), Layout(slots=7, groups=22))
+    """
+    groups = -(-classes // noise.values_in(family))
+    return Layout(-(-classes // groups), groups)
 
 
 def chance(family: str, key: jax.Array, shape: tuple[int, int], *, stored: bool) -> Chance:
     """What the noise and the ties of one call need; `stored` when several calls will read it."""
     queries, classes = shape
     for_noise, for_ties = jax.random.split(key)
-    if not in_registers(family, classes):
+    if noise.is_drawn_from_table(family):
         ties = jax.random.bits(for_ties, (4, queries), jnp.uint32)
         return Chance(noise.standard(family, for_noise, (classes, queries)), ties)
+    slots, groups = layout(family, classes)
+    if groups * queries > 1 << 32:
+        raise PateError(
+            f"queries={queries} of {classes} classes exceed one key's blocks: answer them in parts"
+        )
     if not stored:
         return Chance(for_noise, None)
-    values, spare = _made(family, for_noise, shape, in_line=False)
-    return Chance(*jax.lax.optimization_barrier((jnp.stack(values), spare[None])))
+    words = noise.lanes(for_noise, np.uint32(0), groups * queries, in_line=False)
+    values = jnp.stack(noise.from_words(family, words)[:slots]).reshape(slots * groups, queries)
+    return Chance(values[:classes], words[-1][None, :queries])
 
 
 def labels(source: noise.Source, counts: Any, chance: Chance) -> Any:
     """The class of the largest noisy count, ties at random; counts are [class, query]."""
-    if in_registers(source.family, counts.shape[0]):
-        return _in_one_loop(source, counts.astype(jnp.float32), chance)
+    if chance.ties is None:
+        return _group_by_group(source, counts.astype(jnp.float32), chance.noise)
     noisy = counts + noise.scaled(source, chance.noise)
     most, ties = largest(noisy)
     return place_of(noisy, most, share(tuple(chance.ties), ties))
 
 
-def _made(family: str, key: jax.Array, shape: tuple[int, int], *, in_line: bool) -> tuple:
-    """Noise at scale 1 for each class, an array each, and the word that is left over.
+def _group_by_group(source: noise.Source, counts: Any, key: jax.Array) -> Any:
+    """The label with the largest noisy count so far, one group after another.
 
-    One block is what XLA can fuse: with a second one compiling takes minutes.
+    Block `group * queries + query` of the key's stream belongs to that group and query, and to no other.
     """
-    queries, classes = shape
-    words = noise.lanes(key, np.uint32(0), queries, in_line=in_line)
-    return noise.from_words(family, words)[:classes], words[-1]
+    classes, queries = counts.shape
+    slots, groups = layout(source.family, classes)
+    missing = jnp.full((slots * groups - classes, queries), -jnp.inf, counts.dtype)
+    counts = jnp.concatenate([counts, missing]).reshape(slots, groups, queries)
+
+    def after(group: Any, best: Any) -> Any:
+        take = lambda rows: jax.lax.dynamic_index_in_dim(rows, group, keepdims=False)  # noqa: E731
+        first = jnp.asarray(group, jnp.uint32) * np.uint32(queries)
+        words = noise.lanes(key, first, queries, in_line=True)
+        values = noise.from_words(source.family, words)[:slots]
+        noisy = [take(row) + source.scale * value for row, value in zip(counts, values, strict=True)]
+        return _best(noisy, words[-1], group, groups, best)
+
+    best = after(0, None)
+    if groups > 1:  # XLA would dissolve a loop of one step, and take minutes over two blocks at once
+        best = jax.lax.fori_loop(1, jax.lax.optimization_barrier(np.int32(groups)), after, best)
+    return _unpacked(best)[2].astype(jnp.int32)
 
 
-def _in_one_loop(source: noise.Source, counts: Any, chance: Chance) -> Any:
-    """The label by operations on whole arrays, class by class.
+def _best(noisy: list, word: Any, group: Any, groups: int, best: Any) -> Any:
+    """The largest noisy count so far, how many classes have it, and one of them at random.
 
-    The label is the one result, so XLA makes one loop of it all and computes each noisy count once, in a
-    register: comparing it with the largest of them is exact.
+    All three leave as ONE array, the parts of a complex number, so that XLA makes one loop of it all and
+    computes each noisy count once, in a register: comparing it with the largest of them is exact.
     """
-    if chance.ties is None:
-        values, word = _made(source.family, chance.noise, counts.shape[::-1], in_line=True)
-    else:
-        values, word = chance.noise, chance.ties[0]
-    noisy = [count + source.scale * value for count, value in zip(counts, values, strict=True)]
     most = noisy[0]
     for one in noisy[1:]:
         most = jnp.maximum(most, one)
+    seen, label = jnp.uint32(0), jnp.uint32(0)
+    if best is not None:
+        before, ties, label = _unpacked(best)
+        most = jnp.maximum(most, before)
+        seen = jnp.where(before == most, ties, jnp.uint32(0))
     tied = [(one == most).astype(jnp.uint32) for one in noisy]
-    rank = share((word,), sum(tied[1:], tied[0]))
-    seen, place = tied[0], tied[0] ^ tied[0]
-    for one in tied[1:]:
-        place = place + (seen <= rank)
+    ties = sum(tied, seen)
+    rank = share((word,), ties)
+    for slot, one in enumerate(tied):
+        here = (one == 1) & (seen <= rank)  # the last such slot is the one of this rank
+        label = jnp.where(here, jnp.uint32(slot * groups) + jnp.asarray(group, jnp.uint32), label)
         seen = seen + one
-    return place.astype(jnp.int32)
+    return _packed(most, ties, label)
+
+
+def _packed(most: Any, ties: Any, label: Any) -> Any:
+    """Labels have 15 bits, and ties 14 (beyond, they are no longer broken quite evenly)."""
+    code = _NORMAL | jnp.minimum(ties, np.uint32((1 << 14) - 1)) << np.uint32(15) | label
+    return jax.lax.complex(most, jax.lax.bitcast_convert_type(code, jnp.float32))
+
+
+def _unpacked(best: Any) -> tuple:
+    code = jax.lax.bitcast_convert_type(best.imag, jnp.uint32) ^ _NORMAL
+    return best.real, code >> np.uint32(15), code & np.uint32((1 << 15) - 1)
 
 
 def largest(noisy: Any) -> tuple:

@@ -10,36 +10,68 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Int32
 
 _NARROW = (1 << 15) - 1  # teachers that a 16-bit counter can hold
+_FEW = 64  # classes up to which a CPU compares faster than it scatters
+_INDEXED = 1 << 31  # counters that an int32 can tell apart
 
 
 @partial(jax.jit, static_argnames=("classes", "axis_name", "chunk"))
 def count(
-    labels: Int[Array, "teachers queries"], classes: int, axis_name: Any = None, chunk: int = 50
+    labels: Int[Array, "teachers queries"], classes: int, axis_name: Any = None, chunk: int = 10
 ) -> Int32[Array, "queries classes"]:
     """How many teachers chose each class, for each query; a label outside the classes counts for none.
 
-    Each step compares `chunk` teachers with every class at once and adds the sum to the counters, which are
-    as narrow as the number of teachers allows: labels are read once and the counters stay in the cache.
+    Few classes are compared, `chunk` teachers at a time; a CPU adds many classes one label at a time, which
+    takes as long for a thousand as for two. Labels are read once, and the counters are as narrow as the
+    number of teachers allows.
     """
-    teachers = labels.shape[0]
-    counter = jnp.int16 if teachers <= _NARROW else jnp.int32
-    kind = labels.dtype if classes - 1 <= jnp.iinfo(labels.dtype).max else jnp.int32
-    names = jnp.arange(classes, dtype=jnp.int32)[:, None].astype(kind)
-    chunk = min(chunk, teachers)
-    first = teachers % chunk or chunk
-
-    def add(index: Any, total: Any) -> Any:
-        rows = jax.lax.dynamic_slice_in_dim(labels, first + index * chunk, chunk)
-        return total + _sum_of_matches(rows.astype(kind), names, counter)
-
-    start = _sum_of_matches(labels[:first].astype(kind), names, counter)
-    total = jax.lax.fori_loop(0, (teachers - first) // chunk, add, start)
-    histogram = total.T.astype(jnp.int32)
+    by_comparing = partial(compared, classes=classes, chunk=chunk)
+    if classes <= _FEW or labels.shape[1] * classes >= _INDEXED:
+        histogram = by_comparing(labels)
+    else:
+        by_adding = partial(scattered, classes=classes)
+        histogram = jax.lax.platform_dependent(labels, cpu=by_adding, default=by_comparing)
     return histogram if axis_name is None else jax.lax.psum(histogram, axis_name)
 
 
-def _sum_of_matches(rows: Any, names: Any, counter: Any) -> Any:
-    total = (rows[0] == names).astype(counter)
-    for row in rows[1:]:
-        total = total + (row == names).astype(counter)
-    return total
+def compared(labels: Any, classes: int, chunk: int) -> Any:
+    """Each label against every class: whole registers of queries at once."""
+    teachers = labels.shape[0]
+    kind = labels.dtype if classes - 1 <= jnp.iinfo(labels.dtype).max else jnp.int32
+    names = jnp.arange(classes, dtype=jnp.int32)[:, None].astype(kind)
+    chunk = min(chunk, teachers)
+
+    def matches(first: Any, rows: int) -> Any:
+        """Each row is sliced where it is used: a slice of several would be copied first."""
+        return sum(
+            (_row(labels, first + place).astype(kind) == names).astype(_counter(labels))
+            for place in range(rows)
+        )
+
+    rest = teachers % chunk or chunk
+    add = lambda index, total: total + matches(rest + index * chunk, chunk)  # noqa: E731
+    total = jax.lax.fori_loop(0, (teachers - rest) // chunk, add, matches(0, rest))
+    return total.T.astype(jnp.int32)
+
+
+def scattered(labels: Any, classes: int) -> Any:
+    """Each label to its own counter; those outside the classes to a last one that no one reads."""
+    teachers, queries = labels.shape
+    firsts = jnp.arange(queries, dtype=jnp.int32) * classes
+    one = jnp.ones((), _counter(labels))
+
+    def add(teacher: Any, total: Any) -> Any:
+        row = _row(labels, teacher).astype(jnp.int32)
+        at = jnp.where((row >= 0) & (row < classes), firsts + row, queries * classes)
+        return total.at[at].add(one, mode="promise_in_bounds")
+
+    nothing = jnp.zeros(queries * classes + 1, one.dtype) + (labels[0, :1] * 0).astype(one.dtype)
+    total = jax.lax.fori_loop(0, teachers, add, nothing)
+    return total[:-1].reshape(queries, classes).astype(jnp.int32)
+
+
+def _row(labels: Any, teacher: Any) -> Any:
+    return jax.lax.dynamic_index_in_dim(labels, teacher, keepdims=False)
+
+
+def _counter(labels: Any) -> Any:
+    return jnp.int16 if labels.shape[0] <= _NARROW else jnp.int32

@@ -38,7 +38,7 @@ def histogram(
     classes: int,
     *,
     axis_name: Any = None,
-    chunk: int = 50,
+    chunk: int = 10,
 ) -> Int32[Any, "queries classes"]:
     """How many teachers chose each class, for each query.
 

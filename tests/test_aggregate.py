@@ -136,21 +136,69 @@ def test_a_share_of_a_long_word_is_exact():
         assert ours.tolist() == [w * count >> 128 for w in words]
 
 
-@pytest.mark.parametrize("classes", [10, 12])
-def test_all_classes_of_a_block_and_more_than_a_block_holds(classes):
-    """Up to ten classes, Gaussian noise is made in registers; beyond, in memory."""
-    counts = [1] * (classes - 2) + [9, 12]
-    labels = ask(GNMax(5.0), counts=counts).labels
-    assert p_value(labels, exact_laws.outcomes(GNMax(5.0), counts)) > 1e-4
+@pytest.mark.parametrize(
+    "mechanism, classes, draws",
+    [
+        (GNMax(5.0), 10, DRAWS),
+        (GNMax(5.0), 23, 60_001),
+        (LNMax(5.0), 8, 60_001),
+        (GumbelMax(5.0), 15, 60_001),
+    ],
+    ids=str,
+)
+def test_all_classes_of_a_block_and_more_than_a_block_holds(mechanism, classes, draws):
+    """One block gives the noise of ten classes (Gaussian) or seven; more classes take several blocks."""
+    counts = [1, 3] + [2] * (classes - 4) + [9, 12]
+    labels = ask(mechanism, counts=counts, draws=draws).labels
+    assert p_value(labels, exact_laws.outcomes(mechanism, counts)) > 1e-4
     for factor in (2 / 3, 3 / 2):
-        assert p_value(labels, exact_laws.outcomes(rescaled(GNMax(5.0), factor), counts)) < 1e-9
+        assert p_value(labels, exact_laws.outcomes(rescaled(mechanism, factor), counts)) < 1e-9
 
 
-@pytest.mark.parametrize("classes", [3, 10])
+@pytest.mark.parametrize("classes", [3, 10, 25])
 def test_ties_of_continuous_noise_are_broken_evenly(classes):
-    """Noise this small vanishes beside the counts in float32, so all classes tie."""
+    """Noise this small vanishes beside the counts in float32, so all classes tie, in all groups."""
     labels = ask(GNMax(1e-9), counts=[4] * classes).labels
     assert p_value(labels, np.append(0, np.full(classes, 1 / classes))) > 1e-4
+    some = [4, 1, 4, 4] + [0] * (classes - 3)
+    labels = ask(GNMax(1e-9), counts=some).labels
+    assert p_value(labels, np.append(0, np.array(some) == 4) / 3) > 1e-4
+
+
+@pytest.mark.parametrize(
+    "mechanism, classes", [(GNMax(30.0), 10), (GNMax(30.0), 31), (LNMax(30.0), 16)], ids=str
+)
+def test_registers_and_memory_give_the_same_answers(mechanism, classes):
+    """Nearly: noise may be rounded in its last place, which moves no more than a rare close call."""
+    votes = np.random.default_rng(1).multinomial(250, np.full(classes, 1 / classes), size=20_003)
+    alone = aggregate.answer(mechanism, votes, key=noise.seeded_key(3)).labels
+    stored = aggregate.answer_many([mechanism], votes, key=noise.seeded_key(3), same_noise=True).labels[0]
+    assert (alone == stored).mean() > 0.999
+
+
+def test_more_classes_than_a_block_holds_under_every_transform():
+    """The loop over groups inside jit, vmap, pmap and shard_map, with keys of JAX's own kind too."""
+    votes = np.random.default_rng(4).multinomial(40, np.full(12, 1 / 12), size=24)
+    plain = aggregate.answer(GNMax(3.0), votes, key=noise.seeded_key(1))
+    one = lambda v, k: aggregate.answer(GNMax(3.0), v, key=k)  # noqa: E731
+    assert same(jax.jit(one)(votes, noise.seeded_key(1)), plain)
+    assert same(jax.tree.map(lambda x: x[1], jax.vmap(one)(np.stack([votes, votes]), two_keys(1))), plain)
+    parts, keys = votes.reshape(8, 3, 12), jax.random.split(noise.seeded_key(2), 8)
+    spread = jax.pmap(one)(parts, keys)
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    mapped = jax.shard_map(lambda v, k: one(v, k[0]), mesh=mesh, in_specs=(P("d"), P("d")), out_specs=P("d"))
+    answers = jax.jit(mapped)(votes, keys)
+    for place in (0, 5):
+        alone = one(parts[place], keys[place])
+        assert same(jax.tree.map(lambda leaf, place=place: leaf[place], spread), alone)
+        part = slice(3 * place, 3 * place + 3)
+        assert same(jax.tree.map(lambda leaf, part=part: leaf[part], answers), alone)
+    assert one(votes, jax.random.key(0)).labels.shape == (24,)
+
+
+def two_keys(seed):
+    """Two keys, the second of which is that of the seed."""
+    return jnp.stack([noise.seeded_key(seed + 1), noise.seeded_key(seed)])
 
 
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.float32])

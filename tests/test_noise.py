@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax import chacha, laws, noise
+from pate_jax import aggregate, chacha, laws, noise, plurality
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Noise
+from pate_jax.mechanisms import GNMax, Noise
 
 WORDS = jnp.asarray(np.frombuffer(bytes(range(32)), np.uint32))
 
@@ -108,10 +108,59 @@ def test_bits_are_the_blocks_of_their_domain_word_by_word():
 @pytest.mark.parametrize("kind", [chacha.PRIVATE, chacha.SEEDED])
 def test_lanes_are_blocks_of_a_domain_of_their_own_in_either_form(kind):
     key = jax.random.wrap_key_data(WORDS, impl=kind)
-    stored = jnp.stack(noise.lanes(key, 3, 9, in_line=False))
-    assert (stored == jnp.stack(noise.lanes(key, np.uint32(3), 9, in_line=True))).all()
+    stored = jnp.stack(noise.lanes(key, 7, 9, in_line=False))
+    assert (stored == jnp.stack(noise.lanes(key, np.uint32(7), 9, in_line=True))).all()
     domain = 5 if kind is chacha.PRIVATE else 0x105
-    assert (stored == chacha.block(WORDS, jnp.arange(9, dtype=jnp.uint32), (domain, 3, 0))).all()
+    assert (stored == chacha.block(WORDS, 7 + jnp.arange(9, dtype=jnp.uint32), (domain, 0, 0))).all()
+
+
+def test_lanes_reach_the_last_block_of_a_key_and_no_further():
+    """Blocks 2^32 - 3 .. 2^32 - 1, so words beyond 2^35, against plain integers; a counter never wraps."""
+    lanes = np.asarray(jnp.stack(noise.lanes(private(), np.uint32(2**32 - 3), 3, in_line=True)))
+    constants = np.frombuffer(b"expand 32-byte k", np.uint32).tolist()
+    for place in range(3):
+        expected = plain_block([*constants, *WORDS.tolist(), 2**32 - 3 + place, 5, 0, 0])
+        assert lanes[:, place].tolist() == expected
+    plurality.chance("gaussian", private(), (1 << 31, 20), stored=False)  # exactly 2^32 blocks
+    for queries, classes, family in (((1 << 31) + 1, 20, "gaussian"), (1 << 31, 21, "laplace")):
+        with pytest.raises(PateError, match="exceed one key's blocks"):
+            plurality.chance(family, private(), (queries, classes), stored=False)
+    with pytest.raises(PateError, match="exceed ChaCha20's counter"):
+        jax.eval_shape(lambda words: chacha._words(words, (1 << 36) + 1, 1), WORDS)
+
+
+def test_no_two_blocks_of_an_answer_have_one_counter(monkeypatch):
+    """Groups, settings, splits and both kinds of key: every (key, nonce, counter) is asked for once."""
+    asked = []
+    real = chacha.block_in_line
+
+    def spy(key, counter, nonce):
+        key, counter = (np.asarray(part) for part in (key, counter))
+        asked.extend((*key.tolist(), int(number), *map(int, nonce)) for number in counter)
+        return real(key, counter, nonce)
+
+    monkeypatch.setattr(chacha, "block_in_line", spy)
+    votes = np.full((5, 32), 2)
+    with jax.disable_jit():
+        for key in (private(), jax.random.wrap_key_data(WORDS, impl=chacha.SEEDED)):
+            for own in jax.random.split(key, 2):
+                aggregate.answer(GNMax(3.0), votes, key=own)
+    assert len(asked) == len(set(asked)) == 2 * 2 * 4 * 5
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace", "gumbel", "exponential"])
+def test_noise_made_in_registers_follows_its_law_in_every_slot(family):
+    """An odd number of blocks from the middle of a stream; slots of one block are independent."""
+    make = jax.jit(lambda words: noise.from_words(family, tuple(words)))
+    slots = np.asarray(jnp.stack(make(noise.lanes(private(), np.uint32(12_345), 20_011, in_line=False))))
+    assert len(slots) == noise.values_in(family)
+    for values in slots:
+        assert stats.kstest(values, CONTINUOUS[family]().cdf).pvalue > 1e-4
+        for scale in (2 / 3, 3 / 2):
+            assert stats.kstest(values, CONTINUOUS[family](scale=scale).cdf).pvalue < 1e-9
+    for parts in (slots, slots**2):
+        between = np.corrcoef(parts)[np.triu_indices(len(parts), 1)]
+        assert np.abs(between).max() < 5 / np.sqrt(slots.shape[1])
 
 
 def test_uses_of_a_key_share_no_block():
@@ -122,11 +171,12 @@ def test_uses_of_a_key_share_no_block():
             lambda key: jax.random.bits(key, (64,)),
             lambda key: jax.random.key_data(jax.random.split(key, 8)),
             *(lambda key, n=n: jax.random.key_data(jax.random.fold_in(key, n)) for n in range(8)),
+            lambda key: jnp.stack(noise.lanes(key, np.uint32(0), 8, in_line=False)),
             lambda key: jax.lax.bitcast_convert_type(jax.random.bits(key, (64, 4), jnp.uint8), jnp.uint32),
             lambda key: jax.lax.bitcast_convert_type(jax.random.bits(key, (64, 2), jnp.uint16), jnp.uint32),
         ):
             seen.extend(np.asarray(use(jax.random.wrap_key_data(WORDS, impl=kind))).reshape(-1).tolist())
-    assert len(set(seen)) == len(seen) == 2 * (64 + 64 + 64 + 64 + 64)
+    assert len(set(seen)) == len(seen) == 2 * (64 + 64 + 64 + 128 + 64 + 64)
 
 
 @pytest.mark.parametrize("width", [8, 16, 32])

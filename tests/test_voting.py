@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pate_jax import artefact, voting
+from pate_jax import artefact, tally, voting
 from pate_jax.errors import PateError
 from pate_jax.voting import Votes
 
@@ -24,6 +24,26 @@ def counted(labels, classes):
 def test_histograms_count(chunk, dtype):
     found = voting.histogram(LABELS.astype(dtype), 5, chunk=chunk)
     assert found.dtype == jnp.int32 and (found == counted(LABELS, 5)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32])
+def test_many_classes_are_counted_alike_by_comparing_and_by_adding(dtype):
+    """A CPU adds; other platforms compare. Labels outside the classes count for none in either."""
+    labels = np.random.default_rng(1).integers(0, 120, (23, 9)).astype(dtype)
+    labels[3] = -1 if dtype != np.uint8 else 255
+    assert (tally.count(jnp.asarray(labels), 100) == counted(labels, 100)).all()
+    assert (tally.compared(jnp.asarray(labels), 100, 10) == counted(labels, 100)).all()
+    assert (tally.scattered(jnp.asarray(labels), 100) == counted(labels, 100)).all()
+
+
+@pytest.mark.parametrize("classes", [5, 100])
+def test_teachers_spread_over_devices_are_summed(classes):
+    labels = np.random.default_rng(2).integers(0, classes, (16, 9)).astype(np.int16)
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    count = lambda part: voting.histogram(part, classes, axis_name="d")  # noqa: E731
+    spread = jax.jit(jax.shard_map(count, mesh=mesh, in_specs=P("d"), out_specs=P()))
+    assert (spread(labels) == counted(labels, classes)).all()
+    assert (jax.pmap(count, axis_name="d")(labels.reshape(8, 2, 9))[3] == counted(labels, classes)).all()
 
 
 def test_narrow_labels_and_many_classes_do_not_wrap_around():
