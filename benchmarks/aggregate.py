@@ -151,12 +151,14 @@ def one_setting(rounds: int) -> None:
             )
 
 
-def many_settings(rounds: int, settings: int) -> None:
+def many_settings(rounds: int, settings: int, sizes: list[int]) -> None:
     """Sharded over the host devices by settings: `jit` places one half on each."""
     mesh = jax.make_mesh((jax.device_count(),), ("settings",), axis_types=(jax.sharding.AxisType.Auto,))
     generator = np.random.default_rng(1)
     scales = np.geomspace(1.0, 200.0, settings).astype(np.float32)
     for queries, classes in SIZES:
+        if classes not in sizes:
+            continue
         host = votes_of(queries, classes)
         wide = host.astype(np.float32)
         votes = jnp.asarray(host)
@@ -286,6 +288,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--settings", type=int, default=1000)
+    parser.add_argument("--classes", type=int, nargs="*", default=[10, 150])
     parser.add_argument("--only", nargs="*", default=["one", "histogram", "loop", "many"])
     chosen = parser.parse_args()
     if "one" in chosen.only:
@@ -295,7 +298,7 @@ def main() -> None:
     if "loop" in chosen.only:
         published_loop()
     if "many" in chosen.only:
-        many_settings(min(3, chosen.rounds), chosen.settings)
+        many_settings(min(3, chosen.rounds), chosen.settings, chosen.classes)
 
 
 if __name__ == "__main__":

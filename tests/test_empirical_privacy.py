@@ -13,6 +13,7 @@ from scipy import stats
 from pate_jax import aggregate, noise
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
+    ConfidentDiscreteLaplace,
     ConfidentGNMax,
     DiscreteGaussianMax,
     DiscreteLaplaceMax,
@@ -66,6 +67,7 @@ MECHANISMS = [
     DiscreteLaplaceMax(2.0),
     ConfidentGNMax(7, 3.0, 2.0),
     ConfidentDiscreteGaussian(7, 3.0, 2.0),
+    ConfidentDiscreteLaplace(7, 3.0, 2.0),
 ]
 
 

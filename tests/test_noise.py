@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax import aggregate, chacha, laws, noise, plurality
+from pate_jax import chacha, laws, noise, plurality
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import GNMax, Noise
+from pate_jax.mechanisms import Noise
 
 WORDS = jnp.asarray(np.frombuffer(bytes(range(32)), np.uint32))
 
@@ -69,6 +69,8 @@ def test_blocks_match_the_standard(key, nonce, counter, expected):
     counters = jnp.asarray([counter, 77], jnp.uint32)
     blocks = chacha.block(jnp.asarray(numbers(key)), counters, numbers(nonce))
     assert np.asarray(blocks)[:, 0].tobytes().hex() == expected
+    in_line = jnp.stack(jax.jit(chacha.block_in_line)(jnp.asarray(numbers(key)), counters, numbers(nonce)))
+    assert (in_line == blocks).all()
 
 
 def plain_block(words: list[int]) -> list[int]:
@@ -132,20 +134,21 @@ def test_lanes_reach_the_last_block_of_a_key_and_no_further():
 def test_no_two_blocks_of_an_answer_have_one_counter(monkeypatch):
     """Groups, settings, splits and both kinds of key: every (key, nonce, counter) is asked for once."""
     asked = []
-    real = chacha.block_in_line
 
     def spy(key, counter, nonce):
-        key, counter = (np.asarray(part) for part in (key, counter))
-        asked.extend((*key.tolist(), int(number), *map(int, nonce)) for number in counter)
-        return real(key, counter, nonce)
+        asked.extend((*np.asarray(key).tolist(), int(number), *map(int, nonce)) for number in counter)
+        return (counter,) * 16  # stands for the words, which play no part here
 
     monkeypatch.setattr(chacha, "block_in_line", spy)
-    votes = np.full((5, 32), 2)
+    counts = jnp.full((12, 5), 2)
     with jax.disable_jit():
         for key in (private(), jax.random.wrap_key_data(WORDS, impl=chacha.SEEDED)):
-            for own in jax.random.split(key, 2):
-                aggregate.answer(GNMax(3.0), votes, key=own)
-    assert len(asked) == len(set(asked)) == 2 * 2 * 4 * 5
+            chances = [
+                plurality.chance("gaussian", own, (5, 12), stored=False) for own in jax.random.split(key)
+            ]
+            for one in chances:
+                plurality.labels(noise.source(Noise("gaussian", 3.0)), counts, one)
+    assert len(asked) == len(set(asked)) == 2 * 2 * 2 * 5
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace", "gumbel", "exponential"])
