@@ -1,8 +1,7 @@
 """Before any private vote is cast: how many teachers, how much noise, how many queries fit an epsilon.
 
 Noise comes from data-independent accounting alone. What to expect of answers comes from a model of votes, or
-from a file of public or synthetic votes; private votes are never read. The model, its constants and what they
-are worth are in docs/sweeps.md.
+from a file of public or synthetic votes (`vote_models`); private votes are never read.
 """
 
 from __future__ import annotations
@@ -22,93 +21,17 @@ from pate_jax.accounting.curves import check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict
 from pate_jax.progress import bar
+from pate_jax.vote_models import MODELS, VoteModel, VotesOf
 
 TEACHERS = (5, 10, 20, 35, 50, 75, 100, 150, 250, 400, 600, 1000, 1500, 2500, 5000)
 QUERIES = (20, 50, 100, 200, 350, 500, 750, 1000, 1500, 2000, 3500, 5000, 10_000)
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of the teachers
 RATIOS = (1.5, 2.5, 3.75)  # noise of the test over noise of the answer
-EXPONENT = 0.4  # of the learning curve: error falls like (shard size)^-0.4
-_MODELLED = 400  # queries of the model
-_DRAWS = 4  # of noise for each
-_LEAST_SHARD = 20  # records, below which nothing is known of teachers
-
-
-@dataclass(frozen=True)
-class VoteModel:
-    """How teachers of shards of `at` records vote: fitted to a file of votes (docs/sweeps.md).
-
-    A query is right for a share of teachers drawn from a beta law of mean `accuracy` and of `evenness` (the
-    sum of its two parameters: small where queries are either clear or hopeless); the other teachers spread
-    over the wrong classes by a Dirichlet law of `spread` (small where they agree on one wrong class).
-    """
-
-    name: str
-    accuracy: float
-    at: int
-    evenness: float
-    spread: float
-
-    def accuracy_for(self, shard: float, classes: int) -> float:
-        """Mean accuracy of teachers of this shard size, by a power law, never below chance.
-
-        >>> model = VoteModel("mnist", 0.934, 240, 1.65, 0.1)
-        >>> round(model.accuracy_for(240, 10), 3), model.accuracy_for(60, 10) < 0.9
-        (0.934, True)
-        """
-        error = (1 - self.accuracy) * (self.at / shard) ** EXPONENT
-        return 1 - min(error, 1 - 1.05 / classes)
-
-    def shares(self, shard: float, classes: int) -> NDArray[np.float64]:
-        """Chances [query, class] that a teacher votes for each class; class 0 is the right one."""
-        random = np.random.default_rng(20_181)
-        mean = self.accuracy_for(shard, classes)
-        uniform = (random.permutation(_MODELLED) + 0.5) / _MODELLED
-        right = special.betaincinv(mean * self.evenness, (1 - mean) * self.evenness, uniform)
-        wrong = random.gamma(self.spread, size=(_MODELLED, classes - 1)) + 1e-12
-        wrong /= wrong.sum(axis=1, keepdims=True)
-        return np.concatenate([right[:, None], (1 - right)[:, None] * wrong], axis=1)
-
-
-MODELS = (
-    VoteModel("mnist", 0.934, 240, 1.65, 0.1),
-    VoteModel("fashion_mnist", 0.760, 240, 1.13, 0.1),
-    VoteModel("published_mnist", 0.703, 240, 6.62, 0.3),
-    VoteModel("adult", 0.821, 130, 0.82, 0.1),
-)
-
-
-@dataclass(frozen=True)
-class VotesOf:
-    """The same, from a file of public or synthetic votes whose teachers had shards of `at` records."""
-
-    name: str
-    votes: NDArray[np.int64]
-    labels: NDArray[np.int64] | None
-    at: int
-
-    def shares(self, shard: float, classes: int) -> NDArray[np.float64]:
-        """The file's shares, sharpened or blunted until their mean accuracy is the learning curve's."""
-        if self.votes.shape[1] != classes:
-            raise PateError(
-                f"classes={classes} but the votes file has {self.votes.shape[1]}; leave --classes out"
-            )
-        first = self.votes.argmax(axis=1) if self.labels is None else self.labels
-        rows = np.linspace(0, len(self.votes) - 1, min(_MODELLED, len(self.votes))).astype(int)
-        counts, first = self.votes[rows].astype(np.float64), first[rows]
-        counts[np.arange(len(rows)), first], counts[:, 0] = (
-            counts[:, 0].copy(),
-            counts[np.arange(len(rows)), first].copy(),
-        )
-        base = np.log((counts + 0.01) / (counts + 0.01).sum(axis=1, keepdims=True))
-        own = float(np.exp(base[:, 0]).mean())
-        wanted = 1 - min((1 - own) * (self.at / shard) ** EXPONENT, 1 - 1.05 / classes)
-        low, high = 1e-3, 1e3
-        for _ in range(60):
-            power = math.sqrt(low * high)
-            low, high = (
-                (power, high) if special.softmax(power * base, axis=1)[:, 0].mean() < wanted else (low, power)
-            )
-        return special.softmax(high * base, axis=1)
+_DRAWS = 4  # of noise for each query of a model
+_LEAST_SHARD, _LEAST_OF_CLASS = 20, 4  # records of a shard, and for each class, below which nothing is known
+_LEAST_WORTH = 5  # right answers for each class, below which no student learns
+_LEAST_SHARE = 0.1  # of the answers wished for that must be worth something
+_NEARLY = 0.9  # of the most that answers can be worth: where that is reached, surer answers are preferred
 
 
 @dataclass(frozen=True)
@@ -128,14 +51,15 @@ class Option:
         """As JSON."""
         return {**self.__dict__, "mechanism": to_dict(self.mechanism)}
 
-    def command(self, dataset: str, delta: float, records: int) -> str:
-        """The run that it stands for."""
+    def command(self, dataset: str | None, delta: float, records: int) -> str:
+        """The run that it stands for, on a data set by name or on files of one's own."""
         own = {name: value for name, value in to_dict(self.mechanism).items() if name != "name"}
         flags = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in own.items())
         drawn = f" --records {records}" if dataset in ("strokes", "glyphs") else ""
+        data = dataset or "--private PRIVATE.npz --public PUBLIC.npz"
         return (
-            f"pate run {dataset}{drawn} --teachers {self.teachers} --queries {self.queries} "
-            f"--delta {delta:g} {name_of(self.mechanism)} {flags}"
+            f"pate run {data}{drawn} --teachers {self.teachers} "
+            f"--queries {self.queries} --delta {delta:g} {name_of(self.mechanism)} {flags}"
         )
 
 
@@ -185,8 +109,8 @@ def plan(
 ) -> Plan:
     """Choose teachers, queries, threshold and noise for at most `epsilon`, data-independent.
 
-    With `answers`, the most accurate way to expect so many; else the way whose answers are worth most
-    (`value`). Expectations are means over the models.
+    With `answers`, the most accurate way to expect so many; else, of the ways whose answers are worth nearly
+    the most (`value`), the one with the surest answers. Expectations are means over the models.
 
     >>> found = plan(60_000, 10, 2.0, 1e-5, teachers=(250,), most_queries=100, models=MODELS[:1])
     >>> found.best.teachers, found.best.queries, found.best.epsilon <= 2.0
@@ -194,47 +118,40 @@ def plan(
     """
     _check(records, classes, epsilon, delta, answers, most_queries, models)
     mu = _mu(epsilon, delta)
-    numbers = [one for one in dict.fromkeys(teachers) if records // one >= _LEAST_SHARD]
+    least = max(_LEAST_SHARD, _LEAST_OF_CLASS * classes)
+    numbers = [one for one in dict.fromkeys(teachers) if records // one >= least]
     if not numbers:
         raise PateError(
-            f"records={records} are too few: no number of teachers leaves each {_LEAST_SHARD} records; "
-            "nothing is known of teachers of fewer"
+            f"records={records} are too few for {min(teachers)} teachers or more: nothing is known of "
+            f"teachers of fewer than {least} records at {classes} classes; gather more records or name fewer "
+            "teachers"
         )
     sizes = sorted({*[one for one in QUERIES if one < most_queries], most_queries})
     chosen = []
     with bar("planning", total=len(numbers)) as steps:
         for number in numbers:
             votes = [_histograms(model, number, records // number, classes) for model in models]
-            best: tuple[tuple[float, float], Mechanism, int] | None = None
-            for queries in sizes:
-                for mechanism in _candidates(mu, number, queries):
-                    got, right = _expected(mechanism, votes, queries)
-                    rank = _rank(got, right, classes, answers)
-                    if best is None or rank > best[0]:
-                        best = (rank, mechanism, queries)
-            if best is not None:
-                chosen.append((best[0], number, best[1], best[2]))
+            some = [
+                _option(mechanism, number, records // number, queries, classes, math.nan, votes)
+                for queries in sizes
+                for mechanism in _candidates(mu, number, queries)
+            ]
+            chosen.append(some[_best(some, answers)])
             steps.advance()
-    chosen.sort(key=lambda one: one[0], reverse=True)
-    options = [
-        _settled(mechanism, number, queries, records, classes, epsilon, delta, models)
-        for _, number, mechanism, queries in chosen[:6]
-    ]
-    options.sort(key=lambda one: _rank(one.answers, one.right, classes, answers), reverse=True)
-    ranges = [
-        _expected(
-            options[0].mechanism,
-            [_histograms(model, options[0].teachers, options[0].shard, classes)],
-            options[0].queries,
-        )
+    chosen.sort(key=lambda one: -one.worth)
+    _check_use(chosen[_best(chosen, answers)], answers, classes, epsilon, records)
+    options = [_settled(one, classes, epsilon, delta, models) for one in chosen[:6]]
+    best = options.pop(_best(options, answers))
+    each = [
+        _expected(best.mechanism, [_histograms(model, best.teachers, best.shard, classes)], best.queries)
         for model in models
     ]
     return Plan(
-        options[0],
-        tuple(options[1:]),
+        best,
+        tuple(options),
         tuple(model.name for model in models),
-        (min(one[0] for one in ranges), max(one[0] for one in ranges)),
-        (min(one[1] for one in ranges), max(one[1] for one in ranges)),
+        (min(one[0] for one in each), max(one[0] for one in each)),
+        (min(one[1] for one in each), max(one[1] for one in each)),
     )
 
 
@@ -257,10 +174,25 @@ def _check(
     ):
         if number < least:
             raise PateError(f"{name}={number} must be at least {least}")
+    if delta * records > 1:
+        raise PateError(
+            f"delta={delta:g} is above one over the {records:,} records, which protects nobody: "
+            f"take {0.1 / records:.0e}"
+        )
     if answers is not None and not 1 <= answers <= most_queries:
         raise PateError(f"answers={answers} must be from 1 to the {most_queries} queries that may be asked")
     if not models:
         raise PateError("models is empty: expectations need at least one model of votes")
+
+
+def _check_use(best: Option, answers: int | None, classes: int, epsilon: float, records: int) -> None:
+    """Refuse a plan whose answers would teach nothing."""
+    if best.worth < (_LEAST_WORTH * classes if answers is None else _LEAST_SHARE * answers):
+        raise PateError(
+            f"epsilon={epsilon:g} with {records:,} records buys no answers of use: the best way gives "
+            f"{best.answers:,.0f}, {best.right:.0%} of them right, with {classes} classes to tell apart; "
+            "raise epsilon, gather more records or merge classes"
+        )
 
 
 def _mu(epsilon: float, delta: float) -> float:
@@ -309,37 +241,46 @@ def _expected(mechanism: Mechanism, votes: Sequence[NDArray[np.int64]], queries:
     return queries * share, float(np.mean(right)) / max(share, 1e-12)
 
 
-def _rank(got: float, right: float, classes: int, answers: int | None) -> tuple[float, float]:
-    """What decides between two options, the larger the better."""
-    if answers is None:
-        return value(got, right, classes), right
-    return (1.0, right) if got >= answers else (0.0, got)
+def _best(options: Sequence[Option], answers: int | None) -> int:
+    """The place of the surest of those that give enough: answers if a number is wished, else worth."""
+    got = np.array([one.worth if answers is None else one.answers for one in options])
+    enough = got >= (_NEARLY * got.max() if answers is None else min(answers, got.max()))
+    return int(np.argmax([one.right if fits else -1.0 for one, fits in zip(options, enough, strict=True)]))
+
+
+def _option(
+    mechanism: Mechanism,
+    teachers: int,
+    shard: int,
+    queries: int,
+    classes: int,
+    epsilon: float,
+    votes: Sequence[NDArray[np.int64]],
+) -> Option:
+    got, right = _expected(mechanism, votes, queries)
+    worth = value(got, right, classes)
+    return Option(teachers, shard, queries, mechanism, epsilon, got, right, worth)
 
 
 def _settled(
-    mechanism: Mechanism,
-    teachers: int,
-    queries: int,
-    records: int,
+    option: Option,
     classes: int,
     epsilon: float,
     delta: float,
     models: Sequence[VoteModel | VotesOf],
 ) -> Option:
     """The option with noise calibrated by the accountant and rounded up, its epsilon computed once more."""
+    queries, teachers = option.queries, option.teachers
     found = accounting.calibrate(
-        mechanism, epsilon, delta, queries=queries, teachers=teachers, classes=classes
+        option.mechanism, epsilon, delta, queries=queries, teachers=teachers, classes=classes
     ).mechanism
     for digits in (4, 6, 9, None):
         rounded = found if digits is None else _rounded_up(found, digits)
         spent = spends(rounded, queries, teachers, classes, delta)
         if spent <= epsilon:
             break
-    votes = [_histograms(model, teachers, records // teachers, classes) for model in models]
-    got, right = _expected(rounded, votes, queries)
-    return Option(
-        teachers, records // teachers, queries, rounded, spent, got, right, value(got, right, classes)
-    )
+    votes = [_histograms(model, teachers, option.shard, classes) for model in models]
+    return _option(rounded, teachers, option.shard, queries, classes, spent, votes)
 
 
 def spends(mechanism: Mechanism, queries: int, teachers: int, classes: int, delta: float) -> float:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import arg
 
-from pate_jax import planner, voting
+from pate_jax import planner, vote_models, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
 from pate_jax.sweep import SweepConfig, page
@@ -48,7 +48,7 @@ def plan(
     like: Literal["any", "mnist", "fashion_mnist", "published_mnist", "adult"] = "any",
     votes: Path | None = None,
     judged_on: Literal["public", "synthetic"] | None = None,
-    dataset: str = "strokes",
+    dataset: str | None = None,
     json: bool = False,
 ) -> None:
     """Choose teachers, noise, threshold and queries for a wished epsilon, before any private vote is cast.
@@ -64,10 +64,10 @@ def plan(
         like: which known votes to expect; any: the mean over all of them.
         votes: a file of public or synthetic votes to judge by, in place of a model; needs --judged-on.
         judged_on: whose records those votes come from; private votes are refused.
-        dataset: the data set to name in the command.
+        dataset: the data set to name in the command; unset: files of your own.
         json: print one JSON object.
     """
-    models: tuple = tuple(model for model in planner.MODELS if like in ("any", model.name))
+    models: tuple = tuple(model for model in vote_models.MODELS if like in ("any", model.name))
     if votes is not None:
         if judged_on is None:
             raise PateError(
@@ -77,7 +77,7 @@ def plan(
         known = voting.load_votes(votes)
         size = max(1, records // int(known.votes[0].sum()))
         models, classes = (
-            (planner.VotesOf(votes.stem, known.votes, known.labels, size),),
+            (vote_models.VotesOf(votes.stem, known.votes, known.labels, size),),
             known.votes.shape[1],
         )
     found = planner.plan(
@@ -94,29 +94,42 @@ def plan(
     if json:
         print(json_format.dumps({**found.to_dict(), "command": command, "delta": delta}))
     else:
-        _tell(found, command, delta)
+        _tell(found, command, delta, classes)
 
 
-def _tell(found: planner.Plan, command: str, delta: float) -> None:
+def _tell(found: planner.Plan, command: str, delta: float, classes: int) -> None:
     best, answers, right = found.best, found.range_answers, found.range_right
     print(
-        f"Take {best.teachers} teachers of about {best.shard:,} records each and ask about {best.queries:,} "
-        f"public inputs.\nSpent: at most epsilon {best.epsilon:.4f} at delta {delta:g}, for any data, "
-        f"answered or not.\nExpected: {best.answers:,.0f} answers, {best.right:.0%} of them right.\n"
+        f"Take {best.teachers:,} teachers of about {best.shard:,} records each and ask about "
+        f"{best.queries:,} public inputs.\n"
+        f"Spent: at most epsilon {best.epsilon:.4f} at delta {delta:g}, for any data, answered or not.\n"
+        f"Expected: {best.answers:,.0f} answers, {best.right:.0%} of them right: worth about "
+        f"{best.worth:,.0f} right ones to a student.\n"
     )
     table = Table(box=box.SIMPLE, padding=(0, 1))
-    for head in ("teachers", "records each", "queries", "answers", "right", "epsilon", "setting"):
+    for head in ("teachers", "records each", "queries", "answers", "right", "worth", "setting"):
         table.add_column(head, justify="left" if head == "setting" else "right", overflow="fold")
     for one in (best, *found.others):
         cells = [f"{one.teachers:,}", f"{one.shard:,}", f"{one.queries:,}", f"{one.answers:,.0f}"]
         named = page.short({"mechanism": to_dict(one.mechanism)})
-        table.add_row(*cells, f"{one.right:.0%}", f"{one.epsilon:.4f}", named)
+        table.add_row(*cells, f"{one.right:.0%}", f"{one.worth:,.0f}", named)
     Console().print(table)
-    judges = ", ".join(found.judged_by)
     print(
-        f"Judged by votes like {judges}, and by a power law for how teachers learn: none of your records was "
-        f"read.\nOver these, the first line gives {answers[0]:,.0f} to {answers[1]:,.0f} answers, "
-        f"{right[0]:.0%} to {right[1]:.0%} of them right; your data may lie outside. "
-        "Epsilon does not depend on them.\n\n"
-        f"{command}"
+        "worth: so many right answers would tell as much, as long as the wrong ones are spread over the\n"
+        "classes (a rule of thumb). For fewer and surer answers, say how many: --answers 200.\n\n"
+        f"Judged by votes like {', '.join(found.judged_by)}, and by a power law for how teachers learn:\n"
+        "none of your records was read. Over these, the first line gives "
+        f"{_span(answers, ',.0f')} answers,\n{_span(right, '.0%')} of them right; your data may lie outside. "
+        "Epsilon does not depend on them.\n"
     )
+    if right[0] < 1.3 / classes:
+        print(
+            "With the least favourable of these votes answers are hardly better than guesses: spend more,\n"
+            "ask for fewer answers, or judge by votes that are closer to yours (--like, --votes).\n"
+        )
+    print(command)
+
+
+def _span(ends: tuple[float, float], form: str) -> str:
+    low, high = (format(one, form) for one in ends)
+    return low if low == high else f"{low} to {high}"
