@@ -46,6 +46,7 @@ def accuracy(rows: Sequence[Row]) -> bytes | None:
             linewidth=1,
         )
     axes.set_xscale("log")
+    _plain_numbers(axes.xaxis)
     axes.legend(frameon=False, fontsize=8)
     return _svg(figure)
 
@@ -129,6 +130,15 @@ def _canvas(across: str, up: str) -> tuple[Any, Any]:
     axes.set_ylabel(up)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def _plain_numbers(axis: Any) -> None:
+    """1, 2, 5, 10 on a logarithmic axis, and no powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _svg(figure: Any) -> bytes:
