@@ -130,6 +130,18 @@ def test_labels_for_rows_hide_what_ten_certain_images_do_not_show():
     assert wrong < tutorial_svhn.tutorial_epsilon(votes, np.arange(400), 5.0, 1e-5) * 0.7
 
 
+def test_the_tutorials_epsilon_needs_no_download(tmp_path, capsys):
+    found = tutorial_svhn.epsilon(queries=300, teachers=60)
+    assert (found["queries"], found["teachers"]) == (300, 60)
+    assert found["epsilon_as_in_the_tutorial"] < 0.8 * found["epsilon_tutorial_every_query"]
+    assert found["epsilon_exact"] < found["epsilon_data_independent"]
+    assert capsys.readouterr().out.count("epsilon") == 4
+    labels = np.random.default_rng(0).integers(0, 3, (7, 20))
+    np.savez(tmp_path / "votes.npz", teacher_labels=labels, labels=labels[0])
+    of_file = tutorial_svhn.epsilon(tmp_path / "votes.npz", queries=11, teachers=5)
+    assert (of_file["queries"], of_file["teachers"]) == (11, 5)
+
+
 @shared
 def test_the_published_figures_come_out_digit_for_digit():
     goldens = json.loads(GOLDENS.read_text())
