@@ -4,12 +4,14 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate_jax import accounting, plots, report
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
+from pate_jax.sweep import Grid, SweepConfig, sweep
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
@@ -32,7 +34,7 @@ addEventListener('load', () => {
     images: images.map(i => i.complete && i.naturalWidth > 0),
     print: images.filter(i => i.checkVisibility()).map(
       i => 13.3 * i.getBoundingClientRect().width / i.naturalWidth),
-    hidden: images.filter(i => i.checkVisibility() && i.closest('.scroll')?.scrollWidth > innerWidth).length,
+    hidden: images.filter(i => i.checkVisibility() && i.parentElement.scrollWidth > innerWidth).length,
     folded: all('details:not([open])').length, open: all('[open]').length,
     small: all('p,td,th,li,summary,figcaption').filter(
       e => parseFloat(getComputedStyle(e).fontSize) < 13).length,
@@ -58,8 +60,17 @@ RESULTS = {
 }
 
 
+def swept(folder):
+    """The page of a small sweep."""
+    votes = np.array([[40, 5, 5], [20, 20, 10], [0, 6, 44]] * 10)
+    np.savez(folder / "votes.npz", votes=votes, labels=np.tile([0, 1, 2], 10))
+    grid = Grid(("confident-gnmax",), ("5", "10"), ("25", "40"), ("15",), ("30",))
+    found = sweep(SweepConfig((str(folder / "votes.npz"),), out=folder / "sweep", values=grid))
+    return Path(found["page"]).read_text()
+
+
 @pytest.fixture(scope="module")
-def pages():
+def pages(tmp_path_factory):
     votes = np.array([[40, 5, 5], [20, 20, 10]] * 15)
     mechanism, answered = ConfidentDiscreteGaussian(30, 20.0, 10.0), np.arange(30) < 20
     statement = accounting.statement(mechanism, votes, answered, 1e-5)
@@ -72,6 +83,7 @@ def pages():
     return {
         "private": report.private_page(RESULTS, statement, figures, settings),
         "public": report.public_page(RESULTS, statement),
+        "sweep": swept(tmp_path_factory.mktemp("sweep")),
     }
 
 
@@ -91,7 +103,7 @@ def opened(page, folder, width, unfold=False):
 
 
 @pytest.mark.parametrize("width", [360, 380, 1200])
-@pytest.mark.parametrize(("name", "figures"), [("private", 3), ("public", 0)])
+@pytest.mark.parametrize(("name", "figures"), [("private", 3), ("public", 0), ("sweep", 3)])
 def test_a_page_opens_without_a_network(pages, tmp_path, name, figures, width):
     seen, console = opened(pages[name], tmp_path, width)
     assert console == [] and seen["errors"] == []
@@ -104,8 +116,9 @@ def test_a_page_opens_without_a_network(pages, tmp_path, name, figures, width):
     assert seen["hidden"] == 0, "a figure is shown in part only"
 
 
-def test_a_page_that_is_unfolded_fits_a_phone_too(pages, tmp_path):
-    seen, console = opened(pages["private"], tmp_path, 360, unfold=True)
+@pytest.mark.parametrize("name", ["private", "sweep"])
+def test_a_page_that_is_unfolded_fits_a_phone_too(pages, tmp_path, name):
+    seen, console = opened(pages[name], tmp_path, 360, unfold=True)
     assert console == [] and seen["needed"] <= 360 and seen["beyond"] == 0
 
 

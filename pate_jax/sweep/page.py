@@ -22,7 +22,7 @@ h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.9rem}
 td,th{padding:.3rem .5rem;text-align:left;border-bottom:1px solid #d8dde6;vertical-align:top}
 .scroll{overflow-x:auto} .scroll td,.scroll th{white-space:nowrap}
-img{width:100%;min-width:28rem;height:auto} figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
+img{width:100%;max-width:36rem;height:auto} figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
 .warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
 .note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
 details{margin:1rem 0} summary{cursor:pointer;font-weight:600}

@@ -124,7 +124,7 @@ def _scale(row: Row) -> float:
 def _canvas(across: str, up: str) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 3.8), layout="constrained")
+    figure = Figure(figsize=(4.8, 3.3), layout="constrained")  # as wide as a phone
     axes = figure.add_subplot()
     axes.set_xlabel(across)
     axes.set_ylabel(up)
