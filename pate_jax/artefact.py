@@ -195,10 +195,7 @@ def read_arrays(path: Path | str, kind: str) -> dict[str, np.ndarray]:
     arrays = read_foreign_arrays(path)
     stamp = arrays.pop(_STAMP, None)
     stamp_text = "" if stamp is None or stamp.dtype.kind != "U" or stamp.ndim else str(stamp)
-    try:
-        stamped = json.loads(stamp_text or "{}")
-    except json.JSONDecodeError as error:
-        raise PateError(f"{path} has an unreadable stamp: {error}") from error
+    stamped = parse_json(stamp_text or "{}", f"the stamp of {path}")
     _check_stamp(path, kind, stamped.get(_STAMP), stamped.get("schema"))
     return arrays
 

@@ -239,6 +239,7 @@ def agrees(folder: Path) -> Iterator[Finding]:
     statement = artefact.read_json(folder / "statement.json", "statement")
     line = str(statement.get("model_card_line"))
     private = statement.get("private") is True
+    bought = f"{statement.get('answered')} of {statement.get('asked')} asked"
     if not private and _ALARM not in json.dumps(statement):
         yield failed("statement.json is of a seeded run and does not say NOT PRIVATE")
     for name in ("report.html", "student/MODEL_CARD.md"):
@@ -249,6 +250,8 @@ def agrees(folder: Path) -> Iterator[Finding]:
         text = html.unescape(_text(path))
         if line not in text:
             yield failed(f"{name} does not carry the guarantee of statement.json word for word")
+        elif name.endswith(".md") and bought not in text:
+            yield failed(f"{name} does not say that {bought} were answered, as statement.json does")
         elif (_ALARM in text) == private:
             yield failed(f"{name} and statement.json disagree on whether the run is private")
         else:

@@ -109,7 +109,7 @@ def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str,
 def _scale(name: str, declared: Sequence) -> tuple[float, float]:
     try:
         offset, scale = map(float, declared)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise PateError(f"scales of {name!r} must be [offset, scale], not {list(declared)}") from error
     return offset, scale
 

@@ -175,6 +175,9 @@ def from_settings(kind: type[Choice], settings: dict[str, Any]) -> Choice:
     5
     """
     paths = {name for name, hint in typing.get_type_hints(kind).items() if Path in typing.get_args(hint)}
-    return kind(
-        **{name: Path(value) if name in paths and value else value for name, value in settings.items()}
-    )
+    try:
+        return kind(
+            **{name: Path(value) if name in paths and value else value for name, value in settings.items()}
+        )
+    except (TypeError, AttributeError) as error:
+        raise PateError(f"these are no settings of {kind.__name__} ({error}); restore the file") from error

@@ -8,7 +8,7 @@ Standard library only.
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -32,12 +32,12 @@ class ThresholdTest(NamedTuple):
 
 
 def _positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+    if not (isinstance(value, int | float) and 0 < value <= sys.float_info.max):
         raise PateError(f"{name}={value!r} must be a finite number above 0")
 
 
 def _threshold(value: float) -> None:
-    if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+    if not (isinstance(value, int | float) and 0 <= value <= sys.float_info.max):
         raise PateError(f"threshold={value!r} must be a finite number >= 0")
 
 
@@ -357,9 +357,11 @@ def from_dict(description: dict[str, Any]) -> Mechanism:
     >>> from_dict({'name': 'lnmax', 'scale': 20.0})
     LNMax(scale=20.0)
     """
+    if not isinstance(description, dict):
+        raise PateError(f"mechanism={description!r} is no description of one")
     settings = dict(description)
     name = settings.pop("name", None)
-    if name not in BY_NAME:
+    if not isinstance(name, str) or name not in BY_NAME:
         raise PateError(f"mechanism name {name!r} is unknown; the known ones are {', '.join(BY_NAME)}")
     wanted = {field.name for field in dataclasses.fields(BY_NAME[name])}
     if set(settings) != wanted:

@@ -9,6 +9,7 @@ whole package rest on this.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -195,11 +196,31 @@ def _checked(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
     users = ("users", "user_sum") if certificate.get("by") == "user" else ()
     fields = {"by", "teachers", "records", "record_sum", "key_digest", "shards", *users}
     missing = sorted(fields - set(certificate))
+    shards = certificate.get("shards")
+    if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
+        raise PateError("the certificate has no list of shards; write it again from the shards")
     for shard in certificate.get("shards", ()):
         missing += sorted({"teacher", "records", "record_sum", "ids", "contents", *users} - set(shard))
     if missing:
         raise PateError(f"the certificate lacks {missing[0]!r}; write it again from the shards")
+    for one in (certificate, *certificate["shards"]):
+        for name, value in one.items():
+            if not _plausible(name, value):
+                raise PateError(f"the certificate has {name}={value!r}; write it again from the shards")
     return certificate
+
+
+def _plausible(name: str, value: Any) -> bool:
+    """Whether a field of a certificate can be what it is called."""
+    if name == "shards":
+        return True
+    if name in ("teacher", "teachers", "records", "users"):
+        return type(value) is int and 0 <= value < 1 << 40
+    if name in ("by", "ids", "contents", "key_digest"):
+        return isinstance(value, str)
+    return not name.endswith("_sum") or (
+        isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+    )
 
 
 def _faults(shards: Shards, part: Part, *, key: bytes, by: str) -> list[str]:

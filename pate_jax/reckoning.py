@@ -148,7 +148,8 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
         return
     whole = artefact.read_json(run.statement, "statement")
     certificate = run.certificate.exists() and artefact.read_json(run.certificate, "certificate").get("by")
-    if certificate and certificate != whole.get("relation"):
+    proved = ("record", "contents") if certificate == "record" else (certificate,)
+    if certificate and whole.get("relation") not in proved:
         yield failed(f"the statement is by {whole.get('relation')}, and the certificate by {certificate}")
     delta = budget.agreed_delta(run, None)
     statement = stages.state(run, delta)
@@ -189,8 +190,21 @@ def _differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
         yield f"{name[:-1]} is {stated!r} and not {found!r}"
 
 
+def coherent(body: dict[str, Any], statement: accounting.Statement) -> Iterator[Finding]:
+    """Whether the sentences of a published statement are those that its numbers have."""
+    yield from judged(
+        (
+            f"the statement is not what its own fields give: {one}"
+            for one in _differences(body, statement.publishable())
+        ),
+        "the statement's words are those of its numbers",
+    )
+
+
 def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
     """The published figure again, from what a statement says of itself and nothing else."""
+    if not 0 <= statement.answered <= statement.asked:
+        yield failed(f"{statement.answered} of {statement.asked} queries are said to be answered")
     if line != statement.model_card_line():
         yield failed("the guarantee in words is not that of the figures")
     headline = statement.headline

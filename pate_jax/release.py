@@ -56,12 +56,14 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
         f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
     ]
     body = "".join(f"- {line}\n" for line in lines)
-    return f"{warning}# Model card\n\n{body}\n{_COVERS.format(relation=statement['relation'])}{_USE}"
+    covers = _COVERS.format(whom=_WHOM[statement["relation"]])
+    return f"{warning}# Model card\n\n{body}\n{covers}{_USE}"
 
 
+_WHOM = {"record": "one record", "user": "one user", "contents": "the contents of one record"}
 _COVERS = """## What the guarantee covers, and what it does not
 
-It bounds what this student, and anything computed from it, reveals of one {relation} of the private data.
+It bounds what this student, and anything computed from it, reveals of {whom} of the private data.
 
 It does not cover
 

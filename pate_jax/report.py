@@ -207,10 +207,14 @@ def _own_promise(statement: Any) -> str:
 
 
 def _sentence(statement: Any, epsilon: float) -> str:
-    who = "all records of one person are" if statement.relation == "user" else "one particular record is"
+    guess = {
+        "record": "whether one particular record is in the private data",
+        "user": "whether all records of one person are in the private data",
+        "contents": "which of two contents one particular record of the private data has",
+    }
     return (
         "Somebody who sees everything that is released, who knows all other records, and who guesses "
-        f"whether {who} in the private data, is right at most <strong>{odds(epsilon, statement.delta)}"
+        f"{guess[statement.relation]}, is right at most <strong>{odds(epsilon, statement.delta)}"
         "</strong> of the time. Guessing blindly is right 50% of the time."
     )
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import answered, data, ensemble, models, pools, separation, stages, student
@@ -57,9 +56,7 @@ def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
     shards = separation.shards_of(run, dataset)
     config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
     config = replace(config, width=kept.plan(run.teachers).width)
-    key = jax.random.wrap_key_data(
-        jnp.asarray(np.frombuffer(run.derive("teachers")[:8], np.uint32)), impl="threefry2x32"
-    )
+    key = stages.teacher_key(run)
     before = dict(kept.of(kept.kept(run.teachers), _sample(len(shards.counts), sample)))
     for teacher, parameters in before.items():
         again = ensemble.fit(

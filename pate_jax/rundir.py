@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -100,7 +101,11 @@ class RunDirectory:
 
     def recorded(self) -> dict[str, Any]:
         """The settings of all stages so far."""
-        return artefact.read_json(self.settings, "settings") if self.settings.exists() else {}
+        recorded = artefact.read_json(self.settings, "settings") if self.settings.exists() else {}
+        for stage, settings in recorded.items():
+            if not isinstance(settings, dict):
+                raise PateError(f"{self.settings}: {stage}={settings!r} are no settings; restore the file")
+        return recorded
 
     def secret(self, seed: int | None) -> None:
         """Draw the run's 256-bit secret from the operating system once, or keep its seed where it has one."""
@@ -118,11 +123,21 @@ class RunDirectory:
     @property
     def seed(self) -> int | None:
         """The seed of a reproducible run; None where the run is private."""
-        return artefact.read_json(self.keys, "keys")["seed"]
+        return self._stored_keys()["seed"]
+
+    def _stored_keys(self) -> dict[str, Any]:
+        stored = artefact.read_json(self.keys, "keys")
+        seed, entropy = stored.get("seed"), stored.get("entropy")
+        good = isinstance(entropy, str) and re.fullmatch("[0-9a-f]{64}", entropy) if seed is None else True
+        if "seed" not in stored or not good or not (seed is None or type(seed) is int):
+            raise PateError(
+                f"{self.keys} holds neither a seed nor 256 bits of entropy; restore it from a backup"
+            )
+        return stored
 
     def derive(self, purpose: str) -> bytes:
         """32 bytes for one purpose, from the run's secret or seed."""
-        stored = artefact.read_json(self.keys, "keys")
+        stored = self._stored_keys()
         root = bytes.fromhex(stored["entropy"]) if stored["seed"] is None else b"seed %d" % stored["seed"]
         return hashlib.blake2b(purpose.encode(), key=root, digest_size=32, person=b"pate_jax run").digest()
 

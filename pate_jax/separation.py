@@ -14,7 +14,7 @@ import numpy as np
 from pate_jax import artefact, data, ensemble, partition, pools, stages, voting
 from pate_jax import queries as asking
 from pate_jax.config import DataChoice, PartitionChoice, from_settings
-from pate_jax.ensemble import kept
+from pate_jax.ensemble import fitting, kept
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import shards as feeding
 from pate_jax.errors import PateError
@@ -124,10 +124,19 @@ def fed(run: RunDirectory) -> Iterator[Finding]:
         partition.check_fed(certificate, rows, dataset.private, key=key),
         "row numbers fed in place of records reach the certified teachers only",
     )
-    yield _width(run, len(shards.counts))
+    if run.teacher_report.exists():
+        yield _width(run, len(shards.counts))
+    else:
+        yield absent(run, run.teacher_report, "train")
 
 
 def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[str]:
+    key = cutting_keys(run, len(shards.counts))
+    for one in kept.identities(run.teachers):
+        if one.get("preprocessing") != fitting.plain(dataset.preprocessing):
+            yield "the teachers were begun with another preprocessing than that of the public part"
+        if one.get("key") != key:
+            yield "the teachers were begun with other keys than the run's, or with one key for all"
     wanted = {
         "inputs": artefact.digest(dataset.private.inputs),
         "labels": artefact.digest(np.asarray(dataset.private.labels, np.int32)),
@@ -136,6 +145,11 @@ def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards)
     for name, digest in wanted.items():
         if any(one["data"].get(name) != digest for one in kept.identities(run.teachers)):
             yield f"the teachers were begun with other {name} than the certified ones"
+
+
+def cutting_keys(run: RunDirectory, teachers: int) -> str:
+    """The digest of all teachers' keys, each cut from the run's secret."""
+    return feeding.digest_of_keys(feeding.keys_of(stages.teacher_key(run), teachers))
 
 
 def fed_rows(run: RunDirectory, shards: Shards, records: int) -> list[np.ndarray]:

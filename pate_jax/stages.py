@@ -38,6 +38,7 @@ from pate_jax.batches import commitment as commitment
 from pate_jax.batches import draw as draw
 from pate_jax.batches import stream as stream
 from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
+from pate_jax.dataset import numbered_ids
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
@@ -85,6 +86,7 @@ def train(
     run.agree("data", to_settings(choice), but_not=_WHERE)
     run.agree("partition", to_settings(cut))
     run.agree("teacher", to_settings(config), but_not=_WHERE)
+    run.agree("relation", {"relation": _relation(open_data(choice).private, cut)})
     if run.teacher_report.exists():
         return artefact.read_json(run.teacher_report, "teacher-report")
     dataset = open_data(choice)
@@ -157,7 +159,8 @@ def state(run: RunDirectory, delta: float) -> accounting.Statement:
         load_asked(run).votes,
         answers.answered,
         delta,
-        relation=settings.get("partition", {}).get("by", "record"),
+        relation=settings.get("relation", {}).get("relation")
+        or settings.get("partition", {}).get("by", "record"),
         private=run.seed is None,
         adaptive=run.batches > 1,
         budget=None if fixed is None else fixed.epsilon,
@@ -244,17 +247,34 @@ def tell(run: RunDirectory) -> dict[str, Any]:
 
 
 def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
-    words = np.frombuffer(run.derive("teachers")[:8], np.uint32)
     return ensemble.fit(
         _model(config, dataset),
         dataset.preprocessing,
         dataset.private.inputs,
         dataset.private.labels,
         shards,
-        key=jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32"),
+        key=teacher_key(run),
         config=config,
         directory=run.teachers,
     )
+
+
+def teacher_key(run: RunDirectory) -> jax.Array:
+    """What the keys of all teachers are cut from."""
+    words = np.frombuffer(run.derive("teachers")[:8], np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+
+
+def _relation(private: data.Part, cut: PartitionChoice) -> str:
+    """Whom the guarantee covers. Row numbers are no ids: taking one record out renumbers all that follow."""
+    if not np.array_equal(private.ids, numbered_ids("row", np.arange(len(private.ids)))):
+        return cut.by
+    if cut.by == "user":
+        raise PateError(
+            "--by user needs the id of every private record: without ids records are called by their row "
+            "numbers, and taking out one user renumbers all others; give ids or --id-column"
+        )
+    return "contents"
 
 
 def _model(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:

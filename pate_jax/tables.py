@@ -7,7 +7,6 @@ or goes. A private value outside the known categories becomes a group of zeros.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax import columns
-from pate_jax.artefact import read_bytes, read_foreign_arrays
+from pate_jax.artefact import parse_json, read_bytes, read_foreign_arrays
 from pate_jax.columns import Table
 from pate_jax.dataset import (
     Dataset,
@@ -160,10 +159,7 @@ def _read_table(path: Path, names: Mapping[str, str | None], private: bool) -> R
 
 def _declared(value: Declared) -> Mapping[str, Sequence]:
     if isinstance(value, str | Path):
-        try:
-            value = json.loads(read_bytes(value))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise PateError(f"{value} is not JSON: {error}") from error
+        value = parse_json(read_bytes(value), value)
     value = {} if value is None else value
     if not isinstance(value, Mapping) or not all(isinstance(entry, list | tuple) for entry in value.values()):
         raise PateError("categories and scales must map a column's name to a list; see docs/data.md")

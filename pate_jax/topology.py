@@ -61,7 +61,7 @@ def read(name: str | Path) -> Topology:
     try:
         fields = tomllib.loads(path.read_text())
         return Topology(name=path.stem, **fields)
-    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:  # of TOML, of UTF-8, of its fields
         raise PateError(
             f"{path} is no topology ({error}); tpu_configs/cpu-8.toml shows what one holds"
         ) from error

@@ -97,7 +97,9 @@ def _released(run: RunDirectory) -> Iterator[Finding]:
 
 def _stated(folder: Path) -> Iterator[Finding]:
     body = artefact.read_json(folder / "statement.json", "statement")
-    yield from reckoning.published(accounting.Statement.from_dict(body), body.get("model_card_line"))
+    statement = accounting.Statement.from_dict(body)
+    yield from reckoning.coherent(body, statement)
+    yield from reckoning.published(statement, body.get("model_card_line"))
 
 
 def _shallow() -> Iterator[Finding]:

@@ -34,6 +34,7 @@ for it: if ideal answers are `(epsilon, delta')`-private, drawn ones are `(epsil
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -111,12 +112,15 @@ class Filter:
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Filter:
         """The filter that `to_dict` described."""
-        try:
-            if all(math.isfinite(value) for value in description.values()):
-                return cls(**description)
-        except (TypeError, AttributeError):
-            pass
+        wanted = {"epsilon", "delta", "order", "rdp", "slack"}
+        good = isinstance(description, dict) and set(description) == wanted
+        if good and all(_is_amount(value) for value in description.values()):
+            return cls(**description)
         raise PateError(f"budget={description} is none that was ever fixed: restore it from a backup")
+
+
+def _is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= sys.float_info.max
 
 
 def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float) -> Cost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,17 +12,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pate_jax import laws
 from pate_jax.accounting import curves, figures
 from pate_jax.accounting.figures import Figure
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.mechanisms import Mechanism, from_dict, to_dict
 
 NAMES = ("exact", "pld", "published", "data_independent", "sanitised")
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
 RELATIONS = {
     "record": "one record added, removed or changed under the same id",
     "user": "all records of one user added, removed or changed under the same id",
+    "contents": "the contents of one record changed, none added or removed (the records have no ids)",
 }
+_IDEAL = "; for ideal noise: what rounding its float32 draws reveals is not covered"
 _NEXT_TO = {"exact": "exact, Renyi", "pld": "exact, PLD", "data_independent": "data-independent"}
 
 
@@ -112,8 +116,14 @@ class Statement:
             return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
         return (
             f"{warning}({_up(self.headline.epsilon)}, {self.delta:g})-differentially private for "
-            f"{RELATIONS[self.relation]}; {self.charged}; data-independent."
+            f"{RELATIONS[self.relation]}; {self.charged}; data-independent{self._caveat()}."
         )
+
+    def _caveat(self) -> str:
+        """What the figure does not cover where noise is continuous; whole-number noise has no such gap."""
+        mechanism = from_dict(self.mechanism)
+        noises = [mechanism.noise, *([mechanism.test.noise] if mechanism.test is not None else [])]
+        return "" if all(laws.is_discrete(noise) for noise in noises) else _IDEAL
 
     def text(self, *, publishable_only: bool = False) -> str:
         """For a terminal; sensitive rows say so."""
@@ -196,10 +206,13 @@ def _check(statement: Statement) -> None:
         numbers += [value for value in (figure.epsilon, figure.order) if value is not None]
         if not all(isinstance(text, str) for text in (figure.status, figure.basis, figure.note)):
             raise TypeError(f"a figure's words are {figure!r}")
-    if not all(type(number) in (int, float) and number >= 0 for number in numbers):
+    for entry in statement.sums.values():
+        numbers += [] if entry["epsilon"] is None else [entry["epsilon"]]
+    if not all(type(number) in (int, float) and 0 <= number <= sys.float_info.max for number in numbers):
         raise TypeError(f"one of {numbers} is no number >= 0")
     if statement.relation not in RELATIONS:
-        raise PateError(f"relation={statement.relation!r} must be 'record' or 'user'")
+        raise PateError(f"relation={statement.relation!r} must be one of {', '.join(RELATIONS)}")
+    from_dict(statement.mechanism)
     curves.check_delta(statement.delta)
 
 
@@ -238,7 +251,7 @@ def statement(
     answered: ArrayLike | None,
     delta: float,
     *,
-    relation: Literal["record", "user"] = "record",
+    relation: Literal["record", "user", "contents"] = "record",
     private: bool = True,
     student_probabilities: ArrayLike | None = None,
     adaptive: bool = False,
@@ -261,7 +274,7 @@ def statement(
             f"answered of shape {mask.shape} and type {mask.dtype} must be {len(counts)} booleans"
         )
     if relation not in RELATIONS:
-        raise PateError(f"relation={relation!r} must be 'record' or 'user'")
+        raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
     adaptive = adaptive or figures.is_adaptive(mechanism)
     grid = curves.default_orders() if orders is None else curves.check_orders(orders)
     slack = figures.sampler_slack(mechanism, *counts.shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json as json_format
 from pathlib import Path
 
@@ -102,7 +101,10 @@ def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -
 
 
 def _mask(path: Path, queries: int) -> np.ndarray:
-    mask = np.load(io.BytesIO(artefact.read_bytes(path)), allow_pickle=False)
+    try:
+        mask = artefact.read_npy(artefact.read_bytes(path))
+    except artefact.UNREADABLE as error:
+        raise PateError(f"{path} is not a readable .npy array: {error or 'it is damaged'}") from error
     if mask.shape != (queries,) or mask.dtype != bool:
         raise PateError(
             f"{path} must hold {queries} booleans, one for each query; it holds {mask.shape} {mask.dtype}"

@@ -10,6 +10,7 @@ A folder that no JSON file names is left over from a crash and is removed. Orbax
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -99,14 +100,14 @@ class Store:
 
     def sweep(self) -> None:
         """Remove folders that nothing refers to: a crash left them."""
-        named = {artefact.read_json(path, STAGE)["folder"] for path in self.folder.glob("wave-*.json")}
+        named = {_checked(path)["folder"] for path in self.folder.glob("wave-*.json")}
         for path in self.folder.glob("wave-*"):
             if path.is_dir() and path.name not in named:
                 shutil.rmtree(path)
 
     def _stage(self, index: int) -> dict[str, Any]:
         path = self.folder / f"wave-{index:05d}.json"
-        return artefact.read_json(path, STAGE) if path.exists() else {}
+        return _checked(path, index) if path.exists() else {}
 
     def _read(self, index: int) -> Any:
         folder = self.folder.absolute() / self._stage(index)["folder"]
@@ -132,6 +133,18 @@ class Store:
         from orbax.checkpoint import args
 
         _orbax().save(folder, args=args.PyTreeSave(tree))
+
+
+def _checked(path: Path, index: int | None = None) -> dict[str, Any]:
+    """What a wave's file says, if it names a folder beside it: that folder is read, and later removed."""
+    stage = artefact.read_json(path, STAGE)
+    folder, turn = stage.get("folder"), stage.get("turn")
+    wave = r"\d{5,}" if index is None else f"{index:05d}"
+    if not (isinstance(folder, str) and re.fullmatch(rf"wave-{wave}-\d{{6,}}", folder) and type(turn) is int):
+        raise PateError(
+            f"{path} names no folder of its wave; give another folder, or restore it from a backup"
+        )
+    return stage
 
 
 @functools.cache

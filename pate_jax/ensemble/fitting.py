@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -93,10 +92,10 @@ def identity(
     return {
         "config": settings,
         "net": {name: list(v) if isinstance(v, tuple) else v for name, v in model.description.items()},
-        "preprocessing": _plain(preprocessing),
+        "preprocessing": plain(preprocessing),
         "teachers": len(data.counts),
         "processes": jax.process_count(),
-        "key": hashlib.sha256(data.keys.tobytes()).hexdigest(),
+        "key": cutting.digest_of_keys(data.keys),
         "data": {
             "inputs": artefact.digest(data.inputs),
             "labels": artefact.digest(data.labels),
@@ -105,7 +104,8 @@ def identity(
     }
 
 
-def _plain(preprocessing: Any) -> Any:
+def plain(preprocessing: Any) -> Any:
+    """A preprocessing as JSON: what it is called and its constants."""
     if dataclasses.is_dataclass(preprocessing) and not isinstance(preprocessing, type):
         values = dataclasses.asdict(preprocessing)
     else:

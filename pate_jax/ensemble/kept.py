@@ -27,9 +27,15 @@ def folders(directory: Path | str) -> list[Path]:
 
 def identities(directory: Path | str) -> list[dict[str, Any]]:
     """What each process began its teachers with: config, net, digests of data and key."""
-    return [
-        artefact.read_json(folder / "identity.json", IDENTITY)["identity"] for folder in folders(directory)
-    ]
+    return [_identity(folder / "identity.json") for folder in folders(directory)]
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    identity = artefact.read_json(path, IDENTITY).get("identity")
+    numbers = [identity.get(name) for name in ("teachers", "processes")] if isinstance(identity, dict) else []
+    if not numbers or not all(type(one) is int and 0 < one < 1 << 24 for one in numbers):
+        raise PateError(f"{path} does not say how many teachers and processes there are; restore it")
+    return identity
 
 
 def plan(directory: Path | str) -> Plan:
@@ -37,7 +43,10 @@ def plan(directory: Path | str) -> Plan:
     stored = Store(folders(directory)[0], 0.0).plan()
     if stored is None:
         raise PateError(f"{directory} holds no plan.json, so nobody can say how its teachers were computed")
-    return Plan(**stored)
+    try:
+        return Plan(**stored)
+    except TypeError as error:
+        raise PateError(f"{directory}: plan.json is no plan ({error}); restore it") from error
 
 
 def kept(directory: Path | str) -> Teachers:

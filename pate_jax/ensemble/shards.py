@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 import jax
@@ -34,7 +35,7 @@ def records(inputs: Any, labels: Any, shards: Any, key: Array, config: TeacherCo
     longest = max(1, int(counts.max(initial=0)))
     batch = config.batch_size or 1
     length = -(-longest // batch) * batch
-    return Records(inputs, labels.astype(np.int32), rows, counts, _keys(key, len(counts)), length)
+    return Records(inputs, labels.astype(np.int32), rows, counts, keys_of(key, len(counts)), length)
 
 
 def take(data: Records, ids: np.ndarray, config: TeacherConfig) -> Shard:
@@ -63,7 +64,13 @@ def _constant_answer(labels: np.ndarray) -> tuple[int, float]:
     return int(many.max()), float(-(many / len(labels) * np.log(many / len(labels))).sum())
 
 
-def _keys(key: Array, teachers: int) -> np.ndarray:
+def digest_of_keys(keys: np.ndarray) -> str:
+    """What may be told of the teachers' keys."""
+    return hashlib.sha256(keys.tobytes()).hexdigest()
+
+
+def keys_of(key: Array, teachers: int) -> np.ndarray:
+    """Every teacher's own key: `fold_in(key, teacher)`, as key data."""
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise PateError("key is not a typed JAX key; make one with jax.random.key(seed)")
     if str(jax.random.key_impl(key)) != "threefry2x32":

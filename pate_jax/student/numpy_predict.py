@@ -132,10 +132,19 @@ def load(folder: Path | str | None = None) -> Student:
     for place in _PLACES:
         path = root / place
         if (path / "student.json").is_file():
-            description = json.loads((path / "student.json").read_text(encoding="utf-8"))
             parameters = _arrays(path / "parameters.npz")
             parameters.pop("artefact", None)
-            return Student(description, parameters)
+            try:
+                return Student(json.loads((path / "student.json").read_text(encoding="utf-8")), parameters)
+            except (
+                ValueError,
+                TypeError,
+                LookupError,
+                AttributeError,
+                RecursionError,
+                OverflowError,
+            ) as error:
+                raise InputError(f"{path / 'student.json'} describes no student: {error!r}") from error
     raise InputError(f"{root} holds no student.json; give the folder of a student")
 
 

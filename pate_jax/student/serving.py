@@ -217,7 +217,7 @@ def _from_body(body: dict[str, Any], parameters: Any) -> Student:
 
 @lru_cache(maxsize=8)
 def _probabilities(description: str, preprocessing: Preprocessing):
-    model = models.build(**json.loads(description))
+    model = _net(description)
     return jax.jit(
         lambda parameters, inputs, factor: jax.nn.softmax(
             model.apply(parameters, preprocessing.apply(inputs)) * factor
@@ -225,9 +225,18 @@ def _probabilities(description: str, preprocessing: Preprocessing):
     )
 
 
+def _net(description: str) -> models.Model:
+    try:
+        return models.build(**json.loads(description))
+    except PateError:
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise PateError(f"student.json describes no net ({error!r}); restore the student's files") from error
+
+
 @lru_cache(maxsize=8)
 def _wanted_shapes(description: str) -> dict[str, tuple[int, ...]]:
-    model = models.build(**json.loads(description))
+    model = _net(description)
     return {
         name: tuple(leaf.shape)
         for name, leaf in _leaves(jax.eval_shape(model.init, jax.random.key(0))).items()

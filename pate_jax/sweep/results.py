@@ -75,7 +75,11 @@ def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     rows = []
     for number, line in enumerate(content[:length].splitlines(), 1):
         row = artefact.parse_json(line, f"{path} line {number}")
-        if row.get("artefact") != _KIND or row.get("schema") != artefact.SCHEMA or "cell" not in row:
+        if (
+            row.get("artefact") != _KIND
+            or row.get("schema") != artefact.SCHEMA
+            or not isinstance(row.get("cell"), str)
+        ):
             raise PateError(
                 f"{path} line {number} is no row of a sweep that this version of pate_jax reads; "
                 "remove the line, and its cell is done again"

@@ -244,6 +244,18 @@ STATEMENT = [
         both(lambda run, statement: replace(statement, relation="user")),
         "statement: .*relation is 'user'",
     ),
+    edit(
+        "kinder words for the relation",
+        honest_runs.whole,
+        by_hand(lambda run: run.public_statement, r'("relation_in_words": ")[^"]+', r"\g<1>everybody"),
+        "release: .*relation_in_words",
+    ),
+    edit(
+        "fewer labels on the card than were bought",
+        honest_runs.whole,
+        by_hand(lambda run: run.student / "MODEL_CARD.md", r"\d+ of 18 asked", "1 of 18 asked"),
+        "release: .*MODEL_CARD.md does not say",
+    ),
     edit("a seeded run passed off as private", seeded, both(kept_secret), "statement: .*private is True"),
     edit(
         "a sensitive figure called publishable",

@@ -1,0 +1,86 @@
+"""The page about the guarantee: the tests and commands that it names exist, and statements keep its words."""
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate_jax import accounting, release, report, stages, verify
+from pate_jax.accounting.statement import RELATIONS
+from pate_jax.config import PartitionChoice
+from pate_jax.dataset import Part
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import BY_NAME, DiscreteGaussianMax, GNMax
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "guarantee.md").read_text()
+VOTES = [[7, 2, 1], [4, 3, 3]]
+
+
+def functions(path):
+    return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_test_that_is_named_exists():
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
+    assert len(named) >= 20
+    for path, name in named:
+        assert name in functions(ROOT / path), f"{path} has no {name}"
+    assert (ROOT / "tests" / "mutations").is_dir()
+
+
+def test_every_check_that_is_named_exists(tmp_path):
+    rows = [line for line in PAGE.splitlines() if line.startswith("|") and "pate verify" in line]
+    named = {
+        name.strip()
+        for row in rows
+        for found in re.findall(r"`pate verify`: ([\w, ]+)", row)
+        for name in found.split(",")
+    }
+    named |= set(re.findall(r"`(?:pate verify )?--deep`: (\w+)", PAGE))
+    known = set(verify.of_run(stages.RunDirectory(tmp_path)).checks)
+    assert {name.split()[0] for name in named} <= known and len(named) >= 10
+
+
+def test_the_relations_are_those_of_the_statements():
+    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == set(RELATIONS) == set(release._WHOM)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_each_relation_is_told_in_words(relation):
+    made = accounting.statement(DiscreteGaussianMax(9.0), VOTES, None, 1e-5, relation=relation)
+    assert RELATIONS[relation] in made.model_card_line() and report._promised(made)
+    again = accounting.Statement.from_dict(made.publishable())
+    assert again.publishable() == made.publishable()
+
+
+def test_records_without_ids_are_covered_for_their_contents_only():
+    """Row numbers are no ids: taking one record out renumbers, and moves, all that follow."""
+    inputs, labels = np.zeros((4, 2), np.float32), np.zeros(4, np.int32)
+    rows = Part(inputs, labels, np.array([f"row-{row}" for row in range(4)]), np.array(list("aabb")))
+    named = rows._replace(ids=np.array(list("wxyz")))
+    assert stages._relation(rows, PartitionChoice(2)) == "contents"
+    assert stages._relation(named, PartitionChoice(2)) == "record"
+    assert stages._relation(named, PartitionChoice(2, by="user")) == "user"
+    with pytest.raises(PateError, match="--by user needs the id"):
+        stages._relation(rows, PartitionChoice(2, by="user"))
+
+
+def test_continuous_noise_says_what_it_does_not_cover():
+    lines = {}
+    for name, kind in BY_NAME.items():
+        fields = {"threshold": 6.0, "student_confidence": 0.9}
+        mechanism = kind(*(fields.get(field, 3.0) for field in kind.__dataclass_fields__))
+        shares = np.full((2, 3), 1 / 3)
+        made = accounting.statement(mechanism, VOTES, None, 1e-5, student_probabilities=shares)
+        lines[name] = "rounding" in made.model_card_line()
+    assert {name for name, said in lines.items() if not said} == {
+        name for name in BY_NAME if "discrete" in name
+    }
+
+
+def test_a_caveat_is_no_part_of_other_statements():
+    made = accounting.statement(GNMax(9.0), VOTES, None, 1e-5)
+    assert made.model_card_line().count("float32") == 1
