@@ -287,7 +287,7 @@ def statement(
         answered=int(mask.sum()),
         delta=case.delta,
         relation=relation,
-        charged=_charged(mechanism, len(counts), budget),
+        charged=_charged(mechanism, len(counts), budget) + _apart(sanitised),
         mechanism=to_dict(mechanism),
         private=private,
         slack=slack,
@@ -300,6 +300,12 @@ def statement(
 def _teachers(counts: np.ndarray) -> int:
     totals = counts.sum(axis=1)
     return int(totals[0]) if len(totals) and np.ptp(totals) == 0 else 0
+
+
+def _apart(sanitised: Figure | None) -> str:
+    """A sanitised estimate that leaves is a release of its own, which no other figure pays for."""
+    leaves = sanitised is not None and sanitised.status == "publishable" and sanitised.epsilon is not None
+    return ", the release of the sanitised estimate apart" if leaves else ""
 
 
 def _charged(mechanism: Mechanism, asked: int, budget: float | None) -> str:

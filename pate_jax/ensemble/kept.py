@@ -31,7 +31,7 @@ def identities(directory: Path | str) -> list[dict[str, Any]]:
 
 
 def _identity(path: Path) -> dict[str, Any]:
-    identity = artefact.read_json(path, IDENTITY).get("identity")
+    identity: Any = artefact.read_json(path, IDENTITY).get("identity")
     numbers = [identity.get(name) for name in ("teachers", "processes")] if isinstance(identity, dict) else []
     if not numbers or not all(type(one) is int and 0 < one < 1 << 24 for one in numbers):
         raise PateError(f"{path} does not say how many teachers and processes there are; restore it")
