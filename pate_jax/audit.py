@@ -67,6 +67,10 @@ _PATTERNS = {
 _ALARM = "NOT PRIVATE"
 _PREDICTOR, _PARAMETERS = "student/predict.py", "student/parameters.npz"
 _LARGEST = 1 << 31  # bytes of one file
+_SPELT, _TRIED = (
+    16,
+    400,
+)  # numbers of a table in a row that are no accident, and how many such rows are sought
 
 
 @dataclass(frozen=True)
@@ -217,13 +221,25 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
         words = set(re.findall(r"[^\s\"'<>(),;|`]+", plain))
         words |= {word.rstrip(".:") for word in words}
         yield from (f"{name} names the private {one!r}" for one in sorted(words & secrets.names)[:3])
-    if not (folder / _PARAMETERS).exists():
-        return
-    student = artefact.read_arrays(folder / _PARAMETERS, "student-parameters")
+    spelt = {name: " ".join(re.findall(r"\d+", html.unescape(text))) for name, text in texts.items()}
+    there = (folder / _PARAMETERS).exists()
+    student = artefact.read_arrays(folder / _PARAMETERS, "student-parameters") if there else {}
     for what, array in secrets.arrays():
+        if array.dtype.kind in "iu":
+            yield from (f"{name} spells out {what}" for name, text in spelt.items() if _spells(text, array))
         for name, own in student.items():
             if _holds(own, array):
                 yield f"student/parameters.npz: {name} is {what}"
+
+
+def _spells(numbers: str, secret: np.ndarray) -> bool:
+    """Whether whole numbers of a table stand one after the other in a text, by rows or by columns."""
+    for table in (secret, secret.T):
+        flat = table.reshape(-1)[: _SPELT * _TRIED]
+        pieces = [flat[at : at + _SPELT].tolist() for at in range(0, len(flat) - _SPELT + 1, _SPELT)]
+        if any(f" {' '.join(map(str, piece))} " in f" {numbers} " for piece in pieces):
+            return True
+    return False
 
 
 def _holds(own: np.ndarray, secret: np.ndarray) -> bool:

@@ -57,6 +57,7 @@ def votes(folder):
     ids = np.array([f"input {row}" for row in range(5)])
     voting.save_votes(folder / "votes.npz", voting.Votes(counts, labels, ids, np.arange(5) % 3, ids))
     np.save(folder / "votes.npy", counts)
+    np.savez(folder / "labels.npz", votes=labels)
 
 
 def part():
@@ -194,8 +195,8 @@ READERS = {
     "votes.npy": Reader(votes, "votes.npy", lambda folder: voting.load_votes(folder / "votes.npy")),
     "labels.npz": Reader(
         votes,
-        "votes.npz",
-        lambda folder: voting.load_votes(folder / "votes.npz", labels_are_teacher_labels=True),
+        "labels.npz",
+        lambda folder: voting.load_votes(folder / "labels.npz", labels_are_teacher_labels=True),
     ),
     "certificate": Reader(certificate, "certificate.json", check_certificate),
     "statement": Reader(statement, "statement.json", read_statement),
