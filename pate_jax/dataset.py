@@ -121,7 +121,7 @@ def check_part(name: str, part: Part, classes: int) -> None:
 
 def check_inputs(name: str, inputs: np.ndarray) -> None:
     """Refuse inputs of another shape than images or tables, and NaN or infinity."""
-    if len(inputs) == 0:
+    if inputs.ndim and len(inputs) == 0:
         raise PateError(f"{name} holds no records; give at least one")
     if inputs.ndim not in (*IMAGE_RANKS, *TABLE_RANKS) or 0 in inputs.shape:
         raise PateError(

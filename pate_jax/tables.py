@@ -273,6 +273,6 @@ def _inputs(
     with np.errstate(over="ignore"):
         arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     for name, array in arrays.items():
-        if len(array):  # a pool has no private records
+        if array.ndim == 0 or len(array) or name != "private":  # a pool has no private records
             check_inputs(name, array)
     return arrays, columns.standard(arrays["public"]), {}, ()

@@ -246,7 +246,7 @@ def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
 def _check_orientation(path: Path | str, teacher_labels: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
     """Refuse labels whose second axis is not as long as what else the file says about the queries."""
     for name in ("votes", "ids", "labels"):
-        if name not in arrays or teacher_labels.ndim != 2:
+        if name not in arrays or teacher_labels.ndim != 2 or arrays[name].ndim == 0:
             continue
         queries = len(arrays[name])
         if teacher_labels.shape[1] != queries:

@@ -6,6 +6,7 @@ import gzip
 import io
 import struct
 import tarfile
+import warnings
 import zlib
 from typing import NamedTuple
 
@@ -73,12 +74,31 @@ def cifar(content: bytes, members: tuple[str, ...], name: str) -> Records:
 
 def svhn(content: bytes, name: str) -> Records:
     """SVHN's cropped digits: a MATLAB file with X [32, 32, 3, n] and y [n, 1], where 10 means zero."""
-    from scipy.io import loadmat
+    from scipy.io import loadmat, matlab
 
+    broken = (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        OSError,
+        EOFError,
+        MemoryError,
+    )
     try:
-        fields = loadmat(io.BytesIO(content), variable_names=["X", "y"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # "returned data may be corrupt" is no data for us
+            fields = loadmat(io.BytesIO(content), variable_names=["X", "y"])
         pixels, classes = fields["X"], fields["y"].ravel()
-    except (ValueError, TypeError, KeyError, OSError, NotImplementedError, zlib.error) as error:
+    except (
+        *broken,
+        NotImplementedError,
+        zlib.error,
+        struct.error,
+        matlab.MatReadError,
+        UserWarning,
+    ) as error:
         raise PateError(f"{name} is not SVHN's MATLAB file ({error}); fetch it again") from error
     if pixels.ndim != 4 or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3] != len(classes):
         raise PateError(f"{name} holds images {pixels.shape} and {len(classes)} labels; fetch it again")

@@ -39,7 +39,11 @@ class Store:
         """Refuse to go on with another config, net, key or data set than those of the run that began here."""
         path = self.folder / "identity.json"
         if path.exists():
-            before = artefact.read_json(path, IDENTITY)["identity"]
+            before = artefact.read_json(path, IDENTITY).get("identity")
+            if not isinstance(before, dict):
+                raise PateError(
+                    f"{path} does not say what was begun here; restore it, or give another folder"
+                )
             for name in sorted({*flat(before), *flat(identity)}):
                 was, now = flat(before).get(name), flat(identity).get(name)
                 if was != now:
@@ -53,7 +57,15 @@ class Store:
     def plan(self) -> dict[str, Any] | None:
         """The plan of the run that began here, if one did."""
         path = self.folder / "plan.json"
-        return artefact.read_json(path, IDENTITY)["plan"] if path.exists() else None
+        if not path.exists():
+            return None
+        plan = artefact.read_json(path, IDENTITY).get("plan")
+        numbers = [plan.get(name) for name in ("width", "wave")] if isinstance(plan, dict) else []
+        if not numbers or not all(type(one) is int and 0 < one < 1 << 24 for one in numbers):
+            raise PateError(
+                f"{path} does not say how teachers are computed; restore it, or give another folder"
+            )
+        return plan
 
     def keep_plan(self, plan: Mapping[str, Any]) -> None:
         """Store the plan that every later run obeys."""

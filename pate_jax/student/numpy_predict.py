@@ -15,8 +15,11 @@ import csv
 import io
 import json
 import re
+import struct
 import sys
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,11 @@ import numpy as np
 _CHUNK = 100  # images in one matrix product: a convolution's patches are this many times nine or more images
 _GROUPS, _EPSILON = 8, 1e-6  # of GroupNorm
 _PLACES = ("", "student", "release/student")
+# What zipfile and NumPy raise for bytes that are no archive of arrays, and for one that is too large.
+_UNREADABLE = (
+    *(ValueError, TypeError, LookupError, AttributeError, OverflowError, EOFError, OSError, MemoryError),
+    *(RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),
+)
 
 
 class InputError(ValueError):
@@ -241,9 +249,12 @@ def _patches(inputs: np.ndarray, size: int, stride: int) -> np.ndarray:
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, OSError, KeyError, AttributeError, TypeError) as error:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+            if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+                raise ValueError("it holds something that is no array")
+            return arrays
+    except _UNREADABLE as error:
         raise InputError(f"{path} is not a readable .npz archive: {error}") from error
 
 
