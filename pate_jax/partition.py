@@ -198,7 +198,7 @@ def _checked(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
     missing = sorted(fields - set(certificate))
     shards = certificate.get("shards")
     if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
-        raise PateError("the certificate has no list of shards; write it again from the shards")
+        raise PateError("the certificate lacks a list of shards; write it again from the shards")
     for shard in certificate.get("shards", ()):
         missing += sorted({"teacher", "records", "record_sum", "ids", "contents", *users} - set(shard))
     if missing:
