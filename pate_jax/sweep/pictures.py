@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,11 +57,12 @@ def thresholds(rows: Sequence[Row]) -> bytes | None:
     some = [row for row in rows if "threshold" in row["mechanism"]]
     if len({row["mechanism"]["threshold"] for row in some}) < 2:
         return None
-    first = max({_frame(row) for row in some}, key=lambda frame: sum(_frame(row) == frame for row in some))
+    frames = Counter(map(_frame, some))
+    first = max(frames, key=lambda frame: (frames[frame], frame))
     some = [row for row in some if _frame(row) == first]
     scales = sorted({_scale(row) for row in some})
     scales = [scales[place] for place in np.unique(np.linspace(0, len(scales) - 1, 4).round().astype(int))]
-    figure, axes = _canvas(f"threshold, of {first[1]} votes", "share of the queries, %")
+    figure, axes = _canvas(f"threshold, of {first[1]} votes", f"share of {first[3]:,} queries, %")
     for place, scale in enumerate(scales):
         own = [row for row in some if _scale(row) == scale]
         at = sorted({row["mechanism"]["threshold"] for row in own})
