@@ -125,7 +125,7 @@ class Torch:
 
     def weak(self, images: Any) -> Any:
         """Each image moved by up to `shift` whole pixels."""
-        torch, pixels = self.torch, self.config.shift
+        torch, pixels = self.torch, self.config.shift or 0
         padded = torch.nn.functional.pad(images, (pixels,) * 4)[:, 0]
         start = torch.randint(2 * pixels + 1, (2, len(images), 1, 1))
         rows, columns = start[0] + torch.arange(28)[:, None], start[1] + torch.arange(28)
@@ -157,10 +157,10 @@ class Torch:
         return torch.where(hole[:, None], moved.mean((1, 2, 3), keepdim=True), moved)
 
     def known(self, inputs: Any, labels: Any) -> Any:
-        smoothing = self.config.label_smoothing
-        return self.torch.nn.functional.cross_entropy(
-            self.net(self.weak(inputs)), labels, label_smoothing=smoothing
-        )
+        smoothing = self.config.label_smoothing or 0.0
+        bent = self.config.method == "fixmatch" and self.config.distort_answers
+        seen = self.strong(inputs) if bent else self.weak(inputs)
+        return self.torch.nn.functional.cross_entropy(self.net(seen), labels, label_smoothing=smoothing)
 
     def supervised(self, inputs: Any, labels: Any, others: Any) -> Any:
         return self.known(inputs, labels)

@@ -213,6 +213,9 @@ def test_the_method_follows_the_kind_of_data():
     assert StudentConfig().resolved(image=True).method == "fixmatch"
     assert StudentConfig().resolved(image=False).method == "vat"
     assert StudentConfig(steps=7).resolved(image=True).steps == 7
+    assert StudentConfig().resolved(image=True).label_smoothing == 0.0
+    assert StudentConfig(method="vat").resolved(image=True).label_smoothing == 0.1
+    assert StudentConfig(label_smoothing=0.2).resolved(image=True).label_smoothing == 0.2
     for method in ("gan", "fixmatch"):
         with pytest.raises(PateError, match=f"method='{method}' needs images"):
             StudentConfig(method=method).resolved(image=False)

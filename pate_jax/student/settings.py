@@ -38,10 +38,11 @@ class StudentConfig:
     """Peak rate of AdamW, reached after a tenth of the steps, then down a cosine to zero."""
     weight_decay: float = 1e-3
     """Decoupled weight decay."""
-    label_smoothing: float = 0.1
-    """Share of each label spread over all classes, since a few answers are wrong."""
-    shift: int = 3
-    """Images are moved by up to so many pixels in each direction at every step."""
+    label_smoothing: float | None = None
+    """Share of each label spread over all classes, since a few answers are wrong; unset: 0.1, and 0 for
+    fixmatch, which would hardly ever be sure of a guess."""
+    shift: int | None = None
+    """Images are moved by up to so many pixels in each direction at every step; unset: 3, 2 for fixmatch."""
     flip: bool = False
     """Also exchange left and right, in half of the cases: for photographs and clothes, not for characters."""
     average: float = 0.998
@@ -76,7 +77,7 @@ class StudentConfig:
             if value is not None and not value > 0:
                 raise PateError(f"student {name}={value} must be above 0")
         for name in ("label_smoothing", "average", "hold_out"):
-            if not 0 <= getattr(self, name) < 1:
+            if not 0 <= (getattr(self, name) or 0) < 1:
                 raise PateError(f"student {name}={getattr(self, name)} must be at least 0 and below 1")
         for name in ("confidence", "alignment"):
             if not 0 <= getattr(self, name) <= 1:
@@ -93,16 +94,18 @@ class StudentConfig:
         method = ("fixmatch" if image else "vat") if self.method == "auto" else self.method
         if method in FOR_IMAGES and not image:
             raise PateError(f"student method={method!r} needs images; choose vat or supervised for tables")
-        recipe = (_IMAGES if image else _TABLES)[method]
+        recipe = {**_ANY, **(_IMAGES if image else _TABLES)[method]}
         missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
         return dataclasses.replace(self, method=method, **missing)
 
 
+_ANY: dict[str, Any] = {"label_smoothing": 0.1, "shift": 3}
+_SURE: dict[str, Any] = {"label_smoothing": 0.0, "shift": 2}
 _IMAGES: dict[str, dict[str, Any]] = {
     "supervised": {"net": "cnn", "steps": 1200, "learning_rate": 5e-3, "unlabelled": 1, "weight": 0.0},
     "vat": {"net": "cnn", "steps": 2000, "learning_rate": 3e-3, "unlabelled": 2, "weight": 1.0},
     "gan": {"net": "cnn", "steps": 2000, "learning_rate": 1e-3, "unlabelled": 1, "weight": 1.0},
-    "fixmatch": {"net": "cnn", "steps": 2000, "learning_rate": 3e-3, "unlabelled": 3, "weight": 1.0},
+    "fixmatch": {"net": "cnn", "steps": 2000, "learning_rate": 3e-3, "unlabelled": 3, "weight": 1.0, **_SURE},
 }
 _TABLES: dict[str, dict[str, Any]] = {
     "supervised": {"net": "table", "steps": 1200, "learning_rate": 5e-3, "unlabelled": 1, "weight": 0.0},

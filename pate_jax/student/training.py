@@ -193,7 +193,7 @@ def _draw(key: Array, pool: Pool, slots: Array, other_slots: Array, config: Stud
     choose = jax.vmap(pick, in_axes=(None, 0, None))
     answers, keys = choose(labelled_key, slots, pool.rows.shape[0])
     rows, other_keys = choose(other_key, other_slots, pool.inputs.shape[0])
-    wanted = losses.targets(pool.labels[answers], classes, config.label_smoothing)
+    wanted = losses.targets(pool.labels[answers], classes, config.label_smoothing or 0.0)
     return Batch(pool.inputs[pool.rows[answers]], wanted, keys, pool.inputs[rows], other_keys, pool.scale)
 
 
