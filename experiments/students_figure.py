@@ -1,4 +1,4 @@
-"""`python -m experiments.students_figure`: accuracy by method and number of answers, drawn from saved lines."""
+"""`python -m experiments.students_figure`: accuracy by method and number of answers, from saved lines."""
 
 from __future__ import annotations
 
