@@ -37,6 +37,7 @@ from pate_jax.student import PublicInputs, StudentConfig, fit, selection  # noqa
 RESULTS = Path(__file__).parent / "results" / "selection.jsonl"
 POOL, BUDGETS, ROUNDS = 9000, (50, 100, 250), (25, 25, 50, 50, 50, 50)
 PLAIN = GNMax(40.0)
+WAYS = ("random", "kmeans", "uncertainty", "interactive")
 INTERACTIVE = InteractiveGNMax(100.0, 100.0, 40.0, 0.95)
 
 
@@ -106,11 +107,10 @@ def epsilon(mechanism: Mechanism, found: selection.Bought, mnist: Mnist, adaptiv
     return stated.headline.epsilon
 
 
-def lines(mnist: Mnist, seeds: int, steps: int) -> Iterator[dict[str, Any]]:
+def lines(mnist: Mnist, ways: list[str], seeds: int, steps: int) -> Iterator[dict[str, Any]]:
     """One for each way and budget."""
-    ways = ("random", "kmeans", "uncertainty", "interactive")
     for way in ways:
-        adaptive = way in ways[2:]
+        adaptive = way in WAYS[2:]
         whole = [bought(way, mnist, seed, steps) if adaptive else None for seed in range(seeds)]
         for budget in BUDGETS:
             lists = [
@@ -134,6 +134,7 @@ def machine() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=400)
     chosen = parser.parse_args()
@@ -145,7 +146,7 @@ def main() -> None:
         "seeds": chosen.seeds,
     }
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    for line in lines(mnist, chosen.seeds, chosen.steps):
+    for line in lines(mnist, chosen.ways, chosen.seeds, chosen.steps):
         text = json.dumps({**about, **line, "seconds": round(time.perf_counter() - began)})
         print(text, flush=True)
         with RESULTS.open("a") as stream:

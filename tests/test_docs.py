@@ -20,7 +20,6 @@ NOT_RUN = {
     "kernels.md": "tests/test_kernels_page.py runs it",
     "data.md": "needs archives and trains an ensemble",
     "teachers.md": "trains an ensemble",
-    "students.md": "trains students",
     "sweeps.md": "trains an ensemble",
     "guarantee.md": "needs a run",
     "CONTRIBUTING.md": "shows a pattern",
