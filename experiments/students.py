@@ -18,6 +18,7 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import json
+import platform
 import sys
 import time
 import warnings
@@ -144,8 +145,15 @@ def student(job: Job, source: Source) -> dict[str, Any]:
         "pool_accuracy": round(found.mean(), 4),
         "pool_by_class": [round(found[source.labels[pool] == label].mean(), 3) for label in range(classes)],
         **epsilons(case, source.votes[chosen], answered),
-        "minutes": round((time.perf_counter() - began) / 60, 2),
+        "minutes": round((time.perf_counter() - began) / 60, 2), **machine(),
     }  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """Where this ran."""
+    rows = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [row.split(": ")[1] for row in rows if row.startswith("model name")]
+    return {"machine": [*names, platform.processor()][0], "cores": devices.cores(), "jax": jax.__version__}
 
 
 def ask(job: Job, source: Source, chosen: np.ndarray) -> Answers:

@@ -59,8 +59,9 @@ class Student(NamedTuple):
         """The shape of every parameter by its path."""
         return {name: tuple(leaf.shape) for name, leaf in _leaves(self.parameters).items()}
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path | str) -> None:
         """Write parameters and description into a folder; `load` is the inverse."""
+        folder = Path(folder)
         arrays = {name: np.asarray(leaf) for name, leaf in _leaves(self.parameters).items()}
         artefact.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
         body = {
