@@ -48,6 +48,10 @@ def own(inputs: Path, votes: Path) -> Source:
 
 def taught(folder: Path, name: str, keep: Path) -> Source:
     """Votes of 250 teachers on the public and the test part together; kept as `keep/NAME_votes.npz`."""
+    if not (folder / name).is_dir():
+        raise PateError(
+            f"{folder / name} is not there: name the folder with --folder, or --inputs and --votes"
+        )
     kind = {"mnist": "cnn", "fashion_mnist": "cnn"}.get(name, "table")
     dataset = data.load(name, data_dir=keep / "data", manual_dir=folder / name)
     parts = [part for part in (dataset.public, dataset.test) if part is not None]

@@ -56,5 +56,5 @@ def test_votes_that_do_not_belong_to_the_inputs_are_refused(files):
 
 
 def test_a_folder_without_the_data_is_named(files):
-    with pytest.raises(PateError, match="mnist"):
+    with pytest.raises(PateError, match="mnist is not there"):
         students.main("mnist_exact", folder=files, out=files / "out", keep=files / "keep")
