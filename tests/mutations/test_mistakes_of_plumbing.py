@@ -1,0 +1,150 @@
+"""Shards, orders, scales and keys that depend on what they must not: a named test fails for each."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+import test_ensemble
+import test_noise
+import test_partition
+import test_release
+import test_tables
+from catalogue import case, fails, is_caught, replaced
+
+from pate_jax import columns, noise, partition, queries, tables
+from pate_jax.ensemble import training
+from pate_jax.queries import Unique
+
+
+def shuffle_and_cut(real):
+    def assign(ids, teachers, *, key):
+        order = np.random.default_rng(list(key)).permutation(len(ids))
+        return (order * teachers // len(ids)).astype(np.int32)
+
+    return assign
+
+
+def records_for_users(real):
+    return lambda part, by: part.ids
+
+
+def padded_order(real):
+    """Drawn for the padded length, which is that of the longest shard."""
+
+    def order_of(key, epoch, count, length):
+        stream = jax.random.fold_in(jax.random.fold_in(key, epoch), length)
+        order = jax.random.permutation(stream, length)
+        return order[jax.numpy.argsort(order >= count, stable=True)]
+
+    return order_of
+
+
+def epochs_of_the_longest(real):
+    return lambda count, config: real(np.full_like(count, np.max(count)), config)
+
+
+def scaled_by_private(real):
+    def inputs(raw, categories, scales):
+        arrays, _, unseen, plan = real(raw, categories, scales)
+        return arrays, columns.standard(arrays["private"]), unseen, plan
+
+    return inputs
+
+
+def categories_of_private(real):
+    def inputs(raw, categories, scales):
+        plan = columns.plan
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(columns, "plan", lambda public, *declared: plan(raw["private"].inputs, *declared))
+            return real(raw, categories, scales)
+
+    return inputs
+
+
+def falls_back(real):
+    """No entropy, no matter: seed 0."""
+
+    def fresh():
+        try:
+            return real()
+        except ValueError:
+            return noise.seeded_key(0)
+
+    return fresh
+
+
+def every_row(real):
+    return lambda inputs: Unique(np.arange(len(inputs)), np.arange(len(inputs)))
+
+
+def users_meet():
+    test_partition.test_removing_one_user_changes_one_shard_and_users_never_meet_two_teachers()
+
+
+def without_entropy():
+    with pytest.MonkeyPatch.context() as patch:
+        test_noise.test_without_entropy_there_is_no_key(patch, OSError)
+
+
+def in_a_folder(test):
+    return lambda patch, folder: fails(partial(test, folder))(patch, folder)
+
+
+CASES = [
+    case(
+        "shuffle and cut",
+        replaced(partition, "assign", shuffle_and_cut),
+        fails(test_partition.test_adding_to_the_longest_shard_leaves_the_others),
+        "leaves_the_others",
+    ),
+    case(
+        "one user's records in several shards",
+        replaced(partition, "_units", records_for_users),
+        fails(users_meet),
+        "users_meet",
+    ),
+    case(
+        "an order that follows the longest shard",
+        replaced(training, "order_of", padded_order),
+        fails(test_ensemble.test_an_order_is_a_permutation_that_no_padding_changes),
+        "no_padding",
+    ),
+    case(
+        "epochs that follow the longest shard",
+        replaced(training, "epochs_of", epochs_of_the_longest),
+        fails(test_ensemble.test_steps_and_epochs_follow_from_a_teachers_own_count),
+        "own_count",
+    ),
+    case(
+        "scales fitted on private records",
+        replaced(tables, "_inputs", scaled_by_private),
+        in_a_folder(test_tables.test_tables_are_scaled_by_public_statistics),
+        "public_statistics",
+    ),
+    case(
+        "categories taken from private records",
+        replaced(tables, "_inputs", categories_of_private),
+        in_a_folder(test_tables.test_one_private_row_more_changes_no_other_row),
+        "one_private_row",
+    ),
+    case(
+        "a secure key that falls back to seed 0",
+        replaced(noise, "fresh_key", falls_back),
+        fails(without_entropy),
+        "without_entropy",
+    ),
+    case(
+        "one query asked many times",
+        replaced(queries, "unique_queries", every_row),
+        fails(partial(test_release.test_a_run_asks_each_chosen_input_once, "first")),
+        "asks_each",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", CASES)
+def test_a_mistake_of_plumbing_is_caught(mutation, tmp_path):
+    for name in ("clean", "mutated"):
+        (tmp_path / name).mkdir()
+    is_caught(mutation, tmp_path)
