@@ -40,7 +40,8 @@ def small(config: RunConfig) -> RunConfig:
     """
     teachers, share = 6, 6 / config.partition.teachers
     mechanism = config.mechanism or default_mechanism(config.partition.teachers)
-    scaled = {field.name: getattr(mechanism, field.name) * share for field in dataclasses.fields(mechanism)}
+    values = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
+    scaled = {name: max(1.0, value * share) for name, value in values.items()}
     synthetic = config.data.dataset if config.data.dataset in ("strokes", "glyphs") else "strokes"
     return dataclasses.replace(
         config,
