@@ -1,15 +1,27 @@
 """Honest runs whose files somebody changed, by mistake or to look better: `pate verify` finds each one."""
 
+import json
 import os
+import re
+import shutil
+from dataclasses import replace
 
 import honest_runs
+import jax
+import numpy as np
 import pytest
 from catalogue import edit, is_found
 
-from pate_jax import artefact, batches, budget, ledger, stages, voting
-from pate_jax.mechanisms import DiscreteGaussianMax, to_dict
+from pate_jax import accounting, artefact, batches, budget, ledger, stages, voting
+from pate_jax.accounting.figures import Figure
+from pate_jax.ensemble import kept
+from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
 
 CHAIN = ("artefact", "schema", "sequence", "previous", "digest")
+
+
+def seeded():
+    return honest_runs.whole(7)
 
 
 # ---- ledger
@@ -125,7 +137,171 @@ LEDGER = [
 ]
 
 
-# ---- keys, budget, queries
+# ---- statement
+
+
+def both(change):
+    """Both statements, with their sentences made anew."""
+
+    def apply(run):
+        statement = change(
+            run, accounting.Statement.from_dict(artefact.read_json(run.statement, "statement"))
+        )
+        before = artefact.read_json(run.public_statement, "statement")["model_card_line"]
+        artefact.write_json(run.statement, "statement", statement.to_dict())
+        for path in (run.public_statement, run.student / "statement.json"):
+            if path.exists():
+                artefact.write_json(path, "statement", statement.publishable())
+        for path in (run.public_report, run.student / "MODEL_CARD.md"):
+            if path.exists():
+                path.write_text(path.read_text().replace(before, statement.model_card_line()))
+
+    return apply
+
+
+def headline(run, statement, epsilon):
+    figure = replace(statement.headline, epsilon=epsilon)
+    return replace(statement, figures={**statement.figures, "data_independent": figure})
+
+
+def expected_sum_for_the_bound(run, statement):
+    return headline(run, statement, statement.sums["exact_expected"]["epsilon"])
+
+
+def labels_for_row_numbers(run, statement):
+    """Only the rows that are named by some label, 0 to 2 here, are analysed, again and again."""
+    votes = stages.load_asked(run).votes
+    rows = votes.argmax(1)
+    return accounting.statement(
+        from_dict(statement.mechanism), votes[rows], None, statement.delta, relation=statement.relation
+    )
+
+
+def fewer_teachers_moved(run, statement):
+    """A figure for the queries that were answered, in place of all that were asked."""
+    votes, answered = stages.load_asked(run).votes, np.asarray(stages.load_answers(run).answered)
+    return accounting.statement(
+        from_dict(statement.mechanism), votes[answered], None, statement.delta, relation=statement.relation
+    )
+
+
+def by_hand(path_of, pattern, new):
+    def apply(run):
+        path = path_of(run)
+        text, count = re.subn(pattern, new, path.read_text(), count=1)
+        assert count == 1
+        path.write_text(text)
+
+    return apply
+
+
+def kept_secret(run, statement):
+    return replace(statement, private=True)
+
+
+FIGURES = r'("data_independent": \{\s*"epsilon": )[\d.]+'
+STATEMENT = [
+    edit(
+        "the published statement edited by hand",
+        honest_runs.elsewhere,
+        by_hand(lambda run: run.public_statement, FIGURES, r"\g<1>0.5"),
+        "statement: the published statement differs",
+    ),
+    edit(
+        "the private statement edited by hand",
+        honest_runs.elsewhere,
+        by_hand(lambda run: run.statement, r'("exact": \{\s*"epsilon": )[\d.]+', r"\g<1>0.25"),
+        "statement: the private statement differs",
+    ),
+    edit(
+        "every file of the release with half the epsilon",
+        honest_runs.elsewhere,
+        both(lambda run, statement: headline(run, statement, statement.headline.epsilon / 2)),
+        "release: epsilon .* is published for",
+    ),
+    edit(
+        "the expected sum passed off as the bound",
+        honest_runs.elsewhere,
+        both(expected_sum_for_the_bound),
+        "statement: the published statement differs: .*data_independent",
+    ),
+    edit(
+        "labels passed where row numbers are meant",
+        honest_runs.budgeted,
+        both(labels_for_row_numbers),
+        "statement: the private statement differs: figures.exact",
+    ),
+    edit(
+        "only the answered queries charged",
+        honest_runs.whole,
+        both(fewer_teachers_moved),
+        "statement: the published statement differs: asked",
+    ),
+    edit(
+        "a larger delta in the statement",
+        honest_runs.elsewhere,
+        both(lambda run, statement: replace(statement, delta=1e-3)),
+        "statement: .*delta is",
+    ),
+    edit(
+        "users claimed where records were cut",
+        honest_runs.elsewhere,
+        both(lambda run, statement: replace(statement, relation="user")),
+        "statement: .*relation is 'user'",
+    ),
+    edit(
+        "kinder words for the relation",
+        honest_runs.elsewhere,
+        by_hand(lambda run: run.public_statement, r'("relation_in_words": ")[^"]+', r"\g<1>everybody"),
+        "release: .*relation_in_words",
+    ),
+    edit(
+        "fewer labels on the card than were bought",
+        honest_runs.elsewhere,
+        by_hand(lambda run: run.student / "MODEL_CARD.md", r"\d+ of 30 asked", "1 of 30 asked"),
+        "release: .*MODEL_CARD.md does not say",
+    ),
+    edit("a seeded run passed off as private", seeded, both(kept_secret), "statement: .*private is True"),
+    edit(
+        "a sensitive figure called publishable",
+        honest_runs.elsewhere,
+        both(
+            lambda run, statement: replace(
+                statement,
+                figures={
+                    **statement.figures,
+                    "exact": Figure(statement.figures["exact"].epsilon, None, "publishable"),
+                },
+            )
+        ),
+        "release: statement.json holds the sensitive figure 'exact'",
+    ),
+]
+
+
+# ---- votes, answers, keys, data
+
+
+def arrays(path_of, kind, **changes):
+    def apply(run):
+        found = artefact.read_arrays(path_of(run), kind)
+        artefact.write_arrays(
+            path_of(run), kind, {**found, **{name: f(found) for name, f in changes.items()}}
+        )
+
+    return apply
+
+
+def votes_of(run):
+    return run.votes
+
+
+def one_more_teacher(run):
+    """A place that only fills up a device has voted too."""
+    votes = voting.load_votes(run.votes)
+    labels = np.concatenate([votes.teacher_labels, votes.teacher_labels[:1]])
+    histograms = np.asarray(voting.histogram(labels, 3))
+    voting.save_votes(run.votes, votes._replace(votes=histograms, teacher_labels=labels))
 
 
 def other_secret(run):
@@ -149,19 +325,161 @@ def asked_again(run):
     rewrite(run, lambda bodies: [bodies[0], {**bodies[1], "queries": queries}])
 
 
+def one_record_changed(run):
+    """The table was corrected after the teachers had been trained."""
+    data = run.recorded()["data"]
+    with np.load(data["private"], allow_pickle=False) as file:
+        content = dict(file)
+    content["inputs"][3] += 1
+    np.savez(run.root / "private-again.npz", **content)
+    settings(run, data={**data, "private": str(run.root / "private-again.npz")})
+
+
+def a_user_in_two_shards(run):
+    """Records in place of users were cut, and certified as users."""
+    settings(run, partition={**run.recorded()["partition"], "by": "record"})
+
+
 def open_to_all(run):
     os.chmod(run.private, 0o755)
 
 
+def forged_to_the_end(run):
+    """Another teacher's labels, and then everything made to fit, by somebody who has the keys."""
+    votes = voting.load_votes(run.votes)
+    labels = votes.teacher_labels.copy()
+    labels[0] = (labels[0] + 1) % 3
+    histograms = np.asarray(voting.histogram(labels, 3))
+    voting.save_votes(run.votes, votes._replace(votes=histograms, teacher_labels=labels))
+    run.ledger.unlink()
+    ledger.head_path(run.ledger).unlink()
+    run.answers.unlink()
+    stages.answer(run, from_dict(run.recorded()["mechanism"]))
+    stages.account(run)
+
+
+def of_another_teacher(run):
+    """The first teacher's numbers replaced by the second's: it has seen a shard that is not its own."""
+    (folder,) = kept.folders(run.teachers)
+    from orbax import checkpoint as orbax
+
+    for path in sorted(path for path in folder.glob("wave-*") if path.is_dir()):
+        store = orbax.PyTreeCheckpointer()
+        tree = store.restore(path)
+        tree["params"] = jax.tree.map(lambda leaf: np.concatenate([leaf[1:2], leaf[1:]]), tree["params"])
+        shutil.rmtree(path)
+        store.save(path, tree)
+
+
 RECORDS = [
+    edit(
+        "votes edited",
+        honest_runs.elsewhere,
+        arrays(votes_of, "votes", votes=lambda f: f["votes"][::-1]),
+        "ledger: .*votes",
+    ),
+    edit("a padded teacher voted", honest_runs.whole, one_more_teacher, "votes: .*7.* teachers voted"),
+    edit(
+        "an answer edited",
+        honest_runs.budgeted,
+        arrays(lambda run: run.answers, "answers", labels=lambda f: f["labels"][::-1]),
+        "ledger: .*answers",
+    ),
     edit("the secret replaced", honest_runs.budgeted, other_secret, "noise: .*another noise"),
     edit("a secret of zeros", honest_runs.budgeted, no_entropy, "keys: .*entropy"),
     edit("the budget raised after the fact", honest_runs.budgeted, larger_budget, "budget: "),
-    edit("answered inputs asked about again", honest_runs.budgeted, asked_again, "queries: .*in common"),
-    edit("the private folder open to all", honest_runs.budgeted, open_to_all, "keys: .*other users"),
+    edit(
+        "inputs that were answered asked about again",
+        honest_runs.budgeted,
+        asked_again,
+        "queries: .*in common",
+    ),
+    edit("a record changed after training", honest_runs.whole, one_record_changed, "partition: .*contents"),
+    edit("cut by record and certified by user", honest_runs.whole, a_user_in_two_shards, "partition: "),
+    edit("the private folder open to everybody", honest_runs.budgeted, open_to_all, "keys: .*other users"),
+    edit(
+        "labels of no teacher, and all else made to fit",
+        honest_runs.whole,
+        forged_to_the_end,
+        "labels: ",
+        deep=True,
+    ),
+    edit(
+        "a teacher of another shard", honest_runs.whole, of_another_teacher, "teachers: teacher 0", deep=True
+    ),
 ]
 
 
-@pytest.mark.parametrize("one", [*LEDGER, *RECORDS])
+# ---- release
+
+
+def put(name, content):
+    def apply(run):
+        with open(run.release / name, "ab") as stream:
+            stream.write(content(run))
+
+    return apply
+
+
+def teacher_for_student(run):
+    teachers = kept.kept(run.teachers)
+    ((_, parameters),) = kept.of(teachers, [2])
+    path = run.student / "parameters.npz"
+    found = artefact.read_arrays(path, "student-parameters")
+    own = dict(kept.leaves(parameters))
+    artefact.write_arrays(
+        path, "student-parameters", {name: own.get(name, array) for name, array in found.items()}
+    )
+
+
+def exact_figure(run):
+    figure = artefact.read_json(run.statement, "statement")["figures"]["exact"]
+    return f"<p>and in truth {figure['epsilon']:.4f}</p>".encode()
+
+
+def histogram_text(run):
+    return json.dumps(voting.load_votes(run.votes).votes.tolist()).encode()
+
+
+CARD = "student/MODEL_CARD.md"
+RELEASE = [
+    edit(
+        "votes in the release",
+        honest_runs.elsewhere,
+        lambda run: shutil.copy(run.votes, run.release),
+        "release: votes.npz",
+    ),
+    edit(
+        "votes written into the page",
+        honest_runs.elsewhere,
+        put("report.html", histogram_text),
+        "release: .*votes",
+    ),
+    edit("a teacher published as the student", honest_runs.whole, teacher_for_student, "release: .*teachers"),
+    edit(
+        "a private id in the card",
+        honest_runs.whole,
+        put(CARD, lambda run: b"patient-017 is in\n"),
+        "release: .*private 'patient",
+    ),
+    edit(
+        "a private path in the card",
+        honest_runs.elsewhere,
+        put(CARD, lambda run: str(run.private).encode()),
+        "release: .*path",
+    ),
+    edit(
+        "a seed in the card", honest_runs.elsewhere, put(CARD, lambda run: b"seed = 7\n"), "release: .*seed"
+    ),
+    edit(
+        "a sensitive figure in the page",
+        honest_runs.elsewhere,
+        put("report.html", exact_figure),
+        "release: .*sensitive figure exact",
+    ),
+]
+
+
+@pytest.mark.parametrize("one", [*LEDGER, *STATEMENT, *RECORDS, *RELEASE])
 def test_an_edited_run_is_found(one, tmp_path):
     is_found(one, tmp_path)

@@ -1,0 +1,76 @@
+"""Runs that a mutated pipeline makes: votes from elsewhere, or a few tiny teachers; made anew each time."""
+
+import honest_runs
+import numpy as np
+
+from pate_jax import ledger, stages, voting
+from pate_jax.config import DataChoice, PartitionChoice
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.rundir import RunDirectory
+
+MECHANISM = DiscreteGaussianMax(6.0)
+TEACHER = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1)
+
+
+def answered(folder, first=30, again=0):
+    """Two batches of votes made elsewhere, of little consensus; `again` inputs occur in both."""
+    run, random = RunDirectory(folder), np.random.default_rng(3)
+    with run.writing():
+        for batch, shift in enumerate((0, first - again)):
+            ids = np.array([f"pool-{shift + row}" for row in range(first)])
+            votes = random.multinomial(50, [0.4, 0.35, 0.25], size=first)
+            stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0)
+            stages.answer(run, MECHANISM, 20.0, 1e-5)
+        stages.account(run)
+    return run
+
+
+def overlapping(folder):
+    """Half of the second batch was asked about in the first."""
+    return answered(folder, again=15)
+
+
+def crashed(folder):
+    """A run whose process ends as its first batch is being recorded."""
+    run = RunDirectory(folder)
+    append = ledger.Writer.append
+
+    def crash(book, entry):
+        raise KeyboardInterrupt
+
+    ledger.Writer.append = crash
+    try:
+        answered(folder)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        ledger.Writer.append = append
+    return run
+
+
+def resumed(folder):
+    """A run whose answers were lost after they had been recorded, and that was asked to go on."""
+    run = answered(folder)
+    before = run.answers.read_bytes()
+    run.answers.unlink()
+    with run.writing():
+        stages.answer(run, MECHANISM, 20.0, 1e-5)
+    if run.answers.read_bytes() != before:
+        (run.private / "answers-9999.npz").write_bytes(before)  # what had left already
+    return run
+
+
+def choice() -> DataChoice:
+    """The table of people that the honest runs use."""
+    return honest_runs._data()
+
+
+def trained(folder):
+    """A run by user of tiny teachers that have voted, and nothing answered yet."""
+    run = RunDirectory(folder)
+    with run.writing():
+        stages.train(run, choice(), PartitionChoice(teachers=honest_runs.TEACHERS, by="user"), TEACHER)
+        stages.settle(run, MECHANISM, None, 1e-5)
+        stages.vote(run, honest_runs.QUERIES)
+    return run
