@@ -55,7 +55,7 @@ def select(
     nothing of private data.
 
     >>> two_heaps = np.array([[0.0, 0], [9, 9], [0, 0.1], [9, 9.1], [0.1, 0]])
-    >>> sorted(select("kmeans", two_heaps, 2, key=b"demo").tolist())
+    >>> sorted(row % 2 for row in select("kmeans", two_heaps, 2, key=b"demo").tolist())  # one of each heap
     [0, 1]
     """
     if selection not in get_args(Selection):
