@@ -15,7 +15,7 @@ from pate_jax import cli
 
 ROOT = Path(__file__).parents[1]
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
-STUDENT = ["--student.net", "mlp", "--student.steps", "12"]
+STUDENT = ["--student.method", "supervised", "--student.net", "mlp", "--student.steps", "12"]
 MECHANISM = ["confident-discrete-gaussian", "--threshold", "1", "--sigma-threshold", "3", "--sigma", "2"]
 
 
@@ -71,7 +71,7 @@ def test_stages_one_by_one_end_like_the_whole_run(finished, tmp_path, capsys):
     assert call("vote", out, "--queries", 21) == 0
     assert call("aggregate", out, *MECHANISM) == 0
     assert call("account", out) == 0
-    assert call("student", out, "--net", "mlp", "--steps", 12) == 0
+    assert call("student", out, "--method", "supervised", "--net", "mlp", "--steps", 12) == 0
     assert call("report", out) == 0
     for file in ("private/votes.npz", "private/answers.npz", "release/student/parameters.npz"):
         first, second = (np.load(folder / file, allow_pickle=False) for folder in (finished, out))
@@ -184,7 +184,9 @@ def test_votes_from_elsewhere_become_a_student(tables, tmp_path, capsys):
     out = tmp_path / "run"
     assert call("aggregate", file, "discrete-gaussian", "--sigma", 10, "--out", out) == 0
     assert call("account", out) == 0
-    assert call("student", out, "--public", pool, "--test", pool, "--steps", 200) == 0
+    assert (
+        call("student", out, "--public", pool, "--test", pool, "--method", "supervised", "--steps", 200) == 0
+    )
     capsys.readouterr()
     assert call("report", out, "--json") == 0
     results = json.loads(capsys.readouterr().out)
@@ -192,6 +194,7 @@ def test_votes_from_elsewhere_become_a_student(tables, tmp_path, capsys):
     assert call("verify", out) == 0
 
 
+@pytest.mark.long
 def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path):
     command = [sys.executable, "-m", "pate_jax.cli", "run", *TINY[:-4], "--epochs", "400", "--queries", "21"]
     command += [*STUDENT, "--seed", "5", "--out", str(tmp_path / "run"), "--json", *MECHANISM]

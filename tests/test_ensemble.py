@@ -150,6 +150,7 @@ def test_a_diverged_teacher_is_reported():
     assert 2 not in found["failed"]
 
 
+@pytest.mark.long
 def test_adam_and_moving_images_train_too():
     inputs, labels = tiny.images()
     config = tiny.config("cnn", optimizer="adam", augment="shift", width=1, devices=1)

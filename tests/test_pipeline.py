@@ -20,7 +20,7 @@ def tiny(out, seed=3, **changes):
         "data": DataChoice("strokes", records=90),
         "partition": PartitionChoice(teachers=5, seed=seed),
         "teacher": TeacherConfig(net="mlp", epochs=1, min_steps=4),
-        "student": StudentConfig(net="mlp", steps=12),
+        "student": StudentConfig(method="supervised", net="mlp", steps=12),
         "queries": 21,
         "mechanism": ConfidentDiscreteGaussian(1.0, 3.0, 2.0),
         "out": out,

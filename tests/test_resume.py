@@ -148,9 +148,8 @@ def kill_at(folder, checkpoints, patience):
     return process.wait()
 
 
-@pytest.mark.parametrize(
-    "moment", [1, *(pytest.param(moment, marks=pytest.mark.long) for moment in (0, 2, 3))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("moment", range(4))
 def test_kill_nine_at_a_random_moment(tmp_path, moment):
     expected = tiny.leaves(fit(None, epochs=60).params)
     patience = float(np.random.default_rng(moment).uniform(0, 0.4)) + (4.0 if moment == 0 else 0.0)

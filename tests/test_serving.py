@@ -83,7 +83,9 @@ def run(tmp_path_factory):
     stages.adopt(made, voting.Votes(votes, None, None, None), seed=None)
     stages.answer(made, DiscreteGaussianMax(2.0))
     stages.account(made, 1e-5)
-    results = stages.teach(made, StudentConfig(net="mlp", steps=3), root / "pool.npz", root / "pool.npz")
+    results = stages.teach(
+        made, StudentConfig(method="supervised", net="mlp", steps=3), root / "pool.npz", root / "pool.npz"
+    )
     shutil.rmtree(made.private)
     return made, results, inputs
 

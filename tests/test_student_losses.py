@@ -157,6 +157,7 @@ def test_the_gan_loss_is_the_direct_formula_with_one_more_class():
     assert float(found) == pytest.approx(matching, rel=1e-4)
 
 
+@pytest.mark.long
 def test_student_and_generator_each_follow_their_own_loss():
     model = models.build("mlp", input_shape=(4, 4, 1), classes=CLASSES, hidden=(6,))
     plain = Preprocessing((0.0,), (255.0,)).apply

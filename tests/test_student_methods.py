@@ -65,7 +65,7 @@ def test_a_key_gives_the_same_student_bit_for_bit(trained):
     assert any((left != right).any() for left, right in zip(leaves(student), leaves(other), strict=True))
 
 
-@pytest.mark.parametrize("devices", [2, 8])
+@pytest.mark.parametrize("devices", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_the_number_of_devices_changes_nothing_but_rounding(trained, devices):
     images, labels, config, _ = trained
     found = [

@@ -103,6 +103,7 @@ def test_answers_do_not_depend_on_the_company_or_the_devices(file):
         assert counted[1] < 40
 
 
+@pytest.mark.long
 def test_shards_cover_every_cell_once_and_agree_with_the_whole(file, whole, tmp_path, monkeypatch):
     monkeypatch.setattr(working, "_draw", lambda *_: None)
     for part in ("1/3", "2/3", "3/3"):

@@ -51,6 +51,7 @@ def test_votes_made_elsewhere_leave_open_what_cannot_be_known():
         assert word in about
 
 
+@pytest.mark.long
 def test_deep_makes_labels_teachers_and_student_again():
     found = verify.of_run(honest_runs.whole(), deep=True, retrained=2)
     assert found.of("failed") == []
