@@ -136,7 +136,7 @@ BAD_INPUT = [
     (["run", "--teachers", "0"], ["teachers=0"]),
     (["run", "--queries", "0"], ["queries=0"]),
     (["run", "--records", "50", "--teachers", "51", "--queries", "5"], ["51", "50"]),
-    (["run", "--records", "50", "--teachers", "5", "--queries", "1000000"], ["1000000"]),
+    (["run", *TINY[1:], "--queries", "1000000"], ["1000000"]),
     (["run", "--delta", "0"], ["delta=0"]),
     (["run", "--delta", "1"], ["delta=1"]),
     (["run", "gnmax", "--sigma", "0"], ["sigma=0"]),
