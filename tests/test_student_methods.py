@@ -108,6 +108,7 @@ def moons(count, seed=0):
     return (points + random.normal(size=points.shape) * 0.08).astype(np.float32), labels
 
 
+@pytest.mark.long
 def test_vat_learns_from_inputs_without_answers():
     """Eight answers leave the arms of two moons open; the shape of the pool settles them."""
     inputs, labels = moons(600)

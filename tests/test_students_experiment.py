@@ -22,6 +22,7 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_each_student_is_one_line_and_is_done_once(files, monkeypatch, capsys):
     config = StudentConfig(method="supervised", steps=40, batch_size=8)
     case = student_cases.Case("tiny", "none", 30, GNMax(20.0), config, "random")

@@ -90,6 +90,7 @@ def test_a_row_says_what_its_setting_answers_and_costs(file, whole):
     assert all(row["exact"] <= row["data_independent"] for row in exact)
 
 
+@pytest.mark.long
 def test_answers_do_not_depend_on_the_company_or_the_devices(file):
     votes, words = np.load(file, allow_pickle=False)["votes"], np.arange(88, dtype=np.uint32).reshape(11, 8)
     some = [ConfidentDiscreteGaussian(40.0 + place, 30.0, 9.0 + place) for place in range(11)]
@@ -253,6 +254,7 @@ def test_without_votes_or_rows_there_is_nothing_to_do(tmp_path):
         sweep(SweepConfig(out=tmp_path, merge=True))
 
 
+@pytest.mark.long
 def test_teachers_are_trained_once_for_each_number_and_students_for_each_cell(tmp_path, capsys):
     def trained():
         files = [path for path in tmp_path.glob("teachers/*/private/teachers/**/*") if path.is_file()]
