@@ -271,11 +271,13 @@ def damaged(honest, profile):
     test()
 
 
+@pytest.mark.filterwarnings("ignore:Data type alias")  # NumPy's own remark on a letter that damage made
 def test_damage_ends_in_our_own_error(honest):
     damaged(honest, FEW)
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:Data type alias")
 def test_much_damage_ends_in_our_own_error(honest):
     damaged(honest, MANY)
 

@@ -123,6 +123,8 @@ class Store:
 
     def _read(self, index: int) -> Any:
         folder = self.folder.absolute() / self._stage(index)["folder"]
+        if not folder.is_dir():
+            raise PateError(f"{folder} is gone: restore it from a backup, or give another folder")
         if (folder / ARRAYS).exists():
             return _tree(artefact.read_arrays(folder / ARRAYS, STAGE))
         return _orbax().restore(folder)
