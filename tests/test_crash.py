@@ -272,9 +272,10 @@ class Children:
 @pytest.fixture(scope="module")
 def children(tmp_path_factory):
     made = Children(tmp_path_factory.mktemp("programs"))
-    yield made
-    made.parent.stdin.close()
-    assert made.parent.wait() == 0
+    with made.parent:
+        yield made
+        made.parent.stdin.close()
+    assert made.parent.returncode == 0
 
 
 @pytest.fixture(scope="module")
