@@ -87,6 +87,7 @@ def test_a_run_goes_on_from_its_last_checkpoint_not_from_the_start(tmp_path, mon
     assert len([note for note in epochs if note]) < 3 * 6
 
 
+@pytest.mark.long
 def test_teachers_that_train_alone_resume_too(tmp_path, monkeypatch):
     expected = tiny.leaves(fit(None, width=1).params)
     with monkeypatch.context() as patched:

@@ -65,7 +65,8 @@ def test_a_key_gives_the_same_student_bit_for_bit(trained):
     assert any((left != right).any() for left, right in zip(leaves(student), leaves(other), strict=True))
 
 
-@pytest.mark.parametrize("devices", [2, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("devices", [2, 8])
 def test_the_number_of_devices_changes_nothing_but_rounding(trained, devices):
     images, labels, config, _ = trained
     found = [
@@ -81,6 +82,7 @@ def test_the_number_of_devices_changes_nothing_but_rounding(trained, devices):
         np.testing.assert_allclose(left, right, atol=2e-4)
 
 
+@pytest.mark.long
 def test_seeds_trained_together_are_those_trained_alone():
     random = np.random.default_rng(0)
     labels = random.integers(0, CLASSES, 60).astype(np.int32)
