@@ -7,14 +7,13 @@ below the worst case (docs/accounting.md), so the bands are no guarantee; the tw
 
 from __future__ import annotations
 
-import io
 import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax import accounting, progress
+from pate_jax import accounting, plots, progress
 from pate_jax.accounting import papers, smooth
 from pate_jax.mechanisms import Mechanism
 
@@ -56,7 +55,6 @@ def partition(mechanism: Mechanism, votes: NDArray, delta: float) -> Partition:
 
 def draw(parts: Partition, delta: float) -> bytes:
     """The figure as SVG. Sensitive, like everything it is made of."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 4.4), layout="constrained")
@@ -70,10 +68,7 @@ def draw(parts: Partition, delta: float) -> bytes:
     axes.set_ylim(0, 1.6 * float(sum(bands).max()))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, ncols=2, loc="upper left")
-    out = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "pate", "svg.fonttype": "none"}):
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
+    return plots.rendered(figure)
 
 
 def _upto(costs: Curve, asked: NDArray[np.int64]) -> Curve:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from pate_jax import artefact
+from pate_jax import artefact, plots
 from pate_jax.errors import PateError
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +60,6 @@ def table(found: dict[tuple[str, int], float]) -> str:
 
 def draw(found: dict[tuple[str, int], float]) -> bytes:
     """The figure as SVG."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.0, 3.6), layout="constrained")
@@ -78,10 +76,7 @@ def draw(found: dict[tuple[str, int], float]) -> bytes:
     axes.set_ylabel("accuracy on 1,000 test images")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    out = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "pate", "svg.fonttype": "none"}):
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
+    return plots.rendered(figure)
 
 
 if __name__ == "__main__":

@@ -67,10 +67,8 @@ _PATTERNS = {
 _ALARM = "NOT PRIVATE"
 _PREDICTOR, _PARAMETERS = "student/predict.py", "student/parameters.npz"
 _LARGEST = 1 << 31  # bytes of one file
-_SPELT, _TRIED = (
-    16,
-    400,
-)  # numbers of a table in a row that are no accident, and how many such rows are sought
+_SPELT = 16  # numbers of a table in a row that are no accident
+_TRIED = 400  # such rows are sought
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
     yield from judged(_strangers(folder, files), "only files that belong to a release are there")
     known = [path for path in files if not path.is_symlink() and path.relative_to(folder).as_posix() in FILES]
     texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if path.suffix != ".npz"}
-    texts = {name: text for name, text in texts.items() if name != _PREDICTOR or text != _predictor()}
+    texts = {name: text for name, text in texts.items() if name != _PREDICTOR or text != predictor()}
     yield from judged(_words(texts), "no file speaks of votes, ledger, keys, seeds, digests or paths")
     yield from judged(_fields(texts), "JSON files have the agreed fields only, and no sensitive figure")
     if (folder / _PARAMETERS).exists():
@@ -120,7 +118,12 @@ def _about(secrets: Secrets) -> str:
     )
 
 
-def _predictor() -> str:
+def predictor() -> str:
+    """The text of predict.py, which serves a student with NumPy alone.
+
+    >>> "import jax" in predictor()
+    False
+    """
     return resources.files("pate_jax.student").joinpath("numpy_predict.py").read_text(encoding="utf-8")
 
 

@@ -49,7 +49,7 @@ def cumulative(
         axes.plot(at, spent, color=COLOURS[name], label=NAMES[name])
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
-    return _bytes(figure, image)
+    return rendered(figure, image)
 
 
 def by_consensus(
@@ -81,7 +81,7 @@ def by_consensus(
     axes.set_ylim(top=4 * axes.get_ylim()[1])  # room for the legend
     axes.set_xticks(range(10), [f"{b / 10:.1f}\n({np.sum(bucket == b)})" for b in range(10)])
     axes.legend(frameon=False)
-    return _bytes(figure, image)
+    return rendered(figure, image)
 
 
 def split(
@@ -108,7 +108,7 @@ def split(
         bottom += heights
     axes.set_xticks(range(len(rows)), [NAMES[name] for name in rows])
     axes.legend(frameon=False)
-    return _bytes(figure, image)
+    return rendered(figure, image)
 
 
 def split_figures(
@@ -177,7 +177,8 @@ def _canvas(across: str, up: str) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _bytes(figure: Any, image: str) -> bytes:
+def rendered(figure: Any, image: str = "svg") -> bytes:
+    """A figure as the bytes of a file, the same whenever it is drawn."""
     import matplotlib
 
     if image not in ("svg", "png"):

@@ -63,11 +63,12 @@ def asked_inputs(run: RunDirectory, dataset: data.Dataset) -> data.Part:
     parts = []
     for entry in answered.asked(run):
         pool, votes = of_batch(run, dataset, entry["batch"]), answered.load_batch(run, entry)
-        parts.append(pool.take(_rows_of(pool.ids, votes.ids)))
+        parts.append(pool.take(rows_of(pool.ids, votes.ids)))
     return parts[0] if len(parts) == 1 else _together(parts)
 
 
-def _rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
+def rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
+    """The rows of a pool that votes were cast on, by their ids."""
     if wanted is None:
         raise PateError("the votes file names no inputs: run `pate vote` anew in another run directory")
     place = {name: row for row, name in enumerate(ids.tolist())}

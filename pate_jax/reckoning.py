@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import accounting, artefact, batches, budget, ledger, stages, voting
+from pate_jax import accounting, artefact, batches, budget, ledger, stages
 from pate_jax.accounting import curves, figures, filter
-from pate_jax.answered import subset
+from pate_jax.answered import load_batch
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.laws import is_discrete
 from pate_jax.mechanisms import Mechanism, from_dict
@@ -54,7 +54,7 @@ def _entry(run: RunDirectory, entry: dict[str, Any]) -> Iterator[str]:
     if not run.votes_of(batch).exists() or not run.answers_of(batch).exists():
         yield "its votes or its answers are missing"
         return
-    votes = subset(voting.load_votes(run.votes_of(batch)), slice(entry["asked"]))
+    votes = load_batch(run, entry)
     answers = artefact.read_arrays(run.answers_of(batch), "answers")
     if entry["mechanism"] != run.recorded().get("mechanism"):
         yield "the ledger names another mechanism than the settings"
@@ -98,7 +98,7 @@ def _label(entry: dict[str, Any]) -> int | str:
 
 def _drawn_again(run: RunDirectory, entry: dict[str, Any], mechanism: Mechanism) -> Finding:
     batch = entry["batch"]
-    votes = subset(voting.load_votes(run.votes_of(batch)), slice(entry["asked"])).votes
+    votes = load_batch(run, entry).votes
     again = batches.draw(run, mechanism, votes, _label(entry))
     labels, answered = ledger.unpack(entry["answers"])
     if len(labels) != len(votes):

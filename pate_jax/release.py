@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pate_jax import artefact
-from pate_jax.audit import audit, check
+from pate_jax.audit import audit, check, predictor
 from pate_jax.student import Student
 
 __all__ = ["audit", "check", "model_card", "predictor", "write"]
@@ -30,15 +30,6 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
     artefact.write_json(home / "statement.json", "statement", statement)
     artefact.write_bytes(home / "predict.py", predictor().encode())
     artefact.write_bytes(home / "MODEL_CARD.md", model_card(student, statement, facts).encode())
-
-
-def predictor() -> str:
-    """The text of predict.py, which serves a student with NumPy alone.
-
-    >>> "import jax" in predictor()
-    False
-    """
-    return (Path(__file__).parent / "student" / "numpy_predict.py").read_text(encoding="utf-8")
 
 
 def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

@@ -270,12 +270,13 @@ def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def page(title: str, body: Sequence[str]) -> str:
-    """A whole page from fragments: one file, no scripts, nothing from elsewhere."""
+def page(title: str, body: Sequence[str], style: str = "") -> str:
+    """A whole page from fragments; `style` adds to the common one. No scripts, nothing from elsewhere."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
-        f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>'
+        f'<link rel="icon" href="data:,"><style>{_STYLE}{style}</style></head>'
+        f"<body><h1>{html.escape(title)}</h1>"
         f"{''.join(body)}<p><small>pate_jax {__version__}</small></p></body></html>\n"
     )
 

@@ -10,22 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from pate_jax import cli
+from commands import call
 
 ROOT = Path(__file__).parents[1]
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
 STUDENT = ["--student.method", "supervised", "--student.net", "mlp", "--student.steps", "12"]
 MECHANISM = ["confident-discrete-gaussian", "--threshold", "1", "--sigma-threshold", "3", "--sigma", "2"]
-
-
-def call(*arguments):
-    """Run a command in this process; its exit code."""
-    try:
-        cli.main([str(argument) for argument in arguments])
-    except SystemExit as ended:
-        return ended.code or 0
-    return 0
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,15 @@ import json
 
 import numpy as np
 import pytest
+from commands import call
 
-from pate_jax import accounting, cli
+from pate_jax import accounting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import from_dict
 from pate_jax.planner import Option, plan, value
 from pate_jax.vote_models import MODELS, VotesOf
 
 SMALL = {"teachers": (100, 250), "models": MODELS[:2], "most_queries": 200}
-
-
-def call(*arguments):
-    """Run a command in this process; its exit code."""
-    try:
-        cli.main([str(argument) for argument in arguments])
-    except SystemExit as ended:
-        return ended.code or 0
-    return 0
 
 
 def shares(votes):

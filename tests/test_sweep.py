@@ -10,8 +10,9 @@ import time
 import jax
 import numpy as np
 import pytest
+from commands import call
 
-from pate_jax import artefact, cli
+from pate_jax import artefact
 from pate_jax.accounting.many import many
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
@@ -58,15 +59,6 @@ def whole(file, tmp_path_factory):
     """A finished sweep of 12 cells, with the exact epsilon of its front."""
     out = tmp_path_factory.mktemp("whole")
     return out, sweep(SweepConfig((str(file),), out=out, values=GRID, exact="front"))
-
-
-def call(*arguments):
-    """Run a command in this process; its exit code."""
-    try:
-        cli.main([str(argument) for argument in arguments])
-    except SystemExit as ended:
-        return ended.code or 0
-    return 0
 
 
 def by_cell(rows):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import math
 from collections.abc import Mapping, Sequence
@@ -11,22 +10,12 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from pate_jax import __version__
+from pate_jax import report
 from pate_jax.sweep.front import thinned
 
 Row = Mapping[str, Any]
 _SHOWN = 20  # rows of a table
-_STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding:0 1rem;color:#1c2330}
-h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem}
-table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.9rem}
-td,th{padding:.3rem .5rem;text-align:left;border-bottom:1px solid #d8dde6;vertical-align:top}
-.scroll{overflow-x:auto} .scroll td,.scroll th{white-space:nowrap}
-img{width:100%;max-width:36rem;height:auto} figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
-.warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
-.note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
-details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
-"""
+_STYLE = ".wide table{font-size:.9rem} .wide td,.wide th{white-space:nowrap} .wide td:last-child{min-width:0}"
 _HEADS = {
     "epsilon": "Data-independent: the figure a run may publish",
     "right": "Share of the answers that are right",
@@ -123,18 +112,12 @@ def page(rows: Sequence[Row], best: Sequence[Row], figures: Sequence[tuple[str, 
         f"<h2>The settings worth a look</h2><p>{_explained(rows, best)}</p>",
         _table(thinned(best, _SHOWN), _heads(best)),
         "<h2>Pictures</h2>",
-        *(_figure(caption, svg) for caption, svg in figures if svg is not None),
+        *(report.picture(caption, svg, compact=True) for caption, svg in figures if svg is not None),
         f"<details><summary>All {len(best)} cells of the front</summary>",
         _table(best, _heads(best)) + "</details>",
         _made(rows),
     ]
-    title = "Sweep of privacy settings"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-        f'content="width=device-width, initial-scale=1"><title>{title}</title>'
-        f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head><body><h1>{title}</h1>'
-        f"{''.join(body)}<p><small>pate_jax {__version__}</small></p></body></html>\n"
-    )
+    return report.page("Sweep of privacy settings", body, _STYLE)
 
 
 def _explained(rows: Sequence[Row], best: Sequence[Row]) -> str:
@@ -197,13 +180,7 @@ def _table(rows: Sequence[Row], heads: Sequence[str]) -> str:
         for row in rows
     )
     told = "; ".join(f"{head}: {_HEADS[head][0].lower()}{_HEADS[head][1:]}" for head in heads)
-    return f'<div class="scroll"><table><tr>{top}</tr>{lines}</table></div><p><small>{told}.</small></p>'
-
-
-def _figure(caption: str, svg: bytes) -> str:
-    encoded, text = base64.b64encode(svg).decode(), html.escape(caption)
-    image = f'<img alt="{text}" src="data:image/svg+xml;base64,{encoded}">'
-    return f'<figure><div class="scroll">{image}</div><figcaption>{text}</figcaption></figure>'
+    return f'<div class="scroll wide"><table><tr>{top}</tr>{lines}</table></div><p><small>{told}.</small></p>'
 
 
 def _made(rows: Sequence[Row]) -> str:
@@ -215,7 +192,4 @@ def _made(rows: Sequence[Row]) -> str:
             sorted({", ".join(f"{k} {v}" for k, v in row["versions"].items()) for row in rows})
         ),
     }
-    lines = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>" for name, value in facts.items()
-    )
-    return f"<details><summary>How it was made</summary><table>{lines}</table></details>"
+    return report.folded("How it was made", facts)

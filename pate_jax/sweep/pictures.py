@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from pate_jax.accounting.many import many
 from pate_jax.accounting.many_exact import exact_many
 from pate_jax.mechanisms import from_dict
+from pate_jax.plots import rendered
 from pate_jax.sweep.front import front
 
 Row = Mapping[str, Any]
@@ -49,7 +49,7 @@ def accuracy(rows: Sequence[Row]) -> bytes | None:
     axes.set_xscale("log")
     _plain_numbers(axes.xaxis)
     axes.legend(frameon=False, fontsize=8)
-    return _svg(figure)
+    return rendered(figure)
 
 
 def thresholds(rows: Sequence[Row]) -> bytes | None:
@@ -77,7 +77,7 @@ def thresholds(rows: Sequence[Row]) -> bytes | None:
                 axes.plot(at, 100 * np.array(means), style, color=COLOURS[place], label=label)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=8)
-    return _svg(figure)
+    return rendered(figure)
 
 
 def queries(row: Row, votes: np.ndarray, exact: bool) -> bytes:
@@ -94,7 +94,7 @@ def queries(row: Row, votes: np.ndarray, exact: bool) -> bytes:
         axes.plot(few, [one.epsilon for one in costs], color="#1b6ca8", label="exact (joint)")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=8)
-    return _svg(figure)
+    return rendered(figure)
 
 
 def _accuracy(row: Row) -> Any:
@@ -141,12 +141,3 @@ def _plain_numbers(axis: Any) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def _svg(figure: Any) -> bytes:
-    import matplotlib
-
-    out = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "pate", "svg.fonttype": "none"}):
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()

@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from pate_jax import artefact, data, stages, trials, voting
+from pate_jax import artefact, data, pools, stages, trials, voting
 from pate_jax.config import DataChoice, PartitionChoice, TeacherConfig, from_settings, to_settings
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
@@ -161,11 +159,7 @@ def _lesson_of(choice: DataChoice, votes: Votes) -> trials.Lesson:
     dataset = stages.open_data(choice)
     if votes.ids is None:
         raise PateError("the votes file names no inputs, so no student can be taught: leave out --students")
-    place = {name: row for row, name in enumerate(dataset.public.ids.tolist())}
-    missing = [name for name in votes.ids.tolist() if name not in place]
-    if missing:
-        raise PateError(f"public input {missing[0]!r} was voted on but is not in the public part; restore it")
-    return trials.lesson(dataset, dataset.public.take(np.array([place[name] for name in votes.ids.tolist()])))
+    return trials.lesson(dataset, dataset.public.take(pools.rows_of(dataset.public.ids, votes.ids)))
 
 
 def _is_synthetic(choice: DataChoice) -> bool:
