@@ -132,6 +132,7 @@ def of_data(
 def content_digest(votes: Votes) -> str:
     """Of the votes and of the labels that they are judged by.
 
+    >>> import numpy as np
     >>> len(content_digest(Votes(np.array([[3, 1]]))))
     32
     """
