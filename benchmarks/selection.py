@@ -75,8 +75,8 @@ def bought(way: str, mnist: Mnist, seed: int, steps: int) -> selection.Bought:
 
 
 def fixed(way: Any, mnist: Mnist, seed: int, budget: int) -> selection.Bought:
-    scaled = mnist.public.preprocessing.apply(mnist.public.inputs)
-    rows = selection.select(way, scaled, budget, key=b"seed %d" % seed)
+    scale = mnist.public.preprocessing
+    rows = selection.select(way, mnist.public.inputs, budget, key=b"seed %d" % seed, preprocessing=scale)
     answers = aggregate.answer(PLAIN, mnist.votes[rows], key=noise.seeded_key(seed))
     return selection.Bought(rows, answers, np.zeros((budget, 10), np.float32))
 

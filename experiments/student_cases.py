@@ -19,12 +19,11 @@ class Case:
     queries: int
     mechanism: Mechanism
     student: StudentConfig
-    selection: Selection = "kmeans"
+    selection: Selection = "learned"
 
 
 _MNIST = StudentConfig(
-    method="fixmatch", steps=2400, batch_size=16, unlabelled=4, learning_rate=2e-3, label_smoothing=0.0,
-    shift=2, alignment=1.0, devices=1,
+    method="fixmatch", steps=9600, batch_size=16, unlabelled=4, learning_rate=5e-3, alignment=1.0, devices=1,
 )  # fmt: skip
 _ADULT = StudentConfig(method="supervised", steps=300, learning_rate=2e-3, weight_decay=0.3)
 CASES = {
@@ -37,7 +36,7 @@ CASES = {
     )
 }
 TABLE = [
-    Case(f"table_{method}_{queries}", "mnist", queries, GNMax(40.0), short)
+    Case(f"table_{method}_{queries}", "mnist", queries, GNMax(40.0), short, "kmeans")
     for method in ("supervised", "fixmatch", "vat", "gan")
     for short in [StudentConfig(method=method, steps=500, batch_size=16, unlabelled=4, devices=1)]  # type: ignore[arg-type]
     for queries in (50, 100, 250, 500, 1000)

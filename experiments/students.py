@@ -126,13 +126,14 @@ def student(job: Job, source: Source) -> dict[str, Any]:
     edges = np.linspace(0, len(source.inputs), FOLDS + 1).astype(int)
     test = np.arange(edges[job.fold], edges[job.fold + 1])
     pool = np.setdiff1d(np.arange(len(source.inputs)), test)
-    scaled = source.preprocessing.apply(source.inputs[pool])
-    chosen = pool[selection.select(case.selection, scaled, case.queries, key=b"seed %d" % job.seed)]
+    key, scale = b"seed %d" % job.seed, source.preprocessing
+    rows = selection.select(case.selection, source.inputs[pool], case.queries, key=key, preprocessing=scale)
+    chosen = pool[rows]
     answers = ask(job, source, chosen)
     answered = np.asarray(answers.answered)
     rest = np.setdiff1d(pool, chosen)
     names = tuple(map(str, range(classes)))
-    public = PublicInputs(source.inputs[np.concatenate([chosen, rest])], source.preprocessing, classes, names)
+    public = PublicInputs(source.inputs[np.concatenate([chosen, rest])], scale, classes, names)
     learned = fit(jax.random.key(job.seed), public, answers, case.student)
     right = np.asarray(answers.labels)[answered] == source.labels[chosen][answered]
     found = learned(source.inputs[pool]).argmax(1) == source.labels[pool]

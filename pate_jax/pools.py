@@ -47,8 +47,8 @@ def select(
             f"queries={wanted} is more than the {len(rows)} different public inputs"
             f"{' that were not asked about yet' if known else ''}; ask for fewer"
         )
-    scaled = preprocessing.apply(pool.inputs[rows])
-    chosen = pool.take(rows[selection.select(chosen_by, scaled, wanted, key=key)])
+    picked = selection.select(chosen_by, pool.inputs[rows], wanted, key=key, preprocessing=preprocessing)
+    chosen = pool.take(rows[picked])
     near = queries.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
     if len(near.pairs):
         progress.say(

@@ -86,7 +86,8 @@ def vote(
     Args:
         run: the run directory.
         queries: number of public inputs.
-        selection: which: the first, random ones, or one for each of as many k-means clusters.
+        selection: which: the first, random ones, or one for each of as many clusters: kmeans compares pixels
+            or columns, learned (images; a few minutes) what a net learned of the public part.
         more: ask about further inputs, under the budget of a run that has answered already.
         public: take them from this .npz of further public inputs; goes with --more.
         json: print one JSON object.

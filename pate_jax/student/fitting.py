@@ -72,7 +72,7 @@ def fit_many(
     if config.patience:
         judge = lambda weights: negative_log_likelihood(learn(weights), held_labels)  # noqa: E731
     devices = config.devices or device_count(config, image)
-    trained = training.run(ready, streams, pool, config, devices, judge)
+    trained = training.run(ready, streams, pool, config, devices, judge, title=f"student: {config.method}")
     trained = jax.tree.map(np.asarray, trained)
     warm = len(held_rows) >= _LEAST_HELD_OUT
     temperatures = [temperature(each, held_labels) for each in learn(trained)] if warm else [1.0] * len(keys)

@@ -41,7 +41,7 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         total = losses.cross_entropy(logits, batch.targets).mean() + weight * (sure * taught).mean()
         return total, (memory, sure.mean())
 
-    return Method(start, loss)
+    return Method(start, loss, "confident")
 
 
 def _apart(keys, place):

@@ -48,4 +48,4 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         answers = losses.cross_entropy(logits, batch.targets).mean()
         return answers + (config.weight or 0.0) * telling + matching, (memory, right)
 
-    return Method(start, loss)
+    return Method(start, loss, "right")

@@ -46,6 +46,22 @@ def unit(directions: Array) -> Array:
     return directions / (jnp.sqrt(jnp.sum(directions**2, axis=axes, keepdims=True)) + 1e-12)
 
 
+def contrast(directions: Float[Array, "views dimensions"], heat: float) -> tuple[Array, Array]:
+    """How surprising each view's partner is among all other views (NT-Xent), and whether it is the nearest.
+
+    The directions have length 1; view i and view i + half are of one image.
+
+    >>> two = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> lost, found = contrast(two, 1.0)
+    >>> bool(jnp.allclose(lost, jnp.log(1 + 2 / jnp.e))), found.tolist()
+    (True, [True, True, True, True])
+    """
+    count = len(directions)
+    near = jnp.where(jnp.eye(count, dtype=bool), -jnp.inf, directions @ directions.T / heat)
+    partner = (jnp.arange(count) + count // 2) % count
+    return -jax.nn.log_softmax(near)[jnp.arange(count), partner], near.argmax(1) == partner
+
+
 def worst_direction(
     apply: Callable[[Array], Logits],
     inputs: Array,

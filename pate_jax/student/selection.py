@@ -1,11 +1,11 @@
 """Which public inputs the teachers are asked about; free of privacy cost, since it reads public data only.
 
-Three ways to fix the list before the first answer: the `first` inputs, `random` ones, or `kmeans`, one input
-for each of as many clusters as there are questions, so that the list covers the pool. All accounting applies
-to such a list. `ask_in_rounds` chooses the next inputs by what the student, trained on the answers so far, is
-least sure of. That list depends on earlier answers, so no data-dependent figure of it is a guarantee: publish
-the data-independent one over all inputs asked (`accounting.statement(..., adaptive=True)`) or a
-filter's budget.
+Four ways to fix the list before the first answer: the `first` inputs, `random` ones, or one input for each of
+as many clusters as there are questions, so that the list covers the pool: `kmeans` compares pixels or
+columns, `learned` compares images in a space learned from the pool itself. All accounting applies to such a
+list. `ask_in_rounds` chooses the next inputs by what the student, trained on the answers so far, is least
+sure of. That list depends on earlier answers, so no data-dependent figure of it is a guarantee: publish the
+data-independent one over all inputs asked (`accounting.statement(..., adaptive=True)`) or a filter's budget.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from jaxtyping import Float, Int
 
 from pate_jax import progress
 from pate_jax.aggregate import Answers
+from pate_jax.dataset import Preprocessing
 from pate_jax.errors import PateError
+from pate_jax.student import contrast
 from pate_jax.student.interface import PublicInputs
 from pate_jax.student.serving import Student
 
-Selection = Literal["first", "random", "kmeans"]
+Selection = Literal["first", "random", "kmeans", "learned"]
 
+_AS_THEY_ARE = Preprocessing((0.0,), (1.0,))
 _DIRECTIONS = 32  # of the space that inputs are compared in
 _LLOYD = 15  # rounds of assigning and averaging
 _BLOCK = 4096  # inputs compared with all centres at a time
@@ -47,12 +50,17 @@ class Bought(NamedTuple):
 
 
 def select(
-    selection: Selection, inputs: Float[np.ndarray, "pool ..."], wanted: int, *, key: bytes
+    selection: Selection,
+    inputs: np.ndarray,
+    wanted: int,
+    *,
+    key: bytes,
+    preprocessing: Preprocessing = _AS_THEY_ARE,
 ) -> Int[np.ndarray, "wanted"]:
     """Rows of the inputs to ask about, each once; the same for the same inputs and key.
 
-    `inputs` are scaled already, as the net sees them. The key is no secret: whoever knows the rows learns
-    nothing of private data.
+    `inputs` are as stored, images with pixels from 0 to 255; `preprocessing` turns them into what the net
+    sees. The key is no secret: whoever knows the rows learns nothing of private data.
 
     >>> two_heaps = np.array([[0.0, 0], [9, 9], [0, 0.1], [9, 9.1], [0.1, 0]])
     >>> sorted(row % 2 for row in select("kmeans", two_heaps, 2, key=b"demo").tolist())  # one of each heap
@@ -67,7 +75,10 @@ def select(
         return np.arange(wanted)
     if selection == "random":
         return random.permutation(len(inputs))[:wanted]
-    return cover(_points(inputs), wanted, random)
+    if selection == "learned":
+        seed = jax.random.key(int(random.integers(2**31)))
+        return cover(contrast.features(inputs, preprocessing, key=seed), wanted, random)
+    return cover(_points(preprocessing.apply(inputs)), wanted, random)
 
 
 def cover(

@@ -22,4 +22,4 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
         return losses.cross_entropy(logits, batch.targets).mean(), (memory, right)
 
-    return Method(start, loss)
+    return Method(start, loss, "right")

@@ -53,6 +53,8 @@ class Method(NamedTuple):
     """key -> (parameters, memory)"""
     loss: Callable[[Tree, Tree, Batch, Array], tuple[Array, tuple[Tree, Array]]]
     """(parameters, memory, batch, key) -> (loss, (memory, a number worth showing))"""
+    shown: str
+    """What that number says."""
 
 
 class State(NamedTuple):
@@ -73,6 +75,7 @@ class Program(NamedTuple):
     """key data [seed, ...] -> states"""
     advance: Callable[..., State]
     """(states, key data, first step, last step, pool, slots, other slots) -> states"""
+    shown: str
 
 
 def running_average(average: Tree, latest: Tree, keep: float, step: Array) -> Tree:
@@ -117,7 +120,7 @@ def program(
 
         return jax.lax.fori_loop(first, last, body, states)
 
-    return Program(jax.jit(each(start)), jax.jit(advance, donate_argnums=0))
+    return Program(jax.jit(each(start)), jax.jit(advance, donate_argnums=0), method.shown)
 
 
 def run(
@@ -127,13 +130,13 @@ def run(
     config: StudentConfig,
     devices: int,
     judge: Callable[[Tree], np.ndarray] | None = None,
+    *,
+    title: str,
 ) -> Tree:
     """Train to the end and return the averaged weights of every seed, or the best where there is a judge."""
     slots = np.arange(config.batch_size)
     others = np.arange(config.batch_size * (config.unlabelled or 1))
-    own = getattr(
-        jax.config, "jax_default_device", None
-    )  # threads may train a student each, on a device of their own
+    own = own_device()
     if devices == 1 and own is not None:
         slots, others, start, pool = jax.device_put((slots, others, key_data[0], pool), own)
     else:
@@ -142,18 +145,20 @@ def run(
         start, pool = jax.device_put((key_data[0], pool), everywhere)
     states, best = program.start(start), Best(config.patience)
     steps = config.steps or 0
-    with machines.kept_memory(), progress.bar(f"student: {config.method}", total=steps) as bar:
+    with machines.kept_memory(), progress.bar(title, total=steps) as bar:
         for first in range(0, steps, TICK):
             last = min(first + TICK, steps)
             states = program.advance(states, key_data[1], first, last, pool, slots, others)
             loss, shown = float(states.loss.mean()), float(states.shown.mean())
-            bar.advance(last - first, note=f"loss {loss:.3f}, {_SHOWN[config.method]} {shown:.2f}")
+            bar.advance(last - first, note=f"loss {loss:.3f}, {program.shown} {shown:.2f}")
             if judge is not None and best.told(states.average, judge(states.average)):
                 break
     return states.average if best.weights is None else best.weights
 
 
-_SHOWN = {"supervised": "right", "vat": "right", "gan": "right", "fixmatch": "confident"}
+def own_device() -> Any:
+    """The device of this thread (`jax.default_device`), where threads train a student each."""
+    return getattr(jax.config, "jax_default_device", None)
 
 
 class Best:

@@ -38,4 +38,4 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         total = losses.cross_entropy(logits, batch.targets).mean() + (config.weight or 0.0) * free
         return total, (memory, right)
 
-    return Method(start, loss)
+    return Method(start, loss, "right")
