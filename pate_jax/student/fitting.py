@@ -166,7 +166,7 @@ def spread(public_inputs: PublicInputs) -> Any:
 def device_count(config: StudentConfig, image: bool) -> int:
     """All devices of this process that the batch divides by; one for tables, whose steps are too short."""
     most = len(machines.local()) if image else 1
-    return max(count for count in range(1, most + 1) if config.batch_size % count == 0)
+    return max(count for count in range(1, most + 1) if (config.batch_size or 1) % count == 0)
 
 
 def _streams(keys: jax.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -134,8 +134,8 @@ def run(
     title: str,
 ) -> Tree:
     """Train to the end and return the averaged weights of every seed, or the best where there is a judge."""
-    slots = np.arange(config.batch_size)
-    others = np.arange(config.batch_size * (config.unlabelled or 1))
+    size = config.batch_size or 1
+    slots, others = np.arange(size), np.arange(size * (config.unlabelled or 1))
     own = own_device()
     if devices == 1 and own is not None:
         slots, others, start, pool = jax.device_put((slots, others, key_data[0], pool), own)
