@@ -298,6 +298,29 @@ def test_killed_at_any_time_a_sweep_ends_with_the_same_rows(tmp_path):
     assert len(lines) == 2 * 12, "one line for the row of each cell and one for its exact epsilon"
 
 
+@pytest.mark.long
+def test_shards_at_the_same_moment_train_once_and_agree_with_the_whole(tmp_path):
+    """Four cells with three teachers and four with four: the middle one of three shards needs both."""
+    flags = [*TINY, "--noises", "1", "2", "3", "4", "--queries", "9"]
+    command = [sys.executable, "-m", "pate_jax.cli", "sweep", *flags, "--out"]
+    both = [
+        subprocess.Popen(
+            [*command, tmp_path / "both", "--shard", part],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for part in ("1/3", "2/3", "3/3")
+    ]
+    said = [process.communicate()[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0, 0], said
+    subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True)
+    rows = results.read(tmp_path / "both")
+    assert rows == results.read(tmp_path / "whole") and len(rows) == 8
+    assert len({row["votes"] for row in rows.values()}) == 2
+    assert len(list((tmp_path / "both" / "votes").glob("*.npz"))) == 2
+
+
 def test_votes_are_kept_under_the_digest_of_their_content(file, whole):
     votes = sources.of_file(file, whole[0], None).votes()
     assert (whole[0] / "votes" / f"{sources.content_digest(votes)}.npz").exists()
