@@ -120,6 +120,11 @@ class RunConfig:
         name = "own" if self.data.private else self.data.dataset.replace("/", "-").replace(":", "-")
         return self.out or Path("runs") / name
 
+    @property
+    def asks(self) -> int:
+        """How many public inputs are asked about in any case; a budget may afford fewer than `queries`."""
+        return 0 if self.budget_epsilon else self.queries
+
 
 def default_mechanism(teachers: int) -> ConfidentDiscreteGaussian:
     """The proportions of the 2018 paper's MNIST setting (200, 150 and 40 for 250 teachers).

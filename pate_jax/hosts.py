@@ -41,7 +41,7 @@ def train_and_vote(config: RunConfig) -> bool:
     run = Share(RunDirectory(config.directory))
     if not devices.from_first(bytes([run.votes.exists()]))[0]:
         run.teacher_report.unlink(missing_ok=True)  # written again, from teachers that are finished
-        stages.train(run, config.data, config.partition, config.teacher)
+        stages.train(run, config.data, config.partition, config.teacher, config.asks)
         mechanism = config.mechanism or default_mechanism(config.partition.teachers)
         stages.settle(run, mechanism, config.budget_epsilon, config.delta)
         stages.vote(run, config.queries, selection=config.selection)

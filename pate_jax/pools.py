@@ -28,6 +28,18 @@ def of_batch(run: RunDirectory, dataset: data.Dataset, batch: int) -> data.Part:
     return pool
 
 
+def different(pool: data.Part, wanted: int, known: list[str]) -> np.ndarray:
+    """The rows that differ from each other and from the known ones; refused if there are fewer than wanted."""
+    rows = queries.unique_queries(pool.inputs).first_rows
+    rows = rows[~queries.repeats(pool.inputs[rows], known)] if known else rows
+    if len(rows) < wanted:
+        raise PateError(
+            f"queries={wanted} is more than the {len(rows)} different public inputs"
+            f"{' that were not asked about yet' if known else ''}; ask for fewer"
+        )
+    return rows
+
+
 def select(
     pool: data.Part,
     preprocessing: data.Preprocessing,
@@ -40,13 +52,7 @@ def select(
 
     Nearly equal ones are reported.
     """
-    rows = queries.unique_queries(pool.inputs).first_rows
-    rows = rows[~queries.repeats(pool.inputs[rows], known)] if known else rows
-    if len(rows) < wanted:
-        raise PateError(
-            f"queries={wanted} is more than the {len(rows)} different public inputs"
-            f"{' that were not asked about yet' if known else ''}; ask for fewer"
-        )
+    rows = different(pool, wanted, known)
     picked = selection.select(chosen_by, pool.inputs[rows], wanted, key=key, preprocessing=preprocessing)
     chosen = pool.take(rows[picked])
     near = queries.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)

@@ -77,9 +77,16 @@ def open_data(choice: DataChoice) -> data.Dataset:
 
 
 def train(
-    run: RunDirectory, choice: DataChoice, cut: PartitionChoice, config: ensemble.TeacherConfig
+    run: RunDirectory,
+    choice: DataChoice,
+    cut: PartitionChoice,
+    config: ensemble.TeacherConfig,
+    asks: int = 0,
 ) -> dict[str, Any]:
-    """Cut the private records into shards and train one teacher on each."""
+    """Cut the private records into shards and train one teacher on each.
+
+    If it is known how many public inputs it `asks` about, too many are refused before the work, not after it.
+    """
     if choice.dataset == "strokes" and choice.private is None and choice.records is None:
         choice = replace(choice, records=_RECORDS * cut.teachers)
     run.secret(cut.seed)
@@ -90,6 +97,7 @@ def train(
     if run.teacher_report.exists():
         return artefact.read_json(run.teacher_report, "teacher-report")
     dataset = open_data(choice)
+    pools.different(dataset.public, asks, [])
     shards = _shards(run, dataset, cut)
     certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
     artefact.write_json(run.certificate, "certificate", certificate)

@@ -103,6 +103,12 @@ def test_the_same_seed_gives_the_same_run(finished, tmp_path):
         np.testing.assert_array_equal(first[name], second[name])
 
 
+def test_too_many_queries_are_refused_before_the_teachers_are_trained(tmp_path):
+    with pytest.raises(PateError, match=r"queries=\d+ is more than the \d+ different public inputs"):
+        pipeline.run(tiny(tmp_path, queries=10**6))
+    assert not RunDirectory(tmp_path).certificate.exists()
+
+
 def test_a_lost_answers_file_comes_back_from_the_ledger_without_a_new_charge(finished):
     run, _ = finished
     before = run.answers.read_bytes()
