@@ -37,7 +37,7 @@ from pate_jax.student import PublicInputs, StudentConfig, fit, selection  # noqa
 RESULTS = Path(__file__).parent / "results" / "selection.jsonl"
 POOL, BUDGETS, ROUNDS = 9000, (50, 100, 250), (25, 25, 50, 50, 50, 50)
 PLAIN = GNMax(40.0)
-WAYS = ("random", "kmeans", "uncertainty", "interactive")
+WAYS = ("random", "kmeans", "learned", "uncertainty", "interactive")
 INTERACTIVE = InteractiveGNMax(100.0, 100.0, 40.0, 0.95)
 
 

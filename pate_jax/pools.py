@@ -29,7 +29,7 @@ def of_batch(run: RunDirectory, dataset: data.Dataset, batch: int) -> data.Part:
 
 
 def different(pool: data.Part, wanted: int, known: list[str]) -> np.ndarray:
-    """The rows that differ from each other and from the known ones; refused if there are fewer than wanted."""
+    """The rows that differ from each other and from the known; refused if there are fewer than wanted."""
     rows = queries.unique_queries(pool.inputs).first_rows
     rows = rows[~queries.repeats(pool.inputs[rows], known)] if known else rows
     if len(rows) < wanted:
