@@ -18,6 +18,7 @@ import json
 import platform
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,13 @@ from pate_jax import accounting, aggregate, noise, voting  # noqa: E402
 from pate_jax.aggregate import Answers  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.mechanisms import GNMax, InteractiveGNMax, Mechanism  # noqa: E402
-from pate_jax.student import PublicInputs, StudentConfig, fit, selection  # noqa: E402
+from pate_jax.student import PublicInputs, StudentConfig, contrast, fit, selection  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "selection.jsonl"
 POOL, BUDGETS, ROUNDS = 9000, (50, 100, 250), (25, 25, 50, 50, 50, 50)
 PLAIN = GNMax(40.0)
-WAYS = ("random", "kmeans", "learned", "uncertainty", "interactive")
+ADAPTIVE = ("uncertainty", "interactive")
+WAYS = ("random", "kmeans", "learned", *ADAPTIVE)
 INTERACTIVE = InteractiveGNMax(100.0, 100.0, 40.0, 0.95)
 
 
@@ -76,9 +78,18 @@ def bought(way: str, mnist: Mnist, seed: int, steps: int) -> selection.Bought:
 
 def fixed(way: Any, mnist: Mnist, seed: int, budget: int) -> selection.Bought:
     scale = mnist.public.preprocessing
-    rows = selection.select(way, mnist.public.inputs, budget, key=b"seed %d" % seed, preprocessing=scale)
+    inputs, key = mnist.public.inputs, b"seed %d" % seed
+    if way == "learned":  # once a seed, where select would learn once a budget
+        rows = selection.cover(learned_features(mnist, seed), budget, np.random.default_rng(seed))
+    else:
+        rows = selection.select(way, inputs, budget, key=key, preprocessing=scale)
     answers = aggregate.answer(PLAIN, mnist.votes[rows], key=noise.seeded_key(seed))
     return selection.Bought(rows, answers, np.zeros((budget, 10), np.float32))
+
+
+@lru_cache
+def learned_features(mnist: Mnist, seed: int) -> np.ndarray:
+    return contrast.features(mnist.public.inputs, mnist.public.preprocessing, key=jax.random.key(seed))
 
 
 def first_of(whole: selection.Bought, asked: int) -> selection.Bought:
@@ -110,7 +121,7 @@ def epsilon(mechanism: Mechanism, found: selection.Bought, mnist: Mnist, adaptiv
 def lines(mnist: Mnist, ways: list[str], seeds: int, steps: int) -> Iterator[dict[str, Any]]:
     """One for each way and budget."""
     for way in ways:
-        adaptive = way in WAYS[2:]
+        adaptive = way in ADAPTIVE
         whole = [bought(way, mnist, seed, steps) if adaptive else None for seed in range(seeds)]
         for budget in BUDGETS:
             lists = [
