@@ -31,7 +31,7 @@ CASES = {
     case.name: case
     for case in (
         Case("mnist_publishable", "mnist", 80, GNMax(47.4), _MNIST),
-        Case("mnist_exact", "mnist", 250, GNMax(40.0), _MNIST),
+        Case("mnist_exact", "mnist", 120, GNMax(30.0), _MNIST),
         Case("adult", "adult", 700, GNMax(60.0), _ADULT, "random"),
         Case("fashion_mnist", "fashion_mnist", 600, GNMax(40.0), _FASHION, "kmeans"),
     )
