@@ -334,7 +334,7 @@ def refresh(nets: list[str], rounds: int) -> dict[str, Any]:
                 width=chosen.width, steps_per_call=chosen.steps_per_call, convolution=chosen.convolution
             )
             row["wide"] = chosen.steps_per_call == 0
-    artefact.write_bytes(path, (json.dumps(content, indent=1) + "\n").encode())
+            artefact.write_bytes(path, (json.dumps(content, indent=1) + "\n").encode())
     return {"measure": "forms", "forms": told}
 
 
