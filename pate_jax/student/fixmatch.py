@@ -23,7 +23,7 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
     classes = model.description["classes"]
 
     def start(key):
-        return {"net": model.init(key)}, jnp.full(classes, 1 / classes)
+        return {"net": model.init(key)}, jnp.full(classes, 1 / classes, jnp.float32)
 
     def loss(parameters, memory, batch, key):
         net = parameters["net"]
