@@ -97,8 +97,8 @@ def train(
     if run.teacher_report.exists():
         return artefact.read_json(run.teacher_report, "teacher-report")
     dataset = open_data(choice)
-    pools.different(dataset.public, asks, [])
     shards = _shards(run, dataset, cut)
+    pools.different(dataset.public, asks, [])
     certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
     artefact.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(run, dataset, shards, config)
