@@ -71,13 +71,13 @@ def ours(method: str, form: Form | None = None) -> Way:
     chosen = form or fitting.form_of(False)
     model, keys = fitting.build(public, config, chosen), jax.random.key(0)[None]
     about = json.dumps(model.description)
-    ready = fitting._program(about, chosen, config, SCALE, fitting._implementation(keys), False)
+    ready = fitting._program(about, chosen, config, SCALE, fitting.implementation(keys), False)
     rows = jnp.arange(ANSWERS, dtype=jnp.int32)
     pool = training.Pool(jnp.asarray(images), rows, jnp.asarray(labels[:ANSWERS]), fitting.spread(public))
     slots = np.arange(config.batch_size), np.arange(config.batch_size * (config.unlabelled or 1))
     slots = devices.shard_batch(slots, config.devices or fitting.device_count(config, True))
     everywhere = jax.sharding.NamedSharding(slots[0].sharding.mesh, jax.sharding.PartitionSpec())
-    starts, streams = fitting._streams(keys)
+    starts, streams = fitting.streams(keys)
     starts, pool = jax.device_put((starts, pool), everywhere)
     held = [ready.start(starts), 0]
 

@@ -98,7 +98,8 @@ def train(
         return artefact.read_json(run.teacher_report, "teacher-report")
     dataset = open_data(choice)
     shards = _shards(run, dataset, cut)
-    pools.different(dataset.public, asks, [])
+    if asks:
+        pools.different(dataset.public, asks, [])
     certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
     artefact.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(run, dataset, shards, config)

@@ -303,7 +303,7 @@ def test_shards_at_the_same_moment_train_once_and_agree_with_the_whole(tmp_path)
     """Four cells with three teachers and four with four: the middle one of three shards needs both."""
     flags = [*TINY, "--noises", "1", "2", "3", "4", "--queries", "9"]
     command = [sys.executable, "-m", "pate_jax.cli", "sweep", *flags, "--out"]
-    both = [
+    shards = [
         subprocess.Popen(
             [*command, tmp_path / "both", "--shard", part],
             stdout=subprocess.PIPE,
@@ -312,8 +312,8 @@ def test_shards_at_the_same_moment_train_once_and_agree_with_the_whole(tmp_path)
         )
         for part in ("1/3", "2/3", "3/3")
     ]
-    said = [process.communicate()[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0, 0], said
+    said = [process.communicate()[0] for process in shards]
+    assert [process.returncode for process in shards] == [0, 0, 0], said
     subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True)
     rows = results.read(tmp_path / "both")
     assert rows == results.read(tmp_path / "whole") and len(rows) == 8

@@ -8,21 +8,20 @@ question can be spent on each.
 from __future__ import annotations
 
 import dataclasses
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pate_jax import devices as machines
 from pate_jax import models
 from pate_jax.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.models import Form, Model
-from pate_jax.student import losses, training
+from pate_jax.models import Model
+from pate_jax.student import fitting, losses, training
 from pate_jax.student.settings import StudentConfig
-from pate_jax.student.views import Views, views
+from pate_jax.student.views import Views, apart, views
 
 _IMAGES = 128  # a step
 _SETTINGS = StudentConfig(steps=1500, learning_rate=3e-3, shift=2, average=0.99)  # of the loop and the views
@@ -43,14 +42,14 @@ def features(
         raise PateError(
             f"selection='learned' needs images, and inputs have shape {images.shape[1:]}; choose kmeans"
         )
-    most = len(machines.local()) if training.own_device() is None else 1
-    count = max(n for n in range(1, most + 1) if _IMAGES % n == 0)
-    config = dataclasses.replace(config or _SETTINGS, batch_size=count, unlabelled=_IMAGES // count)
-    net, ready = _program(images.shape[1:], preprocessing, config, str(jax.random.key_impl(key)))
+    config = dataclasses.replace(config or _SETTINGS, batch_size=_IMAGES)
+    count = fitting.device_count(config, True) if training.own_device() is None else 1
+    config = dataclasses.replace(config, batch_size=count, unlabelled=_IMAGES // count)
+    net, ready = _program(images.shape[1:], preprocessing, config, fitting.implementation(key))
     nobody = np.zeros(1, np.int32)
     pool = training.Pool(jnp.asarray(images), nobody, nobody, np.float32(1))
-    start, steps = (np.asarray(jax.random.key_data(half))[None] for half in jax.random.split(key))
-    weights = training.run(ready, (start, steps), pool, config, count, title="looking at the public images")
+    streams = fitting.streams(key[None])
+    weights = training.run(ready, streams, pool, config, count, title="looking at the public images")
     net_weights = jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights)
     look = jax.jit(lambda block: losses.unit(net.apply(net_weights, preprocessing.apply(block))))
     blocks = [look(images[start : start + _BLOCK]) for start in range(0, len(images), _BLOCK)]
@@ -64,10 +63,7 @@ def method(model: Model, views: Views) -> training.Method:
         return {"net": model.init(key)}, ()
 
     def loss(parameters, memory, batch, key):
-        seen = [
-            views.strong(jax.vmap(partial(_apart, place))(batch.other_keys), batch.others)
-            for place in range(2)
-        ]
+        seen = [views.strong(apart(batch.other_keys, place), batch.others) for place in range(2)]
         directions = losses.unit(model.apply(parameters["net"], jnp.concatenate(seen)))
         lost, found = losses.contrast(directions, _HEAT)
         return lost.mean(), (memory, found.mean())
@@ -80,11 +76,6 @@ def _program(
     shape: tuple[int, ...], preprocessing: Preprocessing, config: StudentConfig, implementation: str
 ) -> tuple[Model, training.Program]:
     """Compile once for all keys and images."""
-    form = Form("products" if jax.default_backend() == "cpu" else "patches")
-    net = models.build("cnn", input_shape=shape, classes=_DIMENSIONS, form=form)
+    net = models.build("cnn", input_shape=shape, classes=_DIMENSIONS, form=fitting.form_of(False))
     how = method(net, views(config, preprocessing, image=True))
     return net, training.program(how, config, _DIMENSIONS, implementation, several=False)
-
-
-def _apart(place, key):
-    return jax.random.fold_in(key, place)

@@ -54,8 +54,8 @@ def fit_many(
     image = inputs.ndim in IMAGE_RANKS
     config = (config or StudentConfig()).resolved(image=image)
     rows, labels = given(public_inputs, answers)
-    streams = _streams(keys)
-    rows, labels, held_rows, held_labels = held_out(streams[1][0], rows, labels, config.hold_out)
+    drawn = streams(keys)
+    rows, labels, held_rows, held_labels = held_out(drawn[1][0], rows, labels, config.hold_out)
     several = len(keys) > 1
     form = form_of(several)
     model = build(public_inputs, config, form)
@@ -64,7 +64,7 @@ def fit_many(
         form,
         config,
         public_inputs.preprocessing,
-        _implementation(keys),
+        implementation(keys),
         several,
     )
     pool = training.Pool(jnp.asarray(inputs), jnp.asarray(rows), jnp.asarray(labels), spread(public_inputs))
@@ -72,7 +72,7 @@ def fit_many(
     if config.patience:
         judge = lambda weights: negative_log_likelihood(learn(weights), held_labels)  # noqa: E731
     devices = config.devices or device_count(config, image)
-    trained = training.run(ready, streams, pool, config, devices, judge, title=f"student: {config.method}")
+    trained = training.run(ready, drawn, pool, config, devices, judge, title=f"student: {config.method}")
     trained = jax.tree.map(np.asarray, trained)
     warm = len(held_rows) >= _LEAST_HELD_OUT
     temperatures = [temperature(each, held_labels) for each in learn(trained)] if warm else [1.0] * len(keys)
@@ -169,13 +169,14 @@ def device_count(config: StudentConfig, image: bool) -> int:
     return max(count for count in range(1, most + 1) if (config.batch_size or 1) % count == 0)
 
 
-def _streams(keys: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+def streams(keys: jax.Array) -> tuple[np.ndarray, np.ndarray]:
     """Key data of each seed for its first weights and for its steps."""
     pairs = jax.vmap(lambda key: jax.random.key_data(jax.random.split(key)))(keys)
     return np.asarray(pairs[:, 0]), np.asarray(pairs[:, 1])
 
 
-def _implementation(keys: jax.Array) -> str:
+def implementation(keys: jax.Array) -> str:
+    """The name of the generator of these keys."""
     return str(jax.random.key_impl(keys))
 
 

@@ -9,7 +9,7 @@ from pate_jax.models import Model
 from pate_jax.student import losses
 from pate_jax.student.settings import StudentConfig
 from pate_jax.student.training import Method
-from pate_jax.student.views import Views
+from pate_jax.student.views import Views, apart
 
 _REMEMBERED = 0.99  # of the classes' frequencies among the guesses, per step
 
@@ -29,7 +29,7 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         net = parameters["net"]
         shown = views.strong if config.distort_answers else views.weak
         logits = model.apply(net, shown(batch.keys, batch.inputs))
-        weak_keys, strong_keys = (_apart(batch.other_keys, place) for place in range(2))
+        weak_keys, strong_keys = (apart(batch.other_keys, place) for place in range(2))
         distorted = model.apply(net, views.strong(strong_keys, batch.others))
         guessing = model.apply(jax.lax.stop_gradient(net), views.weak(weak_keys, batch.others))
         guesses = jax.nn.softmax(guessing)
@@ -42,7 +42,3 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         return total, (memory, sure.mean())
 
     return Method(start, loss, "confident")
-
-
-def _apart(keys, place):
-    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, place)

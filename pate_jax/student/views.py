@@ -42,5 +42,10 @@ def views(config: StudentConfig, preprocessing: Preprocessing, *, image: bool) -
     return Views(plain, partial(_each, moved, plain), partial(_each, bent, plain))
 
 
+def apart(keys: Array, place: int) -> Array:
+    """A stream of its own for each view of the same images."""
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, place)
+
+
 def _each(function, plain, keys, inputs):
     return plain(jax.vmap(function)(keys, inputs))
