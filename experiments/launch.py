@@ -18,9 +18,8 @@ import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, arg  # noqa: E402
 
 from experiments.presets import Preset, small  # noqa: E402
-from pate_jax import accounting, pipeline, report, topology  # noqa: E402
+from pate_jax import accounting, endings, pipeline, report, topology  # noqa: E402
 from pate_jax.config import RunConfig  # noqa: E402
-from pate_jax.errors import PateError  # noqa: E402
 from pate_jax.rundir import RunDirectory  # noqa: E402
 
 After = Callable[[RunDirectory], dict[str, Any]]
@@ -30,7 +29,7 @@ _SETTINGS = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
 def main(preset: Preset, after: After | None = None, arguments: Sequence[str] | None = None) -> None:
     """Run a preset; `after` adds to its JSON line from the finished run."""
     given = sys.argv[1:] if arguments is None else arguments
-    try:
+    with endings.told(preset.name):
         topology.prepare(given)
         config, machines = _parse(preset, given)
         topology.enter(**machines)
@@ -42,9 +41,6 @@ def main(preset: Preset, after: After | None = None, arguments: Sequence[str] | 
         print(report.summary(results, statement.text()))
         more = after(RunDirectory(config.directory)) if after else {}
         print(json.dumps({**_line(preset, config, results), **more, **_took(began)}))
-    except PateError as error:
-        print(f"{preset.name}: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 def _parse(preset: Preset, arguments: Sequence[str]) -> tuple[RunConfig, dict[str, Any]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from experiments import partition_figure
 from experiments.tutorial_svhn import tutorial_epsilon
-from pate_jax import accounting, artefact, voting
+from pate_jax import accounting, artefact, endings, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax, Mechanism
 
@@ -165,8 +164,5 @@ def _figure(folder: Path, out: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    try:
+    with endings.told("published_votes"):
         tyro.cli(main, prog="experiments.published_votes", description=__doc__)
-    except PateError as error:
-        print(f"published_votes: {error}", file=sys.stderr)
-        sys.exit(2)

@@ -19,7 +19,6 @@ import dataclasses
 import hashlib
 import json
 import platform
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -36,9 +35,8 @@ import tyro  # noqa: E402
 
 from experiments.student_cases import CASES, TABLE, Case  # noqa: E402
 from experiments.student_votes import Source, by_name, own  # noqa: E402
-from pate_jax import accounting, aggregate, artefact, noise  # noqa: E402
+from pate_jax import accounting, aggregate, artefact, endings, noise  # noqa: E402
 from pate_jax.aggregate import Answers  # noqa: E402
-from pate_jax.errors import PateError  # noqa: E402
 from pate_jax.student import PublicInputs, fit, selection  # noqa: E402
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "students.jsonl"
@@ -210,8 +208,5 @@ def summary(case: Case, lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("default")
-    try:
+    with endings.told("students"):
         tyro.cli(main, prog="experiments.students", description=__doc__)
-    except PateError as error:
-        print(f"students: {error}", file=sys.stderr)
-        sys.exit(2)

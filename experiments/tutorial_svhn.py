@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from experiments.launch import main
 from experiments.presets import TUTORIAL_SVHN
-from pate_jax import accounting, aggregate, noise, stages, voting
+from pate_jax import accounting, aggregate, endings, noise, stages, voting
 from pate_jax.accounting import laplace, smooth
-from pate_jax.errors import PateError
 from pate_jax.mechanisms import LNMax
 from pate_jax.rundir import RunDirectory
 
@@ -98,10 +97,8 @@ def _histograms(votes: Path | None, queries: int, teachers: int) -> NDArray:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["epsilon"]:
-        try:
+        with endings.told("tutorial_svhn"):
             shown = tyro.cli(epsilon, prog="experiments.tutorial_svhn epsilon", args=sys.argv[2:])
             print(json.dumps({"experiment": "tutorial_svhn epsilon", **shown}))
-        except PateError as error:
-            sys.exit(f"tutorial_svhn: {error}")
     else:
         main(TUTORIAL_SVHN, compare)

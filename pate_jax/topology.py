@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from pate_jax import devices
+from pate_jax import devices, endings
 from pate_jax.errors import PateError
 
 _FOLDERS = tuple(folder / "tpu_configs" for folder in (Path(), Path(__file__).parents[1]))
@@ -105,6 +105,7 @@ def enter(
             f"{wanted - 1} of --processes={wanted}; on Slurm and TPU pods leave both out"
         )
     if wanted > 1:
+        endings.results_alone_on_stdout()
         devices.join(*(() if coordinator is None else (coordinator, wanted, process)))
     if topology is not None:
         _check(topology)

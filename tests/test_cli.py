@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from commands import call
 
+from pate_jax import endings
+
 ROOT = Path(__file__).parents[1]
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
 STUDENT = ["--student.method", "supervised", "--student.net", "mlp", "--student.steps", "12"]
@@ -182,6 +184,18 @@ def test_votes_from_elsewhere_become_a_student(tables, tmp_path, capsys):
     results = json.loads(capsys.readouterr().out)
     assert results["teachers"] == 100 and results["student_accuracy"] > 0.9
     assert call("verify", out) == 0
+
+
+def test_ctrl_c_that_python_drops_in_a_destructor_comes_again(capsys):
+    class Held:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as end, endings.told("pate"):
+        Held()
+        time.sleep(30)
+        raise AssertionError("nothing stopped the command")
+    assert end.value.code == 130 and "repeat the same command" in capsys.readouterr().err
 
 
 @pytest.mark.long

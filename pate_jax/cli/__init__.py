@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pate_jax import devices, topology
+from pate_jax import devices, endings, topology
 
 devices.prepare()
 
@@ -14,7 +14,6 @@ import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes  # noqa: E402
 
 from pate_jax.cli import checking, costs, learning, running, spending, sweeping  # noqa: E402
-from pate_jax.errors import PateError  # noqa: E402
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
     "run": running.run,
@@ -35,14 +34,8 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; bad input ends with one sentence and exit code 2."""
     settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
-    try:
+    with endings.told("pate"):
         topology.prepare(sys.argv[1:] if arguments is None else arguments)
         tyro.extras.subcommand_cli_from_dict(
             _COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__
         )
-    except PateError as error:
-        print(f"pate: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("pate: stopped; repeat the same command to go on from the last finished stage", file=sys.stderr)
-        sys.exit(130)
