@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from pate_jax import data, ensemble, models, partition, voting
+from pate_jax import data, ensemble, partition, stages, voting
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 
@@ -25,12 +25,13 @@ class Source(NamedTuple):
     preprocessing: Preprocessing
 
 
-def by_name(folder: Path, name: str, keep: Path) -> Source:
-    """Images of a data set and their saved votes; where there are none, teachers are trained."""
+def by_name(folder: Path, name: str, keep: Path, net: str | None = None) -> Source:
+    """Images of a data set and their saved votes; for a `net`, or if none are saved, teachers are trained."""
     images = folder / name / "t10k-images-idx3-ubyte.gz"
     saved = folder / "votes" / f"cnn_{name}_250.npz"
-    if not (images.is_file() and saved.is_file()):
-        return taught(folder, name, keep)
+    if net is not None or not (images.is_file() and saved.is_file()):
+        usual = {"mnist": "cnn", "fashion_mnist": "cnn"}.get(name, "table")
+        return taught(folder, name, keep, net or usual)
     pixels = np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=16)
     scale = Preprocessing((0.0,), (255.0,))
     return _source(pixels.reshape(-1, 28, 28, 1), voting.load_votes(saved), None, scale)
@@ -46,26 +47,26 @@ def own(inputs: Path, votes: Path) -> Source:
     return _source(found, voting.load_votes(votes), labels, scale)
 
 
-def taught(folder: Path, name: str, keep: Path) -> Source:
-    """Votes of 250 teachers on the public and the test part together; kept as `keep/NAME_votes.npz`."""
+def taught(folder: Path, name: str, keep: Path, net: str) -> Source:
+    """Votes of 250 teachers on the public and the test part together; kept as `keep/NAME_NET_votes.npz`."""
     if not (folder / name).is_dir():
         raise PateError(
             f"{folder / name} is not there: name the folder with --folder, or --inputs and --votes"
         )
-    kind = {"mnist": "cnn", "fashion_mnist": "cnn"}.get(name, "table")
     dataset = data.load(name, data_dir=keep / "data", manual_dir=folder / name)
     parts = [part for part in (dataset.public, dataset.test) if part is not None]
     inputs = np.concatenate([part.inputs for part in parts])
     labels = np.concatenate([part.labels for part in parts if part.labels is not None])
-    path = keep / f"{name}_votes.npz"
+    path = keep / f"{name}_{net}_votes.npz"
     if not path.is_file():
-        model = models.build(kind, input_shape=inputs.shape[1:], classes=dataset.classes)
+        config = ensemble.TeacherConfig(net=net)
+        model = stages.teachers_net(config, dataset)
         private, key = dataset.private, b"students of public inputs".ljust(32)
         assignment = partition.assign(private.ids, TEACHERS, key=key)
         shards = partition.cut(assignment, private.ids, TEACHERS, key=key)
         teachers = ensemble.fit(
             model, dataset.preprocessing, private.inputs, private.labels, shards,
-            key=jax.random.key(0), config=ensemble.TeacherConfig(net=kind),
+            key=jax.random.key(0), config=config, directory=keep / f"{name}_{net}",
         )  # fmt: skip
         told = np.asarray(ensemble.predict(model, dataset.preprocessing, teachers, inputs))
         counts = np.asarray(voting.histogram(told, dataset.classes))

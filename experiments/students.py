@@ -91,7 +91,7 @@ def main(
     ]
     done = finished(out)
     left = [job for job in jobs if job.identity() not in done]
-    source = own(inputs, votes) if inputs and votes else by_name(folder, cases[0].dataset, keep)
+    source = own(inputs, votes) if inputs and votes else by_name(folder, cases[0].dataset, keep, cases[0].net)
     for line in work(left, source):
         done[line["job"]] = line
         add(out, line)

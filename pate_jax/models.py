@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
 
+from pate_jax import patches as known_patches
 from pate_jax.convolution import by_products, convolve, max_pool, patches, sum_of_taps
 from pate_jax.errors import PateError
 
@@ -34,11 +36,15 @@ class Model(NamedTuple):
 
     `description` is JSON and enough to build the net again: `build(**description)`. It is the identity of a
     net of your own too: a checkpoint is refused where it differs.
+
+    A net may have a `front` that is the same for all teachers and never learns: it turns stored inputs into
+    what `apply` takes, once before training instead of at every step, in place of the preprocessing.
     """
 
     init: Callable[[Array], Params]
     apply: Callable[[Params, Float[Array, "batch ..."]], Float[Array, "batch classes"]]
     description: dict[str, Any]
+    front: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 def tempered_sigmoid(
@@ -184,6 +190,25 @@ class ResidualNet(nnx.Module):
         return self.head(self.activation(self.norm(flowing)).mean(axis=(1, 2)))
 
 
+class PatchNet(nnx.Module):
+    """A linear classifier on how much of each typical patch an image holds in which place."""
+
+    def __init__(self, inputs, classes, activation, form, rngs, *, kinds: int, size: int, cells: int):
+        pixels, features = size * size * inputs[-1], cells * cells * kinds
+        one, normal = jnp.ones(()), jax.nn.initializers.normal()
+        self.flat, self.spread = nnx.Param(one), nnx.Param(one)
+        self.offset, self.middle = nnx.Param(jnp.zeros(pixels)), nnx.Param(jnp.zeros(features))
+        self.whitening = nnx.Param(jnp.eye(pixels))
+        self.typical = nnx.Param(normal(rngs.params(), (kinds, pixels)))
+        self.dense0 = _dense(features, classes, form=form, rngs=rngs, last=True)
+        self.cells = cells
+
+    def __call__(self, inputs):
+        """Logits of a batch of images."""
+        known = known_patches.Patches(*(getattr(self, name)[...] for name in known_patches.Patches._fields))
+        return self.dense0(known_patches.look(known, inputs, cells=self.cells))
+
+
 NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),
@@ -191,6 +216,10 @@ NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
     "pate2017": (ConvolutionalNet, {"maps": (64, 128), "size": 5, "hidden": (384, 192)}),
     "tutorial": (ConvolutionalNet, {"maps": (10, 20), "size": 5, "hidden": (50,)}),
     "resnet": (ResidualNet, {"maps": (16, 32, 64)}),
+    "patches": (
+        PatchNet,
+        {"kinds": known_patches.KINDS, "size": known_patches.SIZE, "cells": known_patches.CELLS},
+    ),
 }
 
 
@@ -204,7 +233,7 @@ def build(
     **settings: Any,
 ) -> Model:
     """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps), tutorial
-    (10 and 20 5x5 maps) or resnet.
+    (10 and 20 5x5 maps), resnet or patches.
 
     `settings` are the activation's (scale, temperature, offset of tempered_sigmoid) and the net's own sizes
     (hidden, maps, size). `form` says how it is computed; the ensemble chooses that by itself.
@@ -246,9 +275,26 @@ def _build(name, input_shape, classes, activation, form, settings) -> Model:
     return _convert(make, {**description, **given, **listed})
 
 
+def on_patches(
+    known: known_patches.Patches,
+    preprocessing: Any,
+    *,
+    input_shape: tuple[int, ...],
+    classes: int,
+) -> Model:
+    """The net `patches` as teachers learn it: a linear one, behind typical patches of the public pool."""
+    linear = build("mlp", input_shape=known.middle.shape, classes=classes, hidden=())
+
+    def front(images: np.ndarray) -> np.ndarray:
+        return known_patches.features(known, preprocessing.apply(images))
+
+    description = {"name": "patches", "input_shape": list(input_shape), "classes": classes}
+    return Model(linear.init, linear.apply, description, front)
+
+
 def in_form(model: Model, form: Form) -> Model:
     """The same net computed in another form; a net of your own is returned as it is."""
-    if model.description.get("name") not in NETS:
+    if model.description.get("name") not in NETS or model.front is not None:
         return model
     return build(**model.description, form=form)
 

@@ -124,4 +124,4 @@ def _ready(run: RunDirectory) -> data.Dataset | Finding:
 
 
 def _model(run: RunDirectory, dataset: data.Dataset) -> models.Model:
-    return stages._model(from_settings(ensemble.TeacherConfig, run.recorded()["teacher"]), dataset)
+    return stages.teachers_net(from_settings(ensemble.TeacherConfig, run.recorded()["teacher"]), dataset)

@@ -22,6 +22,7 @@ from pate_jax import (
     ledger,
     models,
     partition,
+    patches,
     plots,
     pools,
     queries,
@@ -151,7 +152,7 @@ def vote(
         pool, dataset.preprocessing, wanted, known, selection, run.derive(f"selection {stage}")
     )
     teachers = _teachers(run, dataset, _shards(run, dataset, cut), config)
-    own = ensemble.predict(_model(config, dataset), dataset.preprocessing, teachers, asked.inputs)
+    own = ensemble.predict(teachers_net(config, dataset), dataset.preprocessing, teachers, asked.inputs)
     labels = devices.rows_of_all(own)
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
     digests = np.array(queries.digests(asked.inputs))
@@ -257,7 +258,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
 
 def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
     return ensemble.fit(
-        _model(config, dataset),
+        teachers_net(config, dataset),
         dataset.preprocessing,
         dataset.private.inputs,
         dataset.private.labels,
@@ -286,9 +287,16 @@ def _relation(private: data.Part, cut: PartitionChoice) -> str:
     return "contents"
 
 
-def _model(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:
+def teachers_net(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:
+    """The net of a run's teachers."""
+    net = config.net or ("cnn" if dataset.kind == "image" else "table")
+    if net == "patches":
+        known = patches.learn(dataset.preprocessing.apply(dataset.public.inputs))
+        return models.on_patches(
+            known, dataset.preprocessing, input_shape=dataset.input_shape, classes=dataset.classes
+        )
     return models.build(
-        config.net or ("cnn" if dataset.kind == "image" else "table"),
+        net,
         input_shape=dataset.input_shape,
         classes=dataset.classes,
         activation=config.activation,

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from pate_jax import artefact, progress
 from pate_jax import devices as machines
+from pate_jax.dataset import AS_STORED
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs, training, waves
 from pate_jax.ensemble import shards as cutting
@@ -65,17 +66,34 @@ def fit(
     """
     config = dataclasses.replace(config, net=config.net or model.description.get("name")).resolved()
     data = cutting.records(inputs, labels, shards, key, config)
-    _check_net(model, preprocessing, data)
+    if model.front is None:
+        _check_net(model, preprocessing, data)
     chosen = machines.local(config.devices)
     mine = own_ids(len(data.counts))
     store = _store(directory, config)
     if store is not None:
         store.agree(identity(model, preprocessing, data, config))
         store.sweep()
+    if model.front is not None:
+        data, preprocessing = _behind(model.front, data, mine, store), AS_STORED
     plan = _plan(model, preprocessing, data, config, chosen, len(mine), store)
     machine = _machine(model, preprocessing, config, plan, chosen)
     with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
         return _train(machine, data, mine, store)
+
+
+def _behind(front: Any, data: cutting.Records, mine: np.ndarray, store: Store | None) -> cutting.Records:
+    """The records of these teachers as the front gives them; once all are trained, the shapes alone."""
+    stored = None if store is None else store.plan()
+    if stored is not None and store is not None:
+        waves_kept = range(-(-len(mine) // stored["wave"]))
+        if all(store.finished(index) for index in waves_kept):
+            one = front(data.inputs[:1])
+            return data._replace(inputs=np.broadcast_to(one, (len(data.inputs), *one.shape[1:])))
+    own = data.rows[mine]
+    used = np.unique(own[np.arange(own.shape[1]) < data.counts[mine, None]])
+    rows = np.minimum(np.searchsorted(used, data.rows), max(0, len(used) - 1))
+    return data._replace(inputs=front(data.inputs[used]), labels=data.labels[used], rows=rows)
 
 
 def own_ids(teachers: int) -> np.ndarray:

@@ -33,7 +33,8 @@ class TeacherConfig:
     """
 
     net: str | None = None
-    """mlp, cnn, pate2017, resnet or table; unset: the caller's choice, cnn for images in `pate`"""
+    """mlp, cnn, pate2017, resnet, table, or patches (linear, on typical patches of the public pool); unset:
+    the caller's choice, cnn for images in `pate`"""
     activation: str = "relu"
     """relu, tanh or tempered_sigmoid"""
     epochs: int | None = None
@@ -42,6 +43,8 @@ class TeacherConfig:
     """a teacher whose epochs make fewer steps than this gets more epochs"""
     batch_size: int | None = None
     """records a step"""
+    loss: str | None = None
+    """cross_entropy, or squared: the distance of the outputs from 1 at the label and 0 elsewhere"""
     optimizer: str | None = None
     """sgd (Nesterov momentum) or adam"""
     learning_rate: float | None = None
@@ -75,6 +78,7 @@ class TeacherConfig:
 _IMAGES = {
     "epochs": 30,
     "batch_size": 24,
+    "loss": "cross_entropy",
     "optimizer": "sgd",
     "learning_rate": 0.05,
     "weight_decay": 5e-4,
@@ -85,6 +89,14 @@ RECIPES: dict[str, dict[str, Any]] = {
     "cnn": _IMAGES,
     "pate2017": {**_IMAGES, "learning_rate": 0.02},
     "resnet": _IMAGES,
+    "patches": {
+        **_IMAGES,
+        "epochs": 100,
+        "loss": "squared",
+        "learning_rate": 1.0,
+        "weight_decay": 0.0,
+        "augment": "none",
+    },
     "table": {
         **_IMAGES,
         "epochs": 60,
@@ -96,7 +108,20 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
+def _squared(logits: Array, labels: Array) -> Array:
+    wanted = jax.nn.one_hot(labels, logits.shape[-1]) - 1 / logits.shape[-1]
+    return 0.5 * jnp.sum((logits - wanted) ** 2, -1)
+
+
+_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
+    "cross_entropy": optax.softmax_cross_entropy_with_integer_labels,
+    "squared": _squared,
+}
+
+
 def _check(config: Any) -> None:
+    if config.loss not in _LOSSES:
+        raise PateError(f"loss={config.loss!r} is unknown; choose one of {', '.join(_LOSSES)}")
     for name in ("epochs", "batch_size", "attempts", "min_steps"):
         if getattr(config, name) < 1:
             raise PateError(f"{name}={getattr(config, name)} must be at least 1")
@@ -224,7 +249,7 @@ def teacher(model: Model, preprocess: Callable[[Array], Array], config: TeacherC
 
     def loss_of(params, inputs, labels, mask):
         logits = model.apply(params, inputs)
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+        losses = _LOSSES[config.loss or ""](logits, labels)
         total = jnp.sum(jnp.where(mask, losses, 0.0))
         hits = jnp.sum(mask & (jnp.argmax(logits, -1) == labels), dtype=jnp.int32)
         return total / jnp.maximum(jnp.sum(mask), 1), (total, hits)

@@ -13,6 +13,7 @@ from jaxtyping import Int
 
 from pate_jax import devices as machines
 from pate_jax import progress
+from pate_jax.dataset import AS_STORED
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs
 from pate_jax.ensemble.waves import Teachers, cut
@@ -90,6 +91,8 @@ class _Voter:
         self.devices, self.inputs = machines.local(devices), np.asarray(inputs)
         if not len(self.inputs):
             raise PateError("inputs is empty; there is nothing to vote on")
+        if model.front is not None:
+            self.inputs, preprocessing = model.front(self.inputs), AS_STORED
         self.width, self.batch = row["predict"]["width"], min(row["predict"]["batch"], len(self.inputs))
         self._apply = in_form(model, Form(row["convolution"], row["dtype"])).apply
         self._preprocess = preprocessing.apply

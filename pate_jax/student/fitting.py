@@ -18,7 +18,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import Form, Model
-from pate_jax.student import fixmatch, gan, supervised, training, vat
+from pate_jax.student import fixmatch, gan, ridge, supervised, training, vat
 from pate_jax.student.calibration import negative_log_likelihood, temperature
 from pate_jax.student.interface import PublicInputs
 from pate_jax.student.serving import Student
@@ -55,6 +55,8 @@ def fit_many(
     config = (config or StudentConfig()).resolved(image=image)
     rows, labels = given(public_inputs, answers)
     drawn = streams(keys)
+    if config.method == "ridge":
+        return [_ridge(int(stream.ravel()[0]), public_inputs, rows, labels, config) for stream in drawn[0]]
     rows, labels, held_rows, held_labels = held_out(drawn[1][0], rows, labels, config.hold_out)
     several = len(keys) > 1
     form = form_of(several)
@@ -76,18 +78,26 @@ def fit_many(
     trained = jax.tree.map(np.asarray, trained)
     warm = len(held_rows) >= _LEAST_HELD_OUT
     temperatures = [temperature(each, held_labels) for each in learn(trained)] if warm else [1.0] * len(keys)
-    about = models.build(**model.description).description
-    return [
-        Student(
-            jax.tree.map(lambda leaf, seed=seed: jnp.asarray(leaf[seed]), trained),
-            about,
-            public_inputs.preprocessing,
-            public_inputs.class_names,
-            temperature=temperatures[seed],
-            dtype=str(inputs.dtype),
-        )
-        for seed in range(len(keys))
-    ]
+    each = [jax.tree.map(lambda leaf, seed=seed: leaf[seed], trained) for seed in range(len(keys))]
+    return [_student(model, public_inputs, *learned) for learned in zip(each, temperatures, strict=True)]
+
+
+def _ridge(
+    seed: int, public_inputs: PublicInputs, rows: np.ndarray, labels: np.ndarray, config: StudentConfig
+) -> Student:
+    learned = ridge.fit(seed, public_inputs, rows, labels, config)
+    return _student(build(public_inputs, config), public_inputs, *learned)
+
+
+def _student(model: Model, public_inputs: PublicInputs, parameters: Any, warmth: float) -> Student:
+    return Student(
+        jax.tree.map(jnp.asarray, parameters),
+        models.build(**model.description).description,
+        public_inputs.preprocessing,
+        public_inputs.class_names,
+        temperature=warmth,
+        dtype=str(public_inputs.inputs.dtype),
+    )
 
 
 def check_types(public_inputs: Any, answers: Any) -> None:

@@ -27,6 +27,7 @@ import numpy as np
 
 _CHUNK = 100  # images in one matrix product: a convolution's patches are this many times nine or more images
 _GROUPS, _EPSILON = 8, 1e-6  # of GroupNorm
+_TINY = 1e-6  # under the root of a distance between patches
 _PLACES = ("", "student", "release/student")
 # What zipfile and NumPy raise for bytes that are no archive of arrays, and for one that is too large.
 _UNREADABLE = (
@@ -66,6 +67,8 @@ class Student:
         """What the net says of inputs that are scaled already."""
         if any(name.startswith("block0/") for name in self.parameters):
             return self._residual(inputs)
+        if "typical" in self.parameters:
+            return self._dense("dense0", self._patch_features(inputs))
         for layer in range(self._count("conv{}")):
             inputs = self.activation(_pooled(self._convolved(f"conv{layer}", inputs)))
         head = "head/" if "head/dense0/kernel" in self.parameters else ""
@@ -120,6 +123,26 @@ class Student:
         centred = grouped - grouped.mean((1, 3), keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + np.float32(_EPSILON))
         return scaled.reshape(inputs.shape) * self._of(layer, "scale") + self._of(layer, "bias")
+
+    def _patch_features(self, inputs: np.ndarray) -> np.ndarray:
+        flat, offset, whitening, typical = (
+            self.parameters[name] for name in ("flat", "offset", "whitening", "typical")
+        )
+        seen = _patches(inputs, round((len(offset) / inputs.shape[-1]) ** 0.5), 1)
+        seen = seen - seen.mean(-1, keepdims=True)
+        sharp = seen / np.sqrt((seen**2).mean(-1, keepdims=True) + flat)
+        white = (sharp - offset) @ whitening
+        squares = (white**2).sum(-1, keepdims=True) - 2 * white @ typical.T + (typical**2).sum(-1)
+        gaps = np.sqrt(np.maximum(squares, np.float32(_TINY)))
+        alike = np.maximum(gaps.mean(-1, keepdims=True) - gaps, 0)
+        cells = round((len(self.parameters["middle"]) / len(typical)) ** 0.5)
+        rows, columns = ([side * cell // cells for cell in range(cells + 1)] for side in inputs.shape[1:3])
+        sums = [
+            alike[:, rows[i] : rows[i + 1], columns[j] : columns[j + 1]].sum((1, 2))
+            for i in range(cells)
+            for j in range(cells)
+        ]
+        return (np.sqrt(np.concatenate(sums, -1)) - self.parameters["middle"]) / self.parameters["spread"]
 
     def _residual(self, inputs: np.ndarray) -> np.ndarray:
         flowing = self._convolved("stem", inputs)

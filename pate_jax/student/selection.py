@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 
 from pate_jax import progress
 from pate_jax.aggregate import Answers
-from pate_jax.dataset import Preprocessing
+from pate_jax.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.student import contrast
 from pate_jax.student.interface import PublicInputs
@@ -29,7 +29,6 @@ from pate_jax.student.serving import Student
 
 Selection = Literal["first", "random", "kmeans", "learned"]
 
-_AS_THEY_ARE = Preprocessing((0.0,), (1.0,))
 _DIRECTIONS = 32  # of the space that inputs are compared in
 _LLOYD = 15  # rounds of assigning and averaging
 _BLOCK = 4096  # inputs compared with all centres at a time
@@ -55,7 +54,7 @@ def select(
     wanted: int,
     *,
     key: bytes,
-    preprocessing: Preprocessing = _AS_THEY_ARE,
+    preprocessing: Preprocessing = AS_STORED,
 ) -> Int[np.ndarray, "wanted"]:
     """Rows of the inputs to ask about, each once; the same for the same inputs and key.
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pate_jax.errors import PateError
 
-Method = Literal["auto", "supervised", "vat", "gan", "fixmatch"]
-FOR_IMAGES = ("gan", "fixmatch")  # methods that need images
+Method = Literal["auto", "supervised", "vat", "gan", "fixmatch", "ridge"]
+FOR_IMAGES = ("gan", "fixmatch", "ridge")  # methods that need images
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class StudentConfig:
     method: Method = "auto"
     """supervised: answered queries only; vat: answers stay the same under the worst small change of any
     public input; gan: PATE-G, a generator to tell from public images; fixmatch: confident guesses on public
-    images are taught under strong distortion. auto: fixmatch for images, vat for tables."""
+    images are taught under strong distortion; ridge: least squares on the pool's typical patches, in
+    seconds. auto: fixmatch for images, vat for tables."""
     net: str | None = None
     """Its net; unset: `cnn` for images, `table` for tables."""
     maps: tuple[int, ...] | None = None
@@ -106,6 +107,7 @@ _IMAGES: dict[str, dict[str, Any]] = {
     "vat": {"net": "cnn", "steps": 2000, "learning_rate": 3e-3, "unlabelled": 2, "weight": 1.0},
     "gan": {"net": "cnn", "steps": 2000, "learning_rate": 1e-3, "unlabelled": 1, "weight": 1.0},
     "fixmatch": {"net": "cnn", "steps": 6000, "learning_rate": 5e-3, "unlabelled": 4, "weight": 1.0, **_SURE},
+    "ridge": {"net": "patches"},
 }
 _TABLES: dict[str, dict[str, Any]] = {
     "supervised": {"net": "table", "steps": 1200, "learning_rate": 5e-3, "unlabelled": 1, "weight": 0.0},
