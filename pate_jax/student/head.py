@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+
 from pate_jax import models
 from pate_jax.errors import PateError
 from pate_jax.models import Model
@@ -19,7 +21,7 @@ def logits_of(parameters: Any, hidden: Any) -> Any:
 def features(model: Model) -> Callable[[Any, Any], Any]:
     """`(parameters, inputs) -> last hidden layer` of a net that ends in hidden dense layers.
 
-    It is the same net without its last layer, on the same parameters.
+    It is the same net, in the same form, with a last layer that changes nothing.
 
     >>> import jax, jax.numpy as jnp
     >>> net = models.build("cnn", input_shape=(8, 8, 1), classes=3)
@@ -28,28 +30,29 @@ def features(model: Model) -> Callable[[Any, Any], Any]:
     >>> bool(jnp.allclose(logits_of(parameters, hidden), net.apply(parameters, inputs), atol=1e-6))
     True
     """
-    about = dict(model.description)
+    about = model.description
     _, defaults = models.NETS.get(about["name"], (None, {}))
-    sizes = tuple(about.get("hidden", defaults.get("hidden", ())))
-    if not sizes:
+    if not about.get("hidden", defaults.get("hidden", ())):
         raise PateError(f"net={about['name']!r} has no hidden dense layer, which gan needs: take cnn or mlp")
-    about.update(hidden=sizes[:-1], classes=sizes[-1])
-    body = models.build(**about)
-    activation = models.activation_function(about["activation"])
 
     def run(parameters, inputs):
-        return activation(body.apply(_without_last(parameters), inputs))
+        return model.apply(_without_last(parameters), inputs)
 
     return run
 
 
 def _last(parameters: Any) -> Any:
     layers = parameters.get("head", parameters)
-    return layers[max(layers, key=lambda name: int(name.removeprefix("dense")))]
+    return layers[_name_of_last(layers)]
 
 
 def _without_last(parameters: Any) -> Any:
     layers = parameters.get("head", parameters)
-    last = max(layers, key=lambda name: int(name.removeprefix("dense")))
-    kept = {name: layer for name, layer in layers.items() if name != last}
-    return {**parameters, "head": kept} if "head" in parameters else kept
+    name = _name_of_last(layers)
+    width = layers[name]["kernel"].shape[0]
+    passed = {**layers, name: {"kernel": jnp.eye(width), "bias": jnp.zeros(width)}}
+    return {**parameters, "head": passed} if "head" in parameters else passed
+
+
+def _name_of_last(layers: Any) -> str:
+    return max((name for name in layers if name.startswith("dense")), key=lambda name: int(name[5:]))
