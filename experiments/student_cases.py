@@ -35,12 +35,12 @@ CASES = {
         Case("mnist_publishable", "mnist", 80, GNMax(47.4), _MNIST),
         Case("mnist_exact", "mnist", 120, GNMax(30.0), _MNIST),
         Case("adult", "adult", 700, GNMax(60.0), _ADULT, "random"),
-        Case("fashion_mnist", "fashion_mnist", 1000, GNMax(50.0), _RIDGE, "kmeans", net="patches"),
+        Case("fashion_mnist", "fashion_mnist", 1000, GNMax(52.0), _RIDGE, "kmeans", net="patches"),
     )
 }
 TABLE = [
     Case(f"table_{method}_{queries}", "mnist", queries, GNMax(40.0), recipe, "kmeans")
-    for method in ("supervised", "fixmatch", "vat", "gan")
+    for method in ("supervised", "fixmatch", "vat", "gan", "ridge")
     for recipe in [StudentConfig(method=method, devices=1)]  # type: ignore[arg-type]
     for queries in (50, 100, 250, 500, 1000)
 ]

@@ -54,7 +54,8 @@ class Job(NamedTuple):
 
     def identity(self) -> str:
         """What must be equal for a result to be this job's."""
-        about = [dataclasses.asdict(self.case), repr(self.case.mechanism), self.fold, self.seed, self.told]
+        case = {name: value for name, value in dataclasses.asdict(self.case).items() if value is not None}
+        about = [case, repr(self.case.mechanism), self.fold, self.seed, self.told]
         return hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

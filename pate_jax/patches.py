@@ -9,6 +9,7 @@ private image is looked at to learn them, and each image's features are its own.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -85,12 +86,15 @@ def learn(
 def features(
     known: Patches, images: Float[np.ndarray, "image h w c"], *, cells: int = CELLS
 ) -> Float[np.ndarray, "image features"]:
-    """`look` at any number of images, some at a time."""
+    """`look` at any number of images, each by itself, so that no image changes another's last bit."""
     found = np.zeros((len(images), len(known.middle)), np.float32)
     starts = range(0, len(images), _BLOCK)
     with devices.kept_memory():
         for start in progress.track(starts, "comparing patches", total=len(starts)):
-            found[start : start + _BLOCK] = _looked(known, images[start : start + _BLOCK], cells)
+            block = images[start : start + _BLOCK]
+            padded = np.zeros((_BLOCK, *images.shape[1:]), np.float32)
+            padded[: len(block)] = block
+            found[start : start + _BLOCK] = _looked(known, padded, cells)[: len(block)]
     return found
 
 
@@ -109,7 +113,9 @@ def look(
     return (jnp.sqrt(jnp.concatenate(sums, -1)) - known.middle) / known.spread
 
 
-_looked = jax.jit(lambda known, images, cells: look(known, images, cells=cells), static_argnums=2)
+@partial(jax.jit, static_argnums=2)
+def _looked(known: Patches, images: Array, cells: int) -> Array:
+    return jax.lax.map(lambda image: look(known, image[None], cells=cells)[0], images)
 
 
 def _edges(extent: int, cells: int) -> list[tuple[int, int]]:

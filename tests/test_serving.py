@@ -29,6 +29,7 @@ NETS = {
         {"maps": (8, 16), "scale": 1.5, "temperature": 3.0, "offset": 0.7},
     ),
     "square": ("resnet", (8, 8, 3), "relu", {"maps": (16, 16)}),
+    "patches": ("patches", (7, 9, 2), "relu", {"kinds": 6, "size": 3, "cells": 3}),
     "table": ("table", (7,), "tempered_sigmoid", {"hidden": (5, 4)}),
 }
 # Python that may not import these; NumPy is all that predict.py may use.
@@ -47,6 +48,8 @@ def student_of(name, dtype="uint8", temperature=1.7):
 
 def _drawn(rng, shape):
     """Kernels of about unit gain; scales and biases that differ from those of a fresh net."""
+    if not shape:
+        return np.float32(0.5 + rng.random())
     if len(shape) == 1:
         return (0.3 * rng.standard_normal(shape) + (0.5 if shape[0] % 8 == 0 else 0)).astype(np.float32)
     return (1.5 * rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
