@@ -57,10 +57,11 @@ def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
     config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
     config = replace(config, width=kept.plan(run.teachers).width)
     key = stages.teacher_key(run)
+    net = _model(run, dataset)
     before = dict(kept.of(kept.kept(run.teachers), _sample(len(shards.counts), sample)))
     for teacher, parameters in before.items():
         again = ensemble.fit(
-            _model(run, dataset),
+            net,
             dataset.preprocessing,
             dataset.private.inputs,
             np.asarray(dataset.private.labels),

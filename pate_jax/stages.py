@@ -103,7 +103,7 @@ def train(
         pools.different(dataset.public, asks, [])
     certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
     artefact.write_json(run.certificate, "certificate", certificate)
-    teachers = _teachers(run, dataset, shards, config)
+    teachers = _teachers(run, teachers_net(config, dataset), dataset, shards, config)
     found = {
         "teachers": cut.teachers,
         "records": len(dataset.private.ids),
@@ -151,8 +151,9 @@ def vote(
     asked = pools.select(
         pool, dataset.preprocessing, wanted, known, selection, run.derive(f"selection {stage}")
     )
-    teachers = _teachers(run, dataset, _shards(run, dataset, cut), config)
-    own = ensemble.predict(teachers_net(config, dataset), dataset.preprocessing, teachers, asked.inputs)
+    net = teachers_net(config, dataset)
+    teachers = _teachers(run, net, dataset, _shards(run, dataset, cut), config)
+    own = ensemble.predict(net, dataset.preprocessing, teachers, asked.inputs)
     labels = devices.rows_of_all(own)
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
     digests = np.array(queries.digests(asked.inputs))
@@ -256,9 +257,9 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     return {**results, "statement": whole, "inside": inside}
 
 
-def _teachers(run, dataset, shards, config) -> ensemble.Teachers:
+def _teachers(run, net: models.Model, dataset, shards, config) -> ensemble.Teachers:
     return ensemble.fit(
-        teachers_net(config, dataset),
+        net,
         dataset.preprocessing,
         dataset.private.inputs,
         dataset.private.labels,

@@ -199,6 +199,16 @@ def test_ctrl_c_that_python_drops_in_a_destructor_comes_again(capsys):
 
 
 @pytest.mark.long
+def test_a_run_on_typical_patches_stands_every_check(tmp_path, capsys):
+    out = tmp_path / "run"
+    small = [*TINY[:5], "--net", "patches", "--epochs", "3", "--queries", "30", "--student.method", "ridge"]
+    assert call("run", *small, "--seed", 2, "--out", out, "--json", "discrete-gaussian", "--sigma", 1) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["answered"] == 30
+    assert call("verify", out, "--deep", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["failed"] == []
+
+
+@pytest.mark.long
 def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path):
     command = [sys.executable, "-m", "pate_jax.cli", "run", *TINY[:-4], "--epochs", "400", "--queries", "21"]
     command += [*STUDENT, "--seed", "5", "--out", str(tmp_path / "run"), "--json", *MECHANISM]
