@@ -19,9 +19,8 @@ class Case:
     mechanism: Mechanism
     student: StudentConfig
     selection: Selection = "learned"
-    net: str | None = (
-        None  # of teachers trained for this case; unset: saved votes, or the data set's usual net
-    )
+    net: str | None = None
+    """Of teachers that are trained for this case; unset: saved votes, or the data set's usual net."""
 
 
 _MNIST = StudentConfig(

@@ -288,8 +288,8 @@ def on_patches(
     def front(images: np.ndarray) -> np.ndarray:
         return known_patches.features(known, preprocessing.apply(images))
 
-    description = {"name": "patches", "input_shape": list(input_shape), "classes": classes}
-    return Model(linear.init, linear.apply, description, front)
+    size = {"input_shape": list(input_shape), "classes": classes, "features": len(known.middle)}
+    return Model(linear.init, linear.apply, {"name": "patches", **size}, front)
 
 
 def in_form(model: Model, form: Form) -> Model:

@@ -2,7 +2,17 @@
 
 from pate_jax.student.fitting import fit, fit_many
 from pate_jax.student.interface import PublicInputs
+from pate_jax.student.selection import Bought, ask_in_rounds, select
 from pate_jax.student.serving import Student
 from pate_jax.student.settings import StudentConfig
 
-__all__ = ["PublicInputs", "Student", "StudentConfig", "fit", "fit_many"]
+__all__ = [
+    "Bought",
+    "PublicInputs",
+    "Student",
+    "StudentConfig",
+    "ask_in_rounds",
+    "fit",
+    "fit_many",
+    "select",
+]
