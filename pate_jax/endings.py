@@ -3,8 +3,8 @@ on standard output."""
 
 from __future__ import annotations
 
-import _thread
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -48,7 +48,8 @@ def _ctrl_c_arrives() -> Iterator[None]:
 
     def hook(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            threading.Timer(_AGAIN, _thread.interrupt_main).start()
+            main = threading.main_thread().ident or 0
+            threading.Timer(_AGAIN, signal.pthread_kill, (main, signal.SIGINT)).start()
         else:
             usual(dropped)
 
