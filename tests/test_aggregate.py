@@ -136,6 +136,7 @@ def test_a_share_of_a_long_word_is_exact():
         assert ours.tolist() == [w * count >> 128 for w in words]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mechanism, classes, draws",
     [
@@ -155,6 +156,7 @@ def test_all_classes_of_a_block_and_more_than_a_block_holds(mechanism, classes, 
         assert p_value(labels, exact_laws.outcomes(rescaled(mechanism, factor), counts)) < 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("classes", [3, 10, 25])
 def test_ties_of_continuous_noise_are_broken_evenly(classes):
     """Noise this small vanishes beside the counts in float32, so all classes tie, in all groups."""
@@ -182,6 +184,7 @@ def test_registers_and_memory_give_the_same_answers(mechanism, classes):
     assert (alone == stored).mean() > 0.999
 
 
+@pytest.mark.long
 def test_more_classes_than_a_block_holds_under_every_transform():
     """The loop over groups inside vmap and a jitted shard_map, and with a key of JAX's own kind."""
     votes = np.random.default_rng(4).multinomial(40, np.full(12, 1 / 12), size=24)
@@ -284,6 +287,7 @@ def test_jit_and_vmap_give_what_plain_calls_give(name):
     assert same(jax.tree.map(lambda leaf: leaf[1], many), other) and not same(other, plain)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_many_settings_are_the_same_as_one_by_one(name):
     settings = [rescaled(example(name), factor) for factor in (0.5, 3.0, 20.0)]
@@ -301,6 +305,7 @@ def test_many_settings_are_the_same_as_one_by_one(name):
         assert same(jax.tree.map(lambda leaf, i=i: leaf[i], own), alone)
 
 
+@pytest.mark.long
 def test_a_thousand_settings_of_discrete_noise():
     sigmas = np.geomspace(0.5, 60.0, 1000)
     settings = aggregate.prepare([ConfidentDiscreteGaussian(8, 2 * s, s) for s in sigmas])
@@ -345,6 +350,7 @@ def test_a_rebuilt_mechanism_with_known_bad_values_is_refused():
         aggregate.answer(bad, VOTES, key=noise.seeded_key(1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_inside_shard_map_over_queries_and_over_teachers(name):
     mechanism = example(name)

@@ -53,6 +53,7 @@ def test_kinds_that_pixels_mix_up_come_apart():
     assert (((pixels[:, None] - middles) ** 2).sum(-1).argmin(1) == which).mean() < 0.9
 
 
+@pytest.mark.long
 def test_the_list_is_the_same_for_a_key_and_asks_once_each(monkeypatch):
     monkeypatch.setattr(contrast, "_SETTINGS", dataclasses.replace(contrast._SETTINGS, steps=3))
     images, _ = marks(60)

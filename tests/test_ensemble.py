@@ -70,6 +70,7 @@ def test_steps_and_epochs_follow_from_a_teachers_own_count():
     assert training.epochs_of(np.array([0, 1, 24, 25, 240]), config).tolist() == [0, 200, 200, 100, 30]
 
 
+@pytest.mark.long
 def test_an_empty_shard_keeps_its_first_net_and_votes():
     teachers = fit()
     first = fit(cut=tiny.shards([0] * len(tiny.COUNTS)))

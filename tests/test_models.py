@@ -62,6 +62,7 @@ def test_forms_of_convolution_agree_and_so_do_their_gradients(name, form):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 def test_bfloat16_computes_with_float32_parameters():
     model, params, inputs = make("cnn")
     half = models.in_form(model, models.Form("patches", "bfloat16"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 import tiny_teachers as tiny
 
 from pate_jax import devices, ensemble
@@ -34,6 +35,7 @@ def one_of_two(address, index, folder):
     )
 
 
+@pytest.mark.long
 def test_two_processes_vote_as_one(tmp_path):
     with socket.socket() as free:
         free.bind(("localhost", 0))

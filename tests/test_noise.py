@@ -131,6 +131,7 @@ def test_lanes_reach_the_last_block_of_a_key_and_no_further():
         jax.eval_shape(lambda words: chacha._words(words, (1 << 36) + 1, 1), WORDS)
 
 
+@pytest.mark.long
 def test_no_two_blocks_of_an_answer_have_one_counter(monkeypatch):
     """Groups, settings, splits and both kinds of key: every (key, nonce, counter) is asked for once."""
     asked = []
@@ -166,6 +167,7 @@ def test_noise_made_in_registers_follows_its_law_in_every_slot(family):
         assert np.abs(between).max() < 5 / np.sqrt(slots.shape[1])
 
 
+@pytest.mark.long
 def test_uses_of_a_key_share_no_block():
     """Bits of each width, children of split and of fold_in, for both kinds of key: all words differ."""
     seen = []

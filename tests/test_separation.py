@@ -41,6 +41,7 @@ def test_a_changed_shard_moves_its_own_teacher_only(devices, width):
     assert not np.array_equal(tiny.leaves(before.params, 5), tiny.leaves(after.params, 5))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("devices", "width"), [(2, 1), (2, 6)])
 def test_a_changed_shard_moves_its_own_convolutional_teacher_only(devices, width):
     (inputs, labels), cut, net = tiny.images(), tiny.shards(), tiny.image_net()

@@ -140,6 +140,7 @@ def test_gan_learns():
     assert all(not name.startswith("generator") for name in net)
 
 
+@pytest.mark.long
 def test_refused_queries_serve_as_inputs_without_answers(trained):
     images, labels, config, _ = trained
     short = StudentConfig(**{**vars(config), "steps": 12})
@@ -193,6 +194,7 @@ def test_a_label_outside_the_classes_is_refused(label):
         fit(jax.random.key(0), public(inputs), answers, StudentConfig())
 
 
+@pytest.mark.long
 def test_answers_held_out_set_the_temperature_and_stop_early():
     random = np.random.default_rng(0)
     labels = random.integers(0, CLASSES, 300).astype(np.int32)
