@@ -269,6 +269,7 @@ def same(left, right) -> bool:
     return bool((left.labels == right.labels).all() and (left.answered == right.answered).all())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_jit_and_vmap_give_what_plain_calls_give(name):
     mechanism = example(name)

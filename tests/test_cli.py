@@ -164,6 +164,7 @@ def test_bad_input_costs_one_clear_sentence(arguments, words, tables, tmp_path, 
         assert word in text, text
 
 
+@pytest.mark.long
 def test_votes_from_elsewhere_become_a_student(tables, tmp_path, capsys):
     random = np.random.default_rng(1)
     labels = random.integers(0, 2, 60)

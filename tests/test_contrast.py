@@ -41,6 +41,7 @@ def test_the_loss_is_that_of_its_definition():
         assert bool(found[one]) == (near[partner] == max(near.values()))
 
 
+@pytest.mark.long
 def test_kinds_that_pixels_mix_up_come_apart():
     images, which = marks()
     learned = contrast.features(images, SCALE, key=jax.random.key(0), config=QUICK)

@@ -126,6 +126,7 @@ def unharmed(tmp_path_factory):
     return run, mortal.calls
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("half", [False, True])
 def test_killed_at_every_system_call_a_run_ends_with_the_same_answers(unharmed, tmp_path, monkeypatch, half):
     expected, calls = unharmed

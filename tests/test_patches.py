@@ -180,7 +180,10 @@ def kernels(found):
     return [np.asarray(load()["dense0"]["kernel"]) for _, load in found.parts]
 
 
-@pytest.mark.parametrize(("devices", "width"), [(1, 1), (2, 1), (8, 3)])
+@pytest.mark.parametrize(
+    ("devices", "width"),
+    [(2, 1), *(pytest.param(*case, marks=pytest.mark.long) for case in ((1, 1), (8, 3)))],
+)
 def test_a_changed_or_longer_shard_moves_its_own_teacher_only(net, devices, width):
     inputs, labels = images()
     cut, size = shards(), {"devices": devices, "width": width}

@@ -136,6 +136,7 @@ def test_devices_and_widths_agree_to_rounding_after_a_few_steps():
         np.testing.assert_allclose(other, found[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_convolution_forms_agree_to_rounding_after_a_few_steps():
     (inputs, labels), cut, net = tiny.images(), tiny.shards(), tiny.image_net()
     alone, together = (

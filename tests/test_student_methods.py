@@ -130,6 +130,7 @@ def test_vat_learns_from_inputs_without_answers():
     assert with_pool > reached("supervised") + 0.02
 
 
+@pytest.mark.long
 def test_gan_learns():
     images, labels = pictures(300)
     config = StudentConfig(method="gan", steps=150, devices=1, latent=8, learning_rate=3e-3, **SMALL)
