@@ -201,12 +201,11 @@ class PatchNet(nnx.Module):
         self.whitening = nnx.Param(jnp.eye(pixels))
         self.typical = nnx.Param(normal(rngs.params(), (kinds, pixels)))
         self.dense0 = _dense(features, classes, form=form, rngs=rngs, last=True)
-        self.cells = cells
 
     def __call__(self, inputs):
         """Logits of a batch of images."""
         known = known_patches.Patches(*(getattr(self, name)[...] for name in known_patches.Patches._fields))
-        return self.dense0(known_patches.look(known, inputs, cells=self.cells))
+        return self.dense0(known_patches.look(known, inputs))
 
 
 NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {

@@ -9,7 +9,6 @@ private image is looked at to learn them, and each image's features are its own.
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -51,7 +50,7 @@ def learn(
 
     >>> pool = np.random.default_rng(0).random((20, 8, 8, 1)).astype(np.float32)
     >>> known = learn(pool, kinds=5, size=3, cells=2)
-    >>> features(known, pool, cells=2).shape
+    >>> features(known, pool).shape
     (20, 20)
     """
     if np.ndim(images) != 4 or not len(images):
@@ -77,15 +76,13 @@ def learn(
     typical = _middles(white, white[random.permutation(len(white))[:kinds]])
     still = np.zeros(cells * cells * kinds, np.float32)
     known = Patches(*map(jnp.float32, (flat, offset, whitening, typical, still, 1.0)))
-    found = features(known, chosen, cells=cells)
+    found = features(known, chosen)
     middle = found.mean(0)
     spread = np.sqrt(((found - middle) ** 2).sum(1).mean())
     return known._replace(middle=jnp.asarray(middle), spread=jnp.float32(spread))
 
 
-def features(
-    known: Patches, images: Float[np.ndarray, "image h w c"], *, cells: int = CELLS
-) -> Float[np.ndarray, "image features"]:
+def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[np.ndarray, "image features"]:
     """`look` at any number of images, each by itself, so that no image changes another's last bit."""
     found = np.zeros((len(images), len(known.middle)), np.float32)
     starts = range(0, len(images), _BLOCK)
@@ -94,15 +91,14 @@ def features(
             block = images[start : start + _BLOCK]
             padded = np.zeros((_BLOCK, *images.shape[1:]), np.float32)
             padded[: len(block)] = block
-            found[start : start + _BLOCK] = _looked(known, padded, cells)[: len(block)]
+            found[start : start + _BLOCK] = _looked(known, padded)[: len(block)]
     return found
 
 
-def look(
-    known: Patches, images: Float[Array, "image h w c"], *, cells: int = CELLS
-) -> Float[Array, "image features"]:
+def look(known: Patches, images: Float[Array, "image h w c"]) -> Float[Array, "image features"]:
     """How much of each typical patch is in each cell of each image: roots of sums, about 1 long in all."""
     size = round((known.offset.shape[0] / images.shape[-1]) ** 0.5)
+    cells = round((known.middle.shape[0] / known.typical.shape[0]) ** 0.5)
     seen = convolution.patches(images, size, 1)
     white = (_sharpened(seen, known.flat) - known.offset) @ known.whitening
     squares = (white**2).sum(-1, keepdims=True) - 2 * white @ known.typical.T + (known.typical**2).sum(-1)
@@ -113,9 +109,9 @@ def look(
     return (jnp.sqrt(jnp.concatenate(sums, -1)) - known.middle) / known.spread
 
 
-@partial(jax.jit, static_argnums=2)
-def _looked(known: Patches, images: Array, cells: int) -> Array:
-    return jax.lax.map(lambda image: look(known, image[None], cells=cells)[0], images)
+@jax.jit
+def _looked(known: Patches, images: Array) -> Array:
+    return jax.lax.map(lambda image: look(known, image[None])[0], images)
 
 
 def _edges(extent: int, cells: int) -> list[tuple[int, int]]:

@@ -50,12 +50,12 @@ def by_loops(known, image, size, cells):
 
 def test_features_are_what_plain_loops_give(known):
     for image in drawn(3, seed=4):
-        found = patches.features(known, image[None], cells=2)[0]
+        found = patches.features(known, image[None])[0]
         np.testing.assert_allclose(found, by_loops(known, image, 3, 2), atol=2e-3)
 
 
 def test_features_have_the_pools_middle_and_length(known):
-    found = patches.features(known, drawn(), cells=2)
+    found = patches.features(known, drawn())
     np.testing.assert_allclose(found.mean(0), 0, atol=1e-5)
     assert (found**2).sum(1).mean() == pytest.approx(1, abs=1e-4)
 
@@ -63,8 +63,8 @@ def test_features_have_the_pools_middle_and_length(known):
 @pytest.mark.parametrize("count", [1, 37, 100, 101])
 def test_no_image_changes_a_bit_of_anothers_features(known, count):
     pool = drawn(230, seed=2)
-    alone = patches.features(known, pool[5:6], cells=2)
-    among = patches.features(known, np.concatenate([drawn(count, seed=3), pool[5:]]), cells=2)[count]
+    alone = patches.features(known, pool[5:6])
+    among = patches.features(known, np.concatenate([drawn(count, seed=3), pool[5:]]))[count]
     np.testing.assert_array_equal(alone[0], among)
 
 
@@ -77,7 +77,7 @@ def test_patches_follow_from_the_pool_and_the_seed():
 
 def test_flat_images_have_features_too(known):
     flat = np.full((2, 7, 8, 2), 0.5, np.float32)
-    assert np.isfinite(patches.features(known, flat, cells=2)).all()
+    assert np.isfinite(patches.features(known, flat)).all()
 
 
 @pytest.mark.parametrize(

@@ -55,4 +55,4 @@ def _without_last(parameters: Any) -> Any:
 
 
 def _name_of_last(layers: Any) -> str:
-    return max((name for name in layers if name.startswith("dense")), key=lambda name: int(name[5:]))
+    return max(layers, key=lambda name: int(name.removeprefix("dense")))
