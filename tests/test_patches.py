@@ -230,6 +230,14 @@ def test_teachers_on_patches_learn_and_are_kept(net, tmp_path):
     np.testing.assert_array_equal(votes, np.stack([(told == c).sum(0) for c in range(CLASSES)], 1))
 
 
+def test_a_label_beyond_the_classes_is_refused_behind_a_front_too():
+    inputs, labels = images()
+    known = patches.learn(SCALE.apply(inputs), **FEW)
+    two = models.on_patches(known, SCALE, input_shape=(8, 8, 1), classes=2)
+    with pytest.raises(PateError, match="label 2 is beyond the net's classes=2"):
+        teachers(inputs, labels, shards(), two)
+
+
 def test_the_squared_loss_pulls_outputs_to_one_and_zero():
     assert RECIPES["patches"]["loss"] == "squared"
     inputs = np.repeat(np.eye(3, dtype=np.float32), 8, 0)

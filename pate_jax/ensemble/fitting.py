@@ -76,6 +76,7 @@ def fit(
         store.sweep()
     if model.front is not None:
         data, preprocessing = _behind(model.front, data, mine, store), AS_STORED
+        _check_net(model, preprocessing, data)
     plan = _plan(model, preprocessing, data, config, chosen, len(mine), store)
     machine = _machine(model, preprocessing, config, plan, chosen)
     with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
