@@ -191,21 +191,30 @@ class ResidualNet(nnx.Module):
 
 
 class PatchNet(nnx.Module):
-    """A linear classifier on how much of each typical patch an image holds in which place."""
+    """A linear classifier on how alike an image is to each of some public ones, by their typical patches."""
 
-    def __init__(self, inputs, classes, activation, form, rngs, *, kinds: int, size: int, cells: int):
+    def __init__(
+        self, inputs, classes, activation, form, rngs, *, kinds: int, size: int, cells: int, examples: int
+    ):
         pixels, features = size * size * inputs[-1], cells * cells * kinds
+        directions = min(known_patches.SHAKY, features)
         one, normal = jnp.ones(()), jax.nn.initializers.normal()
         self.flat, self.spread = nnx.Param(one), nnx.Param(one)
         self.offset, self.middle = nnx.Param(jnp.zeros(pixels)), nnx.Param(jnp.zeros(features))
         self.whitening = nnx.Param(jnp.eye(pixels))
         self.typical = nnx.Param(normal(rngs.params(), (kinds, pixels)))
-        self.dense0 = _dense(features, classes, form=form, rngs=rngs, last=True)
+        self.shaky, self.taken = (
+            nnx.Param(jnp.zeros((features, directions))),
+            nnx.Param(jnp.zeros(directions)),
+        )
+        self.examples = nnx.Param(normal(rngs.params(), (examples, *inputs)))
+        self.dense0 = _dense(examples, classes, form=form, rngs=rngs, last=True)
 
     def __call__(self, inputs):
         """Logits of a batch of images."""
         known = known_patches.Patches(*(getattr(self, name)[...] for name in known_patches.Patches._fields))
-        return self.dense0(known_patches.look(known, inputs))
+        seen, examples = (known_patches.look(known, images) for images in (inputs, self.examples[...]))
+        return self.dense0(known_patches.likeness(seen, examples))
 
 
 NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
@@ -217,7 +226,12 @@ NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
     "resnet": (ResidualNet, {"maps": (16, 32, 64)}),
     "patches": (
         PatchNet,
-        {"kinds": known_patches.KINDS, "size": known_patches.SIZE, "cells": known_patches.CELLS},
+        {
+            "kinds": known_patches.KINDS,
+            "size": known_patches.SIZE,
+            "cells": known_patches.CELLS,
+            "examples": 1000,
+        },
     ),
 }
 

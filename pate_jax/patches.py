@@ -1,9 +1,10 @@
 """Features of images that are learned from public images alone, without a gradient (Coates, Ng, Lee 2011).
 
-Every patch of an image is compared with a few hundred that are typical of the public pool, and how much it is
-like each of them is summed over the cells of a coarse grid. Where labels are few, a linear classifier on
-these numbers can be right more often than a net that has to find out by itself what images are made of. No
-private image is looked at to learn them, and each image's features are its own.
+Every patch of an image is compared with a hundred that are typical of the public pool, and how much it is
+like each of them is summed over the cells of a grid, which overlap by a pixel. What changes most in these
+numbers when public images are moved by a pixel counts less (an image moved is the same thing). Where
+labels are few, a linear classifier on them can be right more often than a net that has to find out by itself
+what images are made of. No private image is looked at to learn them, and each image's features are its own.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from jaxtyping import Array, Float
 from pate_jax import convolution, devices, progress
 from pate_jax.errors import PateError
 
-SIZE, KINDS, CELLS = 7, 300, 4
+SIZE, KINDS, CELLS, SHAKY = 5, 100, 7, 100
 _SAMPLE, _IMAGES, _ROUNDS = 100_000, 3000, 12  # patches, of how many images, and rounds of k-means on them
 _FLAT = 0.1  # added to a patch's variance, as a share of the mean: a featureless patch is like no other
 _RIDGE = 0.1  # added to the variance of a direction, as a share of the mean
 _TINY = 1e-6  # under a root
+_OVERLAP = 1  # rows and columns of pixels that a cell takes from its neighbours
+_MOVED = 1000  # images that are moved by a pixel to see what changes
+_STEADY = 0.3  # weight of what changes, against all directions alike
+_TURNS = 8  # of orthogonal iteration
 _BLOCK = 100  # images looked at together
 
 
@@ -35,6 +40,8 @@ class Patches(NamedTuple):
     whitening: Float[Array, "pixels pixels"]
     typical: Float[Array, "kinds pixels"]
     middle: Float[Array, "features"]
+    shaky: Float[Array, "features directions"]  # along which images change most when they are moved
+    taken: Float[Array, "directions"]  # share of it that is taken away
     spread: Float[Array, ""]  # typical distance of an image's features from the middle
 
 
@@ -74,12 +81,14 @@ def learn(
     whitening = (directions / np.sqrt(values + _RIDGE * values.mean())) @ directions.T
     white = ((sharp - offset) @ whitening).astype(np.float32)
     typical = _middles(white, white[random.permutation(len(white))[:kinds]])
-    still = np.zeros(cells * cells * kinds, np.float32)
-    known = Patches(*map(jnp.float32, (flat, offset, whitening, typical, still, 1.0)))
+    length = cells * cells * kinds
+    still = np.zeros(length, np.float32), np.zeros((length, min(SHAKY, length))), np.zeros(min(SHAKY, length))
+    known = Patches(*map(jnp.float32, (flat, offset, whitening, typical, *still, 1.0)))
+    known = known._replace(middle=jnp.asarray(features(known, chosen).mean(0)))
+    shaky, taken = _shaky(known, chosen[:_MOVED], random)
+    known = known._replace(shaky=jnp.asarray(shaky), taken=jnp.asarray(taken))
     found = features(known, chosen)
-    middle = found.mean(0)
-    spread = np.sqrt(((found - middle) ** 2).sum(1).mean())
-    return known._replace(middle=jnp.asarray(middle), spread=jnp.float32(spread))
+    return known._replace(spread=jnp.float32(np.sqrt((found**2).sum(1).mean())))
 
 
 def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[np.ndarray, "image features"]:
@@ -106,7 +115,26 @@ def look(known: Patches, images: Float[Array, "image h w c"]) -> Float[Array, "i
     alike = jax.nn.relu(gaps.mean(-1, keepdims=True) - gaps)
     rows, columns = (_edges(extent, cells) for extent in images.shape[1:3])
     sums = [alike[:, top:bottom, left:right].sum((1, 2)) for top, bottom in rows for left, right in columns]
-    return (jnp.sqrt(jnp.concatenate(sums, -1)) - known.middle) / known.spread
+    found = jnp.sqrt(jnp.concatenate(sums, -1)) - known.middle
+    return (found - (found @ known.shaky * known.taken) @ known.shaky.T) / known.spread
+
+
+def likeness(
+    ones: Float[Array, "one features"], others: Float[Array, "other features"]
+) -> Float[Array, "one other"]:
+    """How alike things of these features are, by the angle between them: 1 in the same direction, 0 opposite.
+
+    The arc-cosine kernel of order 1 (Cho and Saul 2009), which is a wide layer of random half-planes.
+
+    >>> likeness(jnp.array([[1.0, 0]]), jnp.array([[2.0, 0], [0, 1], [-1, 0]])).round(2).tolist()
+    [[1.0, 0.3199999928474426, 0.0]]
+    """
+    ones, others = (
+        each / jnp.maximum(jnp.linalg.norm(each, axis=-1, keepdims=True), _TINY) for each in (ones, others)
+    )
+    cosine = jnp.clip(ones @ others.T, -1, 1)
+    angle = jnp.arccos(cosine)
+    return (jnp.sin(angle) + (jnp.pi - angle) * cosine) / jnp.pi
 
 
 @jax.jit
@@ -117,11 +145,11 @@ def _looked(known: Patches, images: Array) -> Array:
 def _edges(extent: int, cells: int) -> list[tuple[int, int]]:
     """Where each cell begins and ends.
 
-    >>> _edges(10, 4)
-    [(0, 2), (2, 5), (5, 7), (7, 10)]
+    >>> _edges(12, 4)
+    [(0, 4), (2, 7), (5, 10), (8, 12)]
     """
     ends = [extent * cell // cells for cell in range(cells + 1)]
-    return list(itertools.pairwise(ends))
+    return [(max(0, top - _OVERLAP), min(extent, end + _OVERLAP)) for top, end in itertools.pairwise(ends)]
 
 
 def _sharpened(seen, flat):
@@ -136,6 +164,24 @@ def _some_patches(images: np.ndarray, size: int, random: np.random.Generator) ->
         seen = seen.reshape(len(seen), -1, seen.shape[-1])
         drawn.append(seen[:, random.permutation(seen.shape[1])[:each]].reshape(-1, seen.shape[-1]))
     return np.concatenate(drawn).astype(np.float32)
+
+
+def _shaky(known: Patches, images: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The directions in which features change most when images are moved by a pixel, and how much to take.
+
+    Of a direction whose mean square change is c times that of all directions, 1 / sqrt(1 + 0.3 c) stays.
+    """
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), "edge")
+    high, wide = images.shape[1:3]
+    moved = [padded[:, y : y + high, x : x + wide] for y, x in ((0, 1), (2, 1), (1, 0), (1, 2))]
+    still = features(known, images)
+    changes = np.concatenate([features(known, each) - still for each in moved])
+    found = random.standard_normal(known.shaky.shape).astype(np.float32)
+    for _ in range(_TURNS):
+        found = np.linalg.qr((changes.T @ (changes @ found)).astype(np.float64))[0].astype(np.float32)
+    squares = ((changes @ found) ** 2).mean(0)
+    all_alike = (changes**2).mean()
+    return found, (1 - 1 / np.sqrt(1 + _STEADY * squares / max(all_alike, _TINY))).astype(np.float32)
 
 
 def _middles(points: np.ndarray, middles: np.ndarray) -> np.ndarray:

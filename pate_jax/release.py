@@ -46,6 +46,9 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
         f"Inputs: {_takes(student)}.",
         f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
     ]
+    examples = student.shapes().get("examples")
+    if examples is not None:
+        lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
     body = "".join(f"- {line}\n" for line in lines)
     covers = _COVERS.format(whom=_WHOM[statement["relation"]])
     return f"{warning}# Model card\n\n{body}\n{covers}{_USE}"

@@ -19,7 +19,7 @@ SMALL = {
     "pate2017": {"maps": (3, 2), "hidden": (5, 4)},
     "resnet": {"maps": (8, 16)},
     "tutorial": {"maps": (2, 3), "hidden": (4,)},
-    "patches": {"kinds": 5, "size": 3, "cells": 2},
+    "patches": {"kinds": 5, "size": 3, "cells": 2, "examples": 4},
 }
 
 

@@ -28,7 +28,9 @@ def known():
 
 def by_loops(known, image, size, cells):
     """The features of one image, patch by patch, in double precision."""
-    flat, offset, whitening, typical, middle, spread = (np.asarray(leaf, np.float64) for leaf in known)
+    flat, offset, whitening, typical, middle, shaky, taken, spread = (
+        np.asarray(leaf, np.float64) for leaf in known
+    )
     height, width, channels = image.shape
     sums = np.zeros((cells, cells, len(typical)))
     for row in range(height):
@@ -42,10 +44,16 @@ def by_loops(known, image, size, cells):
             seen = patch.ravel() - patch.mean()
             white = (seen / np.sqrt((seen**2).mean() + flat) - offset) @ whitening
             gaps = np.sqrt(((white - typical) ** 2).sum(1))
-            cell = next(c for c in range(cells) if row < height * (c + 1) // cells)
-            across = next(c for c in range(cells) if column < width * (c + 1) // cells)
-            sums[cell, across] += np.maximum(gaps.mean() - gaps, 0)
-    return (np.sqrt(sums.ravel()) - middle) / spread
+            for cell in range(cells):
+                for across in range(cells):
+                    above, left = height * cell // cells - 1, width * across // cells - 1
+                    below, right = height * (cell + 1) // cells + 1, width * (across + 1) // cells + 1
+                    if above <= row < below and left <= column < right:
+                        sums[cell, across] += np.maximum(gaps.mean() - gaps, 0)
+    found = np.sqrt(sums.ravel()) - middle
+    for direction, share in zip(shaky.T, taken, strict=True):  # which are orthogonal
+        found = found - share * (found @ direction) * direction
+    return found / spread
 
 
 def test_features_are_what_plain_loops_give(known):
@@ -93,28 +101,65 @@ def test_pools_without_patches_are_refused(pool, said):
         patches.learn(pool, **FEW)
 
 
+def test_what_moves_with_a_pixel_counts_less():
+    """Against a plain eigendecomposition of what changes when images are moved."""
+    pool, size = drawn(), {"kinds": 8, "size": 3, "cells": 4}
+    known = patches.learn(pool, **size)
+    plain = known._replace(taken=0 * known.taken, spread=1.0)
+    still, changes = patches.features(plain, pool), []
+    for shift, axis in ((1, 1), (-1, 1), (1, 2), (-1, 2)):
+        moved = np.roll(pool, shift, axis)
+        edge = 0 if shift == 1 else pool.shape[axis] - 1
+        place = (slice(None), edge) if axis == 1 else (slice(None), slice(None), edge)
+        moved[place] = pool[place]
+        changes.append(patches.features(plain, moved) - still)
+    changes = np.concatenate(changes).astype(np.float64)
+    values, directions = np.linalg.eigh(changes.T @ changes / len(changes))
+    steady = (directions / np.sqrt(1 + 0.3 * values / values.mean())) @ directions.T
+    found = patches.features(known, pool)
+    # 100 of 128 directions are taken, the rest of which change least of all
+    wanted = still @ steady / known.spread
+    assert np.linalg.norm(found - wanted) < 0.03 * np.linalg.norm(wanted)
+    assert (known.taken > 0).all()
+
+
+def test_likeness_is_what_random_half_planes_have_in_common():
+    """The kernel is twice the mean of relu(w a) relu(w b) over Gaussian w, for unit vectors."""
+    random = np.random.default_rng(0)
+    things = random.normal(size=(4, 5)).astype(np.float32)
+    ones = things / np.linalg.norm(things, axis=1, keepdims=True)
+    seen = np.maximum(random.normal(size=(400_000, 5)) @ ones.T, 0)
+    np.testing.assert_allclose(patches.likeness(things, 3 * things), 2 * seen.T @ seen / 400_000, atol=0.02)
+    assert np.isfinite(patches.likeness(things, 0 * things)).all()
+
+
 def test_least_squares_solves_the_normal_equations_and_leaves_one_out(monkeypatch):
     random = np.random.default_rng(0)
     features, labels, share = random.normal(size=(25, 40)), random.integers(0, 3, 25), 0.3
     monkeypatch.setattr(ridge, "_PENALTIES", np.array([share]))
-    line = ridge.least_squares(features, labels, 3)
-    penalty = share * (features**2).sum() / 25
-    targets = np.eye(3)[labels] - line.bias
-    system = features.T @ features + penalty * np.eye(40)
-    np.testing.assert_allclose(line.kernel, np.linalg.solve(system, features.T @ targets), atol=1e-10)
+    line = ridge.least_squares(features @ features.T, labels, 3)
+    middle, shares = features.mean(0), np.eye(3)[labels].mean(0)
+    centred, targets = features - middle, np.eye(3)[labels] - shares
+    penalty = share * (centred**2).sum() / 25
+
+    def solved(rows):
+        system = centred[rows].T @ centred[rows] + penalty * np.eye(40)
+        return np.linalg.solve(system, centred[rows].T @ targets[rows])
+
+    other = random.normal(size=(7, 40))
+    found = other @ features.T @ line.kernel + line.bias
+    np.testing.assert_allclose(found, (other - middle) @ solved(np.arange(25)) + shares, atol=1e-10)
     for row in range(25):
-        rest = np.arange(25) != row
-        system = features[rest].T @ features[rest] + penalty * np.eye(40)
-        without = features[row] @ np.linalg.solve(system, features[rest].T @ targets[rest]) + line.bias
+        without = centred[row] @ solved(np.arange(25) != row) + shares
         np.testing.assert_allclose(line.unseen[row], without, atol=1e-10)
 
 
 def test_the_penalty_is_the_one_that_predicts_unseen_answers_best():
     random = np.random.default_rng(1)
     features = random.normal(size=(60, 30))
-    noise = ridge.least_squares(features, random.integers(0, 2, 60), 2)
-    signal = ridge.least_squares(features, (features[:, 0] > 0).astype(int), 2)
-    assert np.abs(noise.kernel).max() < 0.3 * np.abs(signal.kernel).max()
+    noise = ridge.least_squares(features @ features.T, random.integers(0, 2, 60), 2)
+    signal = ridge.least_squares(features @ features.T, (features[:, 0] > 0).astype(int), 2)
+    assert np.abs(features.T @ noise.kernel).max() < 0.3 * np.abs(features.T @ signal.kernel).max()
 
 
 CONFIG = StudentConfig(method="ridge")
@@ -138,7 +183,7 @@ def test_random_answers_teach_the_ridge_student_nothing():
     test_seen, test_labels = pictures(500, seed=9)
     found = []
     for draw in range(5):
-        noise = np.random.default_rng(draw).integers(0, 3, 200).astype(np.int32)
+        noise = np.random.default_rng(100 + draw).integers(0, 3, 200).astype(np.int32)
         student = fit(jax.random.key(draw), public(seen), answers_of(noise), CONFIG)
         found.append(student.accuracy(test_seen, test_labels))
     assert abs(np.mean(found) - 1 / 3) < 0.1
@@ -155,6 +200,13 @@ def test_several_ridge_students_are_those_of_their_keys():
     for name, leaf in alone.parameters["dense0"].items():
         np.testing.assert_array_equal(one.parameters["dense0"][name], leaf)
     assert (np.asarray(one.parameters["typical"]) != np.asarray(other.parameters["typical"])).any()
+
+
+def test_a_ridge_student_holds_the_images_that_were_answered_and_no_others(trained):
+    seen, _ = pictures(300)
+    asked = public(seen).preprocessing.apply(seen[:60])
+    np.testing.assert_array_equal(trained.parameters["examples"], np.asarray(asked, np.float32))
+    assert trained.description["examples"] == 60
 
 
 @pytest.mark.parametrize("setting", [{"net": "cnn"}, {"hold_out": 0.5}])

@@ -95,6 +95,15 @@ def test_the_card_names_the_columns_of_a_table(tmp_path):
     assert "a table with the columns age, job" in release.model_card(made, statement(), FACTS)
 
 
+def test_the_card_says_that_a_ridge_student_holds_public_inputs():
+    size = {"kinds": 4, "size": 3, "cells": 2, "examples": 9}
+    model = models.build("patches", input_shape=(8, 8, 1), classes=2, **size)
+    parameters = model.init(jax.random.key(0))
+    made = Student(parameters, model.description, Preprocessing((0.0,), (255.0,)), ("no", "yes"))
+    assert "Holds 9 of the public inputs" in release.model_card(made, statement(), FACTS)
+    assert "Holds" not in release.model_card(student(), statement(), FACTS)
+
+
 @pytest.mark.parametrize("how", ["first", "random", "kmeans"])
 def test_a_run_asks_each_chosen_input_once(how):
     inputs = np.repeat(np.arange(20, dtype=np.uint8)[:, None, None, None] * 10, 3, axis=0) + np.zeros(

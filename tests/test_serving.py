@@ -29,7 +29,7 @@ NETS = {
         {"maps": (8, 16), "scale": 1.5, "temperature": 3.0, "offset": 0.7},
     ),
     "square": ("resnet", (8, 8, 3), "relu", {"maps": (16, 16)}),
-    "patches": ("patches", (7, 9, 2), "relu", {"kinds": 6, "size": 3, "cells": 3}),
+    "patches": ("patches", (7, 9, 2), "relu", {"kinds": 6, "size": 3, "cells": 3, "examples": 120}),
     "table": ("table", (7,), "tempered_sigmoid", {"hidden": (5, 4)}),
 }
 # Python that may not import these; NumPy is all that predict.py may use.

@@ -85,8 +85,9 @@ def fit_many(
 def _ridge(
     seed: int, public_inputs: PublicInputs, rows: np.ndarray, labels: np.ndarray, config: StudentConfig
 ) -> Student:
-    learned = ridge.fit(seed, public_inputs, rows, labels, config)
-    return _student(build(public_inputs, config), public_inputs, *learned)
+    parameters, warmth = ridge.fit(seed, public_inputs, rows, labels, config)
+    model = build(public_inputs, config, examples=len(rows))
+    return _student(model, public_inputs, parameters, warmth)
 
 
 def _student(model: Model, public_inputs: PublicInputs, parameters: Any, warmth: float) -> Student:
@@ -150,9 +151,11 @@ def held_out(stream: np.ndarray, rows: np.ndarray, labels: np.ndarray, share: fl
     return rows[used], labels[used], rows[kept], labels[kept]
 
 
-def build(public_inputs: PublicInputs, config: StudentConfig, form: Form | None = None) -> Model:
+def build(
+    public_inputs: PublicInputs, config: StudentConfig, form: Form | None = None, **settings: Any
+) -> Model:
     """The student's net."""
-    settings: dict[str, Any] = {} if config.maps is None else {"maps": config.maps}
+    settings = settings if config.maps is None else {**settings, "maps": config.maps}
     shape = public_inputs.inputs.shape[1:]
     return models.build(
         config.net or "mlp", input_shape=shape, classes=public_inputs.classes, form=form, **settings

@@ -28,6 +28,7 @@ import numpy as np
 _CHUNK = 100  # images in one matrix product: a convolution's patches are this many times nine or more images
 _GROUPS, _EPSILON = 8, 1e-6  # of GroupNorm
 _TINY = 1e-6  # under the root of a distance between patches
+_OVERLAP = 1  # pixels that a cell takes from its neighbours
 _PLACES = ("", "student", "release/student")
 # What zipfile and NumPy raise for bytes that are no archive of arrays, and for one that is too large.
 _UNREADABLE = (
@@ -53,6 +54,7 @@ class Student:
         self.offset, self.scale = (np.array(scaling[name], np.float32) for name in ("offset", "scale"))
         self.parameters = parameters
         self.activation = _activation(self.net)
+        self._looked_at: np.ndarray | None = None
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Class probabilities."""
@@ -68,7 +70,7 @@ class Student:
         if any(name.startswith("block0/") for name in self.parameters):
             return self._residual(inputs)
         if "typical" in self.parameters:
-            return self._dense("dense0", self._patch_features(inputs))
+            return self._dense("dense0", _likeness(self._patch_features(inputs), self._examples()))
         for layer in range(self._count("conv{}")):
             inputs = self.activation(_pooled(self._convolved(f"conv{layer}", inputs)))
         head = "head/" if "head/dense0/kernel" in self.parameters else ""
@@ -124,9 +126,16 @@ class Student:
         scaled = centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + np.float32(_EPSILON))
         return scaled.reshape(inputs.shape) * self._of(layer, "scale") + self._of(layer, "bias")
 
+    def _examples(self) -> np.ndarray:
+        if self._looked_at is None:
+            images = self.parameters["examples"]
+            blocks = [images[start : start + _CHUNK] for start in range(0, len(images), _CHUNK)]
+            self._looked_at = np.concatenate([self._patch_features(block) for block in blocks])
+        return self._looked_at
+
     def _patch_features(self, inputs: np.ndarray) -> np.ndarray:
-        flat, offset, whitening, typical = (
-            self.parameters[name] for name in ("flat", "offset", "whitening", "typical")
+        flat, offset, whitening, typical, middle, shaky = (
+            self.parameters[name] for name in ("flat", "offset", "whitening", "typical", "middle", "shaky")
         )
         seen = _patches(inputs, round((len(offset) / inputs.shape[-1]) ** 0.5), 1)
         seen = seen - seen.mean(-1, keepdims=True)
@@ -135,14 +144,17 @@ class Student:
         squares = (white**2).sum(-1, keepdims=True) - 2 * white @ typical.T + (typical**2).sum(-1)
         gaps = np.sqrt(np.maximum(squares, np.float32(_TINY)))
         alike = np.maximum(gaps.mean(-1, keepdims=True) - gaps, 0)
-        cells = round((len(self.parameters["middle"]) / len(typical)) ** 0.5)
-        rows, columns = ([side * cell // cells for cell in range(cells + 1)] for side in inputs.shape[1:3])
-        sums = [
-            alike[:, rows[i] : rows[i + 1], columns[j] : columns[j + 1]].sum((1, 2))
-            for i in range(cells)
-            for j in range(cells)
-        ]
-        return (np.sqrt(np.concatenate(sums, -1)) - self.parameters["middle"]) / self.parameters["spread"]
+        cells = round((len(middle) / len(typical)) ** 0.5)
+        rows, columns = (
+            [
+                slice(max(0, side * cell // cells - _OVERLAP), side * (cell + 1) // cells + _OVERLAP)
+                for cell in range(cells)
+            ]
+            for side in inputs.shape[1:3]
+        )
+        sums = [alike[:, row, column].sum((1, 2)) for row in rows for column in columns]
+        found = np.sqrt(np.concatenate(sums, -1)) - middle
+        return (found - (found @ shaky * self.parameters["taken"]) @ shaky.T) / self.parameters["spread"]
 
     def _residual(self, inputs: np.ndarray) -> np.ndarray:
         flowing = self._convolved("stem", inputs)
@@ -248,6 +260,17 @@ def _activation(net: dict[str, Any]) -> Any:
 def _softmax(logits: np.ndarray) -> np.ndarray:
     raised = np.exp(logits - logits.max(1, keepdims=True))
     return raised / raised.sum(1, keepdims=True)
+
+
+def _likeness(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """How alike things are by the angle between their features (Cho and Saul 2009)."""
+    ones, others = (
+        each / np.maximum(np.linalg.norm(each, axis=-1, keepdims=True), np.float32(_TINY))
+        for each in (ones, others)
+    )
+    cosine = np.clip(ones @ others.T, -1, 1)
+    angle = np.arccos(cosine)
+    return (np.sin(angle) + (np.float32(np.pi) - angle) * cosine) / np.float32(np.pi)
 
 
 def _pooled(inputs: np.ndarray) -> np.ndarray:

@@ -1,13 +1,15 @@
 """The ridge student: a closed form on the typical patches of the public pool; seconds, and nothing to tune.
 
-Least squares on the answers, with the penalty that predicts each answer best from all others. That says also
-how sure it may be of itself, so its probabilities need no answers held back.
+Least squares on the answers, in terms of how alike an input is to each of the public images that were
+answered, with the penalty that predicts each answer best from all others. That says also how sure it may be
+of itself, so its probabilities need no answers held back. The student holds those public images.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -18,16 +20,16 @@ from pate_jax.student.interface import PublicInputs
 from pate_jax.student.settings import StudentConfig
 
 NET = "patches"
-_PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical squared length of an input's features
+_PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself
 _LOUD = 20.0  # scores become logits by it, before the temperature
 
 
 class Line(NamedTuple):
-    """A linear classifier, and what it would have said of each answer without having seen it."""
+    """Scores that are linear in the likeness to every answered input, and what they would be unseen."""
 
-    kernel: Float[np.ndarray, "features classes"]
+    kernel: Float[np.ndarray, "answers classes"]
     bias: Float[np.ndarray, "classes"]
-    unseen: Float[np.ndarray, "answers classes"]
+    unseen: Float[np.ndarray, "answers classes"]  # each answer's scores, had it been left out
 
 
 def fit(
@@ -41,34 +43,45 @@ def fit(
         )
     pool = np.asarray(public.preprocessing.apply(public.inputs))
     known = patches.learn(pool, seed=seed)
-    line = least_squares(patches.features(known, pool[rows]), labels, public.classes)
+    examples = pool[rows]
+    features = jnp.asarray(patches.features(known, examples))
+    line = least_squares(np.asarray(patches.likeness(features, features)), labels, public.classes)
     head = {"kernel": _LOUD * line.kernel, "bias": _LOUD * line.bias}
-    parameters = {**known._asdict(), "dense0": {name: leaf.astype(np.float32) for name, leaf in head.items()}}
+    parameters = {
+        **known._asdict(),
+        "examples": examples.astype(np.float32),
+        "dense0": {name: leaf.astype(np.float32) for name, leaf in head.items()},
+    }
     return parameters, temperature(_LOUD * line.unseen, labels)
 
 
 def least_squares(
-    features: Float[np.ndarray, "answers features"], labels: Int[np.ndarray, "answers"], classes: int
+    alike: Float[np.ndarray, "answers answers"], labels: Int[np.ndarray, "answers"], classes: int
 ) -> Line:
-    """The line of least squares on labels as 0 and 1, penalised as suits answers it has not seen.
+    """The scores of least squares on labels as 0 and 1, penalised as suits answers they have not seen.
 
-    >>> line = least_squares(np.array([[1.0], [0.8], [-1.0], [-0.9]]), np.array([0, 0, 1, 1]), 2)
+    `alike` says how alike the answered inputs are, as inner products of some features do; only what differs
+    from their mean is used.
+
+    >>> places = np.array([[1.0], [0.8], [-1.0], [-0.9]])
+    >>> line = least_squares(places @ places.T, np.array([0, 0, 1, 1]), 2)
     >>> line.unseen.argmax(1).tolist()
     [0, 0, 1, 1]
     """
     targets = np.eye(classes)[labels]
-    bias = targets.mean(0)
-    alike = features.astype(np.float64) @ features.T.astype(np.float64)
-    values, directions = np.linalg.eigh(alike)
-    turned = directions.T @ (targets - bias)
+    shares, usual = targets.mean(0), alike.mean(0, dtype=np.float64)
+    centred = alike - usual - usual[:, None] + usual.mean()
+    values, directions = np.linalg.eigh(centred)
+    turned = directions.T @ (targets - shares)
     found = []
-    for penalty in _PENALTIES * np.trace(alike) / len(labels):
+    for penalty in _PENALTIES * np.trace(centred) / len(labels):
         kept = values / (values + penalty)
         hat = (directions**2) @ kept
         fitted = directions @ (kept[:, None] * turned)
         # What each answer would be without itself: its residual grows by 1 / (1 - its weight on itself).
-        left_out = targets - (targets - bias - fitted) / (1 - hat[:, None])
+        left_out = targets - (targets - shares - fitted) / (1 - hat[:, None])
         found.append((((left_out - targets) ** 2).mean(), penalty, left_out))
     _, penalty, unseen = min(found, key=lambda one: one[0])
     weights = directions @ (turned / (values + penalty)[:, None])
-    return Line(features.T @ weights, bias, unseen)
+    weights -= weights.mean(0)  # as centring the likeness does
+    return Line(weights, shares - usual @ weights, unseen)

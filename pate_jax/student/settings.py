@@ -23,8 +23,8 @@ class StudentConfig:
     method: Method = "auto"
     """supervised: answered queries only; vat: answers stay the same under the worst small change of any
     public input; gan: PATE-G, a generator to tell from public images; fixmatch: confident guesses on public
-    images are taught under strong distortion; ridge: least squares on the pool's typical patches, in
-    seconds. auto: fixmatch for images, vat for tables."""
+    images are taught under strong distortion; ridge: least squares on likeness to the answered images, which
+    it holds, in seconds. auto: fixmatch for images, vat for tables."""
     net: str | None = None
     """Its net; unset: `cnn` for images, `table` for tables."""
     maps: tuple[int, ...] | None = None
