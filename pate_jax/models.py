@@ -203,10 +203,8 @@ class PatchNet(nnx.Module):
         self.offset, self.middle = nnx.Param(jnp.zeros(pixels)), nnx.Param(jnp.zeros(features))
         self.whitening = nnx.Param(jnp.eye(pixels))
         self.typical = nnx.Param(normal(rngs.params(), (kinds, pixels)))
-        self.shaky, self.taken = (
-            nnx.Param(jnp.zeros((features, directions))),
-            nnx.Param(jnp.zeros(directions)),
-        )
+        self.shaky = nnx.Param(jnp.zeros((features, directions)))
+        self.taken = nnx.Param(jnp.zeros(directions))
         self.examples = nnx.Param(normal(rngs.params(), (examples, *inputs)))
         self.dense0 = _dense(examples, classes, form=form, rngs=rngs, last=True)
 

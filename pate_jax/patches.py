@@ -126,8 +126,9 @@ def likeness(
 
     The arc-cosine kernel of order 1 (Cho and Saul 2009), which is a wide layer of random half-planes.
 
-    >>> likeness(jnp.array([[1.0, 0]]), jnp.array([[2.0, 0], [0, 1], [-1, 0]])).round(2).tolist()
-    [[1.0, 0.3199999928474426, 0.0]]
+    >>> found = likeness(jnp.array([[1.0, 0]]), jnp.array([[2.0, 0], [0, 1], [-1, 0]]))
+    >>> bool(jnp.allclose(found, jnp.array([1, 1 / jnp.pi, 0]), atol=1e-6))
+    True
     """
     ones, others = (
         each / jnp.maximum(jnp.linalg.norm(each, axis=-1, keepdims=True), _TINY) for each in (ones, others)

@@ -165,6 +165,17 @@ def test_the_penalty_is_the_one_that_predicts_unseen_answers_best():
 CONFIG = StudentConfig(method="ridge")
 
 
+@pytest.mark.parametrize("rows", [[5], [5, 5, 5]])
+@pytest.mark.filterwarnings("ignore:no answer names class")
+def test_one_answer_and_equal_images_are_learned_too(rows):
+    seen, labels = pictures(60)
+    inputs = np.concatenate([seen[rows], seen])
+    student = fit(jax.random.key(0), public(inputs), answers_of(labels[rows]), CONFIG)
+    found = student(seen)
+    assert np.isfinite(found).all()
+    assert (found.argmax(1) == labels[5]).all()
+
+
 @pytest.fixture(scope="module")
 def trained():
     seen, labels = pictures(300)

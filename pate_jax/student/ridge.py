@@ -21,6 +21,7 @@ from pate_jax.student.settings import StudentConfig
 
 NET = "patches"
 _PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself
+_NOTHING = 1e-9  # likeness that a single answer, or equal images, still have to themselves
 _LOUD = 20.0  # scores become logits by it, before the temperature
 
 
@@ -74,7 +75,7 @@ def least_squares(
     values, directions = np.linalg.eigh(centred)
     turned = directions.T @ (targets - shares)
     found = []
-    for penalty in _PENALTIES * np.trace(centred) / len(labels):
+    for penalty in _PENALTIES * max(np.trace(centred) / len(labels), _NOTHING):
         kept = values / (values + penalty)
         hat = (directions**2) @ kept
         fitted = directions @ (kept[:, None] * turned)
