@@ -82,10 +82,13 @@ def learn(
     white = ((sharp - offset) @ whitening).astype(np.float32)
     typical = _middles(white, white[random.permutation(len(white))[:kinds]])
     length = cells * cells * kinds
-    still = np.zeros(length, np.float32), np.zeros((length, min(SHAKY, length))), np.zeros(min(SHAKY, length))
-    known = Patches(*map(jnp.float32, (flat, offset, whitening, typical, *still, 1.0)))
-    known = known._replace(middle=jnp.asarray(features(known, chosen).mean(0)))
-    shaky, taken = _shaky(known, chosen[:_MOVED], random)
+    most = min(SHAKY, length)
+    nothing = np.zeros(length), np.zeros((length, most)), np.zeros(most)
+    known = Patches(*map(jnp.float32, (flat, offset, whitening, typical, *nothing, 1.0)))
+    found = features(known, chosen)
+    middle = found.mean(0)
+    known = known._replace(middle=jnp.asarray(middle))
+    shaky, taken = _shaky(known, chosen[:_MOVED], found[:_MOVED] - middle, random)
     known = known._replace(shaky=jnp.asarray(shaky), taken=jnp.asarray(taken))
     found = features(known, chosen)
     return known._replace(spread=jnp.float32(np.sqrt((found**2).sum(1).mean())))
@@ -167,15 +170,17 @@ def _some_patches(images: np.ndarray, size: int, random: np.random.Generator) ->
     return np.concatenate(drawn).astype(np.float32)
 
 
-def _shaky(known: Patches, images: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _shaky(
+    known: Patches, images: np.ndarray, still: np.ndarray, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """The directions in which features change most when images are moved by a pixel, and how much to take.
 
-    Of a direction whose mean square change is c times that of all directions, 1 / sqrt(1 + 0.3 c) stays.
+    `still` are the features of the images where they are. Of a direction whose mean square change is c times
+    that of all directions, 1 / sqrt(1 + 0.3 c) stays.
     """
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), "edge")
     high, wide = images.shape[1:3]
     moved = [padded[:, y : y + high, x : x + wide] for y, x in ((0, 1), (2, 1), (1, 0), (1, 2))]
-    still = features(known, images)
     changes = np.concatenate([features(known, each) - still for each in moved])
     found = random.standard_normal(known.shaky.shape).astype(np.float32)
     for _ in range(_TURNS):

@@ -194,6 +194,7 @@ def test_random_answers_teach_the_ridge_student_nothing():
     test_seen, test_labels = pictures(500, seed=9)
     found = []
     for draw in range(5):
+        # `pictures` draws its labels from generators 0 and 9: another one, or the noise is the truth
         noise = np.random.default_rng(100 + draw).integers(0, 3, 200).astype(np.int32)
         student = fit(jax.random.key(draw), public(seen), answers_of(noise), CONFIG)
         found.append(student.accuracy(test_seen, test_labels))
