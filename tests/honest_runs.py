@@ -50,7 +50,7 @@ def whole(seed: int | None = None) -> RunDirectory:
         teacher=TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1),
         student=STUDENT,
         queries=QUERIES,
-        mechanism=ConfidentDiscreteGaussian(1.0, 3.0, 1.5),
+        mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 1.5),
         out=out,
     )
     pipeline.run(config)

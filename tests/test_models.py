@@ -30,6 +30,7 @@ def make(name, **changes):
     return model, model.init(jax.random.key(1)), inputs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", models.NETS)
 def test_a_net_is_rebuilt_from_its_description(name):
     model, params, inputs = make(name)

@@ -165,6 +165,7 @@ def test_the_penalty_is_the_one_that_predicts_unseen_answers_best():
 CONFIG = StudentConfig(method="ridge")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [[5], [5, 5, 5]])
 @pytest.mark.filterwarnings("ignore:no answer names class")
 def test_one_answer_and_equal_images_are_learned_too(rows):
@@ -189,6 +190,7 @@ def test_the_ridge_student_learns_from_few_answers_and_knows_how_sure_it_is(trai
     assert abs(found.max(1).mean() - (found.argmax(1) == labels).mean()) < 0.12
 
 
+@pytest.mark.long
 def test_random_answers_teach_the_ridge_student_nothing():
     seen, _ = pictures(300)
     test_seen, test_labels = pictures(500, seed=9)

@@ -62,7 +62,9 @@ def crash_after(monkeypatch, calls, *, written):
 
 
 @pytest.mark.parametrize("written", [False, True])
-@pytest.mark.parametrize("calls", [0, 1, 2, 5, 8, 9, 14])
+@pytest.mark.parametrize(
+    "calls", [0, 2, 9, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 5, 8, 14))]
+)
 def test_a_crash_at_any_record_loses_no_bit(tmp_path, undisturbed, monkeypatch, calls, written):
     with monkeypatch.context() as patched:
         crash_after(patched, calls, written=written)

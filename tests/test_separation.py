@@ -70,7 +70,8 @@ def test_the_longest_shard_may_grow_and_nobody_else_notices(longest, devices, wi
     assert not np.array_equal(tiny.leaves(before.params, 3), tiny.leaves(after.params, 3))
 
 
-@pytest.mark.parametrize("width", [1, pytest.param(6, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("width", [1, 6])
 def test_augmented_images_do_not_notice_a_longer_shard_either(width):
     (inputs, labels), cut, net = tiny.images(), tiny.shards(), tiny.image_net()
     counts = cut.counts.copy()
@@ -96,7 +97,7 @@ def lowered(net, name, **changes):
 
 
 @pytest.mark.parametrize("width", [1, 2])
-@pytest.mark.parametrize("name", ["table", "cnn"])
+@pytest.mark.parametrize("name", ["table", pytest.param("cnn", marks=pytest.mark.long)])
 def test_the_compiled_training_programs_hold_no_collective(name, width):
     net = tiny.table_net() if name == "table" else tiny.image_net()
     machine, data = lowered(net, name, devices=8, width=width)

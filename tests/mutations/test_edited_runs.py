@@ -233,7 +233,7 @@ STATEMENT = [
     ),
     edit(
         "only the answered queries charged",
-        honest_runs.whole,
+        seeded,  # and so some queries are refused, always
         both(fewer_teachers_moved),
         "statement: the published statement differs: asked",
     ),
