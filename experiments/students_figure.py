@@ -14,7 +14,7 @@ from pate_jax import artefact, plots
 from pate_jax.errors import PateError
 
 ROOT = Path(__file__).parents[1]
-METHODS = ("supervised", "vat", "gan", "fixmatch", "ridge")
+METHODS = ("supervised", "vat", "gan", "fixmatch", "ridge", "tandem")
 
 
 def main(

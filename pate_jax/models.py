@@ -215,22 +215,36 @@ class PatchNet(nnx.Module):
         return self.dense0(known_patches.likeness(seen, examples))
 
 
+class TandemNet(nnx.Module):
+    """The nets `patches` and `cnn` side by side, their logits added: the product of their probabilities."""
+
+    def __init__(self, inputs, classes, activation, form, rngs, *, maps, hidden: tuple[int, ...], **typical):
+        self.patches = PatchNet(inputs, classes, activation, form, rngs, **typical)
+        self.cnn = ConvolutionalNet(
+            inputs, classes, activation, form, rngs, maps=maps, size=_CNN["size"], hidden=hidden
+        )
+
+    def __call__(self, inputs):
+        """Logits of a batch of images."""
+        return self.patches(inputs) + self.cnn(inputs)
+
+
+_CNN: dict[str, Any] = {"maps": (16, 32), "size": 3, "hidden": (64,)}
+_PATCHES: dict[str, Any] = {
+    "kinds": known_patches.KINDS,
+    "size": known_patches.SIZE,
+    "cells": known_patches.CELLS,
+    "examples": 1000,
+}
 NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),
-    "cnn": (ConvolutionalNet, {"maps": (16, 32), "size": 3, "hidden": (64,)}),
+    "cnn": (ConvolutionalNet, _CNN),
     "pate2017": (ConvolutionalNet, {"maps": (64, 128), "size": 5, "hidden": (384, 192)}),
     "tutorial": (ConvolutionalNet, {"maps": (10, 20), "size": 5, "hidden": (50,)}),
     "resnet": (ResidualNet, {"maps": (16, 32, 64)}),
-    "patches": (
-        PatchNet,
-        {
-            "kinds": known_patches.KINDS,
-            "size": known_patches.SIZE,
-            "cells": known_patches.CELLS,
-            "examples": 1000,
-        },
-    ),
+    "patches": (PatchNet, _PATCHES),
+    "tandem": (TandemNet, {**_PATCHES, "maps": _CNN["maps"], "hidden": _CNN["hidden"]}),
 }
 
 
@@ -244,7 +258,7 @@ def build(
     **settings: Any,
 ) -> Model:
     """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps), tutorial
-    (10 and 20 5x5 maps), resnet or patches.
+    (10 and 20 5x5 maps), resnet, patches, or tandem (patches and cnn together).
 
     `settings` are the activation's (scale, temperature, offset of tempered_sigmoid) and the net's own sizes
     (hidden, maps, size). `form` says how it is computed; the ensemble chooses that by itself.

@@ -46,7 +46,8 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
         f"Inputs: {_takes(student)}.",
         f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
     ]
-    examples = student.shapes().get("examples")
+    shapes = student.shapes()
+    examples = shapes.get("examples", shapes.get("patches/examples"))
     if examples is not None:
         lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
     body = "".join(f"- {line}\n" for line in lines)

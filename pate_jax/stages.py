@@ -296,6 +296,8 @@ def teachers_net(config: ensemble.TeacherConfig, dataset: data.Dataset) -> model
         return models.on_patches(
             known, dataset.preprocessing, input_shape=dataset.input_shape, classes=dataset.classes
         )
+    if net == "tandem":
+        raise PateError("net='tandem' is one of students; choose patches or another net for teachers")
     return models.build(
         net,
         input_shape=dataset.input_shape,

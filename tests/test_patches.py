@@ -133,9 +133,10 @@ def test_likeness_is_what_random_half_planes_have_in_common():
     assert np.isfinite(patches.likeness(things, 0 * things)).all()
 
 
-def test_least_squares_solves_the_normal_equations_and_leaves_one_out(monkeypatch):
+@pytest.mark.parametrize("share", [1e-3, 0.3])
+def test_least_squares_solves_the_normal_equations_and_leaves_one_out(monkeypatch, share):
     random = np.random.default_rng(0)
-    features, labels, share = random.normal(size=(25, 40)), random.integers(0, 3, 25), 0.3
+    features, labels = random.normal(size=(25, 40)), random.integers(0, 3, 25)
     monkeypatch.setattr(ridge, "_PENALTIES", np.array([share]))
     line = ridge.least_squares(features @ features.T, labels, 3)
     middle, shares = features.mean(0), np.eye(3)[labels].mean(0)
@@ -150,8 +151,10 @@ def test_least_squares_solves_the_normal_equations_and_leaves_one_out(monkeypatc
     found = other @ features.T @ line.kernel + line.bias
     np.testing.assert_allclose(found, (other - middle) @ solved(np.arange(25)) + shares, atol=1e-10)
     for row in range(25):
-        without = centred[row] @ solved(np.arange(25) != row) + shares
-        np.testing.assert_allclose(line.unseen[row], without, atol=1e-10)
+        rest = np.arange(25) != row
+        middle, shares = features[rest].mean(0), np.eye(3)[labels[rest]].mean(0)
+        centred, targets = features - middle, np.eye(3)[labels] - shares
+        np.testing.assert_allclose(line.unseen[row], centred[row] @ solved(rest) + shares, atol=1e-10)
 
 
 def test_the_penalty_is_the_one_that_predicts_unseen_answers_best():

@@ -95,9 +95,10 @@ def test_the_card_names_the_columns_of_a_table(tmp_path):
     assert "a table with the columns age, job" in release.model_card(made, statement(), FACTS)
 
 
-def test_the_card_says_that_a_ridge_student_holds_public_inputs():
+@pytest.mark.parametrize("net", ["patches", "tandem"])
+def test_the_card_says_that_a_student_holds_public_inputs(net):
     size = {"kinds": 4, "size": 3, "cells": 2, "examples": 9}
-    model = models.build("patches", input_shape=(8, 8, 1), classes=2, **size)
+    model = models.build(net, input_shape=(8, 8, 1), classes=2, **size)
     parameters = model.init(jax.random.key(0))
     made = Student(parameters, model.description, Preprocessing((0.0,), (255.0,)), ("no", "yes"))
     assert "Holds 9 of the public inputs" in release.model_card(made, statement(), FACTS)

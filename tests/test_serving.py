@@ -30,6 +30,12 @@ NETS = {
     ),
     "square": ("resnet", (8, 8, 3), "relu", {"maps": (16, 16)}),
     "patches": ("patches", (7, 9, 2), "relu", {"kinds": 6, "size": 3, "cells": 3, "examples": 120}),
+    "tandem": (
+        "tandem",
+        (7, 9, 1),
+        "tanh",
+        {"kinds": 6, "size": 3, "cells": 3, "examples": 110, "maps": (3, 5), "hidden": (6,)},
+    ),
     "table": ("table", (7,), "tempered_sigmoid", {"hidden": (5, 4)}),
 }
 # Python that may not import these; NumPy is all that predict.py may use.

@@ -222,7 +222,7 @@ def test_the_method_follows_the_kind_of_data():
     assert StudentConfig().resolved(image=True).label_smoothing == 0.0
     assert StudentConfig(method="vat").resolved(image=True).label_smoothing == 0.1
     assert StudentConfig(label_smoothing=0.2).resolved(image=True).label_smoothing == 0.2
-    for method in ("gan", "fixmatch", "ridge"):
+    for method in ("gan", "fixmatch", "ridge", "tandem"):
         with pytest.raises(PateError, match=f"method='{method}' needs images"):
             StudentConfig(method=method).resolved(image=False)
 

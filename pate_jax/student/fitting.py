@@ -18,7 +18,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import Form, Model
-from pate_jax.student import fixmatch, gan, ridge, supervised, training, vat
+from pate_jax.student import fixmatch, gan, ridge, supervised, tandem, training, vat
 from pate_jax.student.calibration import negative_log_likelihood, temperature
 from pate_jax.student.interface import PublicInputs
 from pate_jax.student.serving import Student
@@ -55,8 +55,15 @@ def fit_many(
     config = (config or StudentConfig()).resolved(image=image)
     rows, labels = given(public_inputs, answers)
     drawn = streams(keys)
-    if config.method == "ridge":
-        return [_ridge(int(stream.ravel()[0]), public_inputs, rows, labels, config) for stream in drawn[0]]
+    if config.method in ("ridge", "tandem"):
+        seeds = [int(stream.ravel()[0]) for stream in drawn[0]]
+        both = zip(keys, seeds, strict=True)
+        return [_by_likeness(key, seed, public_inputs, rows, labels, config) for key, seed in both]
+    if config.net in (ridge.NET, tandem.NET):
+        raise PateError(
+            f"student net={config.net!r} is made of public images, not trained step by step: choose "
+            f"method={'ridge' if config.net == ridge.NET else 'tandem'!r}, or leave the net out"
+        )
     rows, labels, held_rows, held_labels = held_out(drawn[1][0], rows, labels, config.hold_out)
     several = len(keys) > 1
     form = form_of(several)
@@ -82,10 +89,16 @@ def fit_many(
     return [_student(model, public_inputs, *learned) for learned in zip(each, temperatures, strict=True)]
 
 
-def _ridge(
-    seed: int, public_inputs: PublicInputs, rows: np.ndarray, labels: np.ndarray, config: StudentConfig
+def _by_likeness(
+    key: jax.Array,
+    seed: int,
+    public_inputs: PublicInputs,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    config: StudentConfig,
 ) -> Student:
-    parameters, warmth = ridge.fit(seed, public_inputs, rows, labels, config)
+    about = (seed, public_inputs, rows, labels, config)
+    parameters, warmth = ridge.fit(*about) if config.method == "ridge" else tandem.fit(key, *about, teach=fit)
     model = build(public_inputs, config, examples=len(rows))
     return _student(model, public_inputs, parameters, warmth)
 

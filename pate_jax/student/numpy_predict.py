@@ -55,6 +55,12 @@ class Student:
         self.parameters = parameters
         self.activation = _activation(self.net)
         self._looked_at: np.ndarray | None = None
+        names = (
+            dict.fromkeys(name.partition("/")[0] for name in parameters)
+            if "cnn/conv0/kernel" in parameters
+            else {}
+        )
+        self._parts = [Student(description, _below(name, parameters)) for name in names]
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Class probabilities."""
@@ -67,6 +73,8 @@ class Student:
 
     def logits(self, inputs: np.ndarray) -> np.ndarray:
         """What the net says of inputs that are scaled already."""
+        if self._parts:  # nets side by side
+            return np.sum([part.logits(inputs) for part in self._parts], 0)
         if any(name.startswith("block0/") for name in self.parameters):
             return self._residual(inputs)
         if "typical" in self.parameters:
@@ -255,6 +263,14 @@ def _activation(net: dict[str, Any]) -> Any:
     scale, temperature, offset = (np.float32(given[key]) for key in ("scale", "temperature", "offset"))
     half = np.float32(0.5)  # 1 / (1 + exp(-x)) is (1 + tanh(x/2)) / 2, which never overflows
     return lambda x: scale * (half + half * np.tanh(half * temperature * x)) - offset
+
+
+def _below(name: str, parameters: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        path.removeprefix(f"{name}/"): leaf
+        for path, leaf in parameters.items()
+        if path.startswith(f"{name}/")
+    }
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

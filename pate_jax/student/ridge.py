@@ -21,7 +21,7 @@ from pate_jax.student.settings import StudentConfig
 
 NET = "patches"
 _PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself
-_NOTHING = 1e-9  # likeness that a single answer, or equal images, still have to themselves
+_NOTHING = 1e-9  # likeness of equal images, and weight of the others where there are none
 _LOUD = 20.0  # scores become logits by it, before the temperature
 
 
@@ -42,6 +42,14 @@ def fit(
             f"student net={config.net!r}, hold_out={config.hold_out}: ridge has a net of its own and holds "
             "each answer out in turn; leave both out"
         )
+    parameters, unseen = learn(seed, public, rows, labels)
+    return parameters, temperature(unseen, labels)
+
+
+def learn(
+    seed: int, public: PublicInputs, rows: np.ndarray, labels: np.ndarray
+) -> tuple[dict[str, Any], Float[np.ndarray, "answers classes"]]:
+    """Parameters of the net `patches`, and its logits of each answered input had that been left out."""
     pool = np.asarray(public.preprocessing.apply(public.inputs))
     known = patches.learn(pool, seed=seed)
     examples = pool[rows]
@@ -53,7 +61,17 @@ def fit(
         "examples": examples.astype(np.float32),
         "dense0": {name: leaf.astype(np.float32) for name, leaf in head.items()},
     }
-    return parameters, temperature(_LOUD * line.unseen, labels)
+    return parameters, _LOUD * line.unseen
+
+
+def logits(
+    parameters: dict[str, Any], images: Float[np.ndarray, "image h w c"]
+) -> Float[np.ndarray, "image classes"]:
+    """What the net `patches` says of many images."""
+    known = patches.Patches(*(jnp.asarray(parameters[name]) for name in patches.Patches._fields))
+    seen, held = (jnp.asarray(patches.features(known, each)) for each in (images, parameters["examples"]))
+    head = parameters["dense0"]
+    return np.asarray(patches.likeness(seen, held)) @ head["kernel"] + head["bias"]
 
 
 def least_squares(
@@ -79,8 +97,10 @@ def least_squares(
         kept = values / (values + penalty)
         hat = (directions**2) @ kept
         fitted = directions @ (kept[:, None] * turned)
-        # What each answer would be without itself: its residual grows by 1 / (1 - its weight on itself).
-        left_out = targets - (targets - shares - fitted) / (1 - hat[:, None])
+        # What each answer would be without itself: its residual grows by 1 / (1 - its weight on itself),
+        # and it has weight on itself through the means of answers and of likeness too.
+        others = np.maximum(1 - 1 / len(labels) - hat, _NOTHING)
+        left_out = targets - (targets - shares - fitted) / others[:, None]
         found.append((((left_out - targets) ** 2).mean(), penalty, left_out))
     _, penalty, unseen = min(found, key=lambda one: one[0])
     weights = directions @ (turned / (values + penalty)[:, None])

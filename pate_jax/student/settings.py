@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pate_jax.errors import PateError
 
-Method = Literal["auto", "supervised", "vat", "gan", "fixmatch", "ridge"]
-FOR_IMAGES = ("gan", "fixmatch", "ridge")  # methods that need images
+Method = Literal["auto", "supervised", "vat", "gan", "fixmatch", "ridge", "tandem"]
+FOR_IMAGES = ("gan", "fixmatch", "ridge", "tandem")  # methods that need images
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,12 @@ class StudentConfig:
     """supervised: answered queries only; vat: answers stay the same under the worst small change of any
     public input; gan: PATE-G, a generator to tell from public images; fixmatch: confident guesses on public
     images are taught under strong distortion; ridge: least squares on likeness to the answered images, which
-    it holds, in seconds. auto: fixmatch for images, vat for tables."""
+    it holds, in seconds; tandem: ridge, and a net that learns what it says of every public input, together.
+    auto: fixmatch for images, vat for tables."""
     net: str | None = None
     """Its net; unset: `cnn` for images, `table` for tables."""
     maps: tuple[int, ...] | None = None
-    """Feature maps of each convolution of `cnn` and `pate2017`; unset: the net's own."""
+    """Feature maps of each convolution of `cnn`, `pate2017` and `tandem`; unset: the net's own."""
     steps: int | None = None
     """Steps of the optimiser."""
     batch_size: int | None = None
@@ -57,8 +58,8 @@ class StudentConfig:
     distort_answers: bool = True
     """fixmatch: distort answered images too, as strongly; the paper only moves them."""
     alignment: float = 0.0
-    """fixmatch: how far guesses are pulled towards equally frequent classes, 0 to 1: for public pools that
-    are known to be balanced."""
+    """fixmatch, tandem: how far guesses are pulled towards equally frequent classes, 0 to 1: for public pools
+    that are known to be balanced."""
     radius: float = 0.2
     """vat: length of the worst change, as a share of an input's typical distance from the pool's mean."""
     entropy: float = 0.3
@@ -108,6 +109,7 @@ _IMAGES: dict[str, dict[str, Any]] = {
     "gan": {"net": "cnn", "steps": 2000, "learning_rate": 1e-3, "unlabelled": 1, "weight": 1.0},
     "fixmatch": {"net": "cnn", "steps": 6000, "learning_rate": 5e-3, "unlabelled": 4, "weight": 1.0, **_SURE},
     "ridge": {"net": "patches"},
+    "tandem": {"net": "tandem", "steps": 8000, "learning_rate": 5e-3, "unlabelled": 1, "weight": 0.0},
 }
 _TABLES: dict[str, dict[str, Any]] = {
     "supervised": {"net": "table", "steps": 1200, "learning_rate": 5e-3, "unlabelled": 1, "weight": 0.0},
