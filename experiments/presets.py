@@ -72,7 +72,7 @@ FASHION_MNIST = Preset(
         queries=640,
         mechanism=MNIST.config.mechanism,
         teacher=TeacherConfig(net="patches"),
-        student=StudentConfig(method="ridge"),
+        student=StudentConfig(method="tandem", flip=True, alignment=1.0),
     ),
     needs="the archives (30 MB), or --manual-dir",
 )

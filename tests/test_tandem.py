@@ -40,6 +40,7 @@ def test_its_probabilities_are_the_product_of_those_of_its_nets(trained):
     np.testing.assert_allclose(trained(seen), product / product.sum(1, keepdims=True), atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_second_net_is_told_what_ridge_says_and_never_an_answer_itself():
     seen, labels = pictures(200)
     rows = np.arange(3, 63)
@@ -62,6 +63,7 @@ def test_the_second_net_is_told_what_ridge_says_and_never_an_answer_itself():
     assert (config.method, config.net, config.maps) == ("supervised", "cnn", (4, 8))
 
 
+@pytest.mark.long
 def test_a_known_balance_is_used():
     """A pool of equal classes and answers that name one of them too often."""
     seen, labels = pictures(300)

@@ -31,6 +31,7 @@ METHODS: dict[str, Callable[..., training.Method]] = {
     "gan": gan.method,
     "fixmatch": fixmatch.method,
 }
+_OWN_NETS = {"ridge": ridge.NET, "tandem": tandem.NET}  # made of public images, not trained step by step
 _LEAST_HELD_OUT = 20  # answers, for a temperature that means something
 
 
@@ -53,17 +54,13 @@ def fit_many(
     inputs = public_inputs.inputs
     image = inputs.ndim in IMAGE_RANKS
     config = (config or StudentConfig()).resolved(image=image)
+    check_net(config)
     rows, labels = given(public_inputs, answers)
     drawn = streams(keys)
-    if config.method in ("ridge", "tandem"):
+    if config.method in _OWN_NETS:
         seeds = [int(stream.ravel()[0]) for stream in drawn[0]]
         both = zip(keys, seeds, strict=True)
         return [_by_likeness(key, seed, public_inputs, rows, labels, config) for key, seed in both]
-    if config.net in (ridge.NET, tandem.NET):
-        raise PateError(
-            f"student net={config.net!r} is made of public images, not trained step by step: choose "
-            f"method={'ridge' if config.net == ridge.NET else 'tandem'!r}, or leave the net out"
-        )
     rows, labels, held_rows, held_labels = held_out(drawn[1][0], rows, labels, config.hold_out)
     several = len(keys) > 1
     form = form_of(several)
@@ -97,10 +94,10 @@ def _by_likeness(
     labels: np.ndarray,
     config: StudentConfig,
 ) -> Student:
-    about = (seed, public_inputs, rows, labels, config)
-    parameters, warmth = ridge.fit(*about) if config.method == "ridge" else tandem.fit(key, *about, teach=fit)
+    about = (seed, public_inputs, rows, labels)
+    learned = ridge.fit(*about) if config.method == "ridge" else tandem.fit(key, *about, config, teach=fit)
     model = build(public_inputs, config, examples=len(rows))
-    return _student(model, public_inputs, parameters, warmth)
+    return _student(model, public_inputs, *learned)
 
 
 def _student(model: Model, public_inputs: PublicInputs, parameters: Any, warmth: float) -> Student:
@@ -122,6 +119,22 @@ def check_types(public_inputs: Any, answers: Any) -> None:
         )
     if not isinstance(answers, Answers):
         raise PateError(f"answers is a {type(answers).__name__}: pass the Answers that the mechanism gave")
+
+
+def check_net(config: StudentConfig) -> None:
+    """Refuse another net for a method that has its own, and such a net for another method."""
+    own = _OWN_NETS.get(config.method)
+    if own is not None and (config.net != own or config.hold_out):
+        raise PateError(
+            f"student net={config.net!r}, hold_out={config.hold_out}: {config.method} has a net of its own "
+            "and holds each answer out in turn; leave both out"
+        )
+    whose = [method for method, net in _OWN_NETS.items() if net == config.net != own]
+    if whose:
+        raise PateError(
+            f"student net={config.net!r} is made of public images, not trained step by step: choose "
+            f"method={whose[0]!r}, or leave the net out"
+        )
 
 
 def given(public_inputs: PublicInputs, answers: Answers) -> tuple[np.ndarray, np.ndarray]:

@@ -55,12 +55,10 @@ class Student:
         self.parameters = parameters
         self.activation = _activation(self.net)
         self._looked_at: np.ndarray | None = None
-        names = (
-            dict.fromkeys(name.partition("/")[0] for name in parameters)
-            if "cnn/conv0/kernel" in parameters
-            else {}
-        )
-        self._parts = [Student(description, _below(name, parameters)) for name in names]
+        self._parts = [
+            Student({**description, "net": {**self.net, "name": part}}, _below(part, parameters))
+            for part in (("patches", "cnn") if self.net.get("name") == "tandem" else ())
+        ]
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Class probabilities."""

@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Float
 
 from pate_jax.aggregate import Answers
-from pate_jax.errors import PateError
 from pate_jax.student import ridge
 from pate_jax.student.calibration import temperature
 from pate_jax.student.interface import PublicInputs
@@ -40,17 +39,12 @@ def fit(
     teach: Callable[..., Student],
 ) -> tuple[dict[str, Any], float]:
     """Parameters of the net `tandem`, and its temperature; `teach` fits the small net."""
-    if config.net != NET or config.hold_out:
-        raise PateError(
-            f"student net={config.net!r}, hold_out={config.hold_out}: tandem has a net of its own and holds "
-            "each answer out in turn; leave both out"
-        )
     first, unseen = ridge.learn(seed, public, rows, labels)
     warmth = temperature(unseen, labels)
-    head = first["dense0"]
-    first["dense0"] = {name: (leaf / warmth).astype(np.float32) for name, leaf in head.items()}
     unseen = unseen / warmth
-    pool = ridge.logits(first, np.asarray(public.preprocessing.apply(public.inputs)))
+    head = {name: (leaf / warmth).astype(np.float32) for name, leaf in first["dense0"].items()}
+    images = np.asarray(public.preprocessing.apply(public.inputs))
+    pool = ridge.logits({**first, "dense0": head}, images)
     pulled = pull(pool, config.alignment)
     guesses = (pool + pulled).argmax(1)
     guesses[rows] = (unseen + pulled).argmax(1)
@@ -58,8 +52,9 @@ def fit(
     second = teach(key, public, told, replace(config, method="supervised", net="cnn"))
     found = np.log(np.maximum(second(public.inputs), np.finfo(np.float32).tiny))
     pulled = pull(pool + found, config.alignment)
-    first["dense0"]["bias"] = (first["dense0"]["bias"] + pulled).astype(np.float32)
-    return {"patches": first, "cnn": second.parameters}, temperature(unseen + found[rows] + pulled, labels)
+    head["bias"] = (head["bias"] + pulled).astype(np.float32)
+    parameters = {"patches": {**first, "dense0": head}, "cnn": second.parameters}
+    return parameters, temperature(unseen + found[rows] + pulled, labels)
 
 
 def pull(logits: Float[np.ndarray, "inputs classes"], strength: float) -> Float[np.ndarray, "classes"]:
