@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Int32
 from pate_jax import laws, noise, plurality, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, Noise
+from pate_jax.noise import Source
 
 REFUSED = -1  # the label of a query that got none
 _AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless told otherwise
@@ -28,8 +29,8 @@ _AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless to
 class Answers(NamedTuple):
     """A label for each query, -1 where there is none, and whether the teachers answered."""
 
-    labels: Int32[Array, "queries"]
-    answered: Bool[Array, "queries"]
+    labels: Int32[Array, " queries"]
+    answered: Bool[Array, " queries"]
 
 
 @jax.tree_util.register_dataclass
@@ -40,8 +41,8 @@ class Sampler:
     Discrete noise is a table here, and a threshold on it a whole number.
     """
 
-    noise: noise.Source
-    test: noise.Source | None
+    noise: Source
+    test: Source | None
     threshold: Any
     student_confidence: Any  # None unless interactive
 

@@ -36,12 +36,12 @@ class Patches(NamedTuple):
     """What is typical of the public pool: its patches, and how much of each an image holds in the mean."""
 
     flat: Float[Array, ""]
-    offset: Float[Array, "pixels"]
+    offset: Float[Array, " pixels"]
     whitening: Float[Array, "pixels pixels"]
     typical: Float[Array, "kinds pixels"]
-    middle: Float[Array, "features"]
+    middle: Float[Array, " features"]
     shaky: Float[Array, "features directions"]  # along which images change most when they are moved
-    taken: Float[Array, "directions"]  # share of it that is taken away
+    taken: Float[Array, " directions"]  # share of it that is taken away
     spread: Float[Array, ""]  # typical distance of an image's features from the middle
 
 

@@ -1,6 +1,6 @@
 """The accountant: what the answers cost, in NumPy float64 on the host; never imports JAX."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pate_jax.accounting.calibrate import Calibrated, calibrate
 from pate_jax.accounting.curves import Epsilon, Method, Parts, default_orders, epsilon, published_parts, rdp
@@ -8,9 +8,7 @@ from pate_jax.accounting.figures import Figure, worst_case
 from pate_jax.accounting.papers import Published, published, published_text
 from pate_jax.accounting.smooth import Plan, Smooth, plan, sanitise, smooth_sensitivity
 from pate_jax.accounting.statement import Statement, statement
-
-if TYPE_CHECKING:
-    from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms import Mechanism
 
 __all__ = [
     "Calibrated",
@@ -38,7 +36,7 @@ __all__ = [
 ]
 
 
-def pld_epsilon(mechanism: "Mechanism", votes: Any, delta: float) -> float:
+def pld_epsilon(mechanism: Mechanism, votes: Any, delta: float) -> float:
     """Epsilon of a fixed list by privacy-loss distributions; sensitive, a function of the votes."""
     from pate_jax.accounting import pld
 

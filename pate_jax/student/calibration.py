@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 _GRID = np.exp(np.linspace(np.log(0.2), np.log(5.0), 161))
 
 
-def temperature(logits: Float[np.ndarray, "inputs classes"], labels: Int[np.ndarray, "inputs"]) -> float:
+def temperature(logits: Float[np.ndarray, "inputs classes"], labels: Int[np.ndarray, " inputs"]) -> float:
     """The temperature between 0.2 and 5 by which logits are divided so that labels are most likely.
 
     >>> logits = np.array([[4.0, 0.0]] * 3)

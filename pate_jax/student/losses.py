@@ -24,18 +24,18 @@ def targets(labels: Array, classes: int, smoothing: float) -> Float[Array, "batc
     return jax.nn.one_hot(labels, classes) * (1 - smoothing) + smoothing / classes
 
 
-def cross_entropy(logits: Logits, wanted: Logits) -> Float[Array, "batch"]:
+def cross_entropy(logits: Logits, wanted: Logits) -> Float[Array, " batch"]:
     """`-sum_c wanted_c log p_c` of each input."""
     return -jnp.sum(wanted * jax.nn.log_softmax(logits), axis=-1)
 
 
-def divergence(logits: Logits, other: Logits) -> Float[Array, "batch"]:
+def divergence(logits: Logits, other: Logits) -> Float[Array, " batch"]:
     """`KL(p || q)` of each input, both given by logits."""
     logs = jax.nn.log_softmax(logits)
     return jnp.sum(jnp.exp(logs) * (logs - jax.nn.log_softmax(other)), axis=-1)
 
 
-def entropy(logits: Logits) -> Float[Array, "batch"]:
+def entropy(logits: Logits) -> Float[Array, " batch"]:
     """`-sum_c p_c log p_c` of each input."""
     return cross_entropy(logits, jax.nn.softmax(logits))
 
@@ -86,12 +86,12 @@ def worst_direction(
 
 def virtual_adversarial(
     apply: Callable[[Array], Logits], inputs: Array, logits: Logits, direction: Array, radius: Any
-) -> Float[Array, "batch"]:
+) -> Float[Array, " batch"]:
     """`KL(p(x) || p(x + r))` for the change r of length `radius` in a direction; p(x) is held fixed."""
     return divergence(jax.lax.stop_gradient(logits), apply(inputs + radius * direction))
 
 
-def confident(probabilities: Logits, confidence: float) -> tuple[Array, Float[Array, "batch"]]:
+def confident(probabilities: Logits, confidence: float) -> tuple[Array, Float[Array, " batch"]]:
     """The guessed class of each input, and 1 where its probability is at least `confidence`, else 0.
 
     >>> guesses, mask = confident(jnp.array([[0.96, 0.04], [0.3, 0.7]]), 0.95)
@@ -102,7 +102,7 @@ def confident(probabilities: Logits, confidence: float) -> tuple[Array, Float[Ar
     return jnp.argmax(probabilities, axis=-1), found.astype(jnp.float32)
 
 
-def aligned(probabilities: Logits, frequencies: Float[Array, "classes"], share: float) -> Logits:
+def aligned(probabilities: Logits, frequencies: Float[Array, " classes"], share: float) -> Logits:
     """Guesses pulled towards equal frequencies: divided by `frequencies ** share`, made to sum to 1.
 
     Distribution alignment (Berthelot et al. 2020, section 3.1) with a uniform prior; 0 does nothing.
@@ -111,7 +111,7 @@ def aligned(probabilities: Logits, frequencies: Float[Array, "classes"], share: 
     return pulled / jnp.sum(pulled, axis=-1, keepdims=True)
 
 
-def realness(logits: Logits) -> Float[Array, "batch"]:
+def realness(logits: Logits) -> Float[Array, " batch"]:
     """Log-odds of an input being real, `log sum_c exp l_c`: class K+1, "generated", has logit 0."""
     return jax.nn.logsumexp(logits, axis=-1)
 

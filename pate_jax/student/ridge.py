@@ -27,7 +27,7 @@ class Line(NamedTuple):
     """Scores that are linear in the likeness to every answered input, and what they would be unseen."""
 
     kernel: Float[np.ndarray, "answers classes"]
-    bias: Float[np.ndarray, "classes"]
+    bias: Float[np.ndarray, " classes"]
     unseen: Float[np.ndarray, "answers classes"]  # each answer's scores, had it been left out
 
 
@@ -68,7 +68,7 @@ def logits(
 
 
 def least_squares(
-    alike: Float[np.ndarray, "answers answers"], labels: Int[np.ndarray, "answers"], classes: int
+    alike: Float[np.ndarray, "answers answers"], labels: Int[np.ndarray, " answers"], classes: int
 ) -> Line:
     """The scores of least squares on labels as 0 and 1, penalised as suits answers they have not seen.
 

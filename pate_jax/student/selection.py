@@ -38,7 +38,7 @@ _CHOICE = 6  # the least sure inputs that a round chooses from, times those it a
 class Bought(NamedTuple):
     """What rounds of questions brought; the rows of every array belong together, in the order of asking."""
 
-    rows: Int[np.ndarray, "asked"]  # of the public inputs
+    rows: Int[np.ndarray, " asked"]  # of the public inputs
     answers: Answers  # of the teachers; a label without `answered` is the student's own, and free
     probabilities: Float[np.ndarray, "asked classes"]  # what the student said when the teachers were asked
 
@@ -55,7 +55,7 @@ def select(
     *,
     key: bytes,
     preprocessing: Preprocessing = AS_STORED,
-) -> Int[np.ndarray, "wanted"]:
+) -> Int[np.ndarray, " wanted"]:
     """Rows of the inputs to ask about, each once; the same for the same inputs and key.
 
     `inputs` are as stored, images with pixels from 0 to 255; `preprocessing` turns them into what the net
@@ -82,7 +82,7 @@ def select(
 
 def cover(
     points: Float[np.ndarray, "pool directions"], wanted: int, random: np.random.Generator
-) -> Int[np.ndarray, "wanted"]:
+) -> Int[np.ndarray, " wanted"]:
     """The points nearest to the centres of `wanted` clusters: k-means++ and Lloyd's rounds.
 
     A cluster that lost all its points is replaced by the point farthest from all that are chosen.
@@ -107,9 +107,9 @@ def least_sure(
     inputs: Float[np.ndarray, "pool ..."],
     wanted: int,
     *,
-    taken: Int[np.ndarray, "taken"],
+    taken: Int[np.ndarray, " taken"],
     key: bytes,
-) -> Int[np.ndarray, "wanted"]:
+) -> Int[np.ndarray, " wanted"]:
     """Rows whose two most probable classes are closest, spread over what they look like, none taken."""
     free = np.setdiff1d(np.arange(len(inputs)), taken)
     if len(free) < wanted:

@@ -57,7 +57,7 @@ def fit(
     return parameters, temperature(unseen + found[rows] + pulled, labels)
 
 
-def pull(logits: Float[np.ndarray, "inputs classes"], strength: float) -> Float[np.ndarray, "classes"]:
+def pull(logits: Float[np.ndarray, "inputs classes"], strength: float) -> Float[np.ndarray, " classes"]:
     """What to add to logits so that classes are as frequent in the mean probability, or part of the way.
 
     >>> logits = np.log([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
