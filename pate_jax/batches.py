@@ -6,8 +6,8 @@
     answers.npz   answers-0002.npz   what the line says; written again whenever it is missing
 
 Of a batch the first `asked` queries are asked, as many as the budget affords. The noise of a batch is derived
-from the run's secret, the number of the batch, the mechanism and the votes themselves: no noise serves two
-histograms, nor one histogram twice, and a batch that a crash interrupts ends with the same answers.
+from the run's secret, the number of the batch, the mechanism, the votes and the names of the inputs: no noise
+serves two lists, nor one list twice, and a batch that a crash interrupts ends with the same answers.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def draw(
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
 
 
-def noise_label(batch: int, queries: str, inputs: str) -> int | str:
-    """What the noise of a batch is named after: of a further one the digests of what it asks about, too.
+def noise_label(batch: int, queries: str, inputs: str, schema: int) -> int | str:
+    """What the noise of a batch is named after: its number, and the digests of what it asks about.
 
     Else two copies of a run that ask about different inputs next would show by equal answers that the votes
-    on them are equal.
+    on them are equal. `schema` is that of the ledger's line: until 2, batch 1 was named by its number alone.
     """
-    return batch if batch == 1 else f"{batch} about {queries} {inputs}"
+    return batch if batch == 1 and schema < 3 else f"{batch} about {queries} {inputs}"
 
 
 def stream(mechanism: Mechanism, votes_digest: str, label: int | str) -> str:
@@ -213,7 +213,7 @@ def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, gone: budget.Co
     asked = budget.fit(run, gone, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
     digest, queries, inputs = (artefact.digest(part) for part in (votes.votes, votes.ids, votes.digests))
-    named, fixed = noise_label(batch, queries, inputs), budget.fixed(run)
+    named, fixed = noise_label(batch, queries, inputs, ledger.SCHEMA), budget.fixed(run)
     drawn = draw(run, mechanism, votes.votes, named)
     return {
         "batch": batch,

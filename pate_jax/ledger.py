@@ -33,7 +33,8 @@ import numpy as np
 from pate_jax import artefact, lock, progress
 from pate_jax.errors import PateError
 
-SCHEMA = 2
+SCHEMA = 3
+READABLE = (2, 3)  # in lines of schema 2 the noise of batch 1 is not named after its inputs
 GENESIS = "0" * 64
 REFUSED = "-"
 LONGEST = 1 << 28  # bytes of a line, at most
@@ -245,9 +246,10 @@ def _entry(path: Path, content: bytes, number: int, previous: str) -> dict[str, 
     """The entry of a line, or an error where it is not whole or does not follow the line before."""
     where = f"{path} line {number + 1}"
     entry = artefact.parse_json(content, where)
-    if entry.get("schema") != SCHEMA:
+    if entry.get("schema") not in READABLE:
         raise PateError(
-            f"{where} has schema version {entry.get('schema')!r}; this version of pate_jax reads {SCHEMA}"
+            f"{where} has schema version {entry.get('schema')!r}; this version of pate_jax reads "
+            f"{' and '.join(map(str, READABLE))}"
         )
     whole = content[-_TAIL:] == f', "digest": "{_digest(content)}"}}\n'.encode()
     if not whole or entry.get("previous") != previous or entry.get("sequence") != number:

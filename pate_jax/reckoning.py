@@ -19,6 +19,10 @@ from pate_jax.rundir import RunDirectory
 from pate_jax.separation import absent
 
 ROUNDING = 1e-9  # relative, between two computations of one epsilon on different machines
+_OLDER = (
+    "an older version drew the noise of batch 1, named after the votes alone: that no copy of this run made "
+    "before its first answer asked another list, whose equal votes would show"
+)
 _MOVED = 1e-3  # share of answers that continuous noise may round differently on another machine
 
 
@@ -88,12 +92,14 @@ def noise(run: RunDirectory) -> Iterator[Finding]:
         if entry["noise"] != batches.commitment(run, stream):
             yield failed(f"batch {batch}: the ledger commits to another noise than the run's")
         yield _drawn_again(run, entry, mechanism)
+        if batch == 1 and entry["schema"] < 3:
+            yield unchecked(_OLDER)
     if len(set(streams)) != len(streams):
         yield failed("one noise served two batches")
 
 
 def _label(entry: dict[str, Any]) -> int | str:
-    return batches.noise_label(entry["batch"], entry["queries"], entry["inputs"])
+    return batches.noise_label(entry["batch"], entry["queries"], entry["inputs"], entry["schema"])
 
 
 def _drawn_again(run: RunDirectory, entry: dict[str, Any], mechanism: Mechanism) -> Finding:

@@ -6,11 +6,11 @@ import shutil
 import numpy as np
 import pytest
 
-from pate_jax import accounting, artefact, budget, ledger, stages, voting
+from pate_jax import accounting, artefact, batches, budget, ledger, stages, verify, voting
 from pate_jax.accounting import curves
 from pate_jax.cli import main
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import DiscreteGaussianMax, GNMax, to_dict
+from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
 from pate_jax.rundir import RunDirectory
 
 MECHANISM = DiscreteGaussianMax(60.0)
@@ -170,10 +170,12 @@ def test_equal_votes_in_two_batches_share_no_noise(tmp_path):
 
 def test_another_mechanism_on_a_copy_of_the_run_shares_no_noise(tmp_path):
     run = begin(tmp_path, rows=12)
-    digest = artefact.digest(stages.load_asked(run).votes)
-    names = [stages.stream(mechanism, digest, 1) for mechanism in (MECHANISM, DiscreteGaussianMax(30.0))]
+    (line,) = ledger.read(run.ledger)
+    label = batches.noise_label(1, line["queries"], line["inputs"], ledger.SCHEMA)
+    both = (MECHANISM, DiscreteGaussianMax(30.0))
+    names = [stages.stream(mechanism, line["votes"], label) for mechanism in both]
     assert stages.commitment(run, names[0]) != stages.commitment(run, names[1])
-    assert ledger.read(run.ledger)[0]["noise"] == stages.commitment(run, names[0])
+    assert line["noise"] == stages.commitment(run, names[0])
 
 
 @pytest.mark.parametrize("again", [0.5, 2.0])
@@ -231,6 +233,39 @@ def test_copies_of_a_run_that_go_on_differently_share_no_noise(tmp_path):
     one, other, same = (ledger.read(run.ledger)[1] for run in runs)
     assert one["votes"] == other["votes"] and one["noise"] != other["noise"]
     assert one["noise"] == same["noise"] and one["answers"] == same["answers"]
+
+
+@pytest.mark.parametrize("kind", ["ids", "digests"])
+def test_copies_made_before_the_first_vote_share_no_noise(tmp_path, kind):
+    """Two hundred queries that a coin refuses, on equal votes: the same coins for the same list only."""
+    mechanism, refused = ConfidentDiscreteGaussian(50.0, 30.0, 10.0), []
+    first = RunDirectory(tmp_path / "run 0")
+    first.secret(3)
+    copies = [RunDirectory(shutil.copytree(first.root, tmp_path / f"run {number}")) for number in (1, 2)]
+    for run, shift in zip((first, *copies), (0, 200, 0), strict=True):
+        asked = votes(200, shift)
+        named = asked if kind == "ids" else asked._replace(ids=None, digests=asked.ids)
+        with run.writing():
+            stages.adopt(run, named, seed=3)
+            refused.append(~np.asarray(stages.answer(run, mechanism).answered))
+    one, other, same = refused
+    assert 40 < one.sum() < 160 and 50 < (one != other).sum() < 150  # 100 differ on average, within 7 sigma
+    np.testing.assert_array_equal(one, same)
+
+
+def test_a_run_of_an_older_version_keeps_the_noise_it_was_made_with(tmp_path, monkeypatch):
+    """A ledger of schema 2: the noise of its first batch is named after the votes alone."""
+    with monkeypatch.context() as older:
+        older.setattr(ledger, "SCHEMA", 2)
+        run = begin(tmp_path, rows=12, split=34)
+    line, by = ledger.read(run.ledger)[0], json.dumps(to_dict(MECHANISM), sort_keys=True)
+    assert line["noise"] == batches.commitment(run, f"noise of batch 1 for {line['votes']} by {by}")
+    go_on(run, 12, 12, split=34)
+    assert [line["schema"] for line in ledger.read(run.ledger)] == [2, 3]
+    found = verify.of_run(run)
+    assert not found.of("failed") and any("older version" in text for text in found.of("unchecked"))
+    relabelled = begin(tmp_path, rows=12, split=34, name="relabelled")
+    assert ledger.read(relabelled.ledger)[0]["answers"] != line["answers"]
 
 
 EDITS = {

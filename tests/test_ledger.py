@@ -173,7 +173,7 @@ def test_anything_at_all_in_the_files_is_one_sentence(tmp_path_factory, content)
 @pytest.mark.parametrize("schema", [1, 9])
 def test_an_unknown_schema_is_refused_and_never_cut_off(tmp_path, schema):
     path = written(tmp_path, 1)
-    path.write_text(path.read_text().replace('"schema": 2', f'"schema": {schema}'))
+    path.write_text(path.read_text().replace(f'"schema": {ledger.SCHEMA}', f'"schema": {schema}'))
     ledger.head_path(path).unlink()
     with pytest.raises(PateError, match=f"schema version {schema}"):
         ledger.append(path, {"batch": 2})

@@ -81,7 +81,8 @@ def more_noise_than_was_drawn(run):
     settings(run, mechanism=to_dict(claimed))
 
     def changed(body):
-        noise = batches.commitment(run, batches.stream(claimed, body["votes"], body["batch"]))
+        label = batches.noise_label(body["batch"], body["queries"], body["inputs"], ledger.SCHEMA)
+        noise = batches.commitment(run, batches.stream(claimed, body["votes"], label))
         size = {"teachers": body["teachers"], "classes": body["classes"], "asked": body["asked"]}
         cost = budget.cost_of(fixed, claimed, **size)
         return {**body, "mechanism": to_dict(claimed), "noise": noise, "cost": cost}

@@ -82,6 +82,11 @@ def judged_by_votes(real):
     return fit
 
 
+def after_the_votes_alone(real):
+    """The noise of the first batch says nothing of what was asked."""
+    return lambda batch, queries, inputs, schema: real(batch, queries, inputs, 2)
+
+
 def nothing_known(real):
     return lambda run, by_digest: {}
 
@@ -100,6 +105,12 @@ RUNS = [
         key_of("teachers"),
         ANSWERED,
         "noise: .*another noise",
+    ),
+    case(
+        "the first batch's noise named after its votes alone",
+        replaced(batches, "noise_label", after_the_votes_alone),
+        ANSWERED,
+        "noise: batch 1: .*another noise",
     ),
     case(
         "noise that no commitment binds",
