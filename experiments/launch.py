@@ -59,7 +59,7 @@ def _parse(preset: Preset, arguments: Sequence[str]) -> tuple[RunConfig, dict[st
         Args:
             config: the run.
             try_out: six teachers, a few steps, synthetic images: does it run? Its figures mean nothing.
-            topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (tpu_configs/).
+            topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (docs/accelerators.md).
             processes: how many processes run this command together.
             process: which of them this is, from 0; unset: Slurm or the TPU pod tells.
             coordinator: HOST:PORT of the first one; goes with --process.

@@ -1,4 +1,4 @@
-"""Which machines a run is meant for: `--topology cpu-8` and the files in tpu_configs/.
+"""Which machines a run is meant for: `--topology cpu-8` and the files in topologies/.
 
 A topology says what stands there (backend, devices on each host, number of hosts) and nothing about the run.
 It never changes a result. `prepare` has to run before JAX looks for devices, so nothing here imports JAX.
@@ -10,12 +10,13 @@ import dataclasses
 import os
 import tomllib
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 from pate_jax import devices, endings
 from pate_jax.errors import PateError
 
-_FOLDERS = tuple(folder / "tpu_configs" for folder in (Path(), Path(__file__).parents[1]))
+_FOLDER = resources.files(__package__) / "topologies"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,30 +47,32 @@ class Topology:
 
 
 def read(name: str | Path) -> Topology:
-    """The topology in a TOML file, or of this name in tpu_configs/.
+    """The topology of this name, or in this .toml file.
 
     >>> read("cpu-8").devices_per_host
     8
     """
-    path = Path(name)
-    if path.suffix != ".toml":
-        found = [folder / f"{name}.toml" for folder in _FOLDERS if (folder / f"{name}.toml").is_file()]
-        if not found:
-            known = ", ".join(names()) or "none is at hand"
-            raise PateError(f"topology={str(name)!r} is unknown ({known}); name one of these or a .toml file")
-        path = found[0]
+    own = Path(name).suffix == ".toml"
+    if not own and str(name) not in names():
+        known = ", ".join(names())
+        raise PateError(f"topology={str(name)!r} is unknown ({known}); name one of these or a .toml file")
+    file = Path(name) if own else _FOLDER / f"{name}.toml"
     try:
-        fields = tomllib.loads(path.read_text())
-        return Topology(name=path.stem, **fields)
+        fields = tomllib.loads(file.read_text())
+        return Topology(name=Path(name).stem, **fields)
     except (OSError, ValueError, TypeError, RecursionError) as error:  # of TOML, of UTF-8, of its fields
         raise PateError(
-            f"{path} is no topology ({error}); tpu_configs/cpu-8.toml shows what one holds"
+            f'{file} is no topology ({error}); a file with backend = "cpu" and devices = 8 is one'
         ) from error
 
 
 def names() -> list[str]:
-    """The topologies that are at hand."""
-    return sorted({path.stem for folder in _FOLDERS for path in folder.glob("*.toml")})
+    """The topologies that come with the package.
+
+    >>> "cpu-8" in names()
+    True
+    """
+    return sorted(Path(file.name).stem for file in _FOLDER.iterdir() if file.name.endswith(".toml"))
 
 
 def prepare(arguments: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from commands import call
 
-from pate_jax import endings
+from pate_jax import cli, endings
 
 ROOT = Path(__file__).parents[1]
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
@@ -34,6 +35,18 @@ def test_help_of_every_command(command, capsys):
     assert call(*command.split(), "--help") == 0
     out = capsys.readouterr().out
     assert "usage: pate" in out and len(out.splitlines()) > 8
+
+
+@pytest.mark.parametrize("command", cli._COMMANDS)
+def test_no_help_shows_a_doctest(command, capsys):
+    """Nor do the helps of the mechanisms, which are commands below three of them."""
+    assert call(command, "--help") == 0
+    out = capsys.readouterr().out
+    if of_mechanisms := re.search(r"lnmax,[\w,-]+", out):
+        for mechanism in of_mechanisms[0].split(","):
+            assert call(command, "x", mechanism, "--help") == 0
+        out += capsys.readouterr().out
+    assert "usage: pate" in out and ">>>" not in out
 
 
 def test_run_prints_one_json_object(finished, capsys):

@@ -183,7 +183,7 @@ def read_table(folder):
 
 
 def topologies(folder):
-    (folder / "mine.toml").write_text((ROOT / "tpu_configs" / "cpu-8.toml").read_text())
+    (folder / "mine.toml").write_text((ROOT / "pate_jax" / "topologies" / "cpu-8.toml").read_text())
 
 
 def rows(folder):

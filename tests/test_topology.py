@@ -15,17 +15,17 @@ from pate_jax import devices, hosts, topology
 from pate_jax.errors import PateError
 
 ROOT = Path(__file__).parents[1]
-CONFIGS = ROOT / "tpu_configs"
+LAUNCHER = ROOT / "tpu_configs" / "launch.py"
 TINY = {"--records": 90, "--teachers": 6, "--epochs": 1, "--min-steps": 4, "--net": "mlp", "--queries": 21}
 STUDENT = {"--student.method": "supervised", "--student.net": "mlp", "--student.steps": 6, "--seed": 3}
 RUN = ["run", "strokes", "--json", *(str(word) for pair in (TINY | STUDENT).items() for word in pair)]
 MECHANISM = ["confident-discrete-gaussian", "--threshold", "1", "--sigma-threshold", "3", "--sigma", "2"]
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
-def test_a_topology_holds_together(path):
-    found = topology.read(path.stem)
-    assert found == topology.read(path) and found.name == path.stem
+@pytest.mark.parametrize("name", topology.names())
+def test_a_topology_holds_together(name):
+    found = topology.read(name)
+    assert found.name == name
     assert found.devices == found.hosts * found.devices_per_host
     assert (found.backend == "tpu") == (None not in (found.accelerator, found.zone, found.runtime))
 
@@ -47,6 +47,13 @@ def test_a_bad_topology_is_refused(tmp_path, text, said):
     (tmp_path / "bad.toml").write_text(text)
     with pytest.raises(PateError, match=said):
         topology.read(tmp_path / "bad.toml")
+
+
+def test_a_topology_of_ones_own_is_read_by_its_path(tmp_path, monkeypatch):
+    (tmp_path / "cpu-8.toml").write_text('backend = "cpu"\ndevices = 3')
+    monkeypatch.chdir(tmp_path)
+    assert topology.read("cpu-8.toml").devices == 3
+    assert topology.read("cpu-8").devices == 8, "a name is one of the package's, wherever a command runs"
 
 
 def test_an_unknown_topology_names_the_known_ones():
@@ -92,7 +99,7 @@ def test_only_the_first_process_writes_into_the_run(tmp_path, monkeypatch):
 
 
 def test_the_launcher_prints_every_command():
-    command = [sys.executable, CONFIGS / "launch.py", "v5e-16", "--dry-run", "--", "pate", "run", "x y"]
+    command = [sys.executable, LAUNCHER, "v5e-16", "--dry-run", "--", "pate", "run", "x y"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     words = ["create", "git archive", "scp pate.tar.gz", "ssh", "scp --recurse", "delete"]
@@ -100,9 +107,18 @@ def test_the_launcher_prints_every_command():
     assert "v5litepod-16" in lines[0] and "--worker=all" in lines[3] and "x y" in lines[3]
 
 
-@pytest.mark.parametrize(("name", "said"), [("cpu-8", "no TPU topology"), ("v9", "choose from")])
+def test_the_launcher_takes_a_topology_of_ones_own(tmp_path):
+    place = {"backend": "tpu", "accelerator": "v6e-8", "zone": "us-east5-b", "runtime": "v2-alpha-tpuv6e"}
+    lines = [f'{name} = "{value}"' for name, value in place.items()]
+    (tmp_path / "mine.toml").write_text("\n".join([*lines, "devices = 8"]))
+    command = [sys.executable, LAUNCHER, tmp_path / "mine.toml", "--dry-run", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "--accelerator-type v6e-8" in done.stdout and "us-east5-b" in done.stdout
+
+
+@pytest.mark.parametrize(("name", "said"), [("cpu-8", "no TPU topology"), ("v9", "is unknown (cpu-2x4,")])
 def test_the_launcher_refuses_what_is_no_tpu(name, said):
-    command = [sys.executable, CONFIGS / "launch.py", name, "--dry-run", "true"]
+    command = [sys.executable, LAUNCHER, name, "--dry-run", "true"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and said in done.stderr and done.stdout == ""
 
@@ -117,7 +133,7 @@ def test_the_launcher_deletes_what_it_created(tmp_path, outcome):
     for name in ("gcloud", "git"):
         (tmp_path / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = [sys.executable, CONFIGS / "launch.py", "v5e-8", "--", "true"]
+    command = [sys.executable, LAUNCHER, "v5e-8", "--", "true"]
     done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
     fetched = [] if outcome else ["scp"]
     asked = (tmp_path / "asked").read_text().split()

@@ -1,25 +1,31 @@
 """Run a command on a TPU slice: create it, copy the committed project there, run, fetch runs/, delete it.
 
 python tpu_configs/launch.py v5e-16 -- pate run mnist --teachers 1000 --topology v5e-16 --out runs/mnist
-With --dry-run every command is printed and none is run. It needs gcloud, with a project set.
+With --dry-run every command is printed and none is run. Needs gcloud, with a project set, and this package.
 """
 
 import argparse
 import shlex
 import subprocess
-import tomllib
-from pathlib import Path
 
-places = {file.stem: tomllib.loads(file.read_text()) for file in Path(__file__).parent.glob("*.toml")}
+from pate_jax import topology
+from pate_jax.errors import PateError
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("topology", choices=sorted(places), help="a TPU topology of this folder, such as v5e-8")
+parser.add_argument("topology", help="a TPU topology: a name, such as v5e-8, or a .toml file of your own")
 parser.add_argument("--name", default="pate", help="what the slice is called")
 parser.add_argument("--dry-run", action="store_true", help="print every command, run none")
 parser.add_argument("command", nargs="+", help="what every worker runs, after --")
 given = parser.parse_args()
-place = places[given.topology]
-if place["backend"] != "tpu":
-    parser.error(f"{given.topology} is no TPU topology: run its command yourself, or see slurm.sh")
+try:
+    place = topology.read(given.topology)
+except PateError as error:
+    parser.error(str(error))
+if place.accelerator is None or place.zone is None or place.runtime is None:
+    parser.error(
+        f"{given.topology} is no TPU topology with accelerator, zone and runtime: run its command yourself, "
+        "or see slurm.sh"
+    )
 
 
 def do(*words: str) -> None:
@@ -31,10 +37,10 @@ def do(*words: str) -> None:
 
 def tpu(verb: str, *words: str) -> None:
     """A command of gcloud about the slice."""
-    do("gcloud", "compute", "tpus", "tpu-vm", verb, *words, "--zone", place["zone"])
+    do("gcloud", "compute", "tpus", "tpu-vm", verb, *words, "--zone", place.zone)
 
 
-tpu("create", given.name, "--accelerator-type", place["accelerator"], "--version", place["runtime"])
+tpu("create", given.name, "--accelerator-type", place.accelerator, "--version", place.runtime)
 try:
     setup = "mkdir -p pate && tar xzf pate.tar.gz -C pate && cd pate && python3 -m venv .venv"
     setup += " && . .venv/bin/activate && pip install -q -e '.[tpu]' && "

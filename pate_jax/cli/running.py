@@ -40,7 +40,7 @@ def run(
 
     Args:
         config: the run.
-        topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (tpu_configs/).
+        topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (docs/accelerators.md).
         processes: how many processes run this command together; unset: as many as the topology has hosts.
         process: which of them this is, from 0; unset: Slurm or the TPU pod tells.
         coordinator: HOST:PORT of the first one, which alone writes the run; goes with --process.

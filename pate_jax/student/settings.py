@@ -14,11 +14,7 @@ FOR_IMAGES = ("gan", "fixmatch", "ridge", "tandem")  # methods that need images
 
 @dataclass(frozen=True)
 class StudentConfig:
-    """How the student learns; everything here is free of privacy cost. Unset values follow the method.
-
-    >>> StudentConfig(method="supervised").resolved(image=True).steps
-    1200
-    """
+    """How the student learns; everything here is free of privacy cost. Unset values follow the method."""
 
     method: Method = "auto"
     """supervised: answered queries only; vat: answers stay the same under the worst small change of any
@@ -92,7 +88,11 @@ class StudentConfig:
             raise PateError(f"student patience={self.patience} needs answers to judge by: set hold_out=0.1")
 
     def resolved(self, *, image: bool) -> StudentConfig:
-        """The same with the method chosen and every unset value of the recipe filled in."""
+        """The same with the method chosen and every unset value of the recipe filled in.
+
+        >>> StudentConfig(method="supervised").resolved(image=True).steps
+        1200
+        """
         method = ("fixmatch" if image else "vat") if self.method == "auto" else self.method
         if method in FOR_IMAGES and not image:
             raise PateError(f"student method={method!r} needs images; choose vat or supervised for tables")
