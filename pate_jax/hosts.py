@@ -7,9 +7,13 @@ counted. Votes do not depend on the number of processes but to rounding.
 
 from __future__ import annotations
 
-from pate_jax import devices, stages
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pate_jax import artefact, devices, lock, stages
 from pate_jax.config import RunConfig, default_mechanism
-from pate_jax.rundir import RunDirectory
+from pate_jax.rundir import RunDirectory, close
 
 
 class Share(RunDirectory):
@@ -17,11 +21,34 @@ class Share(RunDirectory):
 
     def __init__(self, run: RunDirectory) -> None:
         super().__init__(run.root)
+        self.own = self.private / f"process-{devices.index():03d}"
         if not devices.is_first():
-            own = self.private / f"process-{devices.index():03d}"
+            own = self.own
             self.settings, self.keys = own / "settings.json", own / "keys.json"
             self.certificate, self.teacher_report = own / "certificate.json", own / "teachers.json"
             self.votes = own / "votes.npz"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the run together with the other processes: no command may write it, nor may a second such run.
+
+        What is written meanwhile is open to its owner only, on every host.
+        """
+        close(self.private)
+        teachers = self.teachers / self.own.name
+        usual = os.umask(0o077)
+        try:
+            for folder in (self.own, self.teachers, teachers):
+                close(folder)
+            with (
+                lock.held(self.private / ".lock", self.root, shared=True),
+                lock.held(self.own / ".lock", self.root),
+            ):
+                for folder in (self.own, teachers):  # the others write into the rest
+                    artefact.remove_leftovers(folder)
+                yield
+        finally:
+            os.umask(usual)
 
     def secret(self, seed: int | None) -> None:
         """Only the first process has the run's secret."""
@@ -39,14 +66,20 @@ def train_and_vote(config: RunConfig) -> bool:
     Interrupted and repeated on as many processes, each goes on with its own teachers.
     """
     run = Share(RunDirectory(config.directory))
-    if not devices.from_first(bytes([run.votes.exists()]))[0]:
-        run.teacher_report.unlink(missing_ok=True)  # written again, from teachers that are finished
-        stages.train(run, config.data, config.partition, config.teacher, config.asks)
-        mechanism = config.mechanism or default_mechanism(config.partition.teachers)
-        stages.settle(run, mechanism, config.budget_epsilon, config.delta)
-        stages.vote(run, config.queries, selection=config.selection)
-        if not devices.is_first():
-            run.votes.unlink()
+    with run.writing():
+        _train_and_vote(run, config)
     going_on = devices.is_first()
-    devices.leave()
+    devices.leave()  # it waits for all, so nobody holds the run any more
     return going_on
+
+
+def _train_and_vote(run: Share, config: RunConfig) -> None:
+    if devices.from_first(bytes([run.votes.exists()]))[0]:
+        return
+    run.teacher_report.unlink(missing_ok=True)  # written again, from teachers that are finished
+    stages.train(run, config.data, config.partition, config.teacher, config.asks)
+    mechanism = config.mechanism or default_mechanism(config.partition.teachers)
+    stages.settle(run, mechanism, config.budget_epsilon, config.delta)
+    stages.vote(run, config.queries, selection=config.selection)
+    if not devices.is_first():
+        run.votes.unlink()

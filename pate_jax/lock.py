@@ -14,8 +14,10 @@ from pate_jax.errors import PateError
 
 
 @contextmanager
-def held(path: Path, subject: Path) -> Iterator[None]:
+def held(path: Path, subject: Path, *, shared: bool = False) -> Iterator[None]:
     """Hold `path` while `subject` is written; the system lets go of it when the process ends.
+
+    Several processes may hold it `shared`, while nobody holds it alone.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -29,15 +31,15 @@ def held(path: Path, subject: Path) -> Iterator[None]:
     except OSError as error:
         raise PateError(artefact.cannot_write(path, error)) from error
     try:
-        _take(lock, subject)
+        _take(lock, subject, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
 
 
-def _take(lock: int, subject: Path) -> None:
+def _take(lock: int, subject: Path, kind: int) -> None:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = os.pread(lock, 200, 0).decode(errors="replace") or "another process"
         raise PateError(f"{subject} is being written by {holder}; wait for it to end") from error

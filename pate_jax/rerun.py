@@ -55,7 +55,7 @@ def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
         return
     shards = separation.shards_of(run, dataset)
     config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
-    config = replace(config, width=kept.plan(run.teachers).width)
+    config = replace(config, width=kept.plan(kept.folders(run.teachers)[0]).width)
     key = stages.teacher_key(run)
     net = _model(run, dataset)
     before = dict(kept.of(kept.kept(run.teachers), _sample(len(shards.counts), sample)))

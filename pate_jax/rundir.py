@@ -59,8 +59,8 @@ class RunDirectory:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the run for one writer; a second process is refused with the holder's name."""
+        close(self.private)
         with lock.held(self.private / ".lock", self.root):
-            os.chmod(self.private, 0o700)
             artefact.remove_leftovers(self.root)
             yield
 
@@ -140,6 +140,22 @@ class RunDirectory:
         stored = self._stored_keys()
         root = bytes.fromhex(stored["entropy"]) if stored["seed"] is None else b"seed %d" % stored["seed"]
         return hashlib.blake2b(purpose.encode(), key=root, digest_size=32, person=b"pate_jax run").digest()
+
+
+def close(folder: Path) -> None:
+    """Make a folder that nobody but its owner can look into, or shut one that is there.
+
+    >>> import tempfile
+    >>> private = Path(tempfile.mkdtemp()) / "private"
+    >>> close(private)
+    >>> oct(private.stat().st_mode & 0o777)
+    '0o700'
+    """
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.chmod(folder, 0o700)
+    except OSError as error:
+        raise PateError(artefact.cannot_write(folder, error)) from error
 
 
 def _numbered(path: Path, batch: int) -> Path:

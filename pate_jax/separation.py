@@ -171,7 +171,7 @@ def _width(run: RunDirectory, teachers: int) -> Finding:
     config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
     net = kept.identities(run.teachers)[0]["net"].get("name")
     wanted = plans.choose(net, report["backend"], report["teachers"], report["devices"], config.width)
-    found = kept.plan(run.teachers).width
+    found = kept.plan(kept.folders(run.teachers)[0]).width
     if found == wanted.width:
         return passed(f"{found} teachers shared a program, as the committed table or the settings say")
     return unchecked(

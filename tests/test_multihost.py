@@ -1,6 +1,7 @@
-"""Two processes of four devices each vote as one process does; each keeps its own teachers."""
+"""Two processes vote as one does, at every width, and hold the run together, shut to everybody else."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,55 +12,134 @@ import numpy as np
 import pytest
 import tiny_teachers as tiny
 
-from pate_jax import devices, ensemble
+from pate_jax import cli, devices, ensemble
+from pate_jax.ensemble import checkpoint, kept
+from pate_jax.errors import PateError
+from pate_jax.rundir import RunDirectory
 
 HERE = Path(__file__).parent
 
 
-def votes(directory=None):
+def votes(width, count, directory=None):
     (inputs, labels), (asked, _) = tiny.table(), tiny.table(records=70, seed=5)
     net = tiny.table_net()
     teachers = ensemble.fit(
         net, tiny.Same(), inputs, labels, tiny.shards(),
-        key=jax.random.key(3), config=tiny.config(width=1), directory=directory,
+        key=jax.random.key(3), config=tiny.config(width=width, devices=count), directory=directory,
     )  # fmt: skip
     return ensemble.vote(net, tiny.Same(), teachers, asked), teachers
 
 
-def one_of_two(address, index, folder):
+def one_of_two(address, index, folder, width, count):
     """What each of the two processes does."""
     devices.join(address, 2, int(index))
-    found, teachers = votes(Path(folder) / "teachers")
+    found, teachers = votes(int(width), int(count), Path(folder) / "teachers")
     np.savez(
         Path(folder) / f"votes{index}.npz", votes=found, ids=teachers.ids, devices=jax.local_device_count()
     )
 
 
-@pytest.mark.long
-def test_two_processes_vote_as_one(tmp_path):
+def free_address():
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
+        return f"localhost:{free.getsockname()[1]}"
+
+
+def ended(commands, environment):
+    """The exit codes of processes that run together."""
+    running = [subprocess.Popen(command, env=environment, cwd=HERE.parent) for command in commands]
+    try:
+        return [process.wait(300) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("width", "count"), [(1, 4), (2, 4), (5, 1)])
+def test_two_processes_vote_as_one(tmp_path, width, count):
+    """Eleven teachers: five here and six there, alone or several in a program."""
     environment = {
         **os.environ,
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
         "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}",
     }
     script = "import sys, test_multihost; test_multihost.one_of_two(*sys.argv[1:])"
-    running = [
-        subprocess.Popen([sys.executable, "-c", script, address, str(index), str(tmp_path)], env=environment)
-        for index in (0, 1)
-    ]
-    try:
-        assert [process.wait(300) for process in running] == [0, 0]
-    finally:
-        for process in running:
-            process.kill()
-    expected, whole = votes()
+    address, rest = free_address(), [str(tmp_path), str(width), str(count)]
+    commands = [[sys.executable, "-c", script, address, str(index), *rest] for index in (0, 1)]
+    assert ended(commands, environment) == [0, 0]
+    expected, whole = votes(width, 2 * count if count > 1 else 1)
     first, second = (dict(np.load(tmp_path / f"votes{index}.npz")) for index in (0, 1))
     assert np.array_equal(first["votes"], expected)
     assert np.array_equal(second["votes"], expected)
     assert expected.sum(axis=1).tolist() == [len(tiny.COUNTS)] * 70
     assert [*first["ids"], *second["ids"]] == whole.ids.tolist()
     assert len(first["ids"]) in (5, 6)
-    assert {path.name for path in (tmp_path / "teachers").iterdir()} == {"process-000", "process-001"}
+    folders = [tmp_path / "teachers" / f"process-00{index}" for index in (0, 1)]
+    assert set(folders) == set((tmp_path / "teachers").iterdir())
+    assert [kept.plan(folder).width for folder in folders] == [width, width]
+    again = tiny.leaves(kept.kept(tmp_path / "teachers").params)
+    np.testing.assert_allclose(again, tiny.leaves(whole.params), rtol=1e-4, atol=1e-5)
+
+
+def readable(folder):
+    """What other users of the machine may look into, of a run's private part."""
+    if not folder.stat().st_mode & 0o077:
+        return []
+    inside = [readable(path) if path.is_dir() else [path] for path in folder.iterdir()]
+    return [folder, *(path for found in inside for path in found if path.stat().st_mode & 0o077)]
+
+
+def run_until_killed(*arguments):
+    """`pate`, in a process that is killed once its first wave is kept, after another has tried to come in."""
+    finish = checkpoint.Store.finish
+
+    def killed(store, index, wave):
+        finish(store, index, wave)
+        run = RunDirectory(store.folder.parents[2])
+        try:
+            with run.writing():
+                pass
+        except PateError as error:
+            (run.root.parent / f"refused-{store.folder.name}").write_text(str(error))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    checkpoint.Store.finish = killed
+    cli.main(list(arguments))
+
+
+@pytest.mark.long
+def test_two_processes_that_are_killed_leave_nothing_open_and_go_on(tmp_path):
+    """Two waves of three teachers in each process, three in a program; both are killed after the first."""
+    wanted = (
+        "run strokes --records 180 --teachers 12 --epochs 1 --min-steps 4 --net mlp --width 3 --devices 1"
+    )
+    student = "--student.method supervised --student.net mlp --student.steps 6 --seed 3 --queries 21"
+    noise = "confident-discrete-gaussian --threshold 1 --sigma-threshold 3 --sigma 2"
+    environment = {**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}"}
+    killing = ["-c", "import sys, test_multihost; test_multihost.run_until_killed(*sys.argv[1:])"]
+
+    def pate(how, out, *more):
+        words = [*wanted.split(), *student.split(), "--out", str(tmp_path / out), *more, *noise.split()]
+        return [sys.executable, *how, *words]
+
+    def both(how):
+        together = ["--coordinator", free_address(), "--processes", "2", "--process"]
+        return ended([pate(how, "two", *together, index) for index in "01"], environment)
+
+    assert both(killing) == [-signal.SIGKILL] * 2
+    refusals = [(tmp_path / f"refused-process-00{index}").read_text() for index in (0, 1)]
+    assert all("two is being written by process" in said for said in refusals)
+    private = tmp_path / "two" / "private"
+    assert readable(private) == []
+    first = sorted(private.glob("teachers/process-*/wave-00000-*/arrays.npz"))
+    assert len(first) == 2 and all(path.stat().st_mode & 0o077 == 0 for path in first)
+    began = [path.stat().st_mtime_ns for path in first]
+    assert both(["-m", "pate_jax.cli"]) == [0, 0]
+    assert [path.stat().st_mtime_ns for path in first] == began
+    assert readable(private) == []
+    assert ended([pate(["-m", "pate_jax.cli"], "one")], environment) == [0]
+    one, two = (tmp_path / name / "private/answers.npz" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    with np.load(private / "votes.npz") as these, np.load(tmp_path / "one/private/votes.npz") as those:
+        assert np.array_equal(these["votes"], those["votes"])

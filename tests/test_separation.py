@@ -91,7 +91,7 @@ def lowered(net, name, **changes):
     config = tiny.config(name, **changes).resolved()
     data = cutting.records(inputs, labels, tiny.shards(), jax.random.key(3), config)
     chosen = jax.local_devices()[: config.devices]
-    plan = fitting._plan(net, tiny.Same(), data, config, chosen, len(data.counts), None)
+    plan = fitting._plan(net, tiny.Same(), data, config, chosen, None)
     machine = fitting._machine(net, tiny.Same(), config, plan, chosen)
     return machine, data
 

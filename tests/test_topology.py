@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate_jax import devices, hosts, topology
+from pate_jax import devices, hosts, stages, topology
+from pate_jax.config import PartitionChoice, RunConfig
 from pate_jax.errors import PateError
+from pate_jax.rundir import RunDirectory
 
 ROOT = Path(__file__).parents[1]
 LAUNCHER = ROOT / "tpu_configs" / "launch.py"
@@ -96,6 +99,35 @@ def test_only_the_first_process_writes_into_the_run(tmp_path, monkeypatch):
         assert own != getattr(first, name) and own.parent == tmp_path / "private" / "process-001"
     second.secret(None)
     assert not second.keys.exists() and not first.keys.exists()
+
+
+def test_a_run_of_several_processes_is_shut_and_held_before_anything_else(tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path / "run")
+    config = RunConfig(partition=PartitionChoice(teachers=6), out=run.root)
+    found = []
+
+    def train(share, *rest):
+        found.extend(stat.S_IMODE(folder.stat().st_mode) for folder in (run.private, run.teachers))
+        for other in (run, hosts.Share(run)):
+            with (
+                pytest.raises(PateError, match=f"is being written by process {os.getpid()}"),
+                other.writing(),
+            ):
+                pass
+        monkeypatch.setattr(devices, "index", lambda: 1)
+        with hosts.Share(run).writing():
+            found.append("the second process")
+        (share.private / "file").write_text("private")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "train", train)
+    with pytest.raises(KeyboardInterrupt):
+        hosts.train_and_vote(config)
+    assert found == [0o700, 0o700, "the second process"]
+    assert not (run.private / "file").stat().st_mode & 0o077
+    with run.writing():
+        (run.root / "file").write_text("public")
+    assert (run.root / "file").stat().st_mode & 0o044
 
 
 def test_the_launcher_prints_every_command():

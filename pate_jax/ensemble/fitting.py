@@ -77,7 +77,7 @@ def fit(
     if model.front is not None:
         data, preprocessing = _behind(model.front, data, mine, store), AS_STORED
         _check_net(model, preprocessing, data)
-    plan = _plan(model, preprocessing, data, config, chosen, len(mine), store)
+    plan = _plan(model, preprocessing, data, config, chosen, store)
     machine = _machine(model, preprocessing, config, plan, chosen)
     with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
         return _train(machine, data, mine, store)
@@ -144,7 +144,7 @@ def _store(directory: Path | str | None, config: TeacherConfig) -> Store | None:
     return Store(folder, config.checkpoint_seconds)
 
 
-def _plan(model, preprocessing, data, config, chosen, teachers: int, store: Store | None) -> Plan:
+def _plan(model, preprocessing, data, config, chosen, store: Store | None) -> Plan:
     stored = store.plan() if store is not None else None
     if stored is not None:
         if config.width not in (None, stored["width"]):
@@ -152,8 +152,8 @@ def _plan(model, preprocessing, data, config, chosen, teachers: int, store: Stor
                 f"width={config.width} but these teachers were begun with {stored['width']}; leave it out"
             )
         return Plan(**stored)
-    net = model.description.get("name")
-    plan = plans.choose(net, jax.default_backend(), teachers, len(chosen), config.width)
+    net, share = model.description.get("name"), -(-len(data.counts) // jax.process_count())
+    plan = plans.choose(net, jax.default_backend(), share, len(chosen), config.width)
 
     def measure(candidate: Plan) -> int:
         machine = _machine(model, preprocessing, config, candidate, chosen)

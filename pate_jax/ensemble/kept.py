@@ -38,15 +38,15 @@ def _identity(path: Path) -> dict[str, Any]:
     return identity
 
 
-def plan(directory: Path | str) -> Plan:
-    """How the teachers were computed."""
-    stored = Store(folders(directory)[0], 0.0).plan()
+def plan(folder: Path) -> Plan:
+    """How the teachers of one of the `folders` were computed."""
+    stored = Store(folder, 0.0).plan()
     if stored is None:
-        raise PateError(f"{directory} holds no plan.json, so nobody can say how its teachers were computed")
+        raise PateError(f"{folder} holds no plan.json, so nobody can say how its teachers were computed")
     try:
         return Plan(**stored)
     except TypeError as error:
-        raise PateError(f"{directory}: plan.json is no plan ({error}); restore it") from error
+        raise PateError(f"{folder}: plan.json is no plan ({error}); restore it") from error
 
 
 def kept(directory: Path | str) -> Teachers:
@@ -61,7 +61,7 @@ def kept(directory: Path | str) -> Teachers:
         if processes != len(found):
             raise PateError(f"{directory} holds the teachers of {len(found)} of {processes} processes")
         mine = np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
-        store, wave = Store(folder, 0.0), plan(directory).wave
+        store, wave = Store(folder, 0.0), plan(folder).wave
         for number, first in enumerate(range(0, len(mine), wave)):
             if not store.finished(number):
                 raise PateError(f"{folder} holds no finished wave {number}: repeat `pate train` to go on")

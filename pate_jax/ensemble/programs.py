@@ -52,11 +52,11 @@ def build(teacher: Teacher, plan: Plan, devices: list[Any]) -> Programs:
         moving = _several(teacher.step, plan, devices)
         count = lambda steps: -(-steps // plan.steps_per_call)  # noqa: E731
         run = lambda states, shards, steps: _repeat(moving, states, shards, count(steps))  # noqa: E731
-        lower = moving.lower
+        lower = lambda states, shards: _lower(moving, states, shards)  # noqa: E731
     else:
         whole = _epoch(teacher.step, plan, devices)
         run = lambda states, shards, steps: whole(states, shards, _number(steps, devices))  # noqa: E731
-        lower = lambda states, shards: whole.lower(states, shards, _number(1, devices))  # noqa: E731
+        lower = lambda states, shards: _lower(whole, states, shards, _number(1, devices))  # noqa: E731
     choose = over(lambda which, new, old: jax.tree.map(partial(jnp.where, which), new, old))
     return Programs(over(teacher.start), run, over(teacher.turn, donate=(0,)), choose, lower)
 
@@ -134,6 +134,17 @@ def _epoch(step: Callable, plan: Plan, devices: list[Any]) -> Any:
         return jax.lax.fori_loop(0, steps, lambda _, moving: batched(moving, shards), states)
 
     return jax.pmap(run, devices=devices, donate_argnums=(0,))
+
+
+def _lower(program: Any, *arguments: Tree) -> Any:
+    """Lower a program for the shapes of its arguments; nothing is run.
+
+    Of several processes pmap takes arrays only. What one device runs stands for its program there.
+    """
+    if jax.process_count() == 1:
+        return program.lower(*arguments)
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), arguments)
+    return jax.jit(program.__wrapped__, donate_argnums=(0,)).lower(*one)
 
 
 def _repeat(program: Callable, states: Tree, shards: Tree, times: int) -> Tree:
