@@ -16,6 +16,7 @@ from pate_jax import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/*.md")])
+ROOMS = ("pate_jax", "tests", "experiments", "benchmarks")
 # Python on these pages is checked elsewhere, or wants data and time that a test has not.
 NOT_RUN = {
     "kernels.md": "tests/test_kernels_page.py runs it",
@@ -145,6 +146,17 @@ def test_the_api_page_is_up_to_date(monkeypatch, capsys):
     assert main(["--check"]) == 0, "run `python docs/build_api.py`"
     monkeypatch.setitem(main.__globals__, "TARGET", ROOT / "docs" / "index.md")
     assert main(["--check"]) == 1 and "is not up to date" in capsys.readouterr().err
+
+
+def test_what_the_code_cites_is_there():
+    """Derivations are cited by a page of docs/, and by its numbered section or the title of one in quotes."""
+    for source in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        text = re.sub(r"\s+", " ", source.read_text())
+        assert "theory \u00a7" not in text, f"{names(source)} cites a document that this project has not"
+        for cited, section, title in re.findall(r'docs/(\w+\.md)(?:, section (\d+)|, "([^"]+)")?', text):
+            titles = re.findall(r"^#+ (.*)$", (ROOT / "docs" / cited).read_text(), re.MULTILINE)
+            known = not section or any(one.startswith(f"{section}. ") for one in titles)
+            assert known and (not title or title in titles), f"{names(source)}: {cited} {section}{title}"
 
 
 def test_every_page_is_in_the_index():

@@ -1,4 +1,7 @@
-"""Laws of the noisy argmax of a histogram and of all its one-vote neighbours, in logarithms (theory §4)."""
+"""Laws of the noisy argmax of a histogram and of all its one-vote neighbours, in logarithms.
+
+Derived in docs/accounting_exact.md, section 2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an aggregation costs on any votes whatever: the ceiling of the exact figures (theory §3)."""
+"""What an aggregation costs on any votes whatever: the ceiling of the exact figures.
+
+See docs/accounting.md, "The data-independent figure".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Exact composition where a closed form exists: Gaussian-DP, and pure-DP steps (theory §6).
+"""Exact composition where a closed form exists: Gaussian-DP, and pure-DP steps.
+
+See docs/accounting.md, "The data-independent figure".
 
 Both are data-independent, hold under adaptive composition for steps whose parameters are fixed in advance,
 and are monotone in the noise: less noise can be post-processed into more.

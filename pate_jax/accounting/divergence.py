@@ -1,4 +1,6 @@
-"""Renyi divergences between a law and its neighbours, in both directions, rounded up (theory §4).
+"""Renyi divergences between a law and its neighbours, in both directions, rounded up.
+
+See docs/accounting_exact.md, section 4.
 
 With `d = log(P/P')` and both laws of total mass 1,
 

@@ -1,7 +1,7 @@
 """Exact data-dependent Renyi privacy of an aggregation, from the known law of what is released.
 
 For each query the largest divergence, in both directions, between the law of what is released and its law
-after any one vote has moved (theory §4; beyond the papers, derived in docs/accounting_exact.md). With a
+after any one vote has moved (beyond the papers, derived in docs/accounting_exact.md). With a
 threshold test the released outcome is "refused" or a label: one joint mechanism. Numerical errors are bounded
 and added, so a figure is never below the truth.
 """

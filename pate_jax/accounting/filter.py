@@ -2,9 +2,9 @@
 
 **Setting.** Somebody asks one question after another. Each may depend on all answers so far: which input,
 whether to go on at all, even which mechanism. Adding up what each question cost and publishing the sum is
-not a guarantee then, because the sum is itself an answer (theory §6). A filter turns it round: the budget
-`(epsilon, delta)` is public and fixed, a question whose cost no longer fits is refused before it is asked,
-and the budget is what is published, however little of it was spent.
+not a guarantee then, because the sum is itself an answer (docs/accounting.md, "Why the exact figure is a
+bound"). A filter turns it round: the budget `(epsilon, delta)` is public and fixed, a question whose cost no
+longer fits is refused before it is asked, and the budget is what is published, however little was spent.
 
 **The theorem** (Feldman and Zrnic 2021, *Individual privacy accounting via a Renyi filter*, Theorem 4.1; for
 the approximate kind Rogers, Roth, Ullman, Vadhan 2016). Fix one order `a > 1` and a number `R`. Let question

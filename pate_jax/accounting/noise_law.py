@@ -2,7 +2,7 @@
 
 Whole-number noise with ties broken at random is continuous noise in disguise: lay the probability of each
 whole number `x` evenly over the cell `(x-1, x]`. So a node of a discrete family is a cell and a `fraction` u
-of it, and its distribution function there is `F(x-1) + u f(x)` (theory §4).
+of it, and its distribution function there is `F(x-1) + u f(x)` (docs/accounting_exact.md, section 2).
 """
 
 from __future__ import annotations

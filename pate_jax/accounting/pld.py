@@ -1,8 +1,9 @@
-"""Exact (epsilon, delta) by composing privacy-loss distributions (theory §5; beyond the papers).
+"""Exact (epsilon, delta) by composing privacy-loss distributions (beyond the papers).
 
 Every query's profile, one for each direction, is discretised by connecting the dots, which is exact on the
 grid and never below in between; the list is composed with dp_accounting, each direction for itself, and the
 larger epsilon is the answer. Valid for a list of queries fixed in advance. All rounding adds to delta.
+Derived in docs/accounting_exact.md, section 6.
 """
 
 from __future__ import annotations

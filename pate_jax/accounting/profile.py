@@ -1,8 +1,8 @@
 """Privacy profiles of one query: the largest hockey-stick divergence over all one-vote moves, on a grid.
 
 For a move with laws P and P' the divergence at `e` is `H(e) = sum_j (P_j - exp(e) P'_j)_+`. The pointwise
-maximum over all moves is a valid profile of its direction (theory §5). It is stored as its time value
-`h(e) = H(e) - (1 - exp(e))_+`, which is small on both sides of 0 and loses no digits.
+maximum over all moves is a valid profile of its direction (docs/accounting_exact.md, section 6). It is stored
+as its time value `h(e) = H(e) - (1 - exp(e))_+`, which is small on both sides of 0 and loses no digits.
 """
 
 from __future__ import annotations
