@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pate_jax import headcount
 from pate_jax.artefact import digest
 from pate_jax.dataset import Part
 from pate_jax.errors import PateError
@@ -69,11 +70,11 @@ def assign(ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> np.
     """
     if teachers < 1:
         raise PateError(f"teachers={teachers} must be at least 1")
-    units = len(set(_texts(ids)))
+    units = headcount.coarse(len(set(_texts(ids))))  # a refusal, too, tells of the count
     if units < teachers:
         raise PateError(
-            f"teachers={teachers} is more than the {units} records or users to divide; "
-            f"ask for at most {units} teachers"
+            f"teachers={teachers} is more than the {units} records or users to divide, counted down to two "
+            f"digits; ask for at most {units} teachers"
         )
     words = _hashes(ids, key=key, use=_SHARD, words=1)[:, 0]
     return (words % np.uint64(teachers)).astype(np.int32)

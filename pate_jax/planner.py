@@ -1,7 +1,8 @@
 """Before any private vote is cast: how many teachers, how much noise, how many queries fit an epsilon.
 
 Noise comes from data-independent accounting alone. What to expect of answers comes from a model of votes, or
-from a file of public or synthetic votes (`vote_models`); private votes are never read.
+from a file of public or synthetic votes (`vote_models`); private votes are never read. What is chosen will be
+published, so of the private records only their number is used, rounded down to two digits (`headcount`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax import accounting
+from pate_jax import accounting, headcount
 from pate_jax.accounting import composition, figures
 from pate_jax.accounting.curves import check_delta
 from pate_jax.errors import PateError
@@ -28,6 +29,7 @@ QUERIES = (20, 50, 100, 200, 350, 500, 750, 1000, 1500, 2000, 3500, 5000, 10_000
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of the teachers
 RATIOS = (1.5, 2.5, 3.75)  # noise of the test over noise of the answer
 _DRAWS = 4  # of noise for each query of a model
+_LEAST_RECORDS = 100  # below these the number itself would tell, and no plan is of use
 _LEAST_SHARD, _LEAST_OF_CLASS = 20, 4  # records of a shard, and for each class, below which nothing is known
 _LEAST_WORTH = 5  # right answers for each class, below which no student learns
 _LEAST_SHARE = 0.1  # of the answers wished for that must be worth something
@@ -67,6 +69,7 @@ class Option:
 class Plan:
     """What to choose, what else there is, and how far expectations can be off."""
 
+    records: int  # counted down to two digits
     best: Option
     others: tuple[Option, ...]
     judged_by: tuple[str, ...]
@@ -76,6 +79,7 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
+            "records": self.records,
             "best": self.best.to_dict(),
             "others": [one.to_dict() for one in self.others],
             "judged_by": list(self.judged_by),
@@ -115,16 +119,22 @@ def plan(
     >>> found = plan(60_000, 10, 2.0, 1e-5, teachers=(250,), most_queries=100, models=MODELS[:1])
     >>> found.best.teachers, found.best.queries, found.best.epsilon <= 2.0
     (250, 100, True)
+
+    Of the number of records the two first digits count:
+
+    >>> plan(60_999, 10, 2.0, 1e-5, teachers=(250,), most_queries=100, models=MODELS[:1]) == found
+    True
     """
+    records = counted(records)
     _check(records, classes, epsilon, delta, answers, most_queries, models)
     mu = _mu(epsilon, delta)
     least = max(_LEAST_SHARD, _LEAST_OF_CLASS * classes)
     numbers = [one for one in dict.fromkeys(teachers) if records // one >= least]
     if not numbers:
         raise PateError(
-            f"records={records} are too few for {min(teachers)} teachers or more: nothing is known of "
-            f"teachers of fewer than {least} records at {classes} classes; gather more records or name fewer "
-            "teachers"
+            f"{records:,} records (their number counted down to two digits) are too few for {min(teachers)} "
+            f"teachers or more: nothing is known of teachers of fewer than {least} records at {classes} "
+            "classes; gather more records or name fewer teachers"
         )
     sizes = sorted({*[one for one in QUERIES if one < most_queries], most_queries})
     chosen = []
@@ -147,12 +157,27 @@ def plan(
         for model in models
     ]
     return Plan(
+        records,
         best,
         tuple(options),
         tuple(model.name for model in models),
         (min(one[0] for one in each), max(one[0] for one in each)),
         (min(one[1] for one in each), max(one[1] for one in each)),
     )
+
+
+def counted(records: int) -> int:
+    """What a plan takes the number of private records for: its two first digits, and none below a hundred.
+
+    >>> counted(9_999), counted(9_900)
+    (9900, 9900)
+    """
+    if records < _LEAST_RECORDS:
+        raise PateError(
+            f"fewer than {_LEAST_RECORDS} records are too few for a plan: answers of use would tell too much "
+            "of each; gather more records"
+        )
+    return headcount.coarse(records)
 
 
 def _check(
@@ -167,16 +192,12 @@ def _check(
     check_delta(delta)
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise PateError(f"epsilon={epsilon!r} must be a finite number above 0")
-    for name, number, least in (
-        ("records", records, 1),
-        ("classes", classes, 2),
-        ("queries", most_queries, 1),
-    ):
+    for name, number, least in (("classes", classes, 2), ("queries", most_queries, 1)):
         if number < least:
             raise PateError(f"{name}={number} must be at least {least}")
     if delta * records > 1:
         raise PateError(
-            f"delta={delta:g} is above one over the {records:,} records, which protects nobody: "
+            f"delta={delta:g} is above one over some {records:,} records, which protects nobody: "
             f"take {0.1 / records:.0e}"
         )
     if answers is not None and not 1 <= answers <= most_queries:
@@ -189,7 +210,7 @@ def _check_use(best: Option, answers: int | None, classes: int, epsilon: float, 
     """Refuse a plan whose answers would teach nothing."""
     if best.worth < (_LEAST_WORTH * classes if answers is None else _LEAST_SHARE * answers):
         raise PateError(
-            f"epsilon={epsilon:g} with {records:,} records buys no answers of use: the best way gives "
+            f"epsilon={epsilon:g} with some {records:,} records buys no answers of use: the best way gives "
             f"{best.answers:,.0f}, {best.right:.0%} of them right, with {classes} classes to tell apart; "
             "raise epsilon, gather more records or merge classes"
         )

@@ -276,6 +276,20 @@ def test_the_sums_alone_betray_an_overlap():
     assert any("do not add up" in line for line in partition.check_sums(proof))
 
 
+MANY = [f"id {number}" for number in range(110)]
+
+
+def test_a_refusal_tells_two_digits_of_the_count_only():
+    """Of 100 to 109 records none is told from another, and 110 are enough for 110 teachers."""
+    refusals = set()
+    for records in (100, 105, 109):
+        with pytest.raises(PateError) as refused:
+            partition.assign(MANY[:records], 105, key=KEY)
+        refusals.add(str(refused.value))
+    assert len(refusals) == 1
+    assert len(partition.assign(MANY, 110, key=KEY)) == 110
+
+
 def bad_assign(**options):
     return lambda: partition.assign(**{"ids": ["a", "b", "c"], "teachers": 2, "key": KEY, **options})
 
@@ -287,6 +301,7 @@ def bad_assign(**options):
         (bad_assign(teachers=4), "teachers=4 is more than the 3 records or users"),
         (bad_assign(ids=["a", "a", "a"]), "teachers=2 is more than the 1 records or users"),
         (bad_assign(ids=[]), "teachers=2 is more than the 0"),
+        (bad_assign(ids=MANY[:105], teachers=105), "teachers=105 is more than the 100 records or users"),
         (bad_assign(key=b"short"), "partition key has 5 bytes"),
         (lambda: partition.cut(np.array([0, 1]), ["a"], 2, key=KEY), "2 assignments are given for 1 ids"),
         (lambda: partition.cut(np.array([0, 5]), ["a", "b"], 2, key=KEY), "assignment must lie in 0..1"),

@@ -1,11 +1,15 @@
 """The plan: its epsilon is the accountant's, it reads no private vote, and it refuses what cannot be had."""
 
+import contextlib
 import inspect
+import io
 import json
 
 import numpy as np
 import pytest
 from commands import call
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pate_jax import accounting
 from pate_jax.errors import PateError
@@ -72,6 +76,29 @@ def test_expectations_are_what_the_kernels_do():
     assert (np.asarray(found.labels)[answered] == 0).mean() == pytest.approx(option.right, abs=0.02)
 
 
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(
+    first=st.integers(10, 99),
+    zeros=st.integers(1, 3),
+    rest=st.tuples(*2 * [st.floats(0, 1, exclude_max=True)]),
+)
+def test_what_a_plan_says_follows_from_two_digits_of_the_count(first, zeros, rest):
+    """Words, JSON, the command and the refusals, byte for byte: all of it may be published."""
+    counts = [first * 10**zeros + int(one * 10**zeros) for one in rest]
+    small = ["--epsilon", 2, "--delta", 1e-6, "--teachers", 5, 100, "--queries", 50, "--like", "mnist"]
+    for more in ((), ("--dataset", "strokes", "--json", "--classes", 3, "--answers", 20)):
+        one, other = (said("plan", "--records", count, *small, *more) for count in counts)
+        assert one == other and one[0] in (0, 2)
+
+
+def said(*command):
+    """Exit code and all that is printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = call(*command)
+    return code, out.getvalue(), err.getvalue()
+
+
 def test_models_of_votes_have_the_accuracy_they_say():
     for model in MODELS:
         assert model.shares(model.at, 10)[:, 0].mean() == pytest.approx(model.accuracy, abs=0.01)
@@ -108,9 +135,11 @@ def test_a_plan_cannot_be_made_on_private_votes(file, capsys):
         ({"epsilon": 0.0}, "epsilon=0.0 must be"),
         ({"epsilon": float("inf")}, "epsilon=inf must be"),
         ({"delta": 0.0}, "delta"),
-        ({"delta": 1e-3}, "above one over the 60,000 records.* take 2e-06"),
+        ({"delta": 1e-3}, "above one over some 60,000 records.* take 2e-06"),
         ({"classes": 1}, "classes=1"),
-        ({"records": 300}, "gather more records or name fewer teachers"),
+        ({"records": 399}, r"390 records \(.*two digits\).*gather more records or name fewer teachers"),
+        ({"records": 57}, "fewer than 100 records are too few"),
+        ({"records": 0}, "fewer than 100 records are too few"),
         ({"answers": 500}, "answers=500 must be from 1 to the 200"),
         ({"epsilon": 1e-3}, "buys no answers of use.*raise epsilon"),
         ({"models": ()}, "models is empty"),

@@ -54,7 +54,7 @@ def plan(
     """Choose teachers, noise, threshold and queries for a wished epsilon, before any private vote is cast.
 
     Args:
-        records: how many private records there are.
+        records: how many private records there are; only the two first digits count.
         epsilon: what may be spent at most, by data-independent accounting.
         classes: number of classes.
         delta: the delta of the guarantee.
@@ -67,6 +67,7 @@ def plan(
         dataset: the data set to name in the command; unset: files of your own.
         json: print one JSON object.
     """
+    records = planner.counted(records)
     models: tuple = tuple(model for model in vote_models.MODELS if like in ("any", model.name))
     if votes is not None:
         if judged_on is None:
@@ -90,7 +91,7 @@ def plan(
         teachers=teachers or planner.TEACHERS,
         models=models,
     )
-    command = found.best.command(dataset, delta, records)
+    command = found.best.command(dataset, delta, found.records)
     if json:
         print(json_format.dumps({**found.to_dict(), "command": command, "delta": delta}))
     else:
@@ -100,6 +101,8 @@ def plan(
 def _tell(found: planner.Plan, command: str, delta: float, classes: int) -> None:
     best, answers, right = found.best, found.range_answers, found.range_right
     print(
+        f"Some {found.records:,} records: their number is counted down to two digits, since what is chosen by it "
+        "is\npublished.\n\n"
         f"Take {best.teachers:,} teachers of about {best.shard:,} records each and ask about "
         f"{best.queries:,} public inputs.\n"
         f"Spent: at most epsilon {best.epsilon:.4f} at delta {delta:g}, for any data, answered or not.\n"
