@@ -101,8 +101,8 @@ def plan(
 def _tell(found: planner.Plan, command: str, delta: float, classes: int) -> None:
     best, answers, right = found.best, found.range_answers, found.range_right
     print(
-        f"Some {found.records:,} records: their number is counted down to two digits, since what is chosen by it "
-        "is\npublished.\n\n"
+        f"Some {found.records:,} records: their number is counted down to two digits, since what is "
+        "chosen by it\nis published.\n\n"
         f"Take {best.teachers:,} teachers of about {best.shard:,} records each and ask about "
         f"{best.queries:,} public inputs.\n"
         f"Spent: at most epsilon {best.epsilon:.4f} at delta {delta:g}, for any data, answered or not.\n"
