@@ -36,8 +36,8 @@ def adopt(run: RunDirectory, votes: voting.Votes, seed: int | None, more: bool =
     Rows whose input (by digest, else by id) occurred before get that answer, free. The same file again is
     the same batch again.
     """
-    run.secret(seed)
     batch = _batch_of(run, votes, more)
+    run.secret(seed)
     run.agree(f"votes{suffix(batch)}", _identity(votes))
     if not run.votes_of(batch).exists():
         _keep(run, batch, votes)

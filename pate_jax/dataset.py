@@ -140,6 +140,24 @@ def check_inputs(name: str, inputs: np.ndarray) -> None:
             )
 
 
+def stored_as(inputs: np.ndarray, dtype: np.dtype, place: str) -> np.ndarray:
+    """The inputs in the type that a run stores its own in, so that one input has one form and one digest.
+
+    Bytes take whole numbers from 0 to 255 of any type; what does not fit is refused, never rounded.
+
+    >>> stored_as(np.array([[0.0, 255.0]], np.float32), np.dtype(np.uint8), "pool.npz").tolist()
+    [[0, 255]]
+    """
+    if dtype == np.uint8 and inputs.dtype != np.uint8:
+        wrong = inputs[~((inputs >= 0) & (inputs <= 255) & (inputs == np.floor(inputs)))]
+        if wrong.size:
+            raise PateError(
+                f"{place} has inputs of {wrong[0]:g}, and those of this run are whole numbers from 0 to 255: "
+                "give pixels as they are stored, and undo a scaling of your own"
+            )
+    return inputs.astype(dtype)
+
+
 def _check_labels(name: str, labels: np.ndarray, classes: int) -> None:
     outside = (labels < 0) | (labels >= classes)
     if outside.any():

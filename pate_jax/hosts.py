@@ -51,7 +51,8 @@ class Share(RunDirectory):
             os.umask(usual)
 
     def secret(self, seed: int | None) -> None:
-        """Only the first process has the run's secret."""
+        """Only the first process has the run's secret, once every one has opened and checked the data."""
+        devices.from_first(b"opened")
         if devices.is_first():
             super().secret(seed)
 

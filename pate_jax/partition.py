@@ -68,14 +68,7 @@ def assign(ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> np.
     >>> first == third
     True
     """
-    if teachers < 1:
-        raise PateError(f"teachers={teachers} must be at least 1")
-    units = headcount.coarse(len(set(_texts(ids))))  # a refusal, too, tells of the count
-    if units < teachers:
-        raise PateError(
-            f"teachers={teachers} is more than the {units} records or users to divide, counted down to two "
-            f"digits; ask for at most {units} teachers"
-        )
+    check_enough(ids, teachers)
     words = _hashes(ids, key=key, use=_SHARD, words=1)[:, 0]
     return (words % np.uint64(teachers)).astype(np.int32)
 
@@ -113,10 +106,22 @@ def divide(part: Part, teachers: int, *, key: bytes, by: str = "record") -> Shar
     >>> int(divide(part, 2, key=seeded_key(1)).counts.sum())
     4
     """
-    return cut(assign(_units(part, by), teachers, key=key), part.ids, teachers, key=key)
+    return cut(assign(units_of(part, by), teachers, key=key), part.ids, teachers, key=key)
 
 
-def _units(part: Part, by: str) -> np.ndarray:
+def check_enough(units: Sequence[str] | np.ndarray, teachers: int) -> None:
+    """Refuse more teachers than there are records, or users, to divide among them."""
+    if teachers < 1:
+        raise PateError(f"teachers={teachers} must be at least 1")
+    there = headcount.coarse(len(set(_texts(units))))  # a refusal, too, tells of the count
+    if there < teachers:
+        raise PateError(
+            f"teachers={teachers} is more than the {there} records or users to divide, counted down to two "
+            f"digits; ask for at most {there} teachers"
+        )
+
+
+def units_of(part: Part, by: str) -> np.ndarray:
     """What one unit of privacy is called in each row: the record's id or its user's."""
     if by not in ("record", "user"):
         raise PateError(f"by={by!r} must be 'record' or 'user'")
@@ -238,7 +243,7 @@ def _faults(shards: Shards, part: Part, *, key: bytes, by: str) -> list[str]:
         for row in np.flatnonzero(times > 1)[:3]
     ]
     found += [f"record {str(part.ids[row])!r} is in no shard" for row in np.flatnonzero(times == 0)[:3]]
-    wrong = np.flatnonzero(assign(_units(part, by), teachers, key=key)[rows] != holder)
+    wrong = np.flatnonzero(assign(units_of(part, by), teachers, key=key)[rows] != holder)
     for place in wrong[:3]:
         found.append(
             f"record {str(part.ids[rows[place]])!r} lies with teacher {holder[place]} against its hash"
@@ -259,7 +264,7 @@ def _outside(fed: Sequence[np.ndarray], part: Part) -> list[str]:
 
 def _summary(fed: Sequence[np.ndarray], part: Part, *, key: bytes, by: str) -> dict[str, Any]:
     """The certificate's figures for teachers that hold these rows."""
-    units = {"record": part.ids} | ({"user": _units(part, by)} if by == "user" else {})
+    units = {"record": part.ids} | ({"user": units_of(part, by)} if by == "user" else {})
     hashes = {unit: _hashes(names, key=key, use=_SET, words=4) for unit, names in units.items()}
     everything = np.arange(len(part.ids))
     return {

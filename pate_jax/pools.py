@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pate_jax import answered, batches, data, progress, queries
+from pate_jax.dataset import stored_as
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
 from pate_jax.student import selection
@@ -15,17 +16,22 @@ _NEAR = 0.02  # of the scale that inputs have after preprocessing
 
 
 def of_batch(run: RunDirectory, dataset: data.Dataset, batch: int) -> data.Part:
-    """The public inputs that a batch is taken from."""
+    """The public inputs that a recorded batch was taken from."""
     file = run.recorded()[f"vote{batches.suffix(batch)}"].get("public")
-    if file is None:
+    return opened(dataset, None if file is None else Path(file))
+
+
+def opened(dataset: data.Dataset, public: Path | None) -> data.Part:
+    """The public part of a run, or a file of further public inputs, in the type that the run stores."""
+    if public is None:
         return dataset.public
-    pool = data.pool(file, classes=dataset.classes).public
-    if pool.inputs.shape[1:] != dataset.public.inputs.shape[1:]:
+    pool, own = data.pool(public, classes=dataset.classes).public, dataset.public.inputs
+    if pool.inputs.shape[1:] != own.shape[1:]:
         raise PateError(
-            f"{file} has inputs of shape {pool.inputs.shape[1:]}, where the teachers of {run.root} take "
-            f"{dataset.public.inputs.shape[1:]}: give inputs that were made like those of the run"
+            f"{public} has inputs of shape {pool.inputs.shape[1:]}, where the teachers of this run take "
+            f"{own.shape[1:]}: give inputs that were made like those of the run"
         )
-    return pool
+    return pool._replace(inputs=stored_as(pool.inputs, own.dtype, str(public)))
 
 
 def different(pool: data.Part, wanted: int, known: list[str]) -> np.ndarray:
@@ -44,17 +50,12 @@ def select(
     pool: data.Part,
     preprocessing: data.Preprocessing,
     wanted: int,
-    known: list[str],
     chosen_by: selection.Selection = "first",
     key: bytes = b"",
 ) -> data.Part:
-    """Inputs of the pool, chosen among those that differ from each other and from those asked about before.
-
-    Nearly equal ones are reported.
-    """
-    rows = different(pool, wanted, known)
-    picked = selection.select(chosen_by, pool.inputs[rows], wanted, key=key, preprocessing=preprocessing)
-    chosen = pool.take(rows[picked])
+    """Inputs chosen from a pool of `different` ones; nearly equal ones are reported."""
+    picked = selection.select(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing)
+    chosen = pool.take(picked)
     near = queries.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
     if len(near.pairs):
         progress.say(
@@ -62,6 +63,21 @@ def select(
             f"at most {_NEAR}): asking twice buys little, and each answer is charged"
         )
     return chosen
+
+
+def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
+    """The inputs of the public part that were not asked about.
+
+    Ids of further pools may be those of other inputs here, so an input is known by its id and its content.
+
+    >>> public = data.Part(np.array([[1.0], [2.0]]), None, np.array(["row-0", "row-1"]))
+    >>> further = data.Part(np.array([[2.0], [3.0]]), None, np.array(["row-1", "row-0"]))
+    >>> unasked(public, further).tolist()
+    [[1.0]]
+    """
+    gone = set(zip(asked.ids.tolist(), queries.digests(asked.inputs), strict=True))
+    own = zip(public.ids.tolist(), queries.digests(public.inputs), strict=True)
+    return public.inputs[np.array([one not in gone for one in own], bool)]
 
 
 def asked_inputs(run: RunDirectory, dataset: data.Dataset) -> data.Part:

@@ -213,8 +213,9 @@ def queries(run: RunDirectory) -> Iterator[Finding]:
         yield absent(run, run.votes, "vote")
         return
     batches = [voting.load_votes(run.votes_of(batch)) for batch in range(1, run.batches + 1)]
+    all_digests = all(part.digests is not None for part in batches)  # then pools may use an id each
     for what, columns in (
-        ("an id", [part.ids for part in batches]),
+        ("an id", [] if all_digests else [part.ids for part in batches]),
         ("a digest", [part.digests for part in batches]),
     ):
         names = [name for column in columns if column is not None for name in column.tolist()]

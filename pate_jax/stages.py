@@ -87,24 +87,26 @@ def train(
 ) -> dict[str, Any]:
     """Cut the private records into shards and train one teacher on each.
 
-    If it is known how many public inputs it `asks` about, too many are refused before the work, not after it.
+    Nothing is recorded before the data were opened and found fit for what was asked, so a mistyped command
+    can be given again, corrected. If it is known how many public inputs it `asks` about, too many are refused
+    before the work, not after it.
     """
     if choice.dataset == "strokes" and choice.private is None and choice.records is None:
         choice = replace(choice, records=_RECORDS * cut.teachers)
+    dataset = open_data(choice)
+    relation = _relation(dataset.private, cut)
+    net = None if run.teacher_report.exists() else _checked_net(dataset, cut, config, asks)
     run.secret(cut.seed)
     run.agree("data", to_settings(choice), but_not=_WHERE)
     run.agree("partition", to_settings(cut))
     run.agree("teacher", to_settings(config), but_not=_WHERE)
-    run.agree("relation", {"relation": _relation(open_data(choice).private, cut)})
-    if run.teacher_report.exists():
+    run.agree("relation", {"relation": relation})
+    if net is None:
         return artefact.read_json(run.teacher_report, "teacher-report")
-    dataset = open_data(choice)
     shards = _shards(run, dataset, cut)
-    if asks:
-        pools.different(dataset.public, asks, [])
     certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
     artefact.write_json(run.certificate, "certificate", certificate)
-    teachers = _teachers(run, teachers_net(config, dataset), dataset, shards, config)
+    teachers = _teachers(run, net, dataset, shards, config)
     found = {
         "teachers": cut.teachers,
         "records": len(dataset.private.ids),
@@ -114,6 +116,16 @@ def train(
     }
     artefact.write_json(run.teacher_report, "teacher-report", found)
     return found
+
+
+def _checked_net(
+    dataset: data.Dataset, cut: PartitionChoice, config: ensemble.TeacherConfig, asks: int
+) -> models.Model:
+    """The teachers' net, where the data are enough for what was asked."""
+    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.teachers)
+    if asks:
+        pools.different(dataset.public, asks, [])
+    return teachers_net(config, dataset)
 
 
 def settle(run: RunDirectory, mechanism: Mechanism, epsilon: float | None, delta: float) -> None:
@@ -139,8 +151,9 @@ def vote(
     run.existing(run.teacher_report, "train")
     batch = _batch_to_vote_on(run, more)
     stage = f"vote{batches.suffix(batch)}"
-    run.agree(stage, {"queries": wanted, "selection": selection, **pools.named(public)})
+    chosen = {"queries": wanted, "selection": selection, **pools.named(public)}
     if run.votes_of(batch).exists():
+        run.agree(stage, chosen)
         return voting.load_votes(run.votes_of(batch))
     settings = run.recorded()
     dataset = open_data(from_settings(DataChoice, settings["data"]))
@@ -148,10 +161,10 @@ def vote(
     config = from_settings(ensemble.TeacherConfig, settings["teacher"])
     size = {"teachers": cut.teachers, "classes": dataset.classes}
     wanted = budget.fit(run, budget.spent(run), wanted=wanted, **size)
-    pool, known = pools.of_batch(run, dataset, batch), batches.known_digests(run)
-    asked = pools.select(
-        pool, dataset.preprocessing, wanted, known, selection, run.derive(f"selection {stage}")
-    )
+    pool = pools.opened(dataset, public)
+    pool = pool.take(pools.different(pool, wanted, batches.known_digests(run)))
+    run.agree(stage, chosen)
+    asked = pools.select(pool, dataset.preprocessing, wanted, selection, run.derive(f"selection {stage}"))
     net = teachers_net(config, dataset)
     teachers = _teachers(run, net, dataset, _shards(run, dataset, cut), config)
     own = ensemble.predict(net, dataset.preprocessing, teachers, asked.inputs)
@@ -182,6 +195,7 @@ def state(run: RunDirectory, delta: float) -> accounting.Statement:
 def account(run: RunDirectory, delta: float | None = None) -> accounting.Statement:
     """Write the statement whole into private/, and as far as it may be published into release/."""
     delta = budget.agreed_delta(run, delta)
+    load_answers(run)  # nothing is recorded of a run that has answered nothing
     run.agree("account", {"delta": delta})
     statement = state(run, delta)
     artefact.write_json(run.statement, "statement", statement.to_dict())
@@ -193,14 +207,16 @@ def teach(
     run: RunDirectory, config: student.StudentConfig, public: Path | None = None, test: Path | None = None
 ) -> dict[str, Any]:
     """Train the student on the answers and write release/; a finished student is not trained again."""
-    run.agree("student", to_settings(config))
     statement = artefact.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
+        run.agree("student", to_settings(config))
         results = artefact.read_json(run.results, "results")
         if results.get("batches", 1) == run.batches:
             return results
     answers, votes = load_answers(run), load_asked(run)
     dataset, asked = _public(run, votes, public, test)
+    method = config.resolved(image=dataset.kind == "image").method
+    run.agree("student", to_settings(config))
     learned = learn(run, config, dataset, asked)
     right = None if asked.labels is None else answers.labels == asked.labels
     results = {
@@ -213,7 +229,7 @@ def teach(
         "batches": run.batches,
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
-        "method": config.resolved(image=dataset.kind == "image").method,
+        "method": method,
         "selection": run.recorded().get("vote", {}).get("selection"),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
         "student_accuracy": _accuracy(learned, dataset.test),
@@ -227,7 +243,7 @@ def learn(
     run: RunDirectory, config: student.StudentConfig, dataset: data.Dataset, asked: data.Part
 ) -> student.Student:
     """The student of a run: what public inputs and the answers give, and nothing else."""
-    rest = dataset.public.inputs[~np.isin(dataset.public.ids, asked.ids)]  # students learn from these too
+    rest = pools.unasked(dataset.public, asked)  # students learn from these too
     pool = np.concatenate([asked.inputs, rest])
     inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
     key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))

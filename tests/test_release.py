@@ -111,7 +111,8 @@ def test_a_run_asks_each_chosen_input_once(how):
         (1, 2, 2, 1), np.uint8
     )
     pool = Part(inputs, None, np.array([f"row-{row}" for row in range(60)]))
-    chosen = pools.select(pool, Preprocessing((0.0,), (255.0,)), 7, [], how, b"key")
-    again = pools.select(pool, Preprocessing((0.0,), (255.0,)), 7, [], how, b"key")
+    different = pool.take(pools.different(pool, 7, []))
+    chosen = pools.select(different, Preprocessing((0.0,), (255.0,)), 7, how, b"key")
+    again = pools.select(different, Preprocessing((0.0,), (255.0,)), 7, how, b"key")
     assert chosen.ids.tolist() == again.ids.tolist()
     assert len({image.tobytes() for image in chosen.inputs}) == 7

@@ -18,6 +18,7 @@ from pate_jax.config import (
     check_budget,
     check_delta,
     check_queries,
+    check_threshold,
 )
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
@@ -135,6 +136,7 @@ def aggregate(
         chosen = mechanism or _recorded_mechanism(run)
         if not source.is_dir():
             votes = voting.load_votes(source, labels_are_teacher_labels=labels_are_teacher_labels)
+            check_threshold(chosen, int(votes.votes.sum(1).max(initial=0)))
             stages.adopt(run, votes, seed, more)
         answers = stages.answer(run, chosen, budget_epsilon, delta)
         file = run.answers_of(run.batches)

@@ -100,7 +100,7 @@ CASES = [
     ),
     case(
         "one user's records in several shards",
-        replaced(partition, "_units", records_for_users),
+        replaced(partition, "units_of", records_for_users),
         fails(users_meet),
         "users_meet",
     ),
