@@ -28,6 +28,10 @@ from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.rundir import RunDirectory
 
 _UNANSWERED = -1
+_NAMELESS = (
+    "these votes do not name their inputs, so equal inputs are not noticed and --more cannot tell them from "
+    "further ones: add `ids`, one for each row, and begin again in another --out"
+)
 
 
 def adopt(run: RunDirectory, votes: voting.Votes, seed: int | None, more: bool = False) -> None:
@@ -40,6 +44,8 @@ def adopt(run: RunDirectory, votes: voting.Votes, seed: int | None, more: bool =
     run.secret(seed)
     run.agree(f"votes{suffix(batch)}", _identity(votes))
     if not run.votes_of(batch).exists():
+        if _identity(votes)["inputs"] is None:
+            progress.say(_NAMELESS)
         _keep(run, batch, votes)
 
 

@@ -6,6 +6,7 @@ teachers and classes, delta and what the ledger holds already, so a refusal tell
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,15 @@ from pate_jax.mechanisms import Mechanism, from_dict, to_dict
 from pate_jax.rundir import RunDirectory
 
 CUSTOMARY_DELTA = 1e-5
+
+
+def warn_of_delta(delta: float, records: int) -> None:
+    """Tell of a delta that promises nothing: at the terminal, since how many records there are is private."""
+    if delta * records > 1:
+        progress.say(
+            f"delta={delta:g} is above one over the {records:,} private records, and so allows to give one "
+            f"of them away whole: use a --delta of {10.0 ** math.floor(-math.log10(10 * records)):g} or less"
+        )
 
 
 def settle(

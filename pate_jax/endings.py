@@ -1,9 +1,10 @@
-"""How a command of ours ends: bad input with one sentence, Ctrl-C with a word on how to go on, results alone
-on standard output."""
+"""How a command of ours ends: bad input with one sentence, Ctrl-C with a word on how to go on, quietly where
+its reader has left, results alone on standard output."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 
 from pate_jax.errors import PateError
 
-_BAD_INPUT, _STOPPED = 2, 130
+_BAD_INPUT, _STOPPED, _NO_READER = 2, 130, 141  # the shell's 128 and the signal's number
 _AGAIN = 0.1  # seconds until a lost Ctrl-C is sent again
 
 
@@ -27,17 +28,41 @@ def told(name: str) -> Iterator[None]:
     ...
     SystemExit: 2
     """
+    with _reader_may_leave():
+        try:
+            with _ctrl_c_arrives():
+                yield
+        except PateError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            sys.exit(_BAD_INPUT)
+        except KeyboardInterrupt:
+            again = "repeat the same command to go on from the last finished stage"
+            print(f"{name}: stopped; {again}", file=sys.stderr)
+            sys.exit(_STOPPED)
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Where what we print is no longer read (`pate account ... | head`), end like any program in a pipe."""
     try:
-        with _ctrl_c_arrives():
+        try:
             yield
-    except PateError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        sys.exit(_BAD_INPUT)
-    except KeyboardInterrupt:
-        print(
-            f"{name}: stopped; repeat the same command to go on from the last finished stage", file=sys.stderr
-        )
-        sys.exit(_STOPPED)
+        finally:
+            sys.stdout.flush()  # else the interpreter does it last, and complains
+    except BrokenPipeError:
+        left = [stream for stream in (sys.stdout, sys.stderr) if _is_left(stream.fileno())]
+        if not left:
+            raise  # another pipe than these broke
+        for stream in left:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        sys.exit(_NO_READER)
+
+
+def _is_left(descriptor: int) -> bool:
+    """Whether it is a pipe whose other end has been closed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def run(config: RunConfig) -> dict[str, Any]:
     if devices.processes() > 1 and not hosts.train_and_vote(config):
         return {}
     with run.writing():
-        stages.train(run, config.data, config.partition, config.teacher, config.asks)
+        stages.train(run, config.data, config.partition, config.teacher, config.asks, config.delta)
         stages.settle(run, mechanism, config.budget_epsilon, config.delta)
         stages.vote(run, config.queries, selection=config.selection)
         stages.answer(run, mechanism)

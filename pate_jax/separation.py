@@ -22,6 +22,7 @@ from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.partition import Shards
 from pate_jax.rundir import RunDirectory
 
+_SECRET = "the secret is 32 bytes with more than 8 different values; where they came from cannot be checked"
 ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
 
 
@@ -61,7 +62,7 @@ def keys(run: RunDirectory) -> Iterator[Finding]:
     elif seed is not None and entropy is not None:
         yield failed("keys.json has both a seed and entropy")
     else:
-        yield passed("the secret is 256 bits of entropy" if seed is None else f"a run with the seed {seed}")
+        yield passed(_SECRET if seed is None else f"a run with the seed {seed}")
     if settings.get("partition", {}).get("seed", seed) != seed:
         yield failed("the settings name another seed than keys.json")
     modes = {path: stat.S_IMODE(os.stat(path).st_mode) for path in (run.private, run.keys)}
@@ -73,7 +74,7 @@ def keys(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _is_entropy(secret: object) -> bool:
-    """Whether it is 32 bytes in hexadecimal, of which no 24 are equal, as no honest draw has."""
+    """Whether it is 32 bytes in hexadecimal with more than 8 different values, as all honest draws have."""
     if not isinstance(secret, str) or len(secret) != 64 or set(secret) - set("0123456789abcdef"):
         return False
     return len(set(bytes.fromhex(secret))) > 8

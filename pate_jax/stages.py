@@ -47,11 +47,7 @@ from pate_jax.rundir import RunDirectory
 from pate_jax.student.selection import Selection
 
 _RECORDS = 240  # strokes drawn for each teacher
-_WHERE = (
-    "data_dir",
-    "manual_dir",
-    "devices",
-)  # settings that decide where work is done, never what comes out
+_WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
 
 @lru_cache(maxsize=1)
@@ -84,12 +80,13 @@ def train(
     cut: PartitionChoice,
     config: ensemble.TeacherConfig,
     asks: int = 0,
+    delta: float = budget.CUSTOMARY_DELTA,
 ) -> dict[str, Any]:
     """Cut the private records into shards and train one teacher on each.
 
     Nothing is recorded before the data were opened and found fit for what was asked, so a mistyped command
     can be given again, corrected. If it is known how many public inputs it `asks` about, too many are refused
-    before the work, not after it.
+    before the work, not after it; a `delta` too large for so many records is warned about.
     """
     if choice.dataset == "strokes" and choice.private is None and choice.records is None:
         choice = replace(choice, records=_RECORDS * cut.teachers)
@@ -101,6 +98,7 @@ def train(
     run.agree("partition", to_settings(cut))
     run.agree("teacher", to_settings(config), but_not=_WHERE)
     run.agree("relation", {"relation": relation})
+    budget.warn_of_delta(delta, len(dataset.private.ids))
     if net is None:
         return artefact.read_json(run.teacher_report, "teacher-report")
     shards = _shards(run, dataset, cut)

@@ -135,14 +135,8 @@ def check_votes(votes: Any, *, equal_totals: bool = True) -> Any:
     votes = _whole("votes", votes)
     if not _is_concrete(votes) or votes.size == 0:
         return votes
-    host = np.asarray(votes)
-    if host.min() < 0:
-        row, column = np.argwhere(host < 0)[0]
-        raise PateError(f"votes[{row}, {column}]={host[row, column]} must be >= 0")
-    if host.max() >= _LARGEST_TOTAL:
-        row, column = np.argwhere(host >= _LARGEST_TOTAL)[0]
-        raise PateError(f"votes[{row}, {column}]={host[row, column]} must be below 2^24")
-    _check_totals(_totals(host), equal_totals)
+    _check_range(np.asarray(votes))
+    _check_totals(_totals(np.asarray(votes)), equal_totals)
     return votes
 
 
@@ -220,13 +214,10 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
 
 def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
     """Refuse foreign votes that could be read another way, and say which."""
-    if (
-        counts.ndim != 2
-        or counts.size == 0
-        or counts.dtype.kind not in "iuf"
-        or not np.isfinite(counts).all()
-    ):
+    if counts.ndim != 2 or counts.size == 0:
         return  # `check_votes` says what is wrong
+    counts = _whole("votes", counts)
+    _check_range(counts)
     rows_agree, columns_agree = (np.ptp(counts.sum(axis)) == 0 for axis in (1, 0))
     shape = counts.shape
     if rows_agree and columns_agree and shape[0] > 1:
@@ -310,6 +301,13 @@ def _totals(counts: np.ndarray) -> np.ndarray:  # of counts below 2^24; einsum i
     return np.einsum("ij->i", counts) if fits else counts.sum(1, dtype=np.int64)
 
 
+def _check_range(counts: np.ndarray) -> None:
+    if counts.min() < 0 or counts.max() >= _LARGEST_TOTAL:
+        wanted, place = (">= 0", counts.argmin()) if counts.min() < 0 else ("below 2^24", counts.argmax())
+        row, column = divmod(int(place), counts.shape[1])
+        raise PateError(f"votes[{row}, {column}]={counts[row, column]} must be {wanted}")
+
+
 def _check_totals(totals: np.ndarray, equal: bool) -> None:
     if totals.min() == 0:
         raise PateError(f"votes row {int(totals.argmin())} sums to 0: zero teachers; at least one must vote")
@@ -343,8 +341,10 @@ def _whole(name: str, values: Any) -> Any:
     if values.dtype.kind != "f" or not _is_concrete(values):
         raise PateError(f"{name} has type {values.dtype}; whole numbers are wanted")
     host = np.asarray(values)
-    bad = ~np.isfinite(host) | (host != np.floor(host)) | (np.abs(host) >= 2.0**53)
+    huge = np.abs(host) >= 2.0**53
+    bad = ~np.isfinite(host) | (host != np.floor(host)) | huge
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        raise PateError(f"{name}[{row}, {column}]={host[row, column]} is not a whole number")
+        what = "too large for a count or a class" if huge[row, column] else "not a whole number"
+        raise PateError(f"{name}[{row}, {column}]={host[row, column]} is {what}")
     return host.astype(np.int64)

@@ -21,6 +21,7 @@ from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 
 Method = Literal["exact", "published", "data_independent"]
 Conversion = Literal["tight", "classic"]
+_LARGEST = 1 << 53  # float64 holds every whole number up to here
 Curve = NDArray[np.float64]
 
 
@@ -73,6 +74,10 @@ def check_votes(votes: ArrayLike) -> NDArray[np.int64]:
         raise PateError(f"votes of shape {table.shape} must be [query, class] with at least two classes")
     if not np.all(np.isfinite(table)) or np.any(table < 0) or np.any(table != np.floor(table)):
         raise PateError("votes must be whole numbers, none below 0; pass histograms, not shares")
+    if table.size and table.max() >= _LARGEST:
+        raise PateError(
+            f"votes hold {table.max()}, which is 2^53 or more: no ensemble has that many teachers"
+        )
     return table.astype(np.int64)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from pate_jax import accounting, artefact, stages, voting
+from pate_jax import accounting, artefact, budget, stages
 from pate_jax import plots as draw
-from pate_jax.budget import CUSTOMARY_DELTA
+from pate_jax.cli.files import votes_of
 from pate_jax.config import MechanismOrRun, check_delta, check_queries, check_threshold
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
@@ -45,6 +45,8 @@ def account(
     """
     if delta is not None:
         check_delta(delta)
+    if not votes.exists():
+        raise PateError(f"{votes} does not exist: name a votes file or a run directory")
     if votes.is_dir():
         if sanitise or queries is not None or answered is not None or mechanism is not None:
             raise PateError(
@@ -56,14 +58,15 @@ def account(
             statement = stages.account(run, delta)
         mechanism, histograms = from_dict(run.recorded()["mechanism"]), stages.load_asked(run).votes
         delta = statement.delta
+        if run.teacher_report.exists():
+            budget.warn_of_delta(delta, artefact.read_json(run.teacher_report, "teacher-report")["records"])
     elif mechanism is None:
         raise PateError(
             f"{votes} is a votes file: name a mechanism, as in `pate account {votes} gnmax --sigma 40`"
         )
     else:
-        delta = delta or CUSTOMARY_DELTA
-        loaded = voting.load_votes(votes, labels_are_teacher_labels=labels_are_teacher_labels).votes
-        histograms = _first(loaded, queries)
+        delta = delta or budget.CUSTOMARY_DELTA
+        histograms = _first(votes_of(votes, labels_are_teacher_labels).votes, queries)
         check_threshold(mechanism, int(histograms.sum(1).max()))
         mask = None if answered is None else _mask(answered, len(histograms))
         figure = _sanitised(mechanism, histograms, delta) if sanitise else None

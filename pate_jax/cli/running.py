@@ -7,8 +7,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from pate_jax import pipeline, stages, voting
+from pate_jax import pipeline, stages
 from pate_jax import topology as machines
+from pate_jax.cli.files import votes_of
 from pate_jax.cli.printing import RunPath, finish, say
 from pate_jax.config import (
     DataChoice,
@@ -135,7 +136,7 @@ def aggregate(
     with run.writing():
         chosen = mechanism or _recorded_mechanism(run)
         if not source.is_dir():
-            votes = voting.load_votes(source, labels_are_teacher_labels=labels_are_teacher_labels)
+            votes = votes_of(source, labels_are_teacher_labels)
             check_threshold(chosen, int(votes.votes.sum(1).max(initial=0)))
             stages.adopt(run, votes, seed, more)
         answers = stages.answer(run, chosen, budget_epsilon, delta)

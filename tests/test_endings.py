@@ -1,0 +1,70 @@
+"""How commands end in a real pipe whose reader leaves early: quietly, with the status that shells expect."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BEGIN = "from pate_jax import endings, errors\nwith endings.told('pate'):\n    "
+
+
+def in_pipe(command, *, unbuffered=False, errors_too=False):
+    """Run a command whose reader is gone before it prints; its exit status and standard error."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1" if unbuffered else ""}
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, *command],
+            stdout=writer,
+            stderr=writer if errors_too else subprocess.PIPE,
+            env=environment,
+            text=True,
+            timeout=120,
+        )
+    finally:
+        os.close(writer)
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("said", ["print('one line')", "print('many lines\\n' * 100_000)"])
+def test_a_reader_that_leaves_ends_a_command_quietly(said, unbuffered):
+    assert in_pipe(["-c", BEGIN + said], unbuffered=unbuffered) == (141, "")
+
+
+def test_an_error_is_still_told_where_only_the_results_are_not_read():
+    status, said = in_pipe(["-c", BEGIN + "print('begun'); raise errors.PateError('teachers=0')"])
+    assert status == 141 and said == "pate: teachers=0\n"
+
+
+def test_a_reader_of_both_streams_may_leave():
+    assert in_pipe(["-c", BEGIN + "raise errors.PateError('teachers=0')"], errors_too=True)[0] == 141
+
+
+def test_another_broken_pipe_is_no_quiet_end():
+    program = "import os; a, b = os.pipe(); os.close(a); os.write(b, b'x')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, "-c", BEGIN + program], env=environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 1 and "BrokenPipeError" in ended.stderr
+
+
+def test_account_in_a_shell_pipe(tmp_path):
+    """As it is typed: `pate account ... | head -1`."""
+    votes = tmp_path / "votes.npy"
+    np.save(votes, np.array([[9, 1], [8, 2]]))
+    line = f"{sys.executable} -m pate_jax.cli account {votes} gnmax --sigma 4 | true; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(
+        ["bash", "-c", line],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.stdout.strip() == "141" and ended.stderr == ""
