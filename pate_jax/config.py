@@ -52,6 +52,9 @@ class DataChoice:
     """Column of a CSV that holds the record's id."""
     user_column: str | None = None
     """Column of a CSV that holds the user's id, for --by user."""
+    ids_are_stable: bool = False
+    """Declare that private records and users keep their ids whatever comes of the others. Needed where these
+    count up like row numbers, or are places in an archive, and removing a record is to be covered too."""
     categories: Path | None = None
     """JSON file with the categories of categorical CSV columns; unset: those of the public part."""
     scales: Path | None = None

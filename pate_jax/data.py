@@ -25,12 +25,15 @@ def load(
     test_size: int | None = None,
     classes: int | None = None,
     difficulty: float | None = None,
+    ids_are_stable: bool = False,
 ) -> Dataset:
     """The data set of this name.
 
     The sizes, `classes` (of glyphs) and `difficulty` shape the synthetic sets; `data_dir` is where archives
     are prepared (else `$PATE_JAX_DATA`, else `~/.cache/pate_jax`) and `manual_dir` a folder with the archives
     themselves. Beside NAMES: any image or table with class labels that tensorflow-datasets knows.
+    `ids_are_stable` declares that an archive that is not a registered one is fixed, so that a record's number
+    in it is its id.
 
     >>> load("strokes", size=50, public_size=5, test_size=5).private.inputs.shape
     (50, 28, 28, 1)
@@ -56,10 +59,12 @@ def load(
     if name in ARCHIVES:
         from pate_jax import archives
 
-        return archives.load(name, data_dir=data_dir, manual_dir=manual_dir)
+        return archives.load(name, data_dir=data_dir, manual_dir=manual_dir, ids_are_stable=ids_are_stable)
     from pate_jax.archives import others
 
-    return others.load(name, data_dir=data_dir, manual_dir=manual_dir, known=NAMES)
+    return others.load(
+        name, data_dir=data_dir, manual_dir=manual_dir, known=NAMES, ids_are_stable=ids_are_stable
+    )
 
 
 def _synthetic(name: str, chosen: dict) -> Dataset:

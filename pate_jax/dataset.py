@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from pate_jax.errors import PateError
 
 IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
+# What private ids are: the owner's, yet to be judged; kept whatever comes of other records; or row numbers.
+Ids = Literal["given", "stable", "rows"]
 
 
 class Part(NamedTuple):
@@ -81,6 +83,7 @@ class Dataset:
     description: str
     private_notes: Mapping[str, Any] = field(default_factory=dict)  # counted on private rows: never publish
     columns: tuple[Any, ...] = ()  # of a table read from text: what `pate_jax.columns` made of each column
+    ids_are: Ids = "given"  # `pate_jax.relation` tells from it whom the guarantee covers
 
     @property
     def input_shape(self) -> tuple[int, ...]:

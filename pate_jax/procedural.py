@@ -88,6 +88,7 @@ def _dataset(
             synthetic=True,
             description=f"{name}: synthetic images, drawn by rule in {font.classes} classes at difficulty "
             f"{difficulty:g}",
+            ids_are="stable",
         )
     )
 

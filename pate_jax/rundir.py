@@ -93,7 +93,10 @@ class RunDirectory:
             return
         for name in sorted({*settings, *recorded[stage]} - {*but_not}):
             old, new = recorded[stage].get(name), settings.get(name)
-            if old != new:
+            newer = (
+                name not in recorded[stage] and new is False
+            )  # a switch that an older version had not: off
+            if old != new and not newer:
                 raise PateError(
                     f"{self.root} was made with {stage} setting {name}={old!r}, not {new!r}; "
                     "repeat the first command to continue it, or choose another --out"

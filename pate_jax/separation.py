@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pate_jax import artefact, data, ensemble, partition, pools, stages, voting
+from pate_jax import artefact, data, ensemble, partition, pools, relation, stages, voting
 from pate_jax import queries as asking
 from pate_jax.config import DataChoice, PartitionChoice, from_settings
 from pate_jax.ensemble import fitting, kept
@@ -102,6 +102,13 @@ def certified(run: RunDirectory) -> Iterator[Finding]:
     yield from judged(
         partition.check_certificate(certificate, shards, dataset.private, key=key),
         "ids, contents and places of all records are the certified ones",
+    )
+    stated, found = relation.claimed(settings), relation.of(dataset, claimed["by"])
+    yield from judged(
+        [f"the run claims the relation {stated!r}, and the ids of its records give {found!r}"]
+        if stated != found
+        else [],
+        f"the ids of the records give the relation {found!r} that the run claims",
     )
 
 

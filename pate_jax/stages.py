@@ -26,7 +26,9 @@ from pate_jax import (
     patches,
     plots,
     pools,
+    progress,
     queries,
+    relation,
     release,
     report,
     student,
@@ -40,7 +42,6 @@ from pate_jax.batches import commitment as commitment
 from pate_jax.batches import draw as draw
 from pate_jax.batches import stream as stream
 from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
-from pate_jax.dataset import numbered_ids
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
@@ -60,6 +61,7 @@ def open_data(choice: DataChoice) -> data.Dataset:
             manual_dir=choice.manual_dir,
             size=choice.records,
             classes=choice.classes,
+            ids_are_stable=choice.ids_are_stable,
         )
     return data.from_files(
         choice.private,
@@ -71,6 +73,7 @@ def open_data(choice: DataChoice) -> data.Dataset:
         categories=choice.categories,
         scales=choice.scales,
         classes=choice.classes,
+        ids_are_stable=choice.ids_are_stable,
     )
 
 
@@ -91,16 +94,18 @@ def train(
     if choice.dataset == "strokes" and choice.private is None and choice.records is None:
         choice = replace(choice, records=_RECORDS * cut.teachers)
     dataset = open_data(choice)
-    relation = _relation(dataset.private, cut)
+    whom = relation.of(dataset, cut.by)
     net = None if run.teacher_report.exists() else _checked_net(dataset, cut, config, asks)
     run.secret(cut.seed)
     run.agree("data", to_settings(choice), but_not=_WHERE)
     run.agree("partition", to_settings(cut))
     run.agree("teacher", to_settings(config), but_not=_WHERE)
-    run.agree("relation", {"relation": relation})
+    run.agree("relation", {"relation": whom})
     budget.warn_of_delta(delta, len(dataset.private.ids))
     if net is None:
         return artefact.read_json(run.teacher_report, "teacher-report")
+    if relation.are_rows(dataset):
+        progress.say(relation.ROW_NUMBERS)
     shards = _shards(run, dataset, cut)
     certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
     artefact.write_json(run.certificate, "certificate", certificate)
@@ -182,8 +187,7 @@ def state(run: RunDirectory, delta: float) -> accounting.Statement:
         load_asked(run).votes,
         answers.answered,
         delta,
-        relation=settings.get("relation", {}).get("relation")
-        or settings.get("partition", {}).get("by", "record"),
+        relation=relation.claimed(settings),
         private=run.seed is None,
         adaptive=run.batches > 1,
         budget=None if fixed is None else fixed.epsilon,
@@ -289,18 +293,6 @@ def teacher_key(run: RunDirectory) -> jax.Array:
     """What the keys of all teachers are cut from."""
     words = np.frombuffer(run.derive("teachers")[:8], np.uint32)
     return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
-
-
-def _relation(private: data.Part, cut: PartitionChoice) -> str:
-    """Whom the guarantee covers. Row numbers are no ids: taking one record out renumbers all that follow."""
-    if not np.array_equal(private.ids, numbered_ids("row", np.arange(len(private.ids)))):
-        return cut.by
-    if cut.by == "user":
-        raise PateError(
-            "--by user needs the id of every private record: without ids records are called by their row "
-            "numbers, and taking out one user renumbers all others; give ids or --id-column"
-        )
-    return "contents"
 
 
 def teachers_net(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:

@@ -8,12 +8,13 @@ or goes. A private value outside the known categories becomes a group of zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax import columns
+from pate_jax import columns, relation
 from pate_jax.artefact import parse_json, read_bytes, read_foreign_arrays
 from pate_jax.columns import Table
 from pate_jax.dataset import (
@@ -32,10 +33,6 @@ File = Path | str
 Declared = Mapping[str, Sequence] | File | None  # a mapping, or a JSON file that holds one
 SUFFIXES = (".npz", ".csv")
 ARRAYS = ("inputs", "labels", "ids", "users")
-ROW_NUMBERS = (
-    "WARNING: the private records have no ids and are called by their row numbers. Taking one out renumbers "
-    "all that follow, so the guarantee covers changed contents but no removal; give ids"
-)
 
 
 class Raw(NamedTuple):
@@ -58,12 +55,14 @@ def from_files(
     categories: Declared = None,
     scales: Declared = None,
     classes: int | Sequence[str] | None = None,
+    ids_are_stable: bool = False,
 ) -> Dataset:
     """A dataset from the user's files, all .npz (`inputs`, `labels`, optional `ids`, `users`) or all .csv.
 
     `classes` is their number (labels 0..C-1) or their names; left out, they come from the public or the test
     labels. For tables, `categories` maps a column to its values and `scales` a numeric column to (offset,
     scale); each is a mapping or a JSON file. Columns left out are judged, and scaled, by the public part.
+    `ids_are_stable` declares that ids that count up like row numbers belong to their records all the same.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -85,7 +84,12 @@ def from_files(
         raw = {part: _read_arrays(path) for part, path in files.items()}
     _check_apart(files, raw)
     class_names, numbered = _classes(raw, classes)
-    return check(_assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales)))
+    found = check(_assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales)))
+    if not ids_are_stable:
+        return relation.warned(found)
+    if raw["private"].ids is None:
+        raise PateError(f"--ids-are-stable speaks of ids, and {private} has none: give ids, or leave it out")
+    return replace(found, ids_are="stable")
 
 
 def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:
@@ -240,7 +244,6 @@ def _assemble(
         parts[name] = Part(
             inputs[name], labels, ids, None if file.users is None else file.users.astype(np.str_)
         )
-    warning = f"; {ROW_NUMBERS}" if raw["private"].ids is None else ""
     return Dataset(
         name="own",
         kind="image" if parts["private"].inputs.ndim == 4 else "table",
@@ -251,9 +254,10 @@ def _assemble(
         class_names=class_names,
         preprocessing=preprocessing,
         synthetic=False,
-        description=f"the owner's own data{warning}",  # goes into the release, so it names no file
+        description="the owner's own data",  # goes into the release, so it names no file
         private_notes={"unseen_categories": unseen} if unseen else {},
         columns=plan,
+        ids_are="rows" if raw["private"].ids is None else "given",
     )
 
 

@@ -23,9 +23,10 @@ def _files(folder: Path) -> DataChoice:
     for name, count in (("private", 80), ("public", 30), ("test", 20)):
         labels = random.integers(0, 3, count).astype(np.int32)
         arrays = {"inputs": (centres[labels] + random.normal(size=(count, 4))).astype(np.float32)}
-        arrays |= {"labels": labels, "ids": np.array([f"{name}-entry-{row:03d}" for row in range(count)])}
+        entries = (7 * row % count for row in range(count))  # ids that do not count up like row numbers
+        arrays |= {"labels": labels, "ids": np.array([f"{name}-entry-{entry:03d}" for entry in entries])}
         if name == "private":
-            arrays["users"] = np.array([f"patient-{row // 2:03d}" for row in range(count)])
+            arrays["users"] = np.array([f"patient-{7 * (row // 2) % 40:03d}" for row in range(count)])
         np.savez(folder / f"{name}.npz", **arrays)
     return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
 

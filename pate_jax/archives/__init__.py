@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pate_jax import relation
 from pate_jax.archives.cache import folder, locked, quiet
 from pate_jax.archives.network import check_reachable
 from pate_jax.archives.sources import SOURCES, VERSION, Archive, Source, check_file, is_registered, sha256_of
@@ -21,8 +22,18 @@ from pate_jax.progress import track
 NAMES = tuple(SOURCES)
 
 
-def load(name: str, *, data_dir: Path | str | None = None, manual_dir: Path | str | None = None) -> Dataset:
-    """A data set by name, prepared in `data_dir` on first use, from the archives in `manual_dir` if given."""
+def load(
+    name: str,
+    *,
+    data_dir: Path | str | None = None,
+    manual_dir: Path | str | None = None,
+    ids_are_stable: bool = False,
+) -> Dataset:
+    """A data set by name, prepared in `data_dir` on first use, from the archives in `manual_dir` if given.
+
+    A record's number in a registered archive is its id for good; in the user's own file it is a row number,
+    unless the user declares otherwise.
+    """
     source, root, note = SOURCES[name], folder(data_dir), "the registered archives"
     digests: dict[str, str] = {}
     own = _own_files(source, manual_dir)
@@ -39,8 +50,10 @@ def load(name: str, *, data_dir: Path | str | None = None, manual_dir: Path | st
         if not builder.data_path.exists():
             _prepare(builder, source, own, manual_dir)
     dataset = _dataset(source, builder, note)
+    if own is None or ids_are_stable:
+        dataset = replace(dataset, ids_are="stable")
     # A digest of private records is a function of them; a description is published, so it goes elsewhere.
-    return replace(dataset, private_notes={"sha256": digests}) if digests else dataset
+    return relation.warned(replace(dataset, private_notes={"sha256": digests}) if digests else dataset)
 
 
 def _own_files(source: Source, manual_dir: Path | str | None) -> dict[str, Path] | None:
@@ -130,6 +143,7 @@ def _dataset(source: Source, builder: Any, note: str) -> Dataset:
             preprocessing=source.preprocessing,
             synthetic=False,
             description=f"{source.name}, from {note}",
+            ids_are="rows",
         )
     )
 

@@ -3,6 +3,8 @@
 Its builders need TensorFlow to prepare their data (`pip install 'pate-jax[tensorflow]'`); what is prepared
 already is read without it. The train split is the private part; the test split, in its own order, is public
 but for its last tenth, which is the test part. Records are numbered in the order in which they are stored.
+Nothing here tells whether that is a published archive or somebody's own file, so these numbers count as row
+numbers until the user declares otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pate_jax import relation
 from pate_jax.archives.cache import folder, locked, quiet
 from pate_jax.archives.network import check_reachable
 from pate_jax.columns import standard
@@ -29,7 +32,12 @@ _NAME = re.compile(r"\w+(/\w[\w.-]*)?")  # a data set, or one of its configurati
 
 
 def load(
-    name: str, *, data_dir: Path | str | None, manual_dir: Path | str | None, known: Sequence[str]
+    name: str,
+    *,
+    data_dir: Path | str | None,
+    manual_dir: Path | str | None,
+    known: Sequence[str],
+    ids_are_stable: bool = False,
 ) -> Dataset:
     """A data set of tensorflow-datasets by its name there; `known` are the names that need no TensorFlow."""
     root = folder(data_dir)
@@ -48,7 +56,7 @@ def load(
     edge = len(held_out.inputs) * PUBLIC_TENTHS // 10
     public = held_out.take(slice(None, edge))
     scale = Preprocessing((0.0,), (255.0,)) if private.inputs.dtype == np.uint8 else standard(public.inputs)
-    return check(
+    found = check(
         Dataset(
             name=name,
             kind="image" if images else "table",
@@ -60,8 +68,10 @@ def load(
             preprocessing=scale,
             synthetic=False,
             description=f"{name} {builder.info.version}, prepared by tensorflow-datasets' own builder",
+            ids_are="stable" if ids_are_stable else "rows",
         )
     )
+    return relation.warned(found)
 
 
 def _prepared(name: str, root: Path) -> Any:

@@ -1,0 +1,95 @@
+"""Whom a guarantee covers, which follows from what the ids of the private records are.
+
+A shard follows from the ids of its records. Where these are row numbers, taking one record out renumbers all
+that follow and moves them to other teachers: nothing holds then but for changed contents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pate_jax.dataset import Dataset
+from pate_jax.errors import PateError
+
+Relation = Literal["record", "user", "contents"]
+ROW_NUMBERS = (
+    "WARNING: the private records have row numbers for ids. Taking a record out renumbers all that follow, "
+    "so the guarantee covers changed contents but no removal; give ids that belong to the records, or say "
+    "--ids-are-stable where each keeps its number whatever comes of the others"
+)
+
+
+def of(dataset: Dataset, by: str) -> Relation:
+    """Whom the guarantee covers of a data set that is cut by record or by user.
+
+    >>> from pate_jax.data import load
+    >>> of(load("strokes", size=12, public_size=2, test_size=2), "record")
+    'record'
+    """
+    if by == "user":
+        _check_users(dataset)
+        return "user"
+    return "contents" if are_rows(dataset) else "record"
+
+
+def claimed(settings: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The relation that a run's settings name; older runs recorded only what they were cut by.
+
+    >>> claimed({"partition": {"by": "user"}}), claimed({"relation": {"relation": "contents"}})
+    ('user', 'contents')
+    """
+    return settings.get("relation", {}).get("relation") or settings.get("partition", {}).get("by", "record")
+
+
+def are_rows(dataset: Dataset) -> bool:
+    """Whether the ids of the private records are no more than their row numbers."""
+    if dataset.ids_are == "given":
+        return count_up(dataset.private.ids.tolist())
+    return dataset.ids_are == "rows"
+
+
+def count_up(names: Sequence[str]) -> bool:
+    """Whether names are 0, 1, 2 ... or 1, 2, 3 ... in this order, behind whatever they all begin with.
+
+    >>> count_up(["row-0", "row-1", "row-2"]), count_up(["7", "8", "9"]), count_up(["a2", "a1", "a3"])
+    (True, False, False)
+    """
+    start = _shared(min(names), max(names)) if names else 0
+    return any(
+        all(_number(name[start:]) == str(number) for number, name in enumerate(names, first))
+        for first in (0, 1)
+    )
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two names have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _number(text: str) -> str | None:
+    """The whole number that a text begins with, as `007`, `7.0` and `7th` do; None where there is none."""
+    found = re.fullmatch(r"0*([0-9]+)(\.0+)?[^0-9]*", text)
+    return found[1] if found else None
+
+
+def warned(dataset: Dataset) -> Dataset:
+    """The same data set; its description warns where the private ids are row numbers."""
+    if not are_rows(dataset):
+        return dataset
+    return replace(dataset, description=f"{dataset.description}; {ROW_NUMBERS}")
+
+
+def _check_users(dataset: Dataset) -> None:
+    """Refuse to cut by user where the ids of records, or the users themselves, are row numbers."""
+    users = [] if dataset.private.users is None else list(dict.fromkeys(dataset.private.users.tolist()))
+    numbered = {"ids": are_rows(dataset), "users": dataset.ids_are == "given" and count_up(users)}
+    for what in (name for name, are in numbered.items() if are):
+        raise PateError(
+            f"--by user needs {what} that belong to the private records, and theirs are row numbers: taking "
+            "out one user would renumber all others; give real ones, or say --ids-are-stable where each "
+            "keeps its number"
+        )
