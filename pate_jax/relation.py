@@ -20,6 +20,7 @@ ROW_NUMBERS = (
     "so the guarantee covers changed contents but no removal; give ids that belong to the records, or say "
     "--ids-are-stable where each keeps its number whatever comes of the others"
 )
+DECLARED = "the records are numbered, and their owner declares that each keeps its number"
 
 
 def of(dataset: Dataset, by: str) -> Relation:
@@ -58,7 +59,7 @@ def count_up(names: Sequence[str]) -> bool:
     (True, False, False)
     """
     start = _shared(min(names), max(names)) if names else 0
-    return any(
+    return bool(names) and any(
         all(_number(name[start:]) == str(number) for number, name in enumerate(names, first))
         for first in (0, 1)
     )
@@ -76,11 +77,20 @@ def _number(text: str) -> str | None:
     return found[1] if found else None
 
 
-def warned(dataset: Dataset) -> Dataset:
-    """The same data set; its description warns where the private ids are row numbers."""
-    if not are_rows(dataset):
-        return dataset
-    return replace(dataset, description=f"{dataset.description}; {ROW_NUMBERS}")
+def declared(dataset: Dataset, ids_are_stable: bool) -> Dataset:
+    """The same data set with what its owner declares; where ids are row numbers its description says so.
+
+    >>> from pate_jax.data import load
+    >>> drawn = replace(load("strokes", size=12, public_size=2, test_size=2), ids_are="rows")
+    >>> of(declared(drawn, True), "record"), of(declared(drawn, False), "record")
+    ('record', 'contents')
+    """
+    note = (DECLARED if ids_are_stable else ROW_NUMBERS) if are_rows(dataset) else ""
+    return replace(
+        dataset,
+        ids_are="stable" if ids_are_stable else dataset.ids_are,
+        description="; ".join(filter(None, (dataset.description, note))),
+    )
 
 
 def _check_users(dataset: Dataset) -> None:

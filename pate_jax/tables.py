@@ -8,7 +8,6 @@ or goes. A private value outside the known categories becomes a group of zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,11 +84,9 @@ def from_files(
     _check_apart(files, raw)
     class_names, numbered = _classes(raw, classes)
     found = check(_assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales)))
-    if not ids_are_stable:
-        return relation.warned(found)
-    if raw["private"].ids is None:
+    if ids_are_stable and raw["private"].ids is None:
         raise PateError(f"--ids-are-stable speaks of ids, and {private} has none: give ids, or leave it out")
-    return replace(found, ids_are="stable")
+    return relation.declared(found, ids_are_stable)
 
 
 def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:

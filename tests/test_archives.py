@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from pate_jax import data
+from pate_jax import data, relation
 from pate_jax.archives import adult, layouts, network, others, sources
 from pate_jax.archives.sources import Archive
 from pate_jax.errors import PateError
@@ -535,6 +535,10 @@ def test_any_other_image_and_table(toys, monkeypatch, tmp_path):
     assert (len(images.private.inputs), len(images.public.inputs), len(images.test.inputs)) == (30, 18, 2)
     assert (images.private.inputs[:, 0, 0, 0] % 2 == images.private.labels).all()
     assert sorted(images.private.inputs[:, 0, 0, 0].tolist()) == list(range(30))
+    # Places in a file that nobody vouches for: no ids.
+    assert relation.of(images, "record") == "contents" and "WARNING" in images.description
+    fixed = data.load("pate_toy_images", data_dir=tmp_path, ids_are_stable=True)
+    assert relation.of(fixed, "record") == "record" and "WARNING" not in fixed.description
     rows = data.load("pate_toy_rows", data_dir=tmp_path)
     assert (rows.kind, rows.classes, rows.input_shape) == ("table", 3, (4,))
     assert np.allclose(rows.preprocessing.offset, rows.public.inputs.mean(0))

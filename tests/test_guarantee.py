@@ -2,15 +2,14 @@
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pate_jax import accounting, release, report, stages, verify
+from pate_jax import accounting, data, relation, release, report, stages, verify
 from pate_jax.accounting.statement import RELATIONS
-from pate_jax.config import PartitionChoice
-from pate_jax.dataset import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, DiscreteGaussianMax, GNMax
 
@@ -48,24 +47,23 @@ def test_the_relations_are_those_of_the_statements():
     assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == set(RELATIONS) == set(release._WHOM)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_each_relation_is_told_in_words(relation):
-    made = accounting.statement(DiscreteGaussianMax(9.0), VOTES, None, 1e-5, relation=relation)
-    assert RELATIONS[relation] in made.model_card_line() and report._promised(made)
+@pytest.mark.parametrize("whom", RELATIONS)
+def test_each_relation_is_told_in_words(whom):
+    made = accounting.statement(DiscreteGaussianMax(9.0), VOTES, None, 1e-5, relation=whom)
+    assert RELATIONS[whom] in made.model_card_line() and report._promised(made)
     again = accounting.Statement.from_dict(made.publishable())
     assert again.publishable() == made.publishable()
 
 
 def test_records_without_ids_are_covered_for_their_contents_only():
     """Row numbers are no ids: taking one record out renumbers, and moves, all that follow."""
-    inputs, labels = np.zeros((4, 2), np.float32), np.zeros(4, np.int32)
-    rows = Part(inputs, labels, np.array([f"row-{row}" for row in range(4)]), np.array(list("aabb")))
-    named = rows._replace(ids=np.array(list("wxyz")))
-    assert stages._relation(rows, PartitionChoice(2)) == "contents"
-    assert stages._relation(named, PartitionChoice(2)) == "record"
-    assert stages._relation(named, PartitionChoice(2, by="user")) == "user"
-    with pytest.raises(PateError, match="--by user needs the id"):
-        stages._relation(rows, PartitionChoice(2, by="user"))
+    drawn = data.load("strokes", size=4, public_size=2, test_size=2)
+    rows = replace(drawn, ids_are="rows", private=drawn.private._replace(users=np.array(list("aabb"))))
+    named = replace(rows, ids_are="given", private=rows.private._replace(ids=np.array(list("wxyz"))))
+    assert relation.of(rows, "record") == "contents"
+    assert (relation.of(named, "record"), relation.of(named, "user")) == ("record", "user")
+    with pytest.raises(PateError, match="--by user needs ids"):
+        relation.of(rows, "user")
 
 
 def test_continuous_noise_says_what_it_does_not_cover():

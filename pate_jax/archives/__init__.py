@@ -50,10 +50,11 @@ def load(
         if not builder.data_path.exists():
             _prepare(builder, source, own, manual_dir)
     dataset = _dataset(source, builder, note)
-    if own is None or ids_are_stable:
+    if own is None:
         dataset = replace(dataset, ids_are="stable")
     # A digest of private records is a function of them; a description is published, so it goes elsewhere.
-    return relation.warned(replace(dataset, private_notes={"sha256": digests}) if digests else dataset)
+    dataset = replace(dataset, private_notes={"sha256": digests}) if digests else dataset
+    return relation.declared(dataset, ids_are_stable)
 
 
 def _own_files(source: Source, manual_dir: Path | str | None) -> dict[str, Path] | None:

@@ -68,10 +68,10 @@ def load(
             preprocessing=scale,
             synthetic=False,
             description=f"{name} {builder.info.version}, prepared by tensorflow-datasets' own builder",
-            ids_are="stable" if ids_are_stable else "rows",
+            ids_are="rows",
         )
     )
-    return relation.warned(found)
+    return relation.declared(found, ids_are_stable)
 
 
 def _prepared(name: str, root: Path) -> Any:

@@ -341,6 +341,19 @@ def a_user_in_two_shards(run):
     settings(run, partition={**run.recorded()["partition"], "by": "record"})
 
 
+def removal_covered(run):
+    """A guarantee for contents passed off as one for whole records, in the settings and both statements."""
+    settings(run, relation={"relation": "record"})
+    stages.account(run)
+
+
+def relation_left_out(run):
+    """Settings as older versions wrote them, which named only what was cut."""
+    kept_settings = {name: value for name, value in run.recorded().items() if name != "relation"}
+    artefact.write_json(run.settings, "settings", kept_settings)
+    stages.account(run)
+
+
 def open_to_all(run):
     os.chmod(run.private, 0o755)
 
@@ -397,6 +410,13 @@ RECORDS = [
     ),
     edit("a record changed after training", honest_runs.whole, one_record_changed, "partition: .*contents"),
     edit("cut by record and certified by user", honest_runs.whole, a_user_in_two_shards, "partition: "),
+    edit(
+        "row numbers passed off as ids",
+        honest_runs.without_ids,
+        removal_covered,
+        "partition: .*give 'contents'",
+    ),
+    edit("the relation left out", honest_runs.without_ids, relation_left_out, "partition: .*give 'contents'"),
     edit("the private folder open to everybody", honest_runs.budgeted, open_to_all, "keys: .*other users"),
     edit(
         "labels of no teacher, and all else made to fit",
