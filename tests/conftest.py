@@ -1,18 +1,28 @@
-"""Eight fake CPU devices, strict keys, a Ctrl-C that reaches commands, and no end of compiled programs."""
+"""Eight fake CPU devices, strict keys, a Ctrl-C that reaches commands, and compiled programs kept on disk."""
 
 import os
 import signal
+from pathlib import Path
 
+import hypothesis
 import pytest
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DEBUG_KEY_REUSE", "1")
+# The tests and the commands that they start share compiled programs, also with the next run of the tests.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+for name, examples in (("quick", 25), ("thorough", 100)):  # CI takes the thorough one; both repeat themselves
+    hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(autouse=True, scope="module")

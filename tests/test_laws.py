@@ -6,7 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import laws
@@ -104,7 +104,6 @@ def test_a_large_scale_agrees_with_arbitrary_precision_at_sampled_places():
             assert abs(chance - exact) <= 2
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.fractions(min_value=0, max_value=400, max_denominator=10**9))
 def test_exponentials_are_rounded_down_by_less_than_two(exponent):
     with mpmath.workprec(900):

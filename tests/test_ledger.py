@@ -11,7 +11,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import artefact, ledger
@@ -62,7 +62,6 @@ def test_anyone_can_check_a_line_with_sha256(tmp_path):
         assert digest == f'"{hashlib.sha256(body).hexdigest()}"}}'.encode()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30_000), st.booleans()), max_size=30))
 def test_answers_survive_their_text(given):
     labels = np.array([label if answered else -1 for label, answered in given], np.int32)
@@ -146,7 +145,6 @@ def test_an_edited_entry_with_a_new_digest_is_seen(tmp_path, number):
         ledger.read(path)
 
 
-@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_any_flipped_byte_is_seen(tmp_path_factory, data):
     path = written(tmp_path_factory.mktemp("ledger"), 2)
@@ -158,7 +156,6 @@ def test_any_flipped_byte_is_seen(tmp_path_factory, data):
         ledger.read(path)
 
 
-@settings(max_examples=60, deadline=None)
 @given(content=st.binary(max_size=300))
 def test_anything_at_all_in_the_files_is_one_sentence(tmp_path_factory, content):
     path = written(tmp_path_factory.mktemp("ledger"), 1)

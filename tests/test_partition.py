@@ -5,7 +5,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import partition
@@ -121,7 +121,6 @@ names = st.lists(st.text(min_size=0, max_size=6), min_size=6, max_size=40, uniqu
 
 
 @given(names, st.integers(1, 6), st.data())
-@settings(deadline=None, max_examples=60)
 def test_any_ids_in_any_order_any_one_removed(ids, teachers, data):
     order = data.draw(st.permutations(range(len(ids))))
     gone = data.draw(st.integers(0, len(ids) - 1))

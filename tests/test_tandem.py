@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_student_methods import answers_of, leaves, pictures, public
 
@@ -86,7 +86,6 @@ def test_a_known_balance_is_used():
 
 
 @given(st.integers(0, 2**31), st.integers(1, 30), st.integers(2, 6), st.floats(0.1, 5.0), st.floats(0.0, 1.0))
-@settings(deadline=None, max_examples=50)
 def test_a_pull_makes_classes_as_frequent_and_part_of_it_goes_part_of_the_way(
     seed, count, classes, loud, part
 ):

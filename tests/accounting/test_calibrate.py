@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import accounting
@@ -29,7 +29,6 @@ STARTS = [
 ]
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     st.sampled_from(STARTS), st.floats(0.1, 30.0), st.integers(1, 2000), st.sampled_from([1e-8, 1e-5, 1e-2])
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import accounting
@@ -54,7 +54,6 @@ def some_votes(draw):
     return np.array(rows)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(some_votes(), st.floats(-3, 6), st.sampled_from(KINDS))
 def test_curves_of_any_votes(votes, log_scale, kind):
     mechanism = kind(float(10**log_scale))
@@ -77,7 +76,6 @@ def test_curves_of_any_votes(votes, log_scale, kind):
         assert all(tight <= classic for tight, classic in zip(figures[:3], figures[3:], strict=True))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.integers(1, 5000), st.floats(-3, 5), st.floats(0, 1), st.sampled_from(KINDS), st.integers(1, 3000))
 def test_worst_case_falls_as_the_noise_grows(teachers, log_scale, more, kind, queries):
     figures = [
@@ -87,7 +85,6 @@ def test_worst_case_falls_as_the_noise_grows(teachers, log_scale, more, kind, qu
     assert 0 <= figures[1] <= figures[0] * (1 + 1e-9) + 1e-12 and np.all(np.isfinite(figures))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.integers(1, 5000), st.floats(-3, 5), st.sampled_from(KINDS))
 def test_worst_case_falls_as_delta_grows(teachers, log_scale, kind):
     mechanism = kind(float(10**log_scale))

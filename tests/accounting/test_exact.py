@@ -8,7 +8,7 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
@@ -176,7 +176,6 @@ def test_forward_divergence_is_never_above_theorem_6():
     assert reversed_above > 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_votes_and_any_noise(data):
     """Never NaN, negative or above the cap, no warning, and the order of the classes does not matter."""

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
@@ -72,7 +72,6 @@ def cost_of(index, order):
     return filter.cost(mechanism, **SIZE, order=order), Fraction(curve), Fraction(slack)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     epsilon=st.sampled_from([0.5, 1.0, 2.0, 6.0]),
     choices=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 40)), min_size=1, max_size=12),

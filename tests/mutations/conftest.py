@@ -7,9 +7,21 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [place for place in map(str, (TESTS, TESTS / "accounting")) if place not in sys.path]
 
 import catalogue  # noqa: E402
+import pytest  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _tell_what_was_tried(record_property):
+    """What came of a mutation travels with the test's report, out of the process that tried it."""
+    before = len(catalogue.TRIED)
+    yield
+    for tried in catalogue.TRIED[before:]:
+        record_property("mutation", list(tried))
 
 
 def pytest_terminal_summary(terminalreporter):
-    if catalogue.TRIED:
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    told = [value for report in reports for name, value in report.user_properties if name == "mutation"]
+    if told:
         terminalreporter.section("mutations")
-        terminalreporter.write_line(catalogue.table())
+        terminalreporter.write_line(catalogue.table([catalogue.Tried(*one) for one in told]))
