@@ -41,7 +41,7 @@ _STATEMENT = frozenset(
     {
         *("artefact", "schema", "warning", "asked", "answered", "delta", "relation", "relation_in_words"),
         *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line"),
-        *("teachers", "classes"),
+        *("teachers", "classes", "declared"),
     }
 )
 FIELDS = {

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import aggregate, artefact, budget, chacha, ledger, progress, voting
+from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.answered import load_answers, load_batch, shown, subset
 from pate_jax.config import check_threshold
 from pate_jax.errors import PateError
@@ -34,19 +35,52 @@ _NAMELESS = (
 )
 
 
-def adopt(run: RunDirectory, votes: voting.Votes, seed: int | None, more: bool = False) -> None:
+def adopt(
+    run: RunDirectory,
+    votes: voting.Votes,
+    seed: int | None,
+    more: bool = False,
+    relation: Relation | None = None,
+) -> None:
     """Begin a run from votes that were made elsewhere, or with `more` go on with a further list of queries.
 
+    Their makers declare by `relation` whom they cover, once: nothing in the votes shows it.
     Rows whose input (by digest, else by id) occurred before get that answer, free. The same file again is
     the same batch again.
     """
+    _check_declared(run, relation)
     batch = _batch_of(run, votes, more)
     run.secret(seed)
+    declare(run, relation)
     run.agree(f"votes{suffix(batch)}", _identity(votes))
     if not run.votes_of(batch).exists():
         if _identity(votes)["inputs"] is None:
             progress.say(_NAMELESS)
         _keep(run, batch, votes)
+
+
+def declare(run: RunDirectory, relation: Relation | None) -> None:
+    """Record whom the makers of adopted votes say that these cover; another word later is refused."""
+    _check_declared(run, relation)
+    if relation is not None:
+        run.agree("relation", {"relation": relation})
+
+
+def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
+    settings = run.recorded()
+    if relation is None and "relation" not in settings and "data" not in settings:
+        raise PateError(
+            "relation is not declared: these votes were made elsewhere, and only their makers know what "
+            "moves one vote at most; give --relation record, user, contents or party (docs/votes_from_elsewhere.md "
+            "says which)"
+        )
+    if relation is not None and relation not in RELATIONS:
+        raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
+    if relation is not None and "data" in settings:
+        raise PateError(
+            f"{run.root} has teachers of its own, whose partition shows whom the guarantee covers: leave out "
+            f"--relation {relation}"
+        )
 
 
 def next_batch(run: RunDirectory) -> int:

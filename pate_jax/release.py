@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pate_jax import artefact
+from pate_jax.accounting.statement import DECLARED
 from pate_jax.audit import audit, check, predictor
 from pate_jax.student import Student
 
@@ -51,14 +52,20 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     if examples is not None:
         lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
     body = "".join(f"- {line}\n" for line in lines)
-    covers = _COVERS.format(whom=_WHOM[statement["relation"]])
+    declared = DECLARED if statement.get("declared") else ""
+    covers = _COVERS.format(whom=_WHOM[statement["relation"]], declared=declared)
     return f"{warning}# Model card\n\n{body}\n{covers}{_USE}"
 
 
-_WHOM = {"record": "one record", "user": "one user", "contents": "the contents of one record"}
+_WHOM = {
+    "record": "one record",
+    "user": "one user",
+    "contents": "the contents of one record",
+    "party": "all that one party holds",
+}
 _COVERS = """## What the guarantee covers, and what it does not
 
-It bounds what this student, and anything computed from it, reveals of {whom} of the private data.
+It bounds what this student, and anything computed from it, reveals of {whom} of the private data{declared}.
 
 It does not cover
 

@@ -211,11 +211,13 @@ def _sentence(statement: Any, epsilon: float) -> str:
         "record": "whether one particular record is in the private data",
         "user": "whether all records of one person are in the private data",
         "contents": "which of two contents one particular record of the private data has",
+        "party": "which of two collections of records one particular party holds",
     }
+    declared = " Whom this covers is as declared by the makers of the votes." if statement.declared else ""
     return (
         "Somebody who sees everything that is released, who knows all other records, and who guesses "
         f"{guess[statement.relation]}, is right at most <strong>{odds(epsilon, statement.delta)}"
-        "</strong> of the time. Guessing blindly is right 50% of the time."
+        f"</strong> of the time. Guessing blindly is right 50% of the time.{declared}"
     )
 
 

@@ -39,6 +39,7 @@ from pate_jax.answered import load_asked as load_asked
 from pate_jax.batches import adopt as adopt
 from pate_jax.batches import answer as answer
 from pate_jax.batches import commitment as commitment
+from pate_jax.batches import declare as declare
 from pate_jax.batches import draw as draw
 from pate_jax.batches import stream as stream
 from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
@@ -187,11 +188,24 @@ def state(run: RunDirectory, delta: float) -> accounting.Statement:
         load_asked(run).votes,
         answers.answered,
         delta,
-        relation=relation.claimed(settings),
+        relation=_covered(run),
+        declared="data" not in settings,
         private=run.seed is None,
         adaptive=run.batches > 1,
         budget=None if fixed is None else fixed.epsilon,
     )
+
+
+def _covered(run: RunDirectory) -> accounting.Relation:
+    """Whom the guarantee covers: as the partition shows, or as the makers of the votes declared."""
+    settings = run.recorded()
+    if "relation" not in settings and "partition" not in settings:
+        raise PateError(
+            f"{run.root} was made from votes alone, and nobody declared whom they cover: give --relation "
+            f"record, user, contents or party to `pate aggregate {run.root}`, as "
+            "docs/votes_from_elsewhere.md tells"
+        )
+    return relation.claimed(settings)
 
 
 def account(run: RunDirectory, delta: float | None = None) -> accounting.Statement:
@@ -213,7 +227,7 @@ def teach(
     if run.results.exists():
         run.agree("student", to_settings(config))
         results = artefact.read_json(run.results, "results")
-        if results.get("batches", 1) == run.batches:
+        if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
     answers, votes = load_answers(run), load_asked(run)
     dataset, asked = _public(run, votes, public, test)
@@ -239,6 +253,12 @@ def teach(
     release.write(run.release, learned, statement, results)
     artefact.write_json(run.results, "results", results)
     return results
+
+
+def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
+    """Whether the student that is there was released with this statement."""
+    path = run.student / "statement.json"
+    return path.exists() and artefact.read_json(path, "statement") == statement
 
 
 def learn(

@@ -84,7 +84,7 @@ def elsewhere() -> RunDirectory:
     votes = np.where(np.eye(3, dtype=bool)[labels], 30, 5)
     run = RunDirectory(_folder() / "elsewhere")
     with run.writing():
-        stages.adopt(run, voting.Votes(votes, ids=ids), None)
+        stages.adopt(run, voting.Votes(votes, ids=ids), None, relation="record")
         stages.answer(run, DiscreteGaussianMax(6.0))
         stages.account(run, 1e-5)
         stages.teach(run, STUDENT, public)
@@ -100,7 +100,7 @@ def budgeted() -> RunDirectory:
         for batch in range(2):
             ids = np.array([f"pool-{batch}-{row}" for row in range(25)])
             votes = random.multinomial(50, [0.5, 0.3, 0.2], size=25)
-            stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0)
+            stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
             stages.answer(run, DiscreteGaussianMax(20.0), 4.0, 1e-5)
         stages.account(run)
     return run

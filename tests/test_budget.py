@@ -30,7 +30,7 @@ def votes(rows, shift=0, ids=True, split=50):
 def begin(folder, rows=200, epsilon=1.0, mechanism=MECHANISM, name="run", delta=None, **given):
     run = RunDirectory(folder / name)
     with run.writing():
-        stages.adopt(run, votes(rows, **given), seed=3)
+        stages.adopt(run, votes(rows, **given), seed=3, relation="record")
         stages.answer(run, mechanism, epsilon, delta)
     return run
 
@@ -139,7 +139,12 @@ def test_an_input_that_is_handed_in_twice_is_asked_once(tmp_path):
     once = votes(4)
     run = RunDirectory(tmp_path / "run")
     with run.writing():
-        stages.adopt(run, once._replace(votes=once.votes[[0, 1, 0]], ids=once.ids[[0, 1, 0]]), seed=3)
+        stages.adopt(
+            run,
+            once._replace(votes=once.votes[[0, 1, 0]], ids=once.ids[[0, 1, 0]]),
+            seed=3,
+            relation="record",
+        )
         stages.answer(run, MECHANISM, 1.0)
     found = artefact.read_arrays(run.answers, "answers")
     assert len(found["labels"]) == 2 and found["row_labels"][0] == found["row_labels"][2]
@@ -150,7 +155,7 @@ def test_a_further_list_must_name_its_inputs(tmp_path):
     with pytest.raises(PateError, match="must name its inputs"):
         go_on(run, 5, 30, ids=False)
     with pytest.raises(PateError, match="add --more"), run.writing():
-        stages.adopt(run, votes(5, 30), seed=3)
+        stages.adopt(run, votes(5, 30), seed=3, relation="record")
 
 
 def test_another_ensemble_is_refused(tmp_path):
@@ -246,7 +251,7 @@ def test_copies_made_before_the_first_vote_share_no_noise(tmp_path, kind):
         asked = votes(200, shift)
         named = asked if kind == "ids" else asked._replace(ids=None, digests=asked.ids)
         with run.writing():
-            stages.adopt(run, named, seed=3)
+            stages.adopt(run, named, seed=3, relation="record")
             refused.append(~np.asarray(stages.answer(run, mechanism).answered))
     one, other, same = refused
     assert 40 < one.sum() < 160 and 50 < (one != other).sum() < 150  # 100 differ on average, within 7 sigma
@@ -340,7 +345,7 @@ def test_lost_answers_are_issued_again_before_more_is_asked(tmp_path):
 def test_a_budget_that_affords_nothing_leaves_the_run_as_it_was(tmp_path):
     run = RunDirectory(tmp_path / "run")
     with run.writing():
-        stages.adopt(run, votes(12), seed=3)
+        stages.adopt(run, votes(12), seed=3, relation="record")
         with pytest.raises(PateError, match="affords no single answer"):
             stages.answer(run, DiscreteGaussianMax(1.0), 0.1)
         stages.answer(run, MECHANISM, 0.5)
@@ -362,8 +367,55 @@ def test_a_lost_secret_is_not_drawn_anew(tmp_path):
 def test_votes_made_elsewhere_do_not_enter_a_run_with_teachers(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.agree("data", {"dataset": "strokes"})
-    with pytest.raises(PateError, match="has teachers of its own"):
+    with pytest.raises(PateError, match=r"has teachers of its own.*ask them with"):
         stages.adopt(run, votes(3), seed=None)
+    with pytest.raises(PateError, match=r"has teachers of its own.*leave out --relation"):
+        stages.adopt(run, votes(3), seed=None, relation="record")
+
+
+@pytest.mark.parametrize("relation", accounting.RELATIONS)
+def test_votes_from_elsewhere_are_covered_as_declared(tmp_path, relation):
+    run = RunDirectory(tmp_path / "run")
+    with run.writing():
+        with pytest.raises(PateError, match=r"relation is not declared.*--relation record, user"):
+            stages.adopt(run, votes(12), seed=3)
+        assert not run.settings.exists() and not run.keys.exists()
+        stages.adopt(run, votes(12), seed=3, relation=relation)
+        stages.adopt(run, votes(12), seed=3)  # the same list again, and its word stands
+        with pytest.raises(PateError, match=f"relation='{relation}', not"):
+            stages.adopt(run, votes(12), seed=3, relation="user" if relation == "record" else "record")
+        stages.answer(run, MECHANISM)
+        stages.account(run)
+    published = artefact.read_json(run.public_statement, "statement")
+    words = f"{accounting.RELATIONS[relation]}, as declared by the makers of the votes"
+    assert published["relation_in_words"] == words and words in published["model_card_line"]
+    again = accounting.Statement.from_dict(published)
+    assert (
+        words in again.text()
+        and words in again.html()
+        and again.publishable()
+        == {name: value for name, value in published.items() if name not in ("artefact", "schema")}
+    )
+
+
+def test_an_undeclared_run_of_an_older_version_is_opened_and_may_be_declared(tmp_path, capsys):
+    run = begin(tmp_path, rows=12, delta=1e-5)
+    kept = {name: value for name, value in run.recorded().items() if name != "relation"}
+    artefact.write_json(run.settings, "settings", kept)
+    assert len(stages.load_answers(run).labels) == 12 and budget.summary(run)["spent"]["queries"] == 12
+    with pytest.raises(PateError, match=r"nobody declared whom they cover.*--relation"):
+        stages.account(run)
+    main(["aggregate", str(run.root), "--relation", "party"])
+    capsys.readouterr()
+    main(["account", str(run.root)])
+    assert "one party" in capsys.readouterr().out and not verify.of_run(run).of("failed")
+
+
+def test_what_is_proved_of_votes_alone_is_about_one_voter():
+    found = accounting.statement(MECHANISM, votes(3).votes, None, 1e-5)
+    assert found.relation == "party" and found.covers.endswith("as declared by the makers of the votes")
+    with pytest.raises(PateError, match="relation='house'"):
+        accounting.statement(MECHANISM, votes(3).votes, None, 1e-5, relation="house")
 
 
 def test_the_command_shows_what_is_spent_and_left(tmp_path, capsys):
@@ -392,7 +444,9 @@ def test_the_commands_go_on_with_a_run(tmp_path, capsys):
     for name, part in (("a", votes(30)), ("b", votes(20, 25))):
         voting.save_votes(tmp_path / f"{name}.npz", part)
     out = ["--out", str(tmp_path / "run")]
-    main(["aggregate", str(tmp_path / "a.npz"), *out, "--budget-epsilon", "1", *NAMED])
+    main(
+        ["aggregate", str(tmp_path / "a.npz"), *out, "--relation", "record", "--budget-epsilon", "1", *NAMED]
+    )
     capsys.readouterr()
     main(["aggregate", str(tmp_path / "b.npz"), *out, "--more", "--json"])
     assert json.loads(capsys.readouterr().out)["queries"] == 45

@@ -188,7 +188,9 @@ def test_votes_from_elsewhere_become_a_student(tables, tmp_path, capsys):
         save(tmp_path, "pool.npz", inputs=inputs, labels=labels),
     )
     out = tmp_path / "run"
-    assert call("aggregate", file, "discrete-gaussian", "--sigma", 10, "--out", out) == 0
+    assert (
+        call("aggregate", file, "discrete-gaussian", "--sigma", 10, "--out", out, "--relation", "record") == 0
+    )
     assert call("account", out) == 0
     assert (
         call("student", out, "--public", pool, "--test", pool, "--method", "supervised", "--steps", 200) == 0

@@ -79,7 +79,7 @@ class Mortal:
 def ask(run):
     """Two lists of queries under one budget."""
     with run.writing():
-        stages.adopt(run, FIRST, seed=3)
+        stages.adopt(run, FIRST, seed=3, relation="record")
         stages.answer(run, MECHANISM, 8.0, 1e-5)
         stages.adopt(run, SECOND, seed=3, more=True)
         stages.answer(run, MECHANISM)
@@ -224,7 +224,17 @@ def commands(folder):
     run, common = str(folder / "run"), ["--out", str(folder / "run"), "--seed", "3"]
     noise = ["--threshold", "12", "--sigma-threshold", "12", "--sigma", "6"]
     return [
-        ["aggregate", str(folder / "first.npz"), *common, "--budget-epsilon", "8", NAME, *noise],
+        [
+            "aggregate",
+            str(folder / "first.npz"),
+            *common,
+            "--relation",
+            "record",
+            "--budget-epsilon",
+            "8",
+            NAME,
+            *noise,
+        ],
         ["aggregate", str(folder / "second.npz"), *common, "--more"],
         ["account", run],
         ["student", run, "--method", "supervised", "--steps", "5", "--public", str(folder / "pool.npz")],

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import honest_runs
 import numpy as np
 import pytest
 
@@ -64,6 +65,14 @@ def test_records_without_ids_are_covered_for_their_contents_only():
     assert (relation.of(named, "record"), relation.of(named, "user")) == ("record", "user")
     with pytest.raises(PateError, match="--by user needs ids"):
         relation.of(rows, "user")
+
+
+def test_statement_card_and_page_say_whose_word_the_relation_is():
+    run, words = honest_runs.elsewhere(), "as declared by the makers of the votes"
+    for path in (run.public_statement, run.student / "MODEL_CARD.md", run.public_report, run.report):
+        assert words in path.read_text(), path
+    own = honest_runs.whole()
+    assert words not in own.public_statement.read_text() + (own.student / "MODEL_CARD.md").read_text()
 
 
 def test_continuous_noise_says_what_it_does_not_cover():

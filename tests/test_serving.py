@@ -89,7 +89,7 @@ def run(tmp_path_factory):
     np.savez(root / "pool.npz", inputs=inputs, labels=labels)
     made = RunDirectory(root / "run")
     votes = np.eye(3, dtype=np.int64)[labels] * 20
-    stages.adopt(made, voting.Votes(votes, None, None, None), seed=None)
+    stages.adopt(made, voting.Votes(votes, None, None, None), seed=None, relation="record")
     stages.answer(made, DiscreteGaussianMax(2.0))
     stages.account(made, 1e-5)
     results = stages.teach(

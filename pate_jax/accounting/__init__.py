@@ -7,10 +7,11 @@ from pate_jax.accounting.curves import Epsilon, Method, Parts, default_orders, e
 from pate_jax.accounting.figures import Figure, worst_case
 from pate_jax.accounting.papers import Published, published, published_text
 from pate_jax.accounting.smooth import Plan, Smooth, plan, sanitise, smooth_sensitivity
-from pate_jax.accounting.statement import Statement, statement
+from pate_jax.accounting.statement import RELATIONS, Relation, Statement, statement
 from pate_jax.mechanisms import Mechanism
 
 __all__ = [
+    "RELATIONS",
     "Calibrated",
     "Epsilon",
     "Figure",
@@ -18,6 +19,7 @@ __all__ = [
     "Parts",
     "Plan",
     "Published",
+    "Relation",
     "Smooth",
     "Statement",
     "calibrate",

@@ -24,7 +24,10 @@ RELATIONS = {
     "record": "one record added, removed or changed under the same id",
     "user": "all records of one user added, removed or changed under the same id",
     "contents": "the contents of one record changed, none added or removed (the records have no ids)",
+    "party": "the whole vote of one party changed, whatever its records",
 }
+Relation = Literal["record", "user", "contents", "party"]
+DECLARED = ", as declared by the makers of the votes"
 _IDEAL = "; for ideal noise: what rounding its float32 draws reveals is not covered"
 _NEXT_TO = {"exact": "exact, Renyi", "pld": "exact, PLD", "data_independent": "data-independent"}
 
@@ -45,6 +48,12 @@ class Statement:
     sums: dict[str, dict[str, Any]] = field(default_factory=dict)
     teachers: int = 0  # 0 where not every query was put to the same number of them
     classes: int = 0
+    declared: bool = False  # the relation is the word of whoever made the votes; else the run's own partition
+
+    @property
+    def covers(self) -> str:
+        """Whom the guarantee covers, in words, and whose word that is."""
+        return RELATIONS[self.relation] + (DECLARED if self.declared else "")
 
     @property
     def smallest(self) -> str:
@@ -106,6 +115,7 @@ class Statement:
         return cls(
             figures={name: Figure(**known.get(name, none[name])) for name in NAMES},
             sums=description.get("sums", {}),
+            declared=description.get("declared", False),
             **{name: description[name] for name in _FACTS if name in description or name not in _LATER},
         )
 
@@ -116,7 +126,7 @@ class Statement:
             return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
         return (
             f"{warning}({_up(self.headline.epsilon)}, {self.delta:g})-differentially private for "
-            f"{RELATIONS[self.relation]}; {self.charged}; data-independent{self._caveat()}."
+            f"{self.covers}; {self.charged}; data-independent{self._caveat()}."
         )
 
     def _caveat(self) -> str:
@@ -129,7 +139,7 @@ class Statement:
         """For a terminal; sensitive rows say so."""
         lines = [] if self.private else [NOT_PRIVATE, ""]
         lines += [
-            f"Privacy at delta = {self.delta:g}, for {RELATIONS[self.relation]}",
+            f"Privacy at delta = {self.delta:g}, for {self.covers}",
             f"Charged: {self.charged}",
             "",
         ]
@@ -158,7 +168,7 @@ class Statement:
         heads = "".join(
             f'<th style="{_CELL}">{head}</th>' for head in ("figure", "epsilon", "order", "status", "note")
         )
-        about = f"delta = {self.delta:g}; {RELATIONS[self.relation]}; {self.charged}."
+        about = f"delta = {self.delta:g}; {self.covers}; {self.charged}."
         return (
             f"{warning}<p>{html.escape(about)}</p>\n"
             f'<table style="border-collapse:collapse"><tr>{heads}</tr>\n{rows}</table>\n'
@@ -178,7 +188,8 @@ class Statement:
         return {
             **({} if self.private else {"warning": NOT_PRIVATE}),
             **facts,
-            "relation_in_words": RELATIONS[self.relation],
+            **({"declared": True} if self.declared else {}),
+            "relation_in_words": self.covers,
             "model_card_line": self.model_card_line(),
         }
 
@@ -196,6 +207,7 @@ def _check(statement: Statement) -> None:
         "charged": str,
         "mechanism": dict,
         "private": bool,
+        "declared": bool,
         "sums": dict,
     }
     for name, kind in wanted.items():
@@ -251,7 +263,8 @@ def statement(
     answered: ArrayLike | None,
     delta: float,
     *,
-    relation: Literal["record", "user", "contents"] = "record",
+    relation: Relation = "party",
+    declared: bool = True,
     private: bool = True,
     student_probabilities: ArrayLike | None = None,
     adaptive: bool = False,
@@ -266,6 +279,14 @@ def statement(
     `budget` is the epsilon of a privacy filter, fixed in advance; it replaces the worst case over the
     queries asked, whose number is then itself an answer. `sanitised` comes from `smooth_sensitivity`.
     `private=False` marks a seeded run.
+
+    What is proved of votes alone is about one voter: `relation="party"`. That a record, a user or a record's
+    contents moves one vote at most is for the votes' makers to declare, and the statement says that they did;
+    `declared=False` is for teachers of one's own, whose partition shows it.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5).covers
+    'the whole vote of one party changed, whatever its records, as declared by the makers of the votes'
     """
     counts = curves.check_votes(votes)
     mask = np.ones(len(counts), bool) if answered is None else np.asarray(answered)
@@ -294,6 +315,7 @@ def statement(
         sums=figures.sums(case),
         teachers=_teachers(counts),
         classes=counts.shape[1],
+        declared=declared,
     )
 
 

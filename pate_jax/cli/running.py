@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from pate_jax import pipeline, stages
 from pate_jax import topology as machines
+from pate_jax.accounting import Relation
 from pate_jax.cli.files import votes_of
 from pate_jax.cli.printing import RunPath, finish, say
 from pate_jax.config import (
@@ -112,6 +113,7 @@ def aggregate(
     budget_epsilon: float | None = None,
     delta: float | None = None,
     more: bool = False,
+    relation: Relation | None = None,
     labels_are_teacher_labels: bool = False,
     seed: int | None = None,
     json: bool = False,
@@ -125,6 +127,8 @@ def aggregate(
         budget_epsilon: spend no more than this epsilon, whatever the votes; fixed before the first answer.
         delta: the delta of the budget; unset: 1e-5.
         more: the votes file is a further list of queries, under the budget of --out.
+        relation: what moves one vote at most, by the word of the votes' makers: one record under its id, all
+            records of one user, the contents of one record, or one party's own; a votes file needs it once.
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
@@ -138,7 +142,9 @@ def aggregate(
         if not source.is_dir():
             votes = votes_of(source, labels_are_teacher_labels)
             check_threshold(chosen, int(votes.votes.sum(1).max(initial=0)))
-            stages.adopt(run, votes, seed, more)
+            stages.adopt(run, votes, seed, more, relation)
+        elif relation is not None:
+            stages.declare(run, relation)
         answers = stages.answer(run, chosen, budget_epsilon, delta)
         file = run.answers_of(run.batches)
     answered = int(answers.answered.sum())

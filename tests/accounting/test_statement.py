@@ -34,7 +34,7 @@ def test_json_has_what_was_promised(made):
         assert {"epsilon", "order", "status"} <= set(figure)
         wanted = "publishable" if name in ("data_independent", "sanitised") else "sensitive"
         assert figure["status"] == wanted
-    assert (found["asked"], found["answered"], found["delta"], found["relation"]) == (30, 20, 1e-5, "record")
+    assert (found["asked"], found["answered"], found["delta"], found["relation"]) == (30, 20, 1e-5, "party")
     assert found["figures"]["exact"]["epsilon"] < found["figures"]["data_independent"]["epsilon"]
 
 

@@ -20,7 +20,7 @@ def answered(folder, first=30, again=0):
         for batch, shift in enumerate((0, first - again)):
             ids = np.array([f"pool-{shift + row}" for row in range(first)])
             votes = random.multinomial(50, [0.4, 0.35, 0.25], size=first)
-            stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0)
+            stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
             stages.answer(run, MECHANISM, 20.0, 1e-5)
         stages.account(run)
     return run

@@ -196,6 +196,12 @@ def by_hand(path_of, pattern, new):
     return apply
 
 
+def undeclared(run):
+    artefact.write_json(
+        run.settings, "settings", {name: one for name, one in run.recorded().items() if name != "relation"}
+    )
+
+
 def kept_secret(run, statement):
     return replace(statement, private=True)
 
@@ -249,6 +255,18 @@ STATEMENT = [
         honest_runs.elsewhere,
         both(lambda run, statement: replace(statement, relation="user")),
         "statement: .*relation is 'user'",
+    ),
+    edit(
+        "the makers' word passed off as proved",
+        honest_runs.elsewhere,
+        both(lambda run, statement: replace(statement, declared=False)),
+        "statement: the published statement differs: declared is missing",
+    ),
+    edit(
+        "a statement of votes that nobody declared",
+        honest_runs.elsewhere,
+        undeclared,
+        "statement: .*nobody declared whom they cover",
     ),
     edit(
         "kinder words for the relation",
