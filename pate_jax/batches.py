@@ -71,8 +71,8 @@ def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
     if relation is None and "relation" not in settings and "data" not in settings:
         raise PateError(
             "relation is not declared: these votes were made elsewhere, and only their makers know what "
-            "moves one vote at most; give --relation record, user, contents or party (docs/votes_from_elsewhere.md "
-            "says which)"
+            "moves one vote at most; give --relation record, user, contents or party, as "
+            "docs/votes_from_elsewhere.md tells"
         )
     if relation is not None and relation not in RELATIONS:
         raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
