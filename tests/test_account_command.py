@@ -62,7 +62,7 @@ def test_a_first_list_without_names_is_warned_about(tmp_path, capsys):
     names = [f"query-{row}" for row in range(len(VOTES))]
     for arrays, warned in (({}, True), ({"ids": names}, False)):
         file = save(tmp_path, f"{warned}.npz", votes=VOTES, **arrays)
-        command = ["aggregate", file, *NOISE, "--out", tmp_path / f"run-{warned}"]
+        command = ["aggregate", file, *NOISE, "--relation", "record", "--out", tmp_path / f"run-{warned}"]
         assert call(*command) == 0
         assert ("--more" in capsys.readouterr().err) == warned
         assert call(*command) == 0  # the same again is no first list

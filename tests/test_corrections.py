@@ -85,7 +85,7 @@ def test_a_mistyped_vote_can_be_given_again(trained, capsys):
 def test_a_mistyped_student_can_be_given_again(tmp_path):
     run, votes = RunDirectory(tmp_path / "run"), np.where(np.eye(3, dtype=bool)[np.arange(30) % 3], 30, 5)
     with run.writing():
-        stages.adopt(run, voting.Votes(votes), None)
+        stages.adopt(run, voting.Votes(votes), None, relation="record")
         stages.answer(run, DiscreteGaussianMax(6.0))
         stages.account(run, 1e-5)
     steps = ("--net", "table", "--steps", 8, "--batch-size", 8)
@@ -100,7 +100,7 @@ def test_votes_that_the_mechanism_cannot_answer_are_not_adopted(tmp_path, capsys
     for name, teachers in (("few", 10), ("many", 200)):
         voting.save_votes(tmp_path / f"{name}.npz", voting.Votes(np.full((4, 2), teachers // 2)))
     noise = ("confident-discrete-gaussian", "--threshold", 120, "--sigma-threshold", 1, "--sigma", 8)
-    out = ("--out", tmp_path / "run")
+    out = ("--relation", "record", "--out", tmp_path / "run")
     assert call("aggregate", tmp_path / "few.npz", *out, *noise) == 2
     assert "threshold=120" in capsys.readouterr().err
     assert recorded(RunDirectory(tmp_path / "run")) == set()
