@@ -30,3 +30,15 @@ def _forget_compiled_programs():
     """A module's programs go when it ends: each holds memory maps, of which Linux allows a process 65,530."""
     yield
     jax.clear_caches()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The mutations that were tried, in whichever process, and what caught each."""
+    ended = [report for report in terminalreporter.stats.get("", ()) if report.when == "teardown"]
+    tried = [told for report in ended for name, told in report.user_properties if name == "mutation"]
+    if tried:
+        terminalreporter.section("mutations")
+        for mistake, finding in tried:
+            terminalreporter.write_line(f"  {mistake:<72} {(finding or 'NOT CAUGHT')[:110]}")
+        caught = sum(finding is not None for _, finding in tried)
+        terminalreporter.write_line(f"caught {caught} / injected {len(tried)}")

@@ -191,10 +191,3 @@ def made(make: Callable[[Path], RunDirectory], deep: bool = False) -> Check:
         return verified(run, deep)
 
     return check
-
-
-def table(tried: list[Tried]) -> str:
-    """Mistake and finding, a line each, and the count."""
-    lines = [f"  {one.mistake:<72} {(one.finding or 'NOT CAUGHT')[:110]}" for one in tried]
-    caught = sum(one.finding is not None for one in tried)
-    return "\n".join([*lines, f"caught {caught} / injected {len(tried)}"])

@@ -1,4 +1,4 @@
-"""Prints what was caught, and lets the mutations call the tests of the other folders."""
+"""Tells what was tried, and lets the mutations call the tests of the other folders."""
 
 import sys
 from pathlib import Path
@@ -17,11 +17,3 @@ def _tell_what_was_tried(record_property):
     yield
     for tried in catalogue.TRIED[before:]:
         record_property("mutation", list(tried))
-
-
-def pytest_terminal_summary(terminalreporter):
-    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
-    told = [value for report in reports for name, value in report.user_properties if name == "mutation"]
-    if told:
-        terminalreporter.section("mutations")
-        terminalreporter.write_line(catalogue.table([catalogue.Tried(*one) for one in told]))
