@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int32
+from jaxtyping import Array, Bool, Int32
+from numpy.typing import ArrayLike
 
 from pate_jax import laws, noise, plurality, voting
 from pate_jax.errors import PateError
@@ -29,8 +31,8 @@ _AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless to
 class Answers(NamedTuple):
     """A label for each query, -1 where there is none, and whether the teachers answered."""
 
-    labels: Int32[Array, " queries"]
-    answered: Bool[Array, " queries"]
+    labels: Int32[Array, "*settings queries"]
+    answered: Bool[Array, "*settings queries"]
 
 
 @jax.tree_util.register_dataclass
@@ -82,12 +84,12 @@ def _stack(leaves: tuple) -> jax.Array:
 
 def answer(
     mechanism: Mechanism | Sampler,
-    votes: Int[Array, "queries classes"],
+    votes: ArrayLike,
     *,
     key: jax.Array,
-    student_probabilities: Float[Array, "queries classes"] | None = None,
+    student_probabilities: ArrayLike | None = None,
 ) -> Answers:
-    """The noisy plurality of each query's votes, or a refusal where the mechanism tests first.
+    """The noisy plurality of each query's votes[query, class], or a refusal where the mechanism tests first.
 
     A key serves one call: the same noise must never serve two histograms. Ties are broken uniformly at
     random. Interactive mechanisms need the student's probabilities: a query that passes the test gets the
@@ -106,16 +108,16 @@ def answer(
         raise PateError(
             f"mechanism={type(mechanism).__name__} holds several settings: vmap over it, or answer_many"
         )
-    votes, probabilities = _checked_votes(sampler, votes, student_probabilities)
-    return _answer(sampler, votes, key, probabilities)
+    counts, probabilities = _checked_votes(sampler, votes, student_probabilities)
+    return _answer(sampler, counts, key, probabilities)
 
 
 def answer_many(
     mechanisms: Sequence[Mechanism] | Sampler,
-    votes: Int[Array, "queries classes"],
+    votes: ArrayLike,
     *,
     key: jax.Array,
-    student_probabilities: Float[Array, "queries classes"] | None = None,
+    student_probabilities: ArrayLike | None = None,
     same_noise: bool = False,
     at_once: int | None = None,
 ) -> Answers:
@@ -137,13 +139,13 @@ def answer_many(
             "same_noise=True answers one histogram many times from one draw: use seeded_key(seed)"
         )
     samplers = mechanisms if isinstance(mechanisms, Sampler) else prepare(mechanisms)
-    votes, probabilities = _checked_votes(samplers, votes, student_probabilities)
+    counts, probabilities = _checked_votes(samplers, votes, student_probabilities)
     if at_once is None:
         alone = not same_noise and not noise.is_drawn_from_table(samplers.noise.family)
-        at_once = 1 if alone else max(1, _AT_ONCE // max(1, votes.size))
+        at_once = 1 if alone else max(1, _AT_ONCE // max(1, counts.size))
     if at_once < 1:
         raise PateError(f"at_once={at_once} must be at least 1")
-    return _answer_many(samplers, votes, key, probabilities, same_noise, at_once)
+    return _answer_many(samplers, counts, key, probabilities, same_noise, at_once)
 
 
 class _Chance(NamedTuple):
@@ -198,11 +200,17 @@ def _classes_first(votes: Any, probabilities: Any) -> _Asked:
 
 def _decide(sampler: Sampler, asked: _Asked, chance: _Chance) -> Answers:
     counts, predicted = asked
+    chex.assert_rank(counts, 2)
     labels = plurality.labels(sampler.noise, counts, chance.label)
+    chex.assert_shape(labels, counts.shape[1:])
     if sampler.test is None:
         return Answers(labels, labels == labels)
+    if predicted is not None:
+        chex.assert_equal_shape([counts, predicted])
     lead = counts if predicted is None else counts - counts.sum(0) * predicted
-    answered = lead.max(0) + noise.scaled(sampler.test, chance.test) >= sampler.threshold
+    drawn = noise.scaled(sampler.test, chance.test)
+    chex.assert_equal_shape([labels, drawn])
+    answered = lead.max(0) + drawn >= sampler.threshold
     otherwise = jnp.full_like(labels, REFUSED)
     if predicted is not None:
         sure = predicted.max(0) > sampler.student_confidence

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
 
-def patches(inputs: Float[Array, "b h w c"], size: int, stride: int = 1) -> Float[Array, "b i j k"]:
+def patches(
+    inputs: Float[Array | np.ndarray, "b h w c"], size: int, stride: int = 1
+) -> Float[Array, "b i j k"]:
     """The `size` x `size` surroundings of each pixel (zeros outside), as one long channel axis.
 
     >>> import jax.numpy as jnp
@@ -103,7 +106,7 @@ sum_of_taps.defvjp(
 
 
 @jax.custom_vjp
-def by_products(inputs: Float[Array, "b h w c"], kernel: Float[Array, "i j c f"]) -> Array:
+def by_products(inputs: Float[Array | np.ndarray, "b h w c"], kernel: Float[Array, "i j c f"]) -> Array:
     """A convolution with zeros outside whose gradients are products of matrices and forward convolutions.
 
     XLA's own gradients of `lax.conv` are slow in a loop on a CPU: with this rule a step of the small CNN
@@ -111,7 +114,7 @@ def by_products(inputs: Float[Array, "b h w c"], kernel: Float[Array, "i j c f"]
     """
     if kernel.shape[:3] == (3, 3, 1):
         return sum_of_taps(inputs, kernel)
-    return convolve(inputs, kernel)
+    return convolve(jnp.asarray(inputs), kernel)
 
 
 def _by_products_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:

@@ -86,7 +86,7 @@ class Convolution(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(outputs))
         self.size, self.stride, self.form = size, stride, form
 
-    def __call__(self, inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j f"]:
+    def __call__(self, inputs: Float[Array | np.ndarray, "b h w c"]) -> Float[Array, "b i j f"]:
         """Convolve in the form's compute type."""
         dtype = jnp.dtype(self.form.dtype)
         inputs, kernel, bias = (jnp.asarray(x, dtype) for x in (inputs, self.kernel[...], self.bias[...]))

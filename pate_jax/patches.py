@@ -46,7 +46,7 @@ class Patches(NamedTuple):
 
 
 def learn(
-    images: Float[np.ndarray, "image h w c"],
+    images: Float[np.ndarray, "image ..."],
     *,
     seed: int = 0,
     kinds: int = KINDS,
@@ -107,7 +107,7 @@ def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[
     return found
 
 
-def look(known: Patches, images: Float[Array, "image h w c"]) -> Float[Array, "image features"]:
+def look(known: Patches, images: Float[Array | np.ndarray, "image h w c"]) -> Float[Array, "image features"]:
     """How much of each typical patch is in each cell of each image: roots of sums, about 1 long in all."""
     size = round((known.offset.shape[0] / images.shape[-1]) ** 0.5)
     cells = round((known.middle.shape[0] / known.typical.shape[0]) ** 0.5)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int32, Integer, Shaped
 
 from pate_jax import noise
 from pate_jax.errors import PateError
@@ -65,11 +67,15 @@ def chance(family: str, key: jax.Array, shape: tuple[int, int], *, stored: bool)
     return Chance(values[:classes], words[-1][None, :queries])
 
 
-def labels(source: noise.Source, counts: Any, chance: Chance) -> Any:
+def labels(
+    source: noise.Source, counts: Integer[Array, "classes queries"], chance: Chance
+) -> Int32[Array, " queries"]:
     """The class of the largest noisy count, ties at random; counts are [class, query]."""
     if chance.ties is None:
         return _group_by_group(source, counts.astype(jnp.float32), chance.noise)
-    noisy = counts + noise.scaled(source, chance.noise)
+    drawn = noise.scaled(source, chance.noise)
+    chex.assert_equal_shape([counts, drawn])
+    noisy = counts + drawn
     most, ties = largest(noisy)
     return place_of(noisy, most, share(tuple(chance.ties), ties))
 
@@ -133,7 +139,9 @@ def _unpacked(best: Any) -> tuple:
     return best.real, code >> np.uint32(15), code & np.uint32((1 << 15) - 1)
 
 
-def largest(noisy: Any) -> tuple:
+def largest(
+    noisy: Shaped[Array, "rows columns"],
+) -> tuple[Shaped[Array, " columns"], Shaped[Array, " columns"]]:
     """The largest entry of each column, and how often it occurs.
 
     A loop over rows with all columns at once, here and in `place_of`: on a CPU many times faster than an
@@ -151,7 +159,9 @@ def largest(noisy: Any) -> tuple:
     return jax.lax.fori_loop(1, noisy.shape[0], step, start, unroll=_UNROLL)
 
 
-def place_of(noisy: Any, most: Any, rank: Any) -> Any:
+def place_of(
+    noisy: Shaped[Array, "rows columns"], most: Shaped[Array, " columns"], rank: Shaped[Array, " columns"]
+) -> Int32[Array, " columns"]:
     """The row, in each column, of the entry of this rank (0 is the first) among the largest ones."""
 
     def step(row: Any, state: tuple) -> tuple:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Int32
+from jaxtyping import Array, Int32, Integer
 
 _NARROW = (1 << 15) - 1  # teachers that a 16-bit counter can hold
 _FEW = 64  # classes up to which a CPU compares faster than it scatters
@@ -16,7 +17,7 @@ _INDEXED = 1 << 31  # counters that an int32 can tell apart
 
 @partial(jax.jit, static_argnames=("classes", "axis_name", "chunk"))
 def count(
-    labels: Int[Array, "teachers queries"], classes: int, axis_name: Any = None, chunk: int = 10
+    labels: Integer[Array, "teachers queries"], classes: int, axis_name: Any = None, chunk: int = 10
 ) -> Int32[Array, "queries classes"]:
     """How many teachers chose each class, for each query; a label outside the classes counts for none.
 
@@ -24,12 +25,14 @@ def count(
     takes as long for a thousand as for two. Labels are read once, and the counters are as narrow as the
     number of teachers allows.
     """
+    chex.assert_rank(labels, 2)
     by_comparing = partial(compared, classes=classes, chunk=chunk)
     if classes <= _FEW or labels.shape[1] * classes >= _INDEXED:
         histogram = by_comparing(labels)
     else:
         by_adding = partial(scattered, classes=classes)
         histogram = jax.lax.platform_dependent(labels, cpu=by_adding, default=by_comparing)
+    chex.assert_shape(histogram, (labels.shape[1], classes))
     return histogram if axis_name is None else jax.lax.psum(histogram, axis_name)
 
 

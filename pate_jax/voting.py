@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Int16, Int32
+from jaxtyping import Int16, Int32
+from numpy.typing import ArrayLike
 
 from pate_jax import artefact
 from pate_jax.errors import PateError
@@ -34,13 +35,13 @@ class Votes(NamedTuple):
 
 
 def histogram(
-    teacher_labels: Int[Any, "teachers queries"],
+    teacher_labels: ArrayLike,
     classes: int,
     *,
     axis_name: Any = None,
     chunk: int = 10,
 ) -> Int32[Any, "queries classes"]:
-    """How many teachers chose each class, for each query.
+    """How many teachers chose each class, for each query, from their labels[teacher, query].
 
     Inside shard_map or pmap with teachers spread over devices, `axis_name` sums over all of them. `chunk`
     teachers are compared in one step. Concrete labels outside the classes are refused; under tracing they
@@ -58,9 +59,7 @@ def histogram(
     return tally.count(check_teacher_labels(teacher_labels, classes), classes, axis_name, chunk)
 
 
-def histogram_of_parts(
-    parts: Iterable[Int[Any, "teachers queries"]], classes: int
-) -> Int32[Any, "queries classes"]:
+def histogram_of_parts(parts: Iterable[ArrayLike], classes: int) -> Int32[Any, "queries classes"]:
     """The histogram of teachers that come in several arrays, such as slices of a file too big for memory.
 
     >>> histogram_of_parts([np.array([[0, 2]]), np.array([[0, 1], [1, 1]])], classes=3)
@@ -78,8 +77,8 @@ def histogram_of_parts(
     return total
 
 
-def labels_of(logits: Float[Any, "teachers queries classes"]) -> Int16[np.ndarray, "teachers queries"]:
-    """Each teacher's label for each query: the class of its largest logit, refusing NaN.
+def labels_of(logits: ArrayLike) -> Int16[np.ndarray, "teachers queries"]:
+    """Each teacher's label for each query: the class of its largest logit[teacher, query, class], never NaN.
 
     >>> labels_of(np.array([[[0.1, 2.0], [3.0, -1.0]]]))
     array([[1, 0]], dtype=int16)

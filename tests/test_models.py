@@ -76,7 +76,7 @@ def test_bfloat16_computes_with_float32_parameters():
 
 
 def test_tempered_sigmoid_is_its_formula():
-    x = np.linspace(-4, 4, 9, dtype=np.float32)
+    x = jnp.linspace(-4, 4, 9)
     expected = 1.5 / (1 + np.exp(-0.7 * x)) - 0.25
     np.testing.assert_allclose(models.tempered_sigmoid(x, 1.5, 0.7, 0.25), expected, rtol=1e-5)
     np.testing.assert_allclose(models.tempered_sigmoid(x), np.tanh(x), rtol=1e-4, atol=1e-6)

@@ -1,6 +1,8 @@
 """Typical patches: what they are by plain loops, that no image sees another, and what is learned on them."""
 
+import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_student_methods import answers_of, pictures, public
@@ -129,8 +131,9 @@ def test_likeness_is_what_random_half_planes_have_in_common():
     things = random.normal(size=(4, 5)).astype(np.float32)
     ones = things / np.linalg.norm(things, axis=1, keepdims=True)
     seen = np.maximum(random.normal(size=(400_000, 5)) @ ones.T, 0)
+    things = jnp.asarray(things)
     np.testing.assert_allclose(patches.likeness(things, 3 * things), 2 * seen.T @ seen / 400_000, atol=0.02)
-    assert np.isfinite(patches.likeness(things, 0 * things)).all()
+    chex.assert_tree_all_finite(patches.likeness(things, 0 * things))
 
 
 @pytest.mark.parametrize("share", [1e-3, 0.3])

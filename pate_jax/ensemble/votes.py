@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -113,6 +114,7 @@ class _Voter:
         """Add the votes of one device's teachers; `real` is 0 at a place without a teacher."""
         queries = jnp.arange(votes.shape[0])
         labels = self.labels(params, batch)
+        chex.assert_shape([labels, votes], [(self.width, len(queries)), (len(batch), self.classes)])
         return votes.at[queries[None, :], labels].add(jnp.broadcast_to(real[:, None], labels.shape))
 
     def blocks(self) -> Iterator[tuple[int, list[Any]]]:

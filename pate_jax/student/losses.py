@@ -116,13 +116,13 @@ def realness(logits: Logits) -> Float[Array, " batch"]:
     return jax.nn.logsumexp(logits, axis=-1)
 
 
-def real_or_generated(real: Logits, generated: Logits) -> Array:
+def real_or_generated(real: Logits, generated: Float[Array, "others classes"]) -> Float[Array, ""]:
     """`-E log D(x) - E log(1 - D(G(z)))` with `D = Z / (Z + 1)` (Salimans et al. 2016, section 5), halved."""
     on_real = jax.nn.softplus(-realness(real))
     on_generated = jax.nn.softplus(realness(generated))
     return 0.5 * (jnp.mean(on_real) + jnp.mean(on_generated))
 
 
-def feature_matching(real: Float[Array, "batch f"], generated: Float[Array, "batch f"]) -> Array:
+def feature_matching(real: Float[Array, "batch f"], generated: Float[Array, "others f"]) -> Float[Array, ""]:
     """`||E f(x) - E f(G(z))||^2`, the generator's loss (Salimans et al. 2016, section 3.1), per feature."""
     return jnp.mean((jnp.mean(real, axis=0) - jnp.mean(generated, axis=0)) ** 2)
