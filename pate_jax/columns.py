@@ -1,7 +1,7 @@
 """Columns of a table to numbers: numeric ones as they are, categorical ones as one-hot groups.
 
-A plan says for each column what it is. It is made from the public part and the user's declarations; private
-rows are only ever encoded by it.
+A plan says for each column what it is and what becomes of a value that is missing. It is made from the public
+part and the user's declarations; private rows are only ever encoded by it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pate_jax.errors import PateError
 from pate_jax.progress import bar
 
 Table = dict[str, list[str]]
+MISSING = frozenset({"", "na", "nan", "null"})  # in any case
+OWN = ""  # the category of missing words
 ROWS = 20_000  # between two moves of the progress bar
 
 
@@ -30,26 +32,40 @@ class Column(NamedTuple):
     categories: tuple[str, ...] | None = None
     scale: tuple[float, float] | None = None
     logarithmic: bool = False  # a number that enters as log(1 + x)
+    filling: float | None = None  # what a missing number is taken for; None: it is refused
+    indicator: bool = False  # whether one more feature is 1 where the number is missing
 
     @property
     def width(self) -> int:
         """Features that the column becomes."""
-        return 1 if self.categories is None else len(self.categories)
+        return 1 + self.indicator if self.categories is None else len(self.categories)
 
 
 def from_dict(description: Mapping[str, Any]) -> Column:
     """The column that `Column._asdict` described.
 
-    >>> from_dict(Column("sex", ("f", "m"))._asdict())
-    Column(name='sex', categories=('f', 'm'), scale=None, logarithmic=False)
+    >>> from_dict(Column("age", filling=40.0)._asdict()) == Column("age", filling=40.0)
+    True
     """
     categories, scale = description["categories"], description["scale"]
+    filling = description.get("filling")  # older students know of no missing values
     return Column(
         str(description["name"]),
         None if categories is None else tuple(map(str, categories)),
         None if scale is None else (float(scale[0]), float(scale[1])),
         bool(description["logarithmic"]),
+        None if filling is None else float(filling),
+        bool(description.get("indicator", False)),
     )
+
+
+def missing(values: Sequence[str]) -> np.ndarray:
+    """Which values are missing: blank, NA, NaN or null, in any case and with any blanks around them.
+
+    >>> missing(["3", " na ", "", "Null", "none"]).tolist()
+    [False, True, True, True, False]
+    """
+    return np.array([value.strip().lower() in MISSING for value in values], bool)
 
 
 def read(path: Path) -> Table:
@@ -90,31 +106,62 @@ def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str,
             raise PateError(
                 f"{option} names the column {unknown[0]!r}; the public part has {', '.join(public)}"
             )
-    columns = []
-    for name, values in public.items():
-        if name in categories:
-            known = tuple(map(str, categories[name]))
-            if not known or len(set(known)) != len(known):
-                raise PateError(
-                    f"categories of {name!r} must name at least one value and none twice: {list(known)}"
-                )
-            columns.append(Column(name, categories=known))
-        elif name in scales:
-            columns.append(Column(name, scale=_scale(name, scales[name])))
-        else:
-            columns.append(Column(name, None if _numeric(values) else tuple(sorted(set(values)))))
-    return columns
+    return [_planned(name, values, categories, scales) for name, values in public.items()]
 
 
-def _scale(name: str, declared: Sequence) -> tuple[float, float]:
+def _planned(
+    name: str, values: Sequence[str], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
+) -> Column:
+    gone = missing(values)
+    there = [value for value, lacks in zip(values, gone, strict=True) if not lacks]
+    if name in categories:
+        known = tuple(map(str, categories[name]))
+        if not known or len(set(known)) != len(known):
+            raise PateError(
+                f"categories of {name!r} must name at least one value and none twice: {list(known)}"
+            )
+        more = any(value not in known for value in np.array(values, np.str_)[gone].tolist())
+        return Column(name, (*known, OWN) if more and OWN not in known else known)
+    offset, scale, *declared = _scale(name, scales[name]) if name in scales else (0.0, 1.0)
+    if not there and not declared:
+        raise PateError(
+            f"the public part has no value in the column {name!r}, so nothing tells what it is: leave the "
+            "column out of all parts, or declare its categories, or its scale with a value for missing ones"
+        )
+    if name in scales or _numeric(there):
+        filling = declared[0] if declared else _median(there)
+        own = (offset, scale) if name in scales else None
+        return Column(name, scale=own, filling=filling, indicator=bool(gone.any() or declared))
+    return Column(name, tuple(sorted({*there, OWN} if gone.any() else {*there})))
+
+
+def _median(there: Sequence[str]) -> float | None:
+    """The median of public values; None where some are no finite numbers, which `encode` refuses."""
+    if not _numeric(there):
+        return None
+    with np.errstate(over="ignore"):
+        numbers = np.array(there, np.str_).astype(np.float64).astype(np.float32)
+    return float(np.float32(np.median(numbers.astype(np.float64)))) if np.isfinite(numbers).all() else None
+
+
+def _scale(name: str, declared: Sequence) -> tuple[float, ...]:
+    """Offset and scale, and the value for missing ones where it is declared too."""
     try:
-        offset, scale = map(float, declared)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise PateError(f"scales of {name!r} must be [offset, scale], not {list(declared)}") from error
-    return offset, scale
+        numbers = tuple(map(float, declared))
+    except (TypeError, ValueError, OverflowError):
+        numbers = ()
+    if len(numbers) not in (2, 3) or not np.abs(numbers[-1]) < np.finfo(np.float32).max:
+        raise PateError(
+            f"scales of {name!r} must be [offset, scale] or [offset, scale, value for missing ones], "
+            f"not {list(declared)}"
+        )
+    return numbers
 
 
-def _numeric(values: Sequence[str]) -> bool:
+def _numeric(values: Sequence[str] | np.ndarray) -> bool:
+    """Whether there are values and all of them are numbers."""
+    if not len(values):
+        return False
     try:
         np.array(values, np.str_).astype(np.float64)
     except ValueError:
@@ -142,16 +189,29 @@ def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
 
 
 def _encode(values: Sequence[str], column: Column, place: str) -> np.ndarray:
+    gone = missing(values)
     if column.categories is not None:
         positions = {category: number for number, category in enumerate(column.categories)}
-        places = np.array([positions.get(value, -1) for value in values])
+        own = [positions.get(OWN, -1) if lacks else -1 for lacks in gone]
+        places = np.array([positions.get(value, other) for value, other in zip(values, own, strict=True)])
         return (places[:, None] == np.arange(column.width)).astype(np.float32)
+    numbers = _numbers(values, gone, column, place)
+    features = [_logarithm(numbers, column, place) if column.logarithmic else numbers]
+    features += [gone.astype(np.float32)] if column.indicator else []
+    return np.stack(features, axis=1)
+
+
+def _numbers(values: Sequence[str], gone: np.ndarray, column: Column, place: str) -> np.ndarray:
+    """float32 [rows], with the column's filling for those that are missing."""
+    texts = np.array(values, np.str_)
+    if column.filling is not None:
+        texts = np.where(gone, "0", texts)
     with np.errstate(over="ignore"):
-        if _numeric(values):
-            numbers = np.array(values, np.str_).astype(np.float64).astype(np.float32)
+        if _numeric(texts):
+            numbers = texts.astype(np.float64).astype(np.float32)
             if np.isfinite(numbers).all():
-                return (_logarithm(numbers, column, place) if column.logarithmic else numbers)[:, None]
-        finite = [_numeric([value]) and bool(np.isfinite(np.float32(float(value)))) for value in values]
+                return np.where(gone, np.float32(column.filling or 0), numbers)
+        finite = [_numeric([value]) and bool(np.isfinite(np.float32(float(value)))) for value in texts]
     row = finite.index(False)
     raise PateError(
         f"{place} has {column.name}={values[row]!r} at row {row}, which is no finite number; "
@@ -174,8 +234,27 @@ def unseen(table: Table, plan: Sequence[Column]) -> dict[str, int]:
     for column in plan:
         if column.categories is not None:
             known = set(column.categories)
-            counts[column.name] = sum(value not in known for value in table[column.name])
+            there = ~missing(table[column.name])
+            counts[column.name] = sum(
+                value not in known for value in np.array(table[column.name], np.str_)[there].tolist()
+            )
     return {name: count for name, count in counts.items() if count}
+
+
+def filled(table: Table, plan: Sequence[Column]) -> dict[str, str]:
+    """How many values of each column are missing, and what is taken for them (of private data: sensitive).
+
+    >>> filled({"age": ["3", "NA", ""]}, [Column("age", filling=40.0, indicator=True)])
+    {'age': '2 filled with 40 and marked'}
+    """
+    counts = {column: int(missing(table[column.name]).sum()) for column in plan}
+    return {column.name: f"{count} {_taken_for(column)}" for column, count in counts.items() if count}
+
+
+def _taken_for(column: Column) -> str:
+    if column.categories is not None:
+        return "in a category of their own" if OWN in column.categories else "in no category"
+    return f"filled with {column.filling:g}" + " and marked" * column.indicator
 
 
 def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
@@ -188,6 +267,8 @@ def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
         else:
             offset.append(measured.offset[place] if column.scale is None else column.scale[0])
             scale.append(measured.scale[place] if column.scale is None else column.scale[1])
+            offset += [0.0] * column.indicator
+            scale += [1.0] * column.indicator
         place += column.width
     return Preprocessing(tuple(offset), tuple(scale))
 

@@ -183,6 +183,11 @@ def _classes(raw: Mapping[str, Raw], classes: int | Sequence[str] | None) -> tup
             "pass the number of classes or their names"
         )
     values = np.concatenate([np.asarray(labels).astype(np.str_) for labels in known])
+    if any(labels.dtype.kind == "U" for labels in known) and columns.missing(values.tolist()).any():
+        raise PateError(
+            "some public or test labels are missing, and these tell the classes: remove those rows, leave "
+            "the label column out of that part, or pass the number of classes or their names"
+        )
     try:
         return class_names_of(int(_whole(values, "public or test").max()) + 1), True
     except PateError:
@@ -227,7 +232,7 @@ def _assemble(
     categories: Mapping[str, Sequence],
     scales: Mapping[str, Sequence],
 ) -> Dataset:
-    inputs, preprocessing, unseen, plan = _inputs(raw, categories, scales)
+    inputs, preprocessing, notes, plan = _inputs(raw, categories, scales)
     parts = {}
     for name, file in raw.items():
         labels = file.labels
@@ -252,7 +257,7 @@ def _assemble(
         preprocessing=preprocessing,
         synthetic=False,
         description="the owner's own data",  # goes into the release, so it names no file
-        private_notes={"unseen_categories": unseen} if unseen else {},
+        private_notes=notes,
         columns=plan,
         ids_are="rows" if raw["private"].ids is None else "given",
     )
@@ -260,14 +265,18 @@ def _assemble(
 
 def _inputs(
     raw: Mapping[str, Raw], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
-) -> tuple[dict[str, np.ndarray], Preprocessing, dict[str, int], tuple[columns.Column, ...]]:
-    """Arrays for each part, the preprocessing, private values in no known category, the columns."""
+) -> tuple[dict[str, np.ndarray], Preprocessing, dict[str, dict], tuple[columns.Column, ...]]:
+    """Arrays for each part, the preprocessing, what was counted on private rows, the columns."""
     tables = {name: file.inputs for name, file in raw.items() if isinstance(file.inputs, dict)}
     if tables:
         plan = columns.plan(tables["public"], categories, scales)
         encoded = {name: columns.encode(table, plan, name) for name, table in tables.items()}
-        unseen = columns.unseen(tables["private"], plan)
-        return encoded, columns.preprocessing(encoded["public"], plan), unseen, tuple(plan)
+        counted: dict[str, dict] = {
+            "unseen_categories": columns.unseen(tables["private"], plan),
+            "missing_values": columns.filled(tables["private"], plan),
+        }
+        notes = {name: counts for name, counts in counted.items() if counts}
+        return encoded, columns.preprocessing(encoded["public"], plan), notes, tuple(plan)
     arrays = {name: np.asarray(file.inputs) for name, file in raw.items()}
     if all(array.dtype == np.uint8 and array.ndim == 4 for array in arrays.values()):
         return arrays, Preprocessing((0.0,), (255.0,)), {}, ()

@@ -29,6 +29,8 @@ _CHUNK = 100  # images in one matrix product: a convolution's patches are this m
 _GROUPS, _EPSILON = 8, 1e-6  # of GroupNorm
 _TINY = 1e-6  # under the root of a distance between patches
 _OVERLAP = 1  # pixels that a cell takes from its neighbours
+_LARGEST = float(np.finfo(np.float32).max)
+_MISSING = ("", "na", "nan", "null")  # values of a table, in any case
 _PLACES = ("", "student", "release/student")
 # What zipfile and NumPy raise for bytes that are no archive of arrays, and for one that is too large.
 _UNREADABLE = (
@@ -347,17 +349,25 @@ def _table(path: Path, student: Student) -> np.ndarray:
 
 
 def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray:
-    """One column as numbers; a value of no known category is a group of zeros."""
+    """One column as numbers; a value of no known category is a group of zeros, a missing number is filled."""
+    gone = np.array([value.lower() in _MISSING for value in values], bool)
     if column["categories"] is not None:
-        return (np.array(values, str)[:, None] == np.array(column["categories"], str)).astype(np.float32)
+        known = column["categories"]
+        named = [
+            "" if lacks and value not in known else value for value, lacks in zip(values, gone, strict=True)
+        ]
+        return (np.array(named, str)[:, None] == np.array(known, str)).astype(np.float32)
+    filling = column.get("filling")
     numbers = np.zeros(len(values), np.float64)
     for row, value in enumerate(values):
         good = re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", value)
-        numbers[row] = float(value) if good else np.nan
-        if not np.abs(numbers[row]) < 3.4e38 or (column.get("logarithmic") and numbers[row] < 0):
+        numbers[row] = float(value) if good else filling if gone[row] and filling is not None else np.nan
+        if not np.abs(numbers[row]) <= _LARGEST or (column.get("logarithmic") and numbers[row] < 0):
             raise InputError(f"{path} has {column['name']}={value!r} at row {row}; correct or remove the row")
     numbers = numbers.astype(np.float32)
-    return (np.log1p(numbers) if column.get("logarithmic") else numbers)[:, None]
+    features = [np.log1p(numbers) if column.get("logarithmic") else numbers]
+    features += [gone.astype(np.float32)] if column.get("indicator") else []
+    return np.stack(features, axis=1)
 
 
 def _lines(labels: np.ndarray, probabilities: np.ndarray) -> str:

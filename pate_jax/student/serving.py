@@ -190,7 +190,12 @@ def _encoded(student: Student, path: Path) -> np.ndarray:
     if unseen:
         told = ", ".join(f"{name} ({count})" for name, count in unseen.items())
         progress.say(f"values of no known category are taken as none of them: {told}")
-    return columns.encode(table, student.columns, str(path))
+    encoded = columns.encode(table, student.columns, str(path))
+    filled = columns.filled(table, student.columns)
+    if filled:
+        told = ", ".join(f"{name} ({what})" for name, what in filled.items())
+        progress.say(f"missing values are taken as in training: {told}")
+    return encoded
 
 
 def _check_pixels(flat: np.ndarray, place: str) -> None:
