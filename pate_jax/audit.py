@@ -68,6 +68,7 @@ _ALARM = "NOT PRIVATE"
 _PREDICTOR, _PARAMETERS = "student/predict.py", "student/parameters.npz"
 _LARGEST = 1 << 31  # bytes of one file
 _SPELT = 16  # numbers of a table in a row that are no accident
+_STEPS = 2  # changes between neighbours in them that are still an accident
 _TRIED = 400  # such rows are sought
 
 
@@ -224,7 +225,7 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
         words = set(re.findall(r"[^\s\"'<>(),;|`]+", plain))
         words |= {word.rstrip(".:") for word in words}
         yield from (f"{name} names the private {one!r}" for one in sorted(words & secrets.names)[:3])
-    spelt = {name: " ".join(re.findall(r"\d+", html.unescape(text))) for name, text in texts.items()}
+    spelt = {name: _spelt(text) for name, text in texts.items()}
     there = (folder / _PARAMETERS).exists()
     student = artefact.read_arrays(folder / _PARAMETERS, "student-parameters") if there else {}
     for what, array in secrets.arrays():
@@ -235,11 +236,20 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
                 yield f"student/parameters.npz: {name} is {what}"
 
 
+def _spelt(text: str) -> str:
+    """The whole numbers of a text, one after the other; 1.0 is one of them."""
+    return " ".join(re.findall(r"\d+", re.sub(r"\.0(?!\d)", "", html.unescape(text))))
+
+
 def _spells(numbers: str, secret: np.ndarray) -> bool:
-    """Whether whole numbers of a table stand one after the other in a text, by rows or by columns."""
+    """Whether whole numbers of a table stand one after the other in a text, by rows or by columns.
+
+    Rows that hardly change tell nothing: the offsets and scales of any table are zeros followed by ones.
+    """
     for table in (secret, secret.T):
         flat = table.reshape(-1)[: _SPELT * _TRIED]
-        pieces = [flat[at : at + _SPELT].tolist() for at in range(0, len(flat) - _SPELT + 1, _SPELT)]
+        rows = [flat[at : at + _SPELT] for at in range(0, len(flat) - _SPELT + 1, _SPELT)]
+        pieces = [row.tolist() for row in rows if np.count_nonzero(np.diff(row)) > _STEPS]
         if any(f" {' '.join(map(str, piece))} " in f" {numbers} " for piece in pieces):
             return True
     return False

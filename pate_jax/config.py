@@ -58,7 +58,8 @@ class DataChoice:
     categories: Path | None = None
     """JSON file with the categories of categorical CSV columns; unset: those of the public part."""
     scales: Path | None = None
-    """JSON file with offset and scale of numeric CSV columns; unset: those of the public part."""
+    """JSON file with offset and scale of numeric CSV columns, and, if you like, the number that is taken for
+    missing values; unset: mean, deviation and median of the public part."""
     classes: int | None = None
     """Number of classes, where the public labels do not tell; of glyphs, how many to draw."""
     records: int | None = None

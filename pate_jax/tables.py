@@ -61,7 +61,8 @@ def from_files(
     `classes` is their number (labels 0..C-1) or their names; left out, they come from the public or the test
     labels. For tables, `categories` maps a column to its values and `scales` a numeric column to (offset,
     scale); each is a mapping or a JSON file. Columns left out are judged, and scaled, by the public part.
-    `ids_are_stable` declares that ids that count up like row numbers belong to their records all the same.
+    A third number of `scales` is taken for missing values. `ids_are_stable` declares that ids that count up
+    like row numbers belong to their records all the same.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())

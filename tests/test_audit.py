@@ -195,3 +195,14 @@ def test_a_release_by_itself_says_what_could_not_be_checked():
     assert not found.of("failed")
     assert any("that needs private/" in text for text in found.of("unchecked"))
     assert any("is what the mechanism gives" in text for text in found.of("passed"))
+
+
+def test_the_zeros_and_ones_of_a_tables_scales_are_no_votes_of_two_classes():
+    """One-hot groups have the offset 0 and the scale 1, and so has a run of equal labels."""
+    labels = np.random.default_rng(0).integers(0, 2, (30, 40))
+    labels[0, :32], labels[1, :32] = np.repeat([0, 1], 16), np.tile([1, 0], 16)
+    labels[:, :2] = [0, 1]
+    scales = json.dumps({"offset": [3.5, *[0.0] * 40], "scale": [2.25, *[1.0] * 40]})
+    assert not audit._spells(audit._spelt(scales), labels)
+    for spelled in (labels, labels.astype(float), labels.T):
+        assert audit._spells(audit._spelt(json.dumps(spelled.tolist())), labels)
