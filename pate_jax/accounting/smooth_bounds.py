@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.accounting import gnmax, threshold
+from pate_jax.accounting import gnmax, threshold, worst_reading
 from pate_jax.mechanisms import ThresholdTest
 
 Curve = NDArray[np.float64]
@@ -124,11 +124,8 @@ def costs_of_test(test: ThresholdTest, teachers: int, order: float) -> Curve:
     >>> costs_of_test(ThresholdTest(3, Noise("gaussian", 2.0)), 5, 2.0).shape
     (6,)
     """
-    reading = np.arange(-1.0, teachers + 2)
-    passed, refused = threshold.log_answered(test, reading)
-    grid = np.array([order])
-    up = ((passed[1:], refused[1:]), (passed[:-1], refused[:-1]))
-    pair = np.maximum(threshold.two_outcome(*up, grid), threshold.two_outcome(*up[::-1], grid))
+    reading = np.arange(0.0, teachers + 2)
+    pair = worst_reading.cost(test.noise, reading - test.threshold, np.array([order]))
     return np.maximum(pair[1:], pair[:-1])
 
 

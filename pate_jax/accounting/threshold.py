@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.accounting import gnmax, laplace
+from pate_jax.accounting import gnmax, laplace, worst_reading
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, ThresholdTest
 
@@ -112,50 +112,6 @@ def data_independent(test: ThresholdTest, orders: Curve) -> Curve:
     return laplace.pure(1 / scale, orders)
 
 
-def two_outcome(
-    log_p: tuple[Curve, Curve], log_q: tuple[Curve, Curve], orders: Curve, inner: Curve | float = 0.0
-) -> Curve:
-    """Renyi divergence of two laws on {answered, refused}; `inner` is the argmax's, given an answer.
-
-    `log(p^a q^{1-a} e^{(a-1) inner} + (1-p)^a (1-q)^{1-a}) / (a - 1)`; arguments broadcast against `orders`.
-
-    >>> half = (np.log([0.5]), np.log([0.5]))
-    >>> two_outcome(half, half, np.array([3.0]))
-    array([0.])
-    """
-    extra = (orders - 1) * inner
-    gaps = [_gap(lp, lq) for lp, lq in zip(log_p, log_q, strict=True)]
-    tops = [lq + orders * gap for lq, gap in zip(log_q, gaps, strict=True)]
-    whole = np.logaddexp(tops[0] + extra, tops[1])
-    fine = whole < 1.0
-    excess = sum(_excess(lq, gap, orders) for lq, gap in zip(log_q, gaps, strict=True))
-    excess = excess + _raised(tops[0], extra)
-    value = np.where(fine, np.log1p(np.maximum(excess, 0.0)), whole)
-    return np.maximum(value, 0.0) / (orders - 1)
-
-
-def _raised(top: Curve, extra: Curve) -> Curve:
-    """`e^top (e^extra - 1)` without overflow; at most e^2, where the caller uses the logarithm instead."""
-    small = np.minimum(extra, 1.0)
-    large = np.exp(np.minimum(top + extra, 2.0)) - np.exp(np.minimum(top, 0.0))
-    return np.where(extra < 1.0, np.exp(np.minimum(top, 1.0)) * np.expm1(small), large)
-
-
-def _gap(log_p: Curve, log_q: Curve) -> Curve:
-    gone = log_q == -np.inf  # then the other side is gone too: the laws overlap wherever floats can tell
-    return np.where(gone, 0.0, log_p - np.where(gone, 0.0, log_q))
-
-
-def _excess(log_q: Curve, gap: Curve, orders: Curve) -> Curve:
-    """`q ((p/q)^a - 1 - a (p/q - 1))`: over all outcomes it sums to `sum p^a q^{1-a} - 1`; at most e^2."""
-    close = np.abs(orders * gap) < 1
-    near = np.where(close, gap, 0.0)
-    small = np.exp(log_q) * (np.expm1(orders * near) - orders * np.expm1(near))
-    top = np.minimum(log_q + orders * gap, 2.0)
-    wide = np.exp(top) - orders * np.exp(np.minimum(log_q + gap, 0.0)) + (orders - 1) * np.exp(log_q)
-    return np.where(close, small, wide)
-
-
 def supremum(noise: Noise, orders: Curve) -> Curve:
     """The exact cost of the test alone, [A], at the worst maximum there can be: data-independent.
 
@@ -184,26 +140,5 @@ def joint_bound(test: ThresholdTest, argmax: Curve, teachers: int, orders: Curve
 
 
 def _supremum(noise: Noise, argmax: Curve, room: float, orders: Curve) -> Curve:
-    """Largest value over readings: a coarse grid, then finer ones around its best point."""
     ceiling = data_independent(ThresholdTest(0, noise), orders) + argmax
-    whole = noise.family in ("discrete_gaussian", "discrete_laplace")
-    if noise.family == "discrete_gaussian":
-        noise = Noise(noise.family, min(noise.scale, LARGEST_TABLE))  # less noise costs more
-    reach = 12.0 * noise.scale + orders + 1  # the worst reading lies near `1 - a` or `a` from the threshold
-    top = np.floor(room) if whole else room
-    grid = np.linspace(-reach, np.minimum(reach, top), 801, axis=1)
-    rows, best = np.arange(len(orders)), np.zeros_like(orders)
-    for _ in range(6):
-        grid = np.round(grid) if whole else grid
-        values = _both_ways(noise, argmax[:, None], grid, orders[:, None])
-        best = np.maximum(best, values.max(axis=1))
-        width = np.maximum(np.diff(grid, axis=1).max(axis=1), 2.0 if whole else 0.0)
-        centre = grid[rows, values.argmax(axis=1)]
-        grid = np.minimum(centre[:, None] + width[:, None] * np.linspace(-1, 1, 41), top)
-    return np.minimum(best * (1 + (1e-6 if whole else 1e-9)), ceiling)
-
-
-def _both_ways(noise: Noise, argmax: Curve, x: Curve, orders: Curve) -> Curve:
-    """The larger divergence between readings `x` and `x - 1` above the threshold."""
-    upper, lower = log_survival(noise, -x), log_survival(noise, 1 - x)
-    return np.maximum(two_outcome(upper, lower, orders, argmax), two_outcome(lower, upper, orders, argmax))
+    return np.minimum(worst_reading.supremum(noise, argmax, room, orders), ceiling)
