@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union
 
+import numpy as np
 from tyro.conf import Positional, arg, subcommand
 
 from pate_jax.ensemble import TeacherConfig
@@ -17,6 +19,7 @@ from pate_jax.student import StudentConfig
 from pate_jax.student.selection import Selection
 
 Choice = TypeVar("Choice")
+_REACH = 6  # scales of the test's noise by which a threshold may exceed the number of teachers
 
 # The mechanisms as subcommands, but for the interactive one, which needs a student between its questions.
 _BY_COMMAND = [
@@ -140,12 +143,34 @@ def default_mechanism(teachers: int) -> ConfidentDiscreteGaussian:
 
 
 def check_threshold(mechanism: Mechanism, teachers: int) -> None:
-    """Refuse a threshold that no vote can reach."""
-    if mechanism.test is not None and mechanism.test.threshold > teachers:
+    """Refuse a threshold that no vote can reach, not even by the noise of the test."""
+    test = mechanism.test
+    if test is not None and test.threshold > teachers + _REACH * test.noise.scale:
         raise PateError(
-            f"threshold={mechanism.test.threshold:g} is above the number of teachers, {teachers}: "
-            "no query could be answered but by noise; lower the threshold"
+            f"threshold={test.threshold:g} is more than {_REACH} scales of the test's noise, "
+            f"{test.noise.scale:g}, above the number of teachers, {teachers}: no query would be answered; lower "
+            "the threshold or raise the noise of the test"
         )
+
+
+def threshold_warning(mechanism: Mechanism, teachers: int) -> str | None:
+    """What to say of a threshold that votes reach by noise alone.
+
+    >>> from pate_jax.mechanisms import ConfidentGNMax
+    >>> print(threshold_warning(ConfidentGNMax(300, 200, 40), 250))
+    threshold=300 is above the number of teachers, 250: of unanimous votes 40% would pass, by noise alone
+    >>> threshold_warning(ConfidentGNMax(200, 150, 40), 250)
+    """
+    test = mechanism.test
+    if test is None or test.threshold <= teachers:
+        return None
+    from pate_jax.accounting import noise_law
+
+    share = math.exp(noise_law.log_tail(test.noise, np.array([test.threshold - teachers]))[0][0])
+    return (
+        f"threshold={test.threshold:g} is above the number of teachers, {teachers}: of unanimous votes "
+        f"{100 * share:.2g}% would pass, by noise alone"
+    )
 
 
 def check_queries(queries: int) -> None:

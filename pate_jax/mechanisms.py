@@ -8,7 +8,6 @@ Standard library only.
 from __future__ import annotations
 
 import dataclasses
-import sys
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -31,14 +30,34 @@ class ThresholdTest(NamedTuple):
     noise: Noise
 
 
-def _positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and 0 < value <= sys.float_info.max):
-        raise PateError(f"{name}={value!r} must be a finite number above 0")
+SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; where every curve is tested against 60 digits
+LARGEST_WHOLE_SCALE = 1e6  # of discrete noise, whose laws are tables and sums
+
+
+def largest_scale(family: Family) -> float:
+    """The largest scale that a mechanism with this noise may have.
+
+    >>> largest_scale("gaussian"), largest_scale("discrete_gaussian")
+    (1000000000000.0, 1000000.0)
+    """
+    return LARGEST_WHOLE_SCALE if "discrete" in family else LARGEST_SCALE
+
+
+def _positive(name: str, value: float, largest: float = LARGEST_SCALE) -> None:
+    if not (isinstance(value, int | float) and SMALLEST_SCALE <= value <= largest):
+        raise PateError(
+            f"{name}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to {largest:g}, where privacy "
+            "figures are tested to be right: less noise hides nothing and more drowns all votes, so take a "
+            "value in between"
+        )
 
 
 def _threshold(value: float) -> None:
-    if not (isinstance(value, int | float) and 0 <= value <= sys.float_info.max):
-        raise PateError(f"threshold={value!r} must be a finite number >= 0")
+    if not (isinstance(value, int | float) and 0 <= value <= LARGEST_SCALE):
+        raise PateError(
+            f"threshold={value!r} must be a number of votes from 0 to {LARGEST_SCALE:g}; about 0.8 times the "
+            "number of teachers is usual"
+        )
 
 
 @dataclass(frozen=True)
@@ -212,7 +231,7 @@ class DiscreteGaussianMax:
     sigma: float  # the law is proportional to exp(-x^2 / (2 sigma^2)) on the integers
 
     def __post_init__(self) -> None:
-        _positive("sigma", self.sigma)
+        _positive("sigma", self.sigma, LARGEST_WHOLE_SCALE)
 
     @property
     def noise(self) -> Noise:
@@ -236,7 +255,7 @@ class DiscreteLaplaceMax:
     scale: float  # the law is proportional to exp(-|x| / scale) on the integers
 
     def __post_init__(self) -> None:
-        _positive("scale", self.scale)
+        _positive("scale", self.scale, LARGEST_WHOLE_SCALE)
 
     @property
     def noise(self) -> Noise:
@@ -263,8 +282,8 @@ class ConfidentDiscreteGaussian:
 
     def __post_init__(self) -> None:
         _threshold(self.threshold)
-        _positive("sigma_threshold", self.sigma_threshold)
-        _positive("sigma", self.sigma)
+        _positive("sigma_threshold", self.sigma_threshold, LARGEST_WHOLE_SCALE)
+        _positive("sigma", self.sigma, LARGEST_WHOLE_SCALE)
 
     @property
     def noise(self) -> Noise:
@@ -291,8 +310,8 @@ class ConfidentDiscreteLaplace:
 
     def __post_init__(self) -> None:
         _threshold(self.threshold)
-        _positive("scale_threshold", self.scale_threshold)
-        _positive("scale", self.scale)
+        _positive("scale_threshold", self.scale_threshold, LARGEST_WHOLE_SCALE)
+        _positive("scale", self.scale, LARGEST_WHOLE_SCALE)
 
     @property
     def noise(self) -> Noise:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate_jax import devices, hosts, stages
-from pate_jax.config import RunConfig, check_threshold, default_mechanism
+from pate_jax import devices, hosts, progress, stages
+from pate_jax.config import RunConfig, check_threshold, default_mechanism, threshold_warning
 from pate_jax.rundir import RunDirectory
 
 
@@ -17,6 +17,7 @@ def run(config: RunConfig) -> dict[str, Any]:
     teachers = config.partition.teachers
     mechanism = config.mechanism or default_mechanism(teachers)
     check_threshold(mechanism, teachers)
+    progress.warn(threshold_warning(mechanism, teachers))
     run = RunDirectory(config.directory)
     if devices.processes() > 1 and not hosts.train_and_vote(config):
         return {}

@@ -36,6 +36,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def warn(text: str | None) -> None:
+    """The same for something to look at before going on; nothing where there is nothing.
+
+    >>> warn(None)
+    """
+    if text is not None:
+        say(f"warning: {text}")
+
+
 @contextmanager
 def bar(description: str, total: float) -> Iterator[Bar]:
     """A progress bar for work of `total` steps; a bar inside another one is not drawn.

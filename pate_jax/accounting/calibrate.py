@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,9 +15,8 @@ import numpy as np
 from pate_jax.accounting import figures
 from pate_jax.accounting.curves import check_delta
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms import SMALLEST_SCALE, Mechanism, largest_scale
 
-_LARGEST = 1e9  # factor on the noise past which a search gives up
 _NOISES = {"answer": ("sigma", "scale"), "test": ("sigma_threshold", "scale_threshold")}
 
 
@@ -60,7 +60,7 @@ def calibrate(
         found, _ = figures.worst_case(changed, np.full(queries, teachers), delta, slack=slack)
         return float(found.epsilon)
 
-    low, high = _bracket(spent, target, mechanism)
+    low, high = _bracket(spent, target, mechanism, _factors(mechanism, noise))
     while high / low > 1 + 1e-7:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if spent(middle) <= target else (middle, high)
@@ -76,26 +76,40 @@ def scaled(
     >>> scaled(ConfidentGNMax(200, 150, 40), 2.0, "answer")
     ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=80.0)
     """
-    names = [name for kind in _NOISES for name in _NOISES[kind] if noise in ("both", kind)]
-    known = dataclasses.asdict(mechanism)
-    changed = {name: known[name] * factor for name in names if name in known}
-    if not changed:
-        raise PateError(f"noise={noise!r} names no noise of {mechanism!r}; use 'both' or 'answer'")
+    changed = {name: value * factor for name, value in _noises(mechanism, noise).items()}
     return dataclasses.replace(mechanism, **changed)
 
 
-def _bracket(spent, target: float, mechanism: Mechanism) -> tuple[float, float]:
-    """Two factors, the first over the target (or negligible), the second within it."""
+def _noises(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> dict[str, float]:
+    """The scales that `noise` names, by field."""
+    names = [name for kind in _NOISES for name in _NOISES[kind] if noise in ("both", kind)]
+    found = {name: value for name, value in dataclasses.asdict(mechanism).items() if name in names}
+    if not found:
+        raise PateError(f"noise={noise!r} names no noise of {mechanism!r}; use 'both' or 'answer'")
+    return found
+
+
+def _factors(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> tuple[float, float]:
+    """The smallest and the largest factor that leave every scale one that a mechanism may have."""
+    scales, largest = _noises(mechanism, noise).values(), largest_scale(mechanism.noise.family)
+    return SMALLEST_SCALE / min(scales) * (1 + 1e-9), largest / max(scales) * (1 - 1e-9)
+
+
+def _bracket(
+    spent: Callable[[float], float], target: float, mechanism: Mechanism, limits: tuple[float, float]
+) -> tuple[float, float]:
+    """Two factors, the first over the target (or the least there can be), the second within it."""
+    least, most = limits
     low = high = 1.0
     while spent(high) > target:
-        low, high = high, high * 2
-        if high > _LARGEST:
+        if high >= most:
             raise PateError(
                 f"target={target!r} cannot be met by {mechanism!r} with any noise at this delta; "
                 "ask fewer queries or raise the target or delta"
             )
+        low, high = high, min(high * 2, most)
     if low == high:
-        while low > 1 / _LARGEST and spent(low / 2) <= target:
-            low, high = low / 2, low / 2
-        low = low / 2
+        while low > least and spent(max(low / 2, least)) <= target:
+            low = high = max(low / 2, least)
+        low = max(low / 2, least)
     return low, high

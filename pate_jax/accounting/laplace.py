@@ -41,9 +41,7 @@ def bounded_range(eta: float, orders: Curve) -> Curve:
     steps, half = orders - 1, eta / 2
     terms = [orders * _log_sinhc(orders * half), steps * _log_sinhc(steps * half), _log_sinhc(half)]
     rounding = 4e-16 * (sum(terms) + 2 * orders)
-    moment = np.where(
-        orders * half < 1, _short_range(eta, orders), terms[0] - terms[1] - terms[2] + rounding
-    )
+    moment = np.where(orders * half < 1, _short_range(eta, orders), terms[0] - terms[1] - terms[2] + rounding)
     return np.minimum(moment / steps, np.minimum(orders * eta**2 / 8, eta))
 
 

@@ -139,9 +139,7 @@ class _Search:
         shares = np.arange(_PARTS + 1) / _PARTS
         ends = cells.left[:, None] + (cells.right - cells.left)[:, None] * shares
         ends[:, -1] = cells.right
-        return self._between(
-            cells.row, np.floor(ends) if self.whole else ends, cells.at_left, cells.at_right
-        )
+        return self._between(cells.row, np.floor(ends) if self.whole else ends, cells.at_left, cells.at_right)
 
     def _between(self, row, ends: Curve, first: Curve | None = None, last: Curve | None = None) -> _Cells:
         """The cells between consecutive `ends` [R, n + 1]; values at the outer ends may be known."""

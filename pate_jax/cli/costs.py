@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from pate_jax import accounting, artefact, budget, stages
+from pate_jax import accounting, artefact, budget, progress, stages
 from pate_jax import plots as draw
 from pate_jax.cli.files import votes_of
-from pate_jax.config import MechanismOrRun, check_delta, check_queries, check_threshold
+from pate_jax.config import MechanismOrRun, check_delta, check_queries, check_threshold, threshold_warning
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
@@ -68,6 +68,7 @@ def account(
         delta = delta or budget.CUSTOMARY_DELTA
         histograms = _first(votes_of(votes, labels_are_teacher_labels).votes, queries)
         check_threshold(mechanism, int(histograms.sum(1).max()))
+        progress.warn(threshold_warning(mechanism, int(histograms.sum(1).max())))
         mask = None if answered is None else _mask(answered, len(histograms))
         figure = _sanitised(mechanism, histograms, delta) if sanitise else None
         statement = accounting.statement(mechanism, histograms, mask, delta, sanitised=figure)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import artefact
-from pate_jax.config import check_threshold
+from pate_jax import artefact, progress
+from pate_jax.config import check_threshold, threshold_warning
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, from_dict
 
@@ -55,6 +55,9 @@ class Grid:
                 found[from_dict({"name": name, **values})] = None
         for mechanism in found:
             check_threshold(mechanism, teachers)
+        high = [told for mechanism in found if (told := threshold_warning(mechanism, teachers)) is not None]
+        if high:
+            progress.warn(f"{high[0]}; {len(high)} of {len(found)} settings are like that")
         return list(found)
 
     def queries_for(self, available: int) -> list[int]:
