@@ -148,8 +148,8 @@ def check_threshold(mechanism: Mechanism, teachers: int) -> None:
     if test is not None and test.threshold > teachers + _REACH * test.noise.scale:
         raise PateError(
             f"threshold={test.threshold:g} is more than {_REACH} scales of the test's noise, "
-            f"{test.noise.scale:g}, above the number of teachers, {teachers}: no query would be answered; lower "
-            "the threshold or raise the noise of the test"
+            f"{test.noise.scale:g}, above the number of teachers, {teachers}: no query would be answered; "
+            "lower the threshold or raise the noise of the test"
         )
 
 

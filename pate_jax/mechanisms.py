@@ -46,9 +46,9 @@ def largest_scale(family: Family) -> float:
 def _positive(name: str, value: float, largest: float = LARGEST_SCALE) -> None:
     if not (isinstance(value, int | float) and SMALLEST_SCALE <= value <= largest):
         raise PateError(
-            f"{name}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to {largest:g}, where privacy "
-            "figures are tested to be right: less noise hides nothing and more drowns all votes, so take a "
-            "value in between"
+            f"{name}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to {largest:g}, where "
+            "privacy figures are tested to be right: less noise hides nothing and more drowns all votes, so "
+            "take a value in between"
         )
 
 

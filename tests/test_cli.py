@@ -146,10 +146,10 @@ BAD_INPUT = [
     (["run", "--delta", "1"], ["delta=1"]),
     (["run", "gnmax", "--sigma", "0"], ["sigma=0"]),
     (["run", "lnmax", "--scale", "nan"], ["scale=nan"]),
-    (["run", "--teachers", "9", *MECHANISM[:1], "--threshold", "10", *MECHANISM[3:]], ["threshold=10", "9"]),
+    (["run", "--teachers", "9", *MECHANISM[:1], "--threshold", "30", *MECHANISM[3:]], ["threshold=30", "9"]),
     (
-        ["account", "{}/votes.npz", "confident-gnmax", "--threshold", "6", *MECHANISM[3:]],
-        ["threshold=6", "5"],
+        ["account", "{}/votes.npz", "confident-gnmax", "--threshold", "24", *MECHANISM[3:]],
+        ["threshold=24", "5"],
     ),
     (["account", "{}/votes.npz", "gnmax", "--sigma", "2", "--delta", "0"], ["delta=0"]),
     (["account", "{}/votes.npz", "gnmax", "--sigma", "2", "--queries", "4"], ["queries=4", "3"]),

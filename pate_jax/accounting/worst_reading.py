@@ -1,7 +1,7 @@
 """The dearest reading of a threshold test, found by a search that proves its answer.
 
-Between two neighbours the reading is `x` and `x - 1`, counted from the threshold. The moment `e^{(a-1) J} - 1`
-of their outcomes is a sum of terms whose logarithms bend downwards by no more than a known constant. So two
+Two neighbours have the readings `x` and `x - 1`, counted from the threshold. The moment `e^{(a-1) J} - 1` of
+their outcomes is a sum of terms whose logarithms bend downwards by no more than a known constant. So two
 values bound everything between them, and cells that cannot hold the largest value are left out, until the
 bound is within `TOLERANCE` of a value that was found. Derived in docs/accounting.md, "The worst reading".
 """
@@ -241,7 +241,10 @@ def _gaussian(sigma: float, x: Curve) -> Pair:
     middle = z - step / 2
     close = (np.abs(middle) * step < 1) & (step <= 1)
     y = np.where(close, middle, 0.0)
-    mass = sum(w / 2 * np.exp(-y * step * t / 2 - (step * t / 2) ** 2 / 2) for t, w in zip(_NODES, _WEIGHTS))
+    mass = sum(
+        w / 2 * np.exp(-y * step * t / 2 - (step * t / 2) ** 2 / 2)
+        for t, w in zip(_NODES, _WEIGHTS, strict=True)
+    )
     between = np.log(mass * step) - y * y / 2 - noise_law.HALF_LOG_2PI
     rise = np.where(close, np.logaddexp(0, between - q), p - q)
     fall = np.where(close, np.logaddexp(0, between - not_p), not_q - not_p)

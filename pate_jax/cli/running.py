@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from pate_jax import pipeline, stages
+from pate_jax import pipeline, progress, stages
 from pate_jax import topology as machines
 from pate_jax.accounting import Relation
 from pate_jax.cli.files import votes_of
@@ -21,12 +21,14 @@ from pate_jax.config import (
     check_delta,
     check_queries,
     check_threshold,
+    threshold_warning,
 )
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
 from pate_jax.student.selection import Selection
+from pate_jax.voting import load_votes
 
 
 def run(
@@ -145,6 +147,8 @@ def aggregate(
             stages.adopt(run, votes, seed, more, relation)
         elif relation is not None:
             stages.declare(run, relation)
+        if run.votes.exists():
+            progress.warn(threshold_warning(chosen, int(load_votes(run.votes).votes.sum(1).max(initial=0))))
         answers = stages.answer(run, chosen, budget_epsilon, delta)
         file = run.answers_of(run.batches)
     answered = int(answers.answered.sum())

@@ -1,6 +1,6 @@
 """The threshold test in mpmath: its law at every reading, and the dearest reading by plain search."""
 
-from functools import cache
+from functools import cache, partial
 
 import mpmath as mp
 
@@ -18,7 +18,7 @@ def discrete_laplace(scale):
 
 
 def discrete_gaussian(sigma):
-    """The same for whole numbers with weights `exp(-z^2 / (2 sigma^2))`: summed, or by Euler and Maclaurin."""
+    """The same for weights `exp(-z^2 / (2 sigma^2))`: summed, or by Euler and Maclaurin."""
     above = _series(sigma) if sigma > 200 else _sum(sigma)
     whole = 2 * above(1) + 1
     return cache(lambda k: _both(lambda j: above(j) / whole, k))
@@ -71,7 +71,7 @@ def cost(law, order, argmax, x, upwards=True):
 
 
 def worst(family, scale, order, argmax=0, room=mp.inf):
-    """The largest cost over readings up to `room`: a grid that knows where peaks can lie, then golden sections."""
+    """The largest cost over readings up to `room`: a grid that knows where peaks can lie, then sections."""
     scale, order, argmax = mp.mpf(scale), mp.mpf(order), mp.mpf(argmax)
     law, whole = LAWS[family](scale), family != "gaussian"
     reach = order + 12 * scale
@@ -79,16 +79,16 @@ def worst(family, scale, order, argmax=0, room=mp.inf):
     near = [c + scale * k / 2 for c in (1 - order, mp.mpf(0), mp.mpf(1), order) for k in range(-10, 11)]
     grid = [*near, *(-reach + (stop + reach) * k / 30 for k in range(31))]
     grid = sorted({_within(x, -reach, stop, whole) for x in grid})
-    best = mp.mpf(0)
-    for upwards in (True, False):
-        values = [cost(law, order, argmax, x, upwards) for x in grid]
-        best = max(best, *values)
-        for place, value in enumerate(values):
-            around = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
-            if value >= max(
-                values[max(place - 1, 0)], values[min(place + 1, len(grid) - 1)], best * mp.mpf("0.9")
-            ):
-                best = max(best, _golden(lambda x: cost(law, order, argmax, x, upwards), *around, whole))
+    return max(_best(partial(cost, law, order, argmax, upwards=way), grid, whole) for way in (True, False))
+
+
+def _best(value, grid, whole):
+    values = [value(x) for x in grid]
+    best = max(values)
+    for place, here in enumerate(values):
+        before, after = max(place - 1, 0), min(place + 1, len(grid) - 1)
+        if here >= max(values[before], values[after], best * mp.mpf("0.9")):
+            best = max(best, _golden(value, grid[before], grid[after], whole))
     return best
 
 

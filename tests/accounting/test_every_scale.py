@@ -11,14 +11,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate_jax import accounting
-from pate_jax.accounting import curves, laplace, threshold, worst_reading
+from pate_jax.accounting import curves, laplace, threshold
 from pate_jax.mechanisms import (
-    LARGEST_SCALE,
     SMALLEST_SCALE,
-    ConfidentDiscreteGaussian,
-    ConfidentDiscreteLaplace,
-    ConfidentGNMax,
     DiscreteGaussianMax,
     DiscreteLaplaceMax,
     GNMax,
@@ -27,6 +22,7 @@ from pate_jax.mechanisms import (
     Noise,
     PermuteAndFlip,
     ThresholdTest,
+    largest_scale,
 )
 
 DIGITS = 110  # 60 are left where 1e-24 is what remains of 1
@@ -77,14 +73,13 @@ def excess(found, truth):
 
 @pytest.mark.parametrize("kind", CLOSED, ids=lambda kind: kind.__name__)
 def test_an_argmax_without_a_test_is_never_below_the_truth(kind):
-    scales = SCALES[::3] if kind is GumbelMax else SCALES
-    for scale in [*scales.tolist(), SMALLEST_SCALE, LARGEST_SCALE]:
+    few = 3 if kind is GumbelMax else 1  # its reference is searched
+    largest = largest_scale(kind(1.0).noise.family)
+    for scale in [*SCALES[largest >= SCALES][::few].tolist(), SMALLEST_SCALE, largest]:
         found = curves.argmax_bound(kind(scale), ORDERS)
-        for value, order in zip(found, ORDERS[:: 2 if kind is GumbelMax else 1], strict=False):
-            assert value > 0
-        for at in range(0, len(ORDERS), 3 if kind is GumbelMax else 1):
-            above = excess(found[at], CLOSED[kind](mp.mpf(scale), mp.mpf(ORDERS[at])))
-            assert -1e-12 <= above <= 1e-11, (scale, ORDERS[at])
+        for value, order in list(zip(found, ORDERS, strict=True))[::few]:
+            above = excess(value, CLOSED[kind](mp.mpf(scale), mp.mpf(order)))
+            assert -1e-12 <= above <= 1e-11, (scale, order)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace", "discrete_gaussian", "discrete_laplace"])
@@ -103,20 +98,6 @@ def test_one_shifted_count_is_never_below_the_truth():
         assert -1e-12 <= excess(value, shifted(mp.mpf(scale), mp.mpf(order))) <= 1e-11, (scale, order)
 
 
-def joint_cases(scales, orders):
-    """Noise, order, what follows an answer, and how far above the threshold a reading may be."""
-    follows = [(0.0, np.inf), (0.01, 50.0), (1e-20, 0.0), (3.0, 7.0)]
-    families = ["gaussian", "discrete_gaussian", "discrete_laplace"]
-    return [
-        pytest.param(
-            family, scale, order, argmax, room, id=f"{family}-{scale:g}-{order:g}-{argmax:g}-{room:g}"
-        )
-        for family, (scale, order), (argmax, room) in itertools.product(
-            families, itertools.product(scales, orders), follows
-        )
-    ]
-
-
 def check_joint(family, scale, order, argmax, room):
     truth = mp_readings.worst(family, scale, order, argmax, room)
     if argmax:
@@ -129,7 +110,7 @@ def check_joint(family, scale, order, argmax, room):
     assert -1e-12 <= excess(found, truth) <= 3e-9 or found == alone
 
 
-SOME = [(0.02, 9.0), (0.7, 1.001), (3.0, 1.9), (40.0, 100.0), (1e6, 1.5), (1e12, 1000.0)]
+SOME = [(0.02, 9.0), (0.7, 1.001), (40.0, 100.0), (1e12, 1000.0)]
 EVERY = list(itertools.product([1e-3, 0.05, 0.4, 2.0, 30.0, 1e3, 1e5, 1e8, 1e12], ORDERS[[0, 2, 5, 8, 10]]))
 
 

@@ -5,12 +5,13 @@ import json
 from pathlib import Path
 
 import mp_bounds
+import mp_readings
 import mpmath as mp
 import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting import exact, threshold
+from pate_jax.accounting import exact, threshold, worst_reading
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
@@ -59,19 +60,42 @@ def test_a_family_without_a_test_is_refused():
         threshold.log_survival(Noise("gumbel", 2.0), np.array([0.0]))
 
 
-@pytest.mark.parametrize("gap", [1e-6, 1e-3, 0.3, 2.0, 30.0])
+@pytest.mark.parametrize("gap", [1e-9, 1e-3, 0.3, 2.0, 30.0])
 @pytest.mark.parametrize("x", [-25.0, -3.0, 0.0, 0.4, 6.0])
 @pytest.mark.parametrize("inner", [0.0, 1e-9, 0.01, 2.0])
-def test_two_outcome_equals_mpmath(gap, x, inner):
-    noise = Noise("gaussian", 1.0)
-    p, q = threshold.log_survival(noise, np.array([-x])), threshold.log_survival(noise, np.array([gap - x]))
-    yes, no = mp_bounds.normal_tail(-mp.mpf(x)), mp_bounds.normal_tail(mp.mpf(x))
-    yes2, no2 = mp_bounds.normal_tail(mp.mpf(gap) - x), mp_bounds.normal_tail(mp.mpf(x) - gap)
+def test_the_cost_of_a_reading_equals_mpmath(gap, x, inner):
     for order in ORDERS:
-        a = mp.mpf(order)
-        together = yes**a * yes2 ** (1 - a) * mp.exp((a - 1) * mp.mpf(inner)) + no**a * no2 ** (1 - a)
-        found = threshold.two_outcome(p, q, np.array([order]), inner)[0]
-        assert mp_bounds.close(found, mp.log(together) / (a - 1), rel=1e-6, absolute=1e-19)
+        found = worst_reading.cost(Noise("gaussian", 1 / gap), np.array([x / gap]), np.array([order]), inner)
+        law = mp_readings.gaussian(1 / mp.mpf(gap))
+        given = law, mp.mpf(order), mp.mpf(inner), mp.mpf(x / gap)
+        wanted = max(mp_readings.cost(*given, upwards) for upwards in (True, False))
+        assert mp_bounds.close(found[0], wanted, rel=1e-11)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "discrete_gaussian"])
+@pytest.mark.parametrize("order", [1.001, 1.7, 12.0, 300.0])
+@pytest.mark.parametrize("scale", [0.3, 90.0])
+def test_between_two_readings_the_moment_bends_no_more_than_the_search_allows(family, order, scale):
+    """Second differences of `log(e^{(a-1) J} - 1)` and of `(a-1) J`."""
+    noise, orders = Noise(family, scale), np.array([order])
+    for argmax in (0.0, 0.02, 2.0):
+        search = worst_reading._Search(noise, (orders - 1) * argmax, 10.0, orders)
+        step = 1.0 if search.whole else scale / 64
+        x = np.arange(-order - 12 * scale, 12 * scale, max(step, scale / 8))
+        x = np.round(x) if search.whole else x
+        for upwards in (np.True_, np.False_):
+            with np.errstate(all="ignore"):
+                values = [
+                    worst_reading.log_excess(worst_reading.law(noise, at), orders, search.extra[:1], upwards)
+                    for at in (x - step, x, x + step)
+                ]
+            for bend, (low, middle, high) in (
+                (search.bend[1][0], values),
+                (search.bend[0][0], [np.logaddexp(0, value) for value in values]),
+            ):
+                finite = np.isfinite(low) & np.isfinite(middle) & np.isfinite(high)
+                rounding = 1e-11 * (1 + np.abs(middle[finite]))
+                assert np.all((low + high - 2 * middle)[finite] >= -bend * step**2 - rounding)
 
 
 @pytest.mark.parametrize("scale", [0.2, 1.0, 15.0, 150.0])
@@ -79,11 +103,10 @@ def test_supremum_is_the_largest_over_a_dense_line(scale):
     noise = Noise("gaussian", scale)
     found = threshold.supremum(noise, ORDERS)
     x = np.linspace(-70 - 12 * scale, 12 * scale + 70, 100_001)
-    p, q = threshold.log_survival(noise, -x), threshold.log_survival(noise, 1 - x)
     for value, order in zip(found, ORDERS, strict=True):
-        best = threshold.two_outcome(p, q, np.array([order])).max()
+        best = worst_reading.cost(noise, x, np.array([order])).max()
         assert best <= value <= order / (2 * scale**2) * (1 + 1e-12)
-        assert value <= best * (1 + 1e-3)
+        assert value <= best * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("family", ["discrete_gaussian", "discrete_laplace"])
@@ -91,13 +114,45 @@ def test_supremum_is_the_largest_over_a_dense_line(scale):
 def test_supremum_of_whole_noise_is_the_largest_over_whole_readings(family, scale):
     noise = Noise(family, scale)
     x = np.arange(-600.0, 601.0)
-    p, q = threshold.log_survival(noise, -x), threshold.log_survival(noise, 1 - x)
     cap = threshold.data_independent(ThresholdTest(0, noise), ORDERS)
     for value, top, order in zip(threshold.supremum(noise, ORDERS), cap, ORDERS, strict=True):
-        both = np.maximum(
-            threshold.two_outcome(p, q, np.array([order])), threshold.two_outcome(q, p, np.array([order]))
-        )
-        assert min(both.max(), top) <= value <= min(both.max() * (1 + 2e-6), top)
+        both = worst_reading.cost(noise, x, np.array([order])).max()
+        assert min(both, top) <= value * (1 + 1e-13) and value <= min(both * (1 + 3e-9), top)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "order", "truth"),
+    [
+        (ConfidentGNMax(125.939, 0.4, 56.2341), 1.187281, 2.44832396),
+        (ConfidentGNMax(126.439, 0.7, 121.1528), 1.9, None),
+    ],
+)
+def test_a_narrow_peak_between_the_points_of_a_grid_is_found(mechanism, order, truth):
+    """Votes [126, 124] once cost more than the figure for all votes, and the exact one was cut down to it."""
+    law, argmax = mp_readings.gaussian(mp.mpf(mechanism.sigma_threshold)), mp.mpf(order) / mechanism.sigma**2
+    reading = 126 - mp.mpf(mechanism.threshold)
+    together = max(
+        _joint(law, reading + move, reading, mechanism, order, way) for move in (-1, 1) for way in (0, 1)
+    )
+    assert truth is None or abs(together - truth) < 1e-6
+    top = mp_readings.worst(
+        "gaussian", mechanism.sigma_threshold, order, argmax, 250 - mp.mpf(mechanism.threshold)
+    )
+    for method in ("exact", "data_independent"):
+        found = accounting.rdp(mechanism, [[126, 124]], [order], method=method)[0, 0]
+        assert together * (1 - mp.mpf(10) ** -12) <= found <= top * (1 + mp.mpf(10) ** -8)
+    assert top <= found
+
+
+def _joint(law, after, before, mechanism, order, way):
+    """The divergence of {refused, 1, 2} when one of two classes' 126 votes becomes 125 or 127."""
+    pairs = []
+    for reading in (before, after):
+        gap = 2 * (reading + mp.mpf(mechanism.threshold)) - 250
+        answered, refused = law(-reading)
+        first = mp_bounds.normal_tail(-gap / (mp.sqrt(2) * mechanism.sigma))
+        pairs.append((refused, answered * first, answered * (1 - first)))
+    return mp_bounds.renyi(*(pairs if way else pairs[::-1]), mp.mpf(order))
 
 
 def test_worst_case_of_640_published_tests():

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import test_calibrate
+import test_every_scale
 import test_exact
 import test_filter
 import test_gnmax
@@ -17,11 +18,21 @@ import test_threshold
 from catalogue import TRIED, case, fails, is_caught, replaced, source
 
 from pate_jax import accounting
-from pate_jax.accounting import argmax_law, curves, divergence, figures, filter, laplace, nodes, smooth
+from pate_jax.accounting import (
+    argmax_law,
+    curves,
+    divergence,
+    figures,
+    filter,
+    laplace,
+    nodes,
+    smooth,
+    worst_reading,
+)
 from pate_jax.accounting import gnmax as gaussian
 from pate_jax.accounting import smooth_bounds as bounds
 from pate_jax.accounting.groups import Groups
-from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
+from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax
 
 
 def of_the_statement(test):
@@ -74,6 +85,48 @@ def no_figure_for_the_test(real):
     return lambda test, argmax, teachers, orders: argmax
 
 
+def grid_search(real):
+    """The worst reading as the largest of a grid that is refined around its best point."""
+
+    def supremum(noise, argmax, room, orders):
+        reach = 12 * noise.scale + orders + 1
+        grid = np.linspace(-reach, np.minimum(reach, room), 801, axis=1)
+        best = np.zeros(len(orders))
+        for _ in range(6):
+            values = worst_reading.cost(noise, grid, orders[:, None], argmax[:, None])
+            best = np.maximum(best, values.max(axis=1))
+            centre = grid[np.arange(len(orders)), values.argmax(axis=1)]
+            width = np.diff(grid, axis=1).max(axis=1)
+            grid = np.minimum(centre[:, None] + width[:, None] * np.linspace(-1, 1, 41), room)
+        return best
+
+    return supremum
+
+
+def cancelling(real):
+    """The formula as it stands, without the series for small ranges."""
+
+    def bounded_range(eta, orders):
+        top = eta + np.log(-np.expm1(-orders * eta))
+        at = np.log1p(-1 / orders) + top - np.log(-np.expm1(-(orders - 1) * eta))
+        mean = (orders - 1) * at + top - np.log(orders) - eta - np.log(-np.expm1(-eta))
+        return np.minimum(mean / (orders - 1), np.minimum(orders * eta**2 / 8, eta))
+
+    return bounded_range
+
+
+def forgetful(inject):
+    """A mistake in the search, whose honest results are not remembered, nor the mistaken ones later."""
+
+    def both(patch):
+        patch.setattr(worst_reading, "_remembered", worst_reading._remembered.__wrapped__)
+        inject(patch)
+
+    return both
+
+
+NARROW = ConfidentGNMax(125.939, 0.4, 56.2341), 1.187281, 2.44832396
+LAST = "gaussian", 40.0, 100.0, 0.01, 50.0
 TWO_CLASSES = fails(test_exact.test_two_classes_at_fifty_digits)
 PRICES = [
     case(
@@ -142,6 +195,54 @@ PRICES = [
             )
         ),
         "joint_worst_case",
+    ),
+    case(
+        "the worst reading looked for on a grid",
+        replaced(worst_reading, "supremum", grid_search),
+        fails(partial(test_threshold.test_a_narrow_peak_between_the_points_of_a_grid_is_found, *NARROW)),
+        "narrow_peak",
+    ),
+    case(
+        "cells of readings judged by their ends alone",
+        forgetful(source(worst_reading, "_highest", "+ bend / 8 + rise**2 / (2 * bend)", "- bend")),
+        fails(partial(test_every_scale.test_the_worst_reading_is_never_below_the_truth, *LAST)),
+        "worst_reading",
+    ),
+    case(
+        "the last reading that the teachers allow left out",
+        forgetful(
+            source(worst_reading._Search, "run", "np.minimum(reach, self.room)", "np.minimum(reach, 0.0)")
+        ),
+        fails(partial(test_every_scale.test_the_worst_reading_is_never_below_the_truth, *LAST)),
+        "worst_reading",
+    ),
+    case(
+        "far readings that nobody looked at",
+        forgetful(
+            source(
+                worst_reading._Search,
+                "run",
+                "np.ceil(self.orders + REACH * self.noise.scale)",
+                "self.noise.scale + 0 * self.orders",
+            )
+        ),
+        fails(
+            partial(
+                test_every_scale.test_the_worst_reading_is_never_below_the_truth,
+                *LAST[:1],
+                0.7,
+                300.0,
+                0.0,
+                np.inf,
+            )
+        ),
+        "worst_reading",
+    ),
+    case(
+        "the curve of bounded range from logarithms that cancel",
+        replaced(laplace, "bounded_range", cancelling),
+        fails(partial(test_every_scale.test_an_argmax_without_a_test_is_never_below_the_truth, GumbelMax)),
+        "argmax_without",
     ),
     case(
         "a calibrator that ends on the far side of the target",
