@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def scaled(
     >>> scaled(ConfidentGNMax(200, 150, 40), 2.0, "answer")
     ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=80.0)
     """
-    changed = {name: value * factor for name, value in _noises(mechanism, noise).items()}
+    changed: dict[str, Any] = {name: value * factor for name, value in _noises(mechanism, noise).items()}
     return dataclasses.replace(mechanism, **changed)
 
 

