@@ -32,7 +32,21 @@ def test_account_takes_the_papers_setting_and_says_what_it_means(votes, capsys):
 
 
 def test_aggregate_takes_it_and_noise_lets_some_queries_pass(votes, tmp_path, capsys):
-    assert call("aggregate", votes, "--out", tmp_path / "run", *PAPERS, "--seed", 4, "--json") == 0
+    assert (
+        call(
+            "aggregate",
+            votes,
+            "--relation",
+            "record",
+            "--out",
+            tmp_path / "run",
+            *PAPERS,
+            "--seed",
+            4,
+            "--json",
+        )
+        == 0
+    )
     said = capsys.readouterr()
     assert said.err.count("warning: threshold") == 1 and SAID in said.err
     assert 0 < json.loads(said.out)["answered"] < 12
@@ -74,7 +88,7 @@ def test_what_noise_does_not_reach_either_is_refused(mechanism, votes, tmp_path)
 def test_every_door_refuses_what_noise_does_not_reach(votes, tmp_path, capsys):
     beyond = [*PAPERS[:4], "8", *PAPERS[5:]]
     assert call("account", votes, *beyond) == 2
-    assert call("aggregate", votes, "--out", tmp_path / "run", *beyond) == 2
+    assert call("aggregate", votes, "--relation", "record", "--out", tmp_path / "run", *beyond) == 2
     assert call("run", "strokes", "--teachers", 250, "--out", tmp_path / "other", *beyond) == 2
     assert capsys.readouterr().err.count("threshold=300 is more than 6 scales") == 3
     assert not (tmp_path / "other").exists()
