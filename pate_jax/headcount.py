@@ -11,3 +11,13 @@ def coarse(count: int) -> int:
     """
     step = 10 ** max(len(str(count)) - 2, 0)
     return count // step * step
+
+
+def coarse_above(count: int) -> int:
+    """The count rounded up to two significant digits, and to tens at least.
+
+    >>> coarse_above(30_162), coarse_above(60_000), coarse_above(81)
+    (31000, 60000, 90)
+    """
+    step = 10 ** max(len(str(count)) - 2, 1)
+    return max(1, -(-count // step)) * step

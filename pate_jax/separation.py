@@ -133,7 +133,7 @@ def fed(run: RunDirectory) -> Iterator[Finding]:
         "row numbers fed in place of records reach the certified teachers only",
     )
     if run.teacher_report.exists():
-        yield _width(run, len(shards.counts))
+        yield from _width(run, dataset, shards)
     else:
         yield absent(run, run.teacher_report, "train")
 
@@ -173,19 +173,40 @@ def fed_rows(run: RunDirectory, shards: Shards, records: int) -> list[np.ndarray
     return rows
 
 
-def _width(run: RunDirectory, teachers: int) -> Finding:
-    """Whether how teachers were computed together was settled by public things alone."""
+def _width(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[Finding]:
+    """Whether how many teachers share a program was settled by public things alone."""
     report = artefact.read_json(run.teacher_report, "teacher-report")["training"]
+    config, backend = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"]), report["backend"]
+    for folder, one in zip(kept.folders(run.teachers), kept.identities(run.teachers), strict=True):
+        share, net, found = -(-one["teachers"] // one["processes"]), one["net"].get("name"), kept.plan(folder)
+        wanted = plans.choose(net, backend, share, report["devices"], config.width).width
+        if found.width == wanted:
+            yield passed(f"{wanted} teachers shared a program, as the committed table or the settings say")
+        elif config.width is not None or found.width > wanted or not found.public_records:
+            yield failed(f"{_shared(found, wanted)}, and nothing public explains that")
+        elif backend != jax.default_backend():
+            yield unchecked(f"{_shared(found, wanted)}; only a {backend} can measure whether they fitted")
+        else:
+            again = _planned_again(run, dataset, shards, found, report["devices"], share)
+            yield from judged(
+                [] if again == found else [f"{_shared(found, wanted)}; public numbers give {again.width}"],
+                f"{_shared(found, wanted)}, which the memory of the machine explains",
+            )
+
+
+def _shared(found: plans.Plan, wanted: int) -> str:
+    return f"{found.width} teachers shared a program where {wanted} were wanted"
+
+
+def _planned_again(
+    run: RunDirectory, dataset: data.Dataset, shards: Shards, found: plans.Plan, devices: int, share: int
+) -> plans.Plan:
+    """The plan, measured once more from public numbers."""
     config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
-    net = kept.identities(run.teachers)[0]["net"].get("name")
-    wanted = plans.choose(net, report["backend"], report["teachers"], report["devices"], config.width)
-    found = kept.plan(kept.folders(run.teachers)[0]).width
-    if found == wanted.width:
-        return passed(f"{found} teachers shared a program, as the committed table or the settings say")
-    return unchecked(
-        f"{found} teachers shared a program where {wanted.width} were planned: memory was short, and what a "
-        "program needs depends on the longest shard. Name a width to rule this out"
-    )
+    net, private = stages.teachers_net(config, dataset), dataset.private
+    config = replace(config, net=config.net or net.description.get("name")).resolved()
+    table = feeding.records(private.inputs, private.labels, shards, stages.teacher_key(run), config)
+    return fitting.planned_again(net, dataset.preprocessing, table, config, found, devices, share)
 
 
 def votes(run: RunDirectory) -> Iterator[Finding]:

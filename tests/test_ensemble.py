@@ -1,5 +1,7 @@
 """Training and voting: every record counted once, unequal shards, failures, plans and what is refused."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -235,21 +237,24 @@ def test_the_table_has_a_row_for_every_net_and_backend():
 
 
 def test_waves_follow_from_measured_memory():
-    """5,000 teachers of a megabyte on a device with a hundred to give."""
+    """5,000 teachers of a megabyte on a device of a hundred: the width is halved until it fits."""
     wide = plan.choose("cnn", "gpu", teachers=5000, devices=2, width=None)
-    fitted = plan.within_memory(wide, 2, lambda trial: trial.width * 2**20, free=100 * 2**20)
-    assert 1 < fitted.width <= 0.6 * 100
-    assert fitted.wave == 2 * fitted.width
+    fitted = plan.within_memory(
+        dataclasses.replace(wide, memory=100 * 2**20), 2, lambda trial: trial.width * 2**20
+    )
+    assert 30 <= fitted.width <= 60
+    assert fitted.width == wide.width // 16 and fitted.wave == 2 * fitted.width
 
 
 def test_a_plan_that_fits_is_left_alone():
-    made = plan.choose("mlp", "gpu", teachers=250, devices=1, width=None)
-    assert plan.within_memory(made, 1, lambda trial: 1, free=100) == made
+    made = dataclasses.replace(plan.choose("mlp", "gpu", teachers=250, devices=1, width=None), memory=100)
+    assert plan.within_memory(made, 1, lambda trial: 1) == made
 
 
 def test_free_memory_is_measured():
     assert 2**20 < plan.free_bytes(jax.local_devices()) < 2**50
     assert plan.free_bytes(jax.local_devices()) <= plan.available_bytes()
+    assert plan.free_bytes(jax.local_devices()) <= plan.device_bytes(jax.local_devices()) < 2**50
 
 
 def test_teachers_too_many_for_memory_stay_on_disk(tmp_path, monkeypatch):

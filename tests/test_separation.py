@@ -2,6 +2,7 @@
 
 import re
 
+import commands
 import jax
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ import tiny_teachers as tiny
 
 from pate_jax import ensemble
 from pate_jax.ensemble import fitting, programs
+from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import shards as cutting
+from pate_jax.errors import PateError
 
 PLACES = [(1, 1), (1, 11), (2, 1), (2, 6), (8, 1), (8, 2)]  # devices, teachers per vmap
 MORE = [pytest.param(d, w, marks=pytest.mark.long) for d in (1, 2, 8) for w in (2, 3, 4, 5)]
@@ -53,19 +56,24 @@ def test_a_changed_shard_moves_its_own_convolutional_teacher_only(devices, width
     assert not np.array_equal(tiny.leaves(before.params, 3), tiny.leaves(after.params, 3))
 
 
-@pytest.mark.parametrize("longest", [13, pytest.param(33, marks=pytest.mark.long)])
-@pytest.mark.parametrize(("devices", "width"), [(2, 1), (2, 6)])
-def test_the_longest_shard_may_grow_and_nobody_else_notices(longest, devices, width):
-    """From 12 records, three batches of four, across one boundary and across several."""
-    inputs, labels = tiny.table(records=120)
+def grown(longest):
+    """The shards with records 80 and on added to the longest one, which has 12."""
     cut = tiny.shards()
     rows = np.zeros((len(cut.counts), longest), np.int32)
     rows[:, : cut.rows.shape[1]] = cut.rows
     rows[3, 12:longest] = 80 + np.arange(longest - 12)
     counts = cut.counts.copy()
     counts[3] = longest
-    before = fit(inputs, labels, cut, devices=devices, width=width)
-    after = fit(inputs, labels, tiny.Shards(rows, counts), devices=devices, width=width)
+    return tiny.Shards(rows, counts)
+
+
+@pytest.mark.parametrize("longest", [13, 45])
+@pytest.mark.parametrize(("devices", "width"), [(2, 1), (2, 6)])
+def test_the_longest_shard_may_grow_and_nobody_else_notices(longest, devices, width):
+    """Within the 40 places that the number of records gives every shard, and beyond them."""
+    inputs, labels = tiny.table(records=120)
+    before = fit(inputs, labels, tiny.shards(), devices=devices, width=width)
+    after = fit(inputs, labels, grown(longest), devices=devices, width=width)
     assert np.array_equal(others(before.params, 3), others(after.params, 3))
     assert not np.array_equal(tiny.leaves(before.params, 3), tiny.leaves(after.params, 3))
 
@@ -84,6 +92,62 @@ def test_augmented_images_do_not_notice_a_longer_shard_either(width):
         for shards in (cut, tiny.Shards(rows, counts))
     )
     assert np.array_equal(others(before.params, 3), others(after.params, 3))
+
+
+WIDE = {"width": 6, "steps_per_call": 0, "convolution": "patches", "dtype": "float32", "wide": True}
+CASES = [
+    ("table", 6, 13),
+    ("table", None, 13),
+    ("table", None, 45),
+    *(pytest.param("cnn", *more, marks=pytest.mark.long) for more in ((6, 13), (None, 13), (None, 45))),
+]
+
+
+def a_machine_of(monkeypatch, size):
+    for name in ("free_bytes", "device_bytes"):
+        monkeypatch.setattr(plans, name, lambda devices: size, raising=False)
+
+
+@pytest.mark.parametrize(("name", "width", "longest"), CASES)
+def test_short_memory_does_not_let_the_longest_shard_choose_the_width(name, width, longest, monkeypatch):
+    """What programs of both tables need is measured first; then there is as much memory as lies between."""
+    (inputs, labels) = tiny.table(records=120) if name == "table" else tiny.images(records=120)
+    monkeypatch.setattr(plans, "table", lambda: {key: {"other": WIDE} for key in ("cpu", "other")})
+    measure, needs = plans.program_bytes, []
+    monkeypatch.setattr(plans, "program_bytes", lambda it: needs.append(measure(it)) or needs[-1])
+
+    def both():
+        net = None if name == "table" else tiny.image_net()
+        cuts = (tiny.shards(), grown(longest))
+        return [fit(inputs, labels, cut, net=net, devices=2, width=width) for cut in cuts]
+
+    a_machine_of(monkeypatch, 1 << 40)
+    both()
+    between = 1 + int((needs[0] + needs[-1]) / 2 / plans.MEMORY_SHARE)
+    for size in [between] if width else [between, between // 2]:
+        a_machine_of(monkeypatch, size)
+        before, after = both()
+        assert before.report["plan"] == after.report["plan"]
+        assert before.report["plan"]["width"] == 6 or size < between
+        assert np.array_equal(others(before.params, 3), others(after.params, 3))
+
+
+def test_what_does_not_fit_is_refused_and_not_cut(monkeypatch, capsys):
+    a_machine_of(monkeypatch, 2000)
+    commands.call("run", "--help")
+    flags = capsys.readouterr().out
+    for width, remedy in ((6, "a --width below 6"), (1, "a smaller --batch-size or fewer --devices")):
+        words = f"{width} teachers in a program need .* and 2e-06 GB are free: .* another run with {remedy}"
+        with pytest.raises(PateError, match=words):
+            fit(*tiny.table(), tiny.shards(), devices=2, width=width)
+        assert all(flag in flags for flag in re.findall(r"--[a-z-]+", remedy))
+
+
+@pytest.mark.parametrize(("records", "named", "known"), [(81, None, 90), (90, None, 90), (91, 81, 81)])
+def test_the_number_of_records_is_known_to_plans_coarsely_or_as_it_is_named(records, named, known):
+    inputs, labels = tiny.table(records=records)
+    plan = fit(inputs, labels, tiny.shards(), devices=2, public_records=named).report["plan"]
+    assert (plan["public_records"], plan["length"]) == (known, 32)
 
 
 def lowered(net, name, **changes):

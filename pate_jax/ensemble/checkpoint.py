@@ -61,6 +61,8 @@ class Store:
             return None
         plan = artefact.read_json(path, IDENTITY).get("plan")
         numbers = [plan.get(name) for name in ("width", "wave")] if isinstance(plan, dict) else []
+        if isinstance(plan, dict):
+            numbers += [plan.get(name, 1) or 1 for name in ("public_records", "length")]  # 0: not known
         if not numbers or not all(type(one) is int and 0 < one < 1 << 24 for one in numbers):
             raise PateError(
                 f"{path} does not say how teachers are computed; restore it, or give another folder"

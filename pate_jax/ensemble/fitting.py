@@ -18,7 +18,7 @@ from pate_jax import artefact, progress
 from pate_jax import devices as machines
 from pate_jax.dataset import AS_STORED
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs, training, waves
+from pate_jax.ensemble import programs, report, training, waves
 from pate_jax.ensemble import shards as cutting
 from pate_jax.ensemble.checkpoint import Store
 from pate_jax.ensemble.plan import Plan
@@ -27,7 +27,7 @@ from pate_jax.ensemble.waves import Machine, Teachers
 from pate_jax.errors import PateError
 from pate_jax.models import Model, in_form
 
-ELSEWHERE = ("devices", "checkpoint_seconds", "width")  # where and when; the plan holds the width
+ELSEWHERE = ("devices", "checkpoint_seconds", "width", "public_records")  # where and when; or in the plan
 NOT_COMPILED = (*ELSEWHERE, "net", "activation", "epochs", "min_steps", "attempts")  # no program knows them
 IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
 
@@ -79,22 +79,29 @@ def fit(
         _check_net(model, preprocessing, data)
     plan = _plan(model, preprocessing, data, config, chosen, store)
     machine = _machine(model, preprocessing, config, plan, chosen)
+    data = data._replace(length=max(plan.length, data.length))
+    if not _all_finished(mine, store):
+        _check_room(machine, data)
     with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
         return _train(machine, data, mine, store)
 
 
 def _behind(front: Any, data: cutting.Records, mine: np.ndarray, store: Store | None) -> cutting.Records:
     """The records of these teachers as the front gives them; once all are trained, the shapes alone."""
-    stored = None if store is None else store.plan()
-    if stored is not None and store is not None:
-        waves_kept = range(-(-len(mine) // stored["wave"]))
-        if all(store.finished(index) for index in waves_kept):
-            one = front(data.inputs[:1])
-            return data._replace(inputs=np.broadcast_to(one, (len(data.inputs), *one.shape[1:])))
+    if _all_finished(mine, store):
+        one = front(data.inputs[:1])
+        return data._replace(inputs=np.broadcast_to(one, (len(data.inputs), *one.shape[1:])))
     own = data.rows[mine]
     used = np.unique(own[np.arange(own.shape[1]) < data.counts[mine, None]])
     rows = np.minimum(np.searchsorted(used, data.rows), max(0, len(used) - 1))
     return data._replace(inputs=front(data.inputs[used]), labels=data.labels[used], rows=rows)
+
+
+def _all_finished(mine: np.ndarray, store: Store | None) -> bool:
+    stored = None if store is None else store.plan()
+    if store is None or stored is None:
+        return False
+    return all(store.finished(index) for index in range(-(-len(mine) // stored["wave"])))
 
 
 def own_ids(teachers: int) -> np.ndarray:
@@ -145,24 +152,63 @@ def _store(directory: Path | str | None, config: TeacherConfig) -> Store | None:
 
 
 def _plan(model, preprocessing, data, config, chosen, store: Store | None) -> Plan:
+    share = -(-len(data.counts) // jax.process_count())
     stored = store.plan() if store is not None else None
     if stored is not None:
-        if config.width not in (None, stored["width"]):
+        named = config.width or stored["width"]
+        if stored["width"] not in (named, min(named, -(-share // len(chosen)))):
             raise PateError(
-                f"width={config.width} but these teachers were begun with {stored['width']}; leave it out"
+                f"width={config.width} but these teachers were begun with {stored['width']}; name that, "
+                "or begin in another folder"
             )
         return Plan(**stored)
-    net, share = model.description.get("name"), -(-len(data.counts) // jax.process_count())
-    plan = plans.choose(net, jax.default_backend(), share, len(chosen), config.width)
-
-    def measure(candidate: Plan) -> int:
-        machine = _machine(model, preprocessing, config, candidate, chosen)
-        return plans.program_bytes(lower(machine, data).compile())
-
-    plan = plans.within_memory(plan, len(chosen), measure, plans.free_bytes(chosen))
+    memory = 0 if config.width else plans.device_bytes(chosen)
+    plan = planned(model, preprocessing, data, config, chosen, len(chosen), share, memory)
     if store is not None:
         store.keep_plan(dataclasses.asdict(plan))
     return plan
+
+
+def planned(model, preprocessing, data, config, chosen, devices: int, share: int, memory: int) -> Plan:
+    """The plan for a `share` of the teachers on so many devices, from public things alone.
+
+    What programs need is measured for the devices `chosen` at the length that the public number of records
+    gives. A width that the user named is not touched.
+    """
+    net, backend = model.description.get("name"), jax.default_backend()
+    length = plans.public_length(data.public, len(data.counts), config.batch_size)
+    plan = plans.choose(net, backend, share, devices, config.width)
+    plan = dataclasses.replace(plan, public_records=data.public, length=length, memory=memory)
+    if config.width is not None:
+        return plan
+    public = data._replace(length=length)
+
+    def measure(candidate: Plan) -> int:
+        return _needed(_machine(model, preprocessing, config, candidate, chosen), public)
+
+    return plans.within_memory(plan, devices, measure)
+
+
+def planned_again(model, preprocessing, data, config, plan: Plan, devices: int, share: int) -> Plan:
+    """What `planned` gives for the memory that a plan was made for, measured on one device."""
+    if model.front is not None:
+        data, preprocessing = _behind(model.front, data, np.arange(1), None), AS_STORED
+    return planned(model, preprocessing, data, config, machines.local(1), devices, share, plan.memory)
+
+
+def _needed(machine: Machine, data: cutting.Records) -> int:
+    return plans.program_bytes(lower(machine, data).compile())
+
+
+def _check_room(machine: Machine, data: cutting.Records) -> None:
+    """Refuse to begin what does not fit: the longest shard may fail a run, and never changes how it goes."""
+    needed, free, width = _needed(machine, data), plans.free_bytes(machine.devices), machine.plan.width
+    if needed > free:
+        smaller = f"a --width below {width}" if width > 1 else "a smaller --batch-size or fewer --devices"
+        raise PateError(
+            f"{width} teachers in a program need {needed / 1e9:.3g} GB of each device, and {free / 1e9:.3g} "
+            f"GB are free: free some memory, or begin another run with {smaller}"
+        )
 
 
 def _machine(
@@ -239,7 +285,7 @@ def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Sto
             news.append(told)
     seconds = time.monotonic() - began
     together = jax.tree.map(lambda *columns: np.concatenate(columns), *news)
-    return Teachers(mine, _report(machine, data, mine, together, trained / seconds, seconds), tuple(parts))
+    return Teachers(mine, report.of(machine, data, mine, together, trained / seconds, seconds), tuple(parts))
 
 
 def _train_wave(machine, data, ids, index: int, store: Store | None, bar: progress.Bar) -> tuple[Any, News]:
@@ -268,37 +314,6 @@ def _one(machine: Machine, data: cutting.Records) -> tuple[training.State, Shard
     """Shapes of one teacher's state and shard."""
     shard = jax.tree.map(lambda leaf: leaf[0], cutting.take(data, np.full(1, -1), machine.config))
     return jax.eval_shape(machine.teacher.start, shard, jax.ShapeDtypeStruct((), np.int32)), shard
-
-
-def _report(
-    machine: Machine, data, mine: np.ndarray, news: News, pace: float, seconds: float
-) -> dict[str, Any]:
-    some = data.counts[mine] > 0
-    return {
-        "teachers": len(mine),
-        "plan": dataclasses.asdict(machine.plan),
-        "backend": machine.devices[0].platform,
-        "devices": len(machine.devices),
-        "seconds": seconds,
-        "images_per_second": pace,
-        "private": {
-            "about": "derived from private records: not to be published",
-            "shard_size": _spread(data.counts[mine]),
-            "empty_shards": int((~some).sum()),
-            "own_accuracy": _spread(news.accuracy[some]),
-            "own_loss": _spread(news.loss[some]),
-            "restarted": {str(mine[row]): int(news.attempt[row]) for row in np.flatnonzero(news.attempt)},
-            "failed": mine[np.flatnonzero(news.failed)].tolist(),
-        },
-    }
-
-
-def _spread(values: np.ndarray) -> dict[str, float] | None:
-    """Least, mean and most of what is finite."""
-    found = np.asarray(values, np.float64)[np.isfinite(values)]
-    if not len(found):
-        return None
-    return {"min": float(found.min()), "mean": float(found.mean()), "max": float(found.max())}
 
 
 def _same(tree: Any) -> Any:

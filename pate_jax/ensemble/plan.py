@@ -1,14 +1,16 @@
 """How the ensemble is computed: teachers per vmap, form of convolutions, steps per call, teachers per wave.
 
 These come from a committed table per backend and net (`forms.json`, refreshed by benchmarks/teachers.py) and
-from the memory there is, never from a clock: two runs of one command compute the same way. The plan is stored
-with a run and obeyed when it resumes.
+from the memory of the machine, never from a clock and never from a record: two runs of one command compute
+the same way, and so do two tables that differ in a record. The plan is stored with a run and obeyed when it
+resumes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,10 +20,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax.errors import PateError
 from pate_jax.models import Form
 
-MEMORY_SHARE = 0.6  # of what is free: how much of it a plan may fill
+MEMORY_SHARE = 0.6  # of a device's memory: how much of it a plan may fill
 WAVE_TEACHERS = 64  # teachers of a wave where each trains alone
 
 
@@ -39,6 +40,12 @@ class Plan:
     """in which type a net computes; parameters are float32 always"""
     wave: int
     """teachers of a wave: they are kept on disk together"""
+    public_records: int = 0
+    """the number of private records as this plan knows it; 0, as what follows, in plans of older versions"""
+    length: int = 0
+    """places for the records of a shard, from that number; a longer shard gets more and changes no plan"""
+    memory: int = 0
+    """bytes of a device that the width was chosen for; 0 where the user named the width"""
 
     @property
     def form(self) -> Form:
@@ -80,14 +87,24 @@ def choose(net: str | None, backend: str, teachers: int, devices: int, width: in
     )
 
 
-def within_memory(plan: Plan, devices: int, measure: Callable[[Plan], int], free: int) -> Plan:
-    """The widest plan, not above `plan`, whose measured bytes per device stay within the share of `free`."""
-    while plan.width > 1:
-        needed = measure(plan)
-        if needed <= MEMORY_SHARE * free:
-            break
-        narrower = int(plan.width * MEMORY_SHARE * free / needed)
-        plan = _with_width(plan, max(1, min(plan.width - 1, narrower)), devices)
+def public_length(records: int, teachers: int, batch: int) -> int:
+    """Places for one of so many shards of so many records, in whole batches; hardly a shard is longer.
+
+    A hash cuts the shards, so their sizes spread like Poisson's: these are six deviations above the mean.
+
+    >>> public_length(60_000, teachers=250, batch=24)
+    360
+    """
+    mean = records / teachers
+    return -(-math.ceil(mean + 6 * math.sqrt(mean) + 6) // batch) * batch
+
+
+def within_memory(plan: Plan, devices: int, measure: Callable[[Plan], int]) -> Plan:
+    """The plan, its width halved until its measured bytes stay within the share of a device's `memory`."""
+    room = MEMORY_SHARE * plan.memory
+    while plan.width > 1 and (needed := measure(plan)) > room:
+        halved = plan.width >> max(1, math.ceil(math.log2(needed / room)))
+        plan = _with_width(plan, max(1, halved), devices)
     return plan
 
 
@@ -95,32 +112,47 @@ def program_bytes(compiled: Any) -> int:
     """What a compiled program holds on one device: arguments, results that are not arguments, temporaries."""
     found = compiled.memory_analysis()
     if found is None:
-        raise PateError("this backend does not tell what memory a program needs; give a width")
+        return 0  # of a backend that does not tell
     held = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
     return int(held + found.temp_size_in_bytes)
 
 
+def device_bytes(devices: list[Any]) -> int:
+    """Bytes of each of these devices, used or free; devices of a CPU share the machine's memory."""
+    if (stats := _stats(devices)) is not None:
+        return min(found["bytes_limit"] for found in stats)
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(pages, _of_group("memory.max") or pages) // len(devices)
+
+
 def free_bytes(devices: list[Any]) -> int:
     """Bytes that each of these devices can still give; devices of a CPU share the machine's memory."""
-    if devices[0].platform != "cpu":
-        stats = [device.memory_stats() or {} for device in devices]
-        if all("bytes_limit" in found for found in stats):
-            return min(found["bytes_limit"] - found["bytes_in_use"] for found in stats)
+    if (stats := _stats(devices)) is not None:
+        return min(found["bytes_limit"] - found["bytes_in_use"] for found in stats)
     return available_bytes() // len(devices)
+
+
+def _stats(devices: list[Any]) -> list[dict[str, int]] | None:
+    """What accelerators with a memory of their own tell of it."""
+    stats = [device.memory_stats() or {} for device in devices if device.platform != "cpu"]
+    return stats if stats and all("bytes_limit" in found for found in stats) else None
 
 
 def available_bytes() -> int:
     """Memory that this machine, or the group of processes we are confined to, can still give."""
-    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    found = [_meminfo(pages)]
+    free = _meminfo(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    limit, used = _of_group("memory.max"), _of_group("memory.current")
+    return free if limit is None or used is None else min(free, max(limit - used, 0))
+
+
+def _of_group(name: str) -> int | None:
+    """A figure of the group of processes that we are confined to, if there is one."""
     try:
-        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as used:
-            limit = most.read().strip()
-            if limit != "max":
-                found.append(max(int(limit) - int(used.read()), 0))
+        with open(f"/sys/fs/cgroup/{name}") as file:
+            found = file.read().strip()
     except OSError:
-        pass  # no such group, no such limit
-    return min(found)
+        return None  # no such group, no such limit
+    return int(found) if found.isdigit() else None
 
 
 def _meminfo(otherwise: int) -> int:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from pate_jax import headcount
 from pate_jax.ensemble.training import Shard, TeacherConfig, epochs_of
 from pate_jax.errors import PateError
 
@@ -24,6 +25,8 @@ class Records(NamedTuple):
     keys: np.ndarray
     length: int
     """to which every shard is padded; it shapes arrays and decides nothing"""
+    public: int
+    """how many records there are, as coarsely as plans may know it"""
 
 
 def records(inputs: Any, labels: Any, shards: Any, key: Array, config: TeacherConfig) -> Records:
@@ -35,7 +38,8 @@ def records(inputs: Any, labels: Any, shards: Any, key: Array, config: TeacherCo
     longest = max(1, int(counts.max(initial=0)))
     batch = config.batch_size or 1
     length = -(-longest // batch) * batch
-    return Records(inputs, labels.astype(np.int32), rows, counts, keys_of(key, len(counts)), length)
+    public = config.public_records or headcount.coarse_above(len(inputs))
+    return Records(inputs, labels.astype(np.int32), rows, counts, keys_of(key, len(counts)), length, public)
 
 
 def take(data: Records, ids: np.ndarray, config: TeacherConfig) -> Shard:

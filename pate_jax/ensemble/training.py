@@ -60,7 +60,11 @@ class TeacherConfig:
     attempts: int = 3
     """how often a teacher may start in all, should it diverge or stay at chance level"""
     width: int | None = None
-    """teachers per vmap; by default from the committed table for this backend and net"""
+    """teachers per vmap, if a device has that many; by default from a committed table for this backend and
+    net, halved until it fits the machine's memory"""
+    public_records: int | None = None
+    """number of private records that memory is planned for, taken as public; by default theirs, rounded up to
+    two digits"""
     devices: int | None = None
     """how many local devices to use; by default all"""
     checkpoint_seconds: float = 15.0
@@ -125,7 +129,7 @@ def _check(config: Any) -> None:
     for name in ("epochs", "batch_size", "attempts", "min_steps"):
         if getattr(config, name) < 1:
             raise PateError(f"{name}={getattr(config, name)} must be at least 1")
-    for name in ("width", "devices"):
+    for name in ("width", "devices", "public_records"):
         if getattr(config, name) is not None and getattr(config, name) < 1:
             raise PateError(
                 f"{name}={getattr(config, name)} must be at least 1; leave it out for the default"

@@ -1,5 +1,7 @@
 """Runs that a mutated pipeline makes: votes from elsewhere, or a few tiny teachers; made anew each time."""
 
+from dataclasses import replace
+
 import honest_runs
 import numpy as np
 
@@ -66,11 +68,11 @@ def choice() -> DataChoice:
     return honest_runs._data()
 
 
-def trained(folder):
+def trained(folder, width=None):
     """A run by user of tiny teachers that have voted, and nothing answered yet."""
-    run = RunDirectory(folder)
+    run, teacher = RunDirectory(folder), replace(TEACHER, width=width)
     with run.writing():
-        stages.train(run, choice(), PartitionChoice(teachers=honest_runs.TEACHERS, by="user"), TEACHER)
+        stages.train(run, choice(), PartitionChoice(teachers=honest_runs.TEACHERS, by="user"), teacher)
         stages.settle(run, MECHANISM, None, 1e-5)
         stages.vote(run, honest_runs.QUERIES)
     return run

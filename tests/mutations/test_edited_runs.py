@@ -372,6 +372,11 @@ def relation_left_out(run):
     stages.account(run)
 
 
+def a_narrower_program(run):
+    """Three teachers were to share a program, and memory made it one."""
+    settings(run, teacher={**run.recorded()["teacher"], "width": 3})
+
+
 def open_to_all(run):
     os.chmod(run.private, 0o755)
 
@@ -435,6 +440,12 @@ RECORDS = [
         "partition: .*give 'contents'",
     ),
     edit("the relation left out", honest_runs.without_ids, relation_left_out, "partition: .*give 'contents'"),
+    edit(
+        "a named width cut by memory",
+        honest_runs.whole,
+        a_narrower_program,
+        "fed: 1 teachers shared a program where 3 were wanted",
+    ),
     edit("the private folder open to everybody", honest_runs.budgeted, open_to_all, "keys: .*other users"),
     edit(
         "labels of no teacher, and all else made to fit",

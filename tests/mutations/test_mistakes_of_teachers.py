@@ -1,6 +1,7 @@
 """Teachers that are not independent of each other, and students that saw more than the answers."""
 
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import honest_runs
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 import small_runs
 import test_separation
-from catalogue import case, fails, is_caught, made, replaced
+from catalogue import case, fails, is_caught, made, replaced, source, verified
 
 from pate_jax import ensemble, partition, rerun, separation, stages, student
 from pate_jax.aggregate import Answers
-from pate_jax.ensemble import programs
+from pate_jax.ensemble import fitting, programs
+from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import shards as feeding
 from pate_jax.partition import Shards
 from pate_jax.rundir import RunDirectory
@@ -73,6 +75,24 @@ def reshuffled(real):
     return fit
 
 
+def halved(patch, folder):
+    """A run whose programs hold six teachers where the machine has room for one, by public numbers."""
+    row = {**plans.row("table", "cpu"), "width": 6}
+    with pytest.MonkeyPatch.context() as machine:
+        machine.setattr(plans, "table", lambda: {name: {"other": row} for name in ("cpu", "other")})
+        machine.setattr(plans, "device_bytes", lambda devices: 170)
+        machine.setattr(plans, "free_bytes", lambda devices: 1 << 40)
+        machine.setattr(fitting, "_needed", lambda machine, data: machine.plan.width * data.length)
+        run = small_runs.trained(folder)
+        patch.undo()
+        return verified(run)
+
+
+def cut_down(real):
+    """The width is what memory allows, whatever the user said."""
+    return lambda *rest: replace(real(*rest), width=2, wave=2)
+
+
 SHARDS = [
     case(
         "every teacher gets the first shard",
@@ -91,6 +111,19 @@ SHARDS = [
     ),
     case("a sample of all records at each step", replaced(feeding, "take", of_all_records), fed, "fed: "),
     case("the shard of another teacher", replaced(feeding, "take", of_the_next), fed, "fed: "),
+    case(
+        "a width that follows from the longest shard",
+        source(fitting, "planned", "data._replace(length=length)", "data"),
+        halved,
+        "fed: 3 teachers shared a program where 6 were wanted; public numbers give 1",
+    ),
+    case(
+        "a named width cut where memory is short",
+        replaced(fitting, "planned", cut_down),
+        made(partial(small_runs.trained, width=3)),
+        "refused: width=3 but these teachers were begun with 2|fed: 2 teachers shared a program where 3",
+        long=True,
+    ),
 ]
 
 
