@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -158,7 +158,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
     if certificate and whole.get("relation") not in proved:
         yield failed(f"the statement is by {whole.get('relation')}, and the certificate by {certificate}")
     delta = budget.agreed_delta(run, None)
-    statement = stages.state(run, delta)
+    statement = stages.state(run, delta, _pld_of(whole))
     yield from judged(
         (f"the private statement differs: {one}" for one in _differences(whole, statement.to_dict())),
         f"the private statement is what the votes and the ledger give, at delta {delta:g}",
@@ -174,6 +174,14 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
         ),
         "the published statement is what the votes and the ledger give",
     )
+
+
+def _pld_of(statement: Mapping[str, Any]) -> bool | None:
+    """Whether losses were composed for a statement: its maker may leave that figure out."""
+    figure = statement.get("figures", {}).get("pld", {})
+    if figure.get("epsilon") is not None:
+        return True
+    return False if figure.get("note") == figures.LEFT_OUT else None
 
 
 def _differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
@@ -239,10 +247,10 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
 
 def _headline(statement: accounting.Statement) -> figures.Figure:
     """The data-independent figure, from public numbers alone: it reads nothing else of a histogram."""
-    anything = np.zeros((statement.asked, statement.classes), np.int64)
+    anything = np.zeros((1, statement.classes), np.int64)
     anything[:, 0] = statement.teachers
     mechanism = from_dict(statement.mechanism)
     slack = figures.sampler_slack(mechanism, statement.asked, statement.classes)
-    answered, orders = np.ones(statement.asked, bool), curves.default_orders()
-    case = figures.Case(mechanism, anything, answered, statement.delta, orders, slack)
+    asked, orders = np.array([statement.asked]), curves.default_orders()
+    case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack)
     return figures.data_independent(case)

@@ -180,7 +180,7 @@ def vote(
     return votes
 
 
-def state(run: RunDirectory, delta: float) -> accounting.Statement:
+def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.Statement:
     """What the answers cost, from the votes and the answers of the run."""
     answers, settings, fixed = load_answers(run), run.recorded(), budget.fixed(run)
     return accounting.statement(
@@ -193,6 +193,7 @@ def state(run: RunDirectory, delta: float) -> accounting.Statement:
         private=run.seed is None,
         adaptive=run.batches > 1,
         budget=None if fixed is None else fixed.epsilon,
+        pld=pld,
     )
 
 
@@ -208,12 +209,12 @@ def _covered(run: RunDirectory) -> accounting.Relation:
     return relation.claimed(settings)
 
 
-def account(run: RunDirectory, delta: float | None = None) -> accounting.Statement:
+def account(run: RunDirectory, delta: float | None = None, pld: bool | None = None) -> accounting.Statement:
     """Write the statement whole into private/, and as far as it may be published into release/."""
     delta = budget.agreed_delta(run, delta)
     load_answers(run)  # nothing is recorded of a run that has answered nothing
     run.agree("account", {"delta": delta})
-    statement = state(run, delta)
+    statement = state(run, delta, pld)
     artefact.write_json(run.statement, "statement", statement.to_dict())
     artefact.write_json(run.public_statement, "statement", statement.publishable())
     return statement

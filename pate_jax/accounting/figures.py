@@ -8,14 +8,15 @@ e^epsilon) slack)-DP, so every figure is taken at a delta' that leaves room for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pate_jax import progress
 from pate_jax.accounting import composition, curves
 from pate_jax.accounting.curves import Conversion, Epsilon
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
@@ -26,6 +27,9 @@ ONE_WAY = "no guarantee: bounds one direction of the divergence only, and weighs
 FILTER = "the budget of a privacy filter, spent in full whatever the realised sum"
 WORST_CASE = "holds for all data and every history of this many queries; each is charged as if answered"
 _TWO_COUNTS = ("discrete_gaussian", "laplace")
+LEFT_OUT = "left out: not asked for, or more than the Renyi figure for a sample of these votes"
+PART = 1 << 14  # histograms looked at at a time
+SAMPLE = 64  # histograms that decide whether composed losses may give less
 _LARGE = 50.0  # an epsilon past which a distribution of losses is not worth its grid
 
 
@@ -92,13 +96,21 @@ def with_slack(curve: Callable[[float], Epsilon], delta: float, slack: float) ->
     return Epsilon(math.inf, None)
 
 
+class Exact(NamedTuple):
+    """Exact curves, summed with each weight, and what each histogram costs at an order in the middle."""
+
+    summed: NDArray[np.float64]  # [weight, order]
+    each: NDArray[np.float64]  # [R]
+
+
 @dataclass(frozen=True)
 class Case:
-    """What the figures are computed from."""
+    """What the figures are computed from: histograms, and how many queries have each."""
 
     mechanism: Mechanism
-    votes: NDArray[np.int64]
-    answered: NDArray[np.bool_]
+    votes: NDArray[np.int64]  # [R, C]
+    asked: NDArray[np.int64]  # [R]
+    answered: NDArray[np.int64] | None  # [R]; None where it is not known
     delta: float
     orders: NDArray[np.float64]
     slack: float
@@ -106,14 +118,47 @@ class Case:
     adaptive: bool = False
 
     def curve(self, method: curves.Method) -> NDArray[np.float64]:
-        """The curves [query, order] by one method."""
+        """The curves [histogram, order] by one method."""
         given = self.student_probabilities
         return curves.rdp(self.mechanism, self.votes, self.orders, method=method, student_probabilities=given)
 
+    def weights(self) -> NDArray[np.float64]:
+        """Weights of the histograms: the queries asked, and in a second row those answered, where known."""
+        return np.array([self.asked, *([] if self.answered is None else [self.answered])], np.float64)
+
+    def parts(self, description: str) -> Iterator[Case]:
+        """The case in parts of a bounded size, under a progress bar where there are several."""
+        starts = range(0, len(self.votes), PART)
+        parts = (self.of(slice(start, start + PART)) for start in starts)
+        return progress.track(parts, description, len(starts)) if len(starts) > 1 else parts
+
+    def of(self, rows: slice | NDArray[np.int64]) -> Case:
+        """The same of some of the histograms."""
+        answered = None if self.answered is None else self.answered[rows]
+        given = self.student_probabilities
+        given = None if given is None else np.asarray(given)[rows]
+        return replace(
+            self,
+            votes=self.votes[rows],
+            asked=self.asked[rows],
+            answered=answered,
+            student_probabilities=given,
+        )
+
+    def summed(self, what: Callable[[Case], NDArray[np.float64]], description: str) -> NDArray[np.float64]:
+        """The sum of `what` over all parts."""
+        return np.sum([what(part) for part in self.parts(description)], axis=0)
+
     @cached_property
-    def exact(self) -> NDArray[np.float64]:
+    def exact(self) -> Exact:
         """The exact curves, computed once."""
-        return self.curve("exact")
+        middle = min(int(np.searchsorted(self.orders, 8.0)), len(self.orders) - 1)
+        summed, each = [], []
+        for part in self.parts("exact privacy"):
+            curve = part.curve("exact")
+            summed.append(part.weights() @ curve)
+            each.append(curve[:, middle])
+        return Exact(np.sum(summed, axis=0), np.concatenate(each))
 
     def epsilon(self, curve: NDArray[np.float64], conversion: Conversion = "tight") -> Epsilon:
         """Of a curve [A] that is already summed, at the delta that the sampler leaves."""
@@ -136,31 +181,58 @@ def is_adaptive(mechanism: Mechanism) -> bool:
 
 def exact(case: Case) -> Figure:
     """The joint mechanism over all queries asked, in both directions."""
-    curve = case.exact.sum(axis=0)
     note = HISTORY if case.adaptive else "bound for this data set and a list of queries fixed in advance"
-    return figure(case.epsilon(curve), "sensitive", "renyi, joint over all queries asked", note)
+    return figure(
+        case.epsilon(case.exact.summed[0]), "sensitive", "renyi, joint over all queries asked", note
+    )
 
 
-def pld(case: Case) -> Figure:
-    """The same list by privacy-loss distributions."""
+def pld(case: Case, wanted: bool | None = None) -> Figure:
+    """The same list by privacy-loss distributions: if `wanted`, or, unset, where they may give less."""
+    note = ""
     if case.adaptive:
-        return Figure(None, None, "sensitive", "privacy-loss distributions", "not defined for adaptive lists")
-    if case.epsilon(case.exact.sum(axis=0)).epsilon > _LARGE:
-        return Figure(
-            None, None, "sensitive", "privacy-loss distributions", "left out where epsilon is beyond 50"
-        )
+        note = "not defined for adaptive lists"
+    elif case.epsilon(case.exact.summed[0]).epsilon > _LARGE:
+        note = "left out where epsilon is beyond 50"
+    elif wanted is False or (wanted is None and not _may_give_less(case)):
+        note = LEFT_OUT
+    if note:
+        return Figure(None, None, "sensitive", "privacy-loss distributions", note)
+    note = "bound for this data set and a list of queries fixed in advance"
+    return figure(_composed(case), "sensitive", "privacy-loss distributions", note)
+
+
+def _composed(case: Case) -> Epsilon:
+    """Epsilon by privacy-loss distributions."""
     from pate_jax.accounting import pld as distributions
 
     def curve(delta: float) -> Epsilon:
-        return Epsilon(distributions.epsilon(case.mechanism, case.votes, delta), None)
+        return Epsilon(distributions.epsilon(case.mechanism, case.votes, delta, times=case.asked), None)
 
-    note = "bound for this data set and a list of queries fixed in advance"
-    return figure(with_slack(curve, case.delta, case.slack), "sensitive", "privacy-loss distributions", note)
+    return with_slack(curve, case.delta, case.slack)
+
+
+def _may_give_less(case: Case) -> bool:
+    """Whether composed losses come to less than the Renyi figure for a sample of the histograms.
+
+    Each of the sample stands for an equal share of the cost. A wrong guess makes no figure wrong: whatever is
+    given is a bound.
+    """
+    each = case.exact.each
+    order = np.argsort(each)
+    shares = np.cumsum((case.asked * each)[order])
+    if len(each) <= 2 * SAMPLE or shares[-1] <= 0:
+        return True
+    places = shares[-1] * (np.arange(SAMPLE) + 0.5) / SAMPLE
+    rows, drawn = np.unique(order[np.searchsorted(shares, places)], return_counts=True)
+    times = np.rint(drawn * shares[-1] / SAMPLE / each[rows]).astype(np.int64)
+    sample = replace(case.of(rows), asked=np.maximum(times, 1))
+    return bool(_composed(sample).epsilon < sample.epsilon(sample.exact.summed[0]).epsilon)
 
 
 def published(case: Case) -> Figure:
     """The papers' analysis: expected cost, with the tight conversion."""
-    curve = case.curve("published").sum(axis=0)
+    curve = case.summed(lambda part: part.asked @ part.curve("published"), "published bounds")
     return figure(case.epsilon(curve), "sensitive", "published bounds, expected sum", ONE_WAY)
 
 
@@ -171,7 +243,11 @@ def data_independent(case: Case) -> Figure:
     the privacy-loss distribution of the two shifted counts.
     """
     found, basis = worst_case(
-        case.mechanism, case.votes.sum(axis=1), case.delta, orders=case.orders, slack=case.slack
+        case.mechanism,
+        np.repeat(case.votes.sum(axis=1), case.asked),
+        case.delta,
+        orders=case.orders,
+        slack=case.slack,
     )
     plain = case.mechanism.test is None and case.mechanism.noise.family in _TWO_COUNTS
     if plain and found.epsilon < _LARGE:
@@ -188,7 +264,7 @@ def data_independent(case: Case) -> Figure:
 
 
 def _sizes(case: Case) -> tuple[int, int]:
-    return case.votes.shape[0], case.votes.shape[1]
+    return int(case.asked.sum()), case.votes.shape[1]
 
 
 def worst_case(
@@ -208,7 +284,8 @@ def worst_case(
     """
     grid = curves.default_orders() if orders is None else curves.check_orders(orders)
     totals = np.atleast_1d(np.asarray(teachers))
-    summed = curves.data_independent(mechanism, totals, grid).sum(axis=0)
+    different, times = np.unique(totals, return_counts=True)
+    summed = times @ curves.data_independent(mechanism, different, grid)
     methods: list[tuple[str, Callable[[float], Epsilon]]] = [
         ("renyi, worst case", lambda inner: curves.epsilon(grid, summed, inner))
     ]
@@ -225,14 +302,18 @@ def worst_case(
 
 
 def sums(case: Case) -> dict[str, dict[str, Any]]:
-    """The expected and realised sums of the papers, under their own names; neither is a bound by itself."""
-    given = case.student_probabilities
-    published = curves.published_parts(case.mechanism, case.votes, case.orders, student_probabilities=given)
-    parts = {"published": published, "exact": _exact_parts(case)}
+    """The expected and realised sums of the papers, under their own names; neither is a bound by itself.
+
+    What was realised is left out where nothing is known to have been answered.
+    """
+    summed = {"published": case.summed(lambda part: _both(part, _published_parts(part)), "published sums")}
+    if case.mechanism.test is None:
+        summed["exact"] = case.exact.summed
+    else:
+        summed["exact"] = case.summed(lambda part: _both(part, _exact_parts(part)), "exact sums")
     found = {}
-    for name, (test, argmax, log_answered) in parts.items():
-        for kind, weight in (("expected", np.exp(log_answered)), ("realised", case.answered)):
-            curve = (test + weight[:, None] * argmax).sum(axis=0)
+    for name, rows in summed.items():
+        for kind, curve in zip(("expected", "realised"), rows, strict=False):
             value = figure(
                 case.epsilon(curve), "sensitive", f"{name} bounds, {kind} sum", "not a bound by itself"
             )
@@ -245,9 +326,19 @@ def sums(case: Case) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _both(case: Case, parts: curves.Parts) -> NDArray[np.float64]:
+    """The expected sum and, where it is known what was answered, the realised one [kind, order]."""
+    weights = case.weights()
+    weights[0] *= np.exp(parts.log_answered)
+    return case.asked @ parts.test + weights @ parts.argmax
+
+
+def _published_parts(case: Case) -> curves.Parts:
+    given = case.student_probabilities
+    return curves.published_parts(case.mechanism, case.votes, case.orders, student_probabilities=given)
+
+
 def _exact_parts(case: Case) -> curves.Parts:
-    if case.mechanism.test is None:
-        return curves.Parts(np.zeros_like(case.exact), case.exact, np.zeros(len(case.votes)))
     from pate_jax.accounting import exact as quadrature
 
     given = case.student_probabilities
@@ -268,7 +359,9 @@ def sampler_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
     return laws.delta_slack(mechanism, queries=queries, classes=classes)
 
 
-def all_figures(case: Case, budget: float | None, sanitised: Figure | None) -> dict[str, Figure]:
+def all_figures(
+    case: Case, budget: float | None, sanitised: Figure | None, pld_wanted: bool | None
+) -> dict[str, Figure]:
     """The five figures of a statement, by name."""
     if sanitised is None:
         sanitised = Figure(None, None, "publishable", "smooth sensitivity", "not computed")
@@ -279,7 +372,7 @@ def all_figures(case: Case, budget: float | None, sanitised: Figure | None) -> d
     )
     return {
         "exact": exact(case),
-        "pld": pld(case),
+        "pld": pld(case, pld_wanted),
         "published": published(case),
         "data_independent": worst,
         "sanitised": sanitised,

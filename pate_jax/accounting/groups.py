@@ -13,6 +13,8 @@ import numpy as np
 
 from pate_jax.errors import PateError
 
+_ROWS = 1 << 16  # queries looked at at a time
+
 
 class Groups(NamedTuple):
     """Histograms with equally many distinct counts, largest first.
@@ -41,6 +43,14 @@ class Groups(NamedTuple):
             yield Groups(*(array[start : start + rows] for array in self))
 
 
+class Distinct(NamedTuple):
+    """Histograms that differ when sorted, how many queries have each, and how many of those were answered."""
+
+    votes: np.ndarray  # int [R, C], largest count first
+    asked: np.ndarray  # int [R]
+    answered: np.ndarray  # int [R]
+
+
 class Merged(NamedTuple):
     """All queries: groups by number of distinct counts, and which merged histogram each query has."""
 
@@ -67,6 +77,31 @@ def merge(votes, student_probabilities=None) -> Merged:
     _, first, row_of = np.unique(both, axis=0, return_index=True, return_inverse=True)
     counts, margins = counts[first], margins[first]
     return Merged(_buckets(counts, margins), row_of.reshape(-1), len(counts), counts.shape[1])
+
+
+def distinct(votes: np.ndarray, answered: np.ndarray) -> Distinct:
+    """Equal sorted histograms as one each, block by block: a million queries need no more memory than their
+    different ones do.
+
+    >>> found = distinct(np.array([[7, 3], [3, 7], [5, 5]]), np.array([True, False, True]))
+    >>> found.votes.tolist(), found.asked.tolist(), found.answered.tolist()
+    ([[5, 5], [7, 3]], [1, 2], [1, 1])
+    """
+    parts = []
+    for start in range(0, len(votes), _ROWS):
+        block = -np.sort(-votes[start : start + _ROWS], axis=1)
+        parts.append(_added(block, np.ones(len(block), np.int64), answered[start : start + _ROWS]))
+    if not parts:
+        return Distinct(votes, np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return _added(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+def _added(votes: np.ndarray, asked: np.ndarray, answered: np.ndarray) -> Distinct:
+    """Equal rows as one each, with the sums of their numbers."""
+    order = np.lexsort(votes.T[::-1])
+    votes, asked, answered = votes[order], asked[order], answered[order].astype(np.int64)
+    starts = np.flatnonzero(np.concatenate([[True], (votes[1:] != votes[:-1]).any(axis=1)]))
+    return Distinct(votes[starts], np.add.reduceat(asked, starts), np.add.reduceat(answered, starts))
 
 
 def check(votes) -> np.ndarray:

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as losses
 from dp_accounting.pld.pld_pmf import DensePLDPmf
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from pate_jax.accounting import exact, profile
 from pate_jax.accounting.caps import caps
-from pate_jax.accounting.groups import Merged, merge
+from pate_jax.accounting.groups import merge
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise
 from pate_jax.progress import bar
@@ -27,6 +28,7 @@ from pate_jax.progress import bar
 SHARE = 1e-3  # of delta that cutting tails may cost, in all
 DIRECT = 4096  # up to this many points convolutions are summed directly, with no error but relative rounding
 POINTS = 1200  # grid points on each side of loss 0
+WAITING = 20_000  # this many queries' losses are kept before they are composed
 ULP = float(np.finfo(np.float64).eps)
 ORDERS = 1 + np.geomspace(0.01, 1000, 300)
 
@@ -39,26 +41,40 @@ class Losses(NamedTuple):
     norm: float
 
 
-def epsilon(mechanism: Mechanism, votes, delta: float, *, student_probabilities=None) -> float:
+def epsilon(
+    mechanism: Mechanism, votes, delta: float, *, student_probabilities=None, times: ArrayLike | None = None
+) -> float:
     """Smallest epsilon that the composed profiles of these votes prove for `delta`; `inf` where none.
+
+    `times` says how many queries have each histogram; unset: one.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> round(epsilon(GNMax(sigma=40), [[150, 100]] * 5, delta=1e-5), 2)
     0.22
+    >>> epsilon(GNMax(40), [[150, 100]] * 5, 1e-5) == epsilon(GNMax(40), [[150, 100]], 1e-5, times=[5])
+    True
     """
     _check_delta(delta)
     merged = merge(votes, exact.margins_for(mechanism, student_probabilities))
     if not merged.rows:
         return 0.0
+    each = np.ones(len(merged.row_of), np.int64) if times is None else np.asarray(times)
+    repeats = np.bincount(merged.row_of, weights=each, minlength=merged.rows).astype(np.int64)
     cap = math.sqrt(2 * float(caps(mechanism.noise, mechanism.test, np.array([2.0]))[0]))
-    step = (
-        8 * cap / POINTS
-    )  # the grid ends 8 times as far out as a Gaussian loss of that cost has its deviation
-    repeats = np.bincount(merged.row_of, minlength=merged.rows)
-    directions = _distributions(mechanism, merged, step, SHARE * delta / len(merged.row_of))
-    if directions is None:
-        return math.inf
-    return max(_composed_epsilon(tables, infinite, repeats, step, delta) for tables, infinite in directions)
+    # the grid ends 8 times as far out as a Gaussian loss of that cost has its deviation
+    step, budget = 8 * cap / POINTS, SHARE * delta / int(repeats.sum())
+    directions = [_Composed(step, SHARE * delta / (2 * merged.rows)) for _ in range(2)]
+    with bar("privacy losses", total=merged.rows) as steps:
+        for piece in exact.pieces(mechanism.noise, merged, every_move=True):
+            found = profile.outcomes(mechanism.noise, mechanism.test, piece)
+            if found is None:
+                return math.inf
+            values = profile.time_values(found, len(piece.rows), step, profile.reach(found, step, POINTS))
+            for one, curves in zip(directions, values, strict=True):
+                for row, curve in zip(piece.rows.tolist(), curves, strict=True):
+                    one.add(row, *_trim(curve, step, budget), int(repeats[row]))
+            steps.advance(len(piece.rows))
+    return max(one.epsilon(delta) for one in directions)
 
 
 def data_independent_epsilon(mechanism: Mechanism, queries: int, classes: int, delta: float) -> float:
@@ -110,22 +126,6 @@ def _check_delta(delta: float) -> None:
         raise PateError(f"delta={delta!r} must be between 0 and 1; 1e-5 is common, below 1/records advisable")
 
 
-def _distributions(mechanism: Mechanism, merged: Merged, step: float, budget: float):
-    """For each direction, the discretised losses of all merged histograms and their infinite masses."""
-    tables: tuple[list, list] = ([None] * merged.rows, [None] * merged.rows)
-    infinite = np.zeros((2, merged.rows))
-    with bar("privacy losses", total=merged.rows) as steps:
-        for piece in exact.pieces(mechanism.noise, merged, every_move=True):
-            found = profile.outcomes(mechanism.noise, mechanism.test, piece)
-            if found is None:
-                return None
-            for side, values in enumerate(profile.time_values(found, len(piece.rows), step, POINTS)):
-                for row, value in zip(piece.rows, values, strict=True):
-                    tables[side][row], infinite[side, row] = _trim(value, step, budget)
-            steps.advance(len(piece.rows))
-    return [(tables[side], infinite[side]) for side in range(2)]
-
-
 def _trim(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float]:
     """The losses of one profile where it has mass; what lies beyond costs no more than the budget."""
     middle = len(values) // 2
@@ -137,29 +137,46 @@ def _trim(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float
     return Losses(-down, probs, float(np.linalg.norm(probs))), infinity + profile.LEFT_OUT
 
 
-def _composed_epsilon(tables: list[Losses], infinite, repeats, step: float, delta: float) -> float:
-    """Epsilon of one direction: repeats first, then pairs of pairs."""
-    cut = SHARE * delta / (2 * len(tables))
-    lost = float(-(repeats * np.log1p(-np.minimum(infinite, 1 - 1e-12))).sum())
-    queue = []
-    for table, times in zip(tables, repeats, strict=True):
-        made, error = _repeat(table, int(times), step, cut)
-        queue.append(made)
-        lost += error
-    queue.sort(key=lambda table: len(table.probs))
-    while len(queue) > 1:
-        joined = []
-        for first, second in zip(queue[::2], queue[1::2], strict=False):
-            made, error = _join(first, second, step, cut)
-            joined.append(made)
-            lost += error
-        queue = joined + queue[len(joined) * 2 :]
-    lower, probs, _ = queue[0]
-    infinity = -math.expm1(-lost) + 64 * ULP * len(tables)
-    if infinity >= delta:
-        return math.inf
-    pmf = DensePLDPmf(step, lower, np.maximum(probs, 0.0), infinity, pessimistic_estimate=True)
-    return float(pmf.get_epsilon_for_delta(delta))
+class _Composed:
+    """The losses of a list of queries in one direction, composed whenever there are many of them."""
+
+    def __init__(self, step: float, cut: float) -> None:
+        self._step, self._cut = step, cut
+        self._waiting: list[tuple[int, int, Losses]] = []
+        self._lost, self._tables = 0.0, 0
+
+    def add(self, row: int, table: Losses, infinite: float, times: int) -> None:
+        """One histogram that so many queries have."""
+        made, error = _repeat(table, times, self._step, self._cut)
+        self._waiting.append((len(made.probs), row, made))
+        self._lost += error - times * math.log1p(-min(infinite, 1 - 1e-12))
+        self._tables += 1
+        if len(self._waiting) >= WAITING:
+            self._compose()
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon of all that were added."""
+        self._compose()
+        lower, probs, _ = self._waiting[0][2]
+        infinity = -math.expm1(-self._lost) + 64 * ULP * self._tables
+        if infinity >= delta:
+            return math.inf
+        pmf = DensePLDPmf(self._step, lower, np.maximum(probs, 0.0), infinity, pessimistic_estimate=True)
+        return float(pmf.get_epsilon_for_delta(delta))
+
+    def _compose(self) -> None:
+        """The short ones first, pairs and then pairs of pairs: one table is left."""
+        queue = [table for _, _, table in sorted(self._waiting, key=lambda one: one[:2])]
+        with bar("composing the losses", total=len(queue) - 1) as steps:
+            while len(queue) > 1:
+                joined = []
+                for first, second in zip(queue[::2], queue[1::2], strict=False):
+                    made, error = _join(first, second, self._step, self._cut)
+                    joined.append(made)
+                    self._lost += error
+                    steps.advance()
+                queue = joined + queue[len(joined) * 2 :]
+        self._waiting = [(len(queue[0].probs), -1, queue[0])]
 
 
 def _repeat(table: Losses, times: int, step: float, cut: float) -> tuple[Losses, float]:

@@ -71,6 +71,14 @@ def time_values(found: Outcomes, rows: int, step: float, reach: int) -> tuple[np
     return forward, backward
 
 
+def reach(found: Outcomes, step: float, most: int) -> int:
+    """How many multiples of `step` the losses reach: past them every time value is 0."""
+    with np.errstate(invalid="ignore"):
+        loss = np.where(found.sizes > 0, np.abs(found.log_p - found.log_q), 0.0)
+    furthest = float((loss + 2 * found.error).max(initial=0.0)) / step
+    return min(most, math.ceil(furthest) + 2) if math.isfinite(furthest) else most
+
+
 def _curves(sizes, log_p, log_q, error, step: float, reach: int) -> np.ndarray:
     """Time values [M, G] of single moves: `sum (P-Q) - (exp(e)-1) Q` over outcomes whose loss lies beyond e.
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate_jax import laws
-from pate_jax.accounting import curves, figures
+from pate_jax.accounting import curves, figures, groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict, to_dict
+from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, to_dict
 
 NAMES = ("exact", "pld", "published", "data_independent", "sanitised")
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
@@ -271,14 +271,21 @@ def statement(
     budget: float | None = None,
     sanitised: Figure | None = None,
     orders: ArrayLike | None = None,
+    pld: bool | None = None,
+    voters_may_sit_out: bool = False,
 ) -> Statement:
     """The privacy statement of a list of queries.
 
-    `votes` holds every query ASKED, `answered` says which were answered (all, if `None`). `adaptive=True`
+    `votes` holds every query ASKED, `answered` says which were answered; with `None` all count as answered,
+    and the sums over the answers there were are left out. `adaptive=True`
     where the list was not fixed before the first answer: data-dependent figures are then no guarantee.
     `budget` is the epsilon of a privacy filter, fixed in advance; it replaces the worst case over the
     queries asked, whose number is then itself an answer. `sanitised` comes from `smooth_sensitivity`.
-    `private=False` marks a seeded run.
+    `private=False` marks a seeded run. `pld` says whether privacy-loss distributions are composed; unset:
+    where they may give less than the Renyi figure.
+
+    Every row must have one total, the number of teachers: a record moves a vote, and makes none appear.
+    `voters_may_sit_out=True` where who votes on which query was fixed without the records.
 
     What is proved of votes alone is about one voter: `relation="party"`. That a record, a user or a record's
     contents moves one vote at most is for the votes' makers to declare, and the statement says that they did;
@@ -289,6 +296,7 @@ def statement(
     'the whole vote of one party changed, whatever its records, as declared by the makers of the votes'
     """
     counts = curves.check_votes(votes)
+    _check_rows(counts, voters_may_sit_out)
     mask = np.ones(len(counts), bool) if answered is None else np.asarray(answered)
     if mask.shape != (len(counts),) or mask.dtype != np.bool_:
         raise PateError(
@@ -299,11 +307,13 @@ def statement(
     adaptive = adaptive or figures.is_adaptive(mechanism)
     grid = curves.default_orders() if orders is None else curves.check_orders(orders)
     slack = figures.sampler_slack(mechanism, *counts.shape)
-    case = figures.Case(
-        mechanism, counts, mask, curves.check_delta(delta), grid, slack, student_probabilities, adaptive
-    )
+    kinds = _kinds(mechanism, counts, mask)
+    known = None if answered is None else kinds.answered
+    given = student_probabilities if isinstance(mechanism, InteractiveGNMax) else None
+    delta = curves.check_delta(delta)
+    case = figures.Case(mechanism, kinds.votes, kinds.asked, known, delta, grid, slack, given, adaptive)
     return Statement(
-        figures=figures.all_figures(case, budget, sanitised),
+        figures=figures.all_figures(case, budget, sanitised, pld),
         asked=len(counts),
         answered=int(mask.sum()),
         delta=case.delta,
@@ -317,6 +327,26 @@ def statement(
         classes=counts.shape[1],
         declared=declared,
     )
+
+
+def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
+    totals = counts.sum(axis=1)
+    if not len(totals):
+        raise PateError("votes are on no query: there is nothing to account for yet")
+    other = np.flatnonzero(totals != totals[0])
+    if other.size and not may_differ:
+        raise PateError(
+            f"votes row {other[0]} sums to {totals[other[0]]}, row 0 to {totals[0]}: each teacher must vote "
+            "once on each query; where it was fixed without the records who votes on which, say so "
+            "(voters_may_sit_out=True)"
+        )
+
+
+def _kinds(mechanism: Mechanism, counts: np.ndarray, answered: np.ndarray) -> groups.Distinct:
+    """Queries of equal sorted histograms as one, but where the test reads the student's opinion of each."""
+    if isinstance(mechanism, InteractiveGNMax):
+        return groups.Distinct(counts, np.ones(len(counts), np.int64), answered.astype(np.int64))
+    return groups.distinct(counts, answered)
 
 
 def _teachers(counts: np.ndarray) -> int:

@@ -26,6 +26,7 @@ def account(
     labels_are_teacher_labels: bool = False,
     published: bool = False,
     sanitise: bool = False,
+    no_pld: bool = False,
     plots: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -36,10 +37,11 @@ def account(
         mechanism: the mechanism that answers.
         delta: the delta of the statement; unset: that of the run, else 1e-5.
         queries: count the first so many queries only.
-        answered: .npy mask of the queries that were answered; unset: all of them.
+        answered: .npy mask of the queries that were answered; unset: none yet, so no realised sum is shown.
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         published: print the papers' own figures as well.
         sanitise: release a sanitised estimate too (gnmax, confident-gnmax); each call draws and costs anew.
+        no_pld: leave out the figure by privacy-loss distributions, also where it may be the smaller one.
         plots: folder to write the plots into, as SVG.
         json: print one JSON object.
     """
@@ -55,7 +57,7 @@ def account(
             )
         run = RunDirectory(votes)
         with run.writing():
-            statement = stages.account(run, delta)
+            statement = stages.account(run, delta, False if no_pld else None)
         mechanism, histograms = from_dict(run.recorded()["mechanism"]), stages.load_asked(run).votes
         delta = statement.delta
         if run.teacher_report.exists():
@@ -71,7 +73,9 @@ def account(
         progress.warn(threshold_warning(mechanism, int(histograms.sum(1).max())))
         mask = None if answered is None else _mask(answered, len(histograms))
         figure = _sanitised(mechanism, histograms, delta) if sanitise else None
-        statement = accounting.statement(mechanism, histograms, mask, delta, sanitised=figure)
+        statement = accounting.statement(
+            mechanism, histograms, mask, delta, sanitised=figure, pld=False if no_pld else None
+        )
     if plots is not None:
         _draw(plots, mechanism, histograms, delta)
     if json:
