@@ -5,6 +5,7 @@ import pytest
 from commands import call
 
 from pate_jax import budget, ensemble, separation
+from pate_jax.accounting import figures
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
 
@@ -109,3 +110,15 @@ def test_what_is_said_of_the_secret_is_what_was_checked(tmp_path):
     said = [finding.text for finding in separation.keys(run)]
     assert any("more than 8 different values; where they came from cannot be checked" in one for one in said)
     assert not any("bits of entropy" in one for one in said)
+
+
+def test_composed_losses_can_be_left_out_and_nothing_is_realised_yet(tmp_path, capsys):
+    file = save(tmp_path, "votes.npz", votes=VOTES)
+    mask = tmp_path / "mask.npy"
+    np.save(mask, np.arange(len(VOTES)) % 2 > 0)
+    assert call("account", file, *NOISE, "--no-pld") == 0
+    said = capsys.readouterr().out
+    assert figures.LEFT_OUT in said and "realised" not in said
+    assert call("account", file, *NOISE, "--answered", mask) == 0
+    said = capsys.readouterr().out
+    assert figures.LEFT_OUT not in said and "realised" in said

@@ -26,6 +26,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 
 ESTIMATE = "an estimate: the noise that sanitises it puts it below the true bound as often as above"
+ROUNDED = "the noisy sum is rounded up to a multiple of {grid:g}; the noise is a float64 Gaussian"
 OWN_VOTES = "its parameters were chosen on the private votes, so it must stay inside"
 
 
@@ -54,6 +55,18 @@ class Plan:
     def cost(self) -> float:
         """Renyi cost of the release at `order`."""
         return release_cost(self.order, self.beta, self.noise)
+
+    @property
+    def grid(self) -> float:
+        """What a released sum is a multiple of: a power of two, at most a hundredth of the release's cost.
+
+        In plans made here the noise has about the size of that cost. Its true size depends on the votes, so
+        the grid does not follow it.
+
+        >>> Plan(order=14.0, beta=0.02, noise=8.0).grid == 2**-9
+        True
+        """
+        return 2.0 ** math.floor(math.log2(self.cost / 100))
 
 
 class Smooth(NamedTuple):
@@ -168,6 +181,9 @@ def sanitise(
 ) -> Figure:
     """The sanitised figure: the released sum, the cost of the release, the conversion at the plan's order.
 
+    The noisy sum is rounded up to the plan's public grid, so that the low bits of a floating-point sum, which
+    not every sum can have, do not leave. That the float64 Gaussian before it is an ideal one has no proof.
+
     `normal` is one standard normal draw; by default a fresh one from the operating system. Release it once:
     two releases of one list cost twice.
 
@@ -178,13 +194,14 @@ def sanitise(
     counts = curves.check_votes(votes)
     found = smooth_sensitivity(mechanism, counts, plan)
     drawn = SystemRandom().gauss(0.0, 1.0) if normal is None else normal
-    released = max(found.value + drawn * found.sensitivity * plan.noise, 0.0) + plan.cost
+    noisy = max(found.value + drawn * found.sensitivity * plan.noise, 0.0)
+    released = math.ceil(noisy / plan.grid) * plan.grid + plan.cost
     slack = figures.sampler_slack(mechanism, *counts.shape)
     result = figures.with_slack(
         lambda inner: curves.epsilon([plan.order], [released], inner), curves.check_delta(delta), slack
     )
     status: figures.Status = "sensitive" if plan.from_private_votes else "publishable"
-    note = OWN_VOTES if plan.from_private_votes else ESTIMATE
+    note = f"{OWN_VOTES if plan.from_private_votes else ESTIMATE}; {ROUNDED.format(grid=plan.grid)}"
     return figures.figure(result, status, "smooth sensitivity", note)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from pathlib import Path
 
 import mpmath as mp
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting import exact, gnmax, papers, smooth, smooth_bounds
+from pate_jax.accounting import curves, exact, figures, gnmax, papers, smooth, smooth_bounds
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 
@@ -228,3 +229,28 @@ def test_twelve_thousand_queries_of_150_classes():
     votes = np.array([rng.multinomial(5000, np.r_[s, np.full(149, (1 - s) / 149)]) for s in shares])
     found = smooth.smooth_sensitivity(GNMax(100.0), votes, smooth.Plan(14.0, 0.02, 8.0))
     assert found.sensitivity > 0 and np.all(np.diff(found.by_distance) >= 0)
+
+
+def test_what_is_sanitised_is_a_multiple_of_a_public_grid():
+    """Rounded up, never by more than the grid, which knows nothing of the votes."""
+    mechanism, plan, delta = GNMax(40.0), accounting.Plan(14.0, 0.02, 8.0), 1e-5
+    assert (
+        math.log2(plan.grid) == round(math.log2(plan.grid)) and plan.cost / 200 < plan.grid <= plan.cost / 100
+    )
+    slack = figures.sampler_slack(mechanism, 50, 2)
+    for winner in (150, 200, 240):
+        votes = [[winner, 250 - winner]] * 50
+        found = smooth.smooth_sensitivity(mechanism, votes, plan)
+        for normal in (-0.7, 0.3, 1.234567):
+            made = accounting.sanitise(mechanism, votes, delta, plan, normal=normal)
+            whole = max(found.value + normal * found.sensitivity * plan.noise, 0.0)
+
+            def epsilon(noisy):
+                return figures.with_slack(
+                    lambda inner: curves.epsilon([plan.order], [noisy + plan.cost], inner), delta, slack
+                ).epsilon
+
+            steps = math.ceil(whole / plan.grid)
+            assert made.epsilon == pytest.approx(epsilon(steps * plan.grid), rel=1e-12)
+            assert epsilon(whole) <= made.epsilon <= epsilon(whole + plan.grid)
+            assert f"multiple of {plan.grid:g}" in made.note and "float64" in made.note

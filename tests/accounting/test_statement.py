@@ -175,7 +175,7 @@ def test_figures_to_meet(name, queries, setting, published, joint, pld, least):
     if not path.exists():
         pytest.skip("no shared data here")
     votes = np.load(path)["votes"][:queries]
-    found = accounting.statement(ConfidentGNMax(*setting), votes, None, 1e-5)
+    found = accounting.statement(ConfidentGNMax(*setting), votes, None, 1e-5, pld=True)
     assert found.sums["published_expected_classic"]["epsilon"] == pytest.approx(published, abs=1e-4)
     assert least <= found.figures["exact"].epsilon <= joint
     assert least <= found.figures["pld"].epsilon <= pld
