@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import artefact, models
+from pate_jax import artefact, models, queries
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
@@ -74,11 +74,12 @@ _TRIED = 400  # such rows are sought
 
 @dataclass(frozen=True)
 class Secrets:
-    """What the owner knows and nobody may find: texts, names, bytes, and arrays of numbers."""
+    """What the owner knows and nobody may find: texts, names, arrays of numbers, and private inputs."""
 
     texts: Mapping[str, str] = field(default_factory=dict)  # what it is -> the text itself
     names: frozenset[str] = frozenset()  # ids, found as whole words only
     arrays: Callable[[], Iterable[tuple[str, np.ndarray]]] = tuple  # one after the other: they may be many
+    inputs: Callable[[], Iterable[np.ndarray]] | None = None  # in each form they may be held in; if known
 
 
 def audit(folder: Path, secrets: Secrets | None = None) -> list[str]:
@@ -110,6 +111,12 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
         yield unchecked("that no id, path, vote or teacher of the run is in it: that needs private/")
     else:
         yield from judged(_known_secrets(folder, texts, secrets), _about(secrets))
+        if secrets.inputs is None:
+            yield unchecked("that the student holds no private input: the private records are not at hand")
+        else:
+            yield from judged(
+                _inputs(folder, secrets.inputs()), "no array holds the input of a private record"
+            )
 
 
 def _about(secrets: Secrets) -> str:
@@ -239,6 +246,32 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
 def _spelt(text: str) -> str:
     """The whole numbers of a text, one after the other; 1.0 is one of them."""
     return " ".join(re.findall(r"\d+", re.sub(r"\.0(?!\d)", "", html.unescape(text))))
+
+
+def _inputs(folder: Path, forms: Iterable[np.ndarray]) -> Iterator[str]:
+    """Arrays that hold private inputs, found by their digests: one after the other, or one in each column."""
+    if not (folder / _PARAMETERS).exists():
+        return
+    student = artefact.read_arrays(folder / _PARAMETERS, "student-parameters")
+    for form in forms:
+        flat = form.reshape(len(form), -1).astype(np.float32)
+        known = set(queries.digests(flat))
+        for name, own in student.items():
+            pieces = _pieces(own.astype(np.float32), flat.shape[1])
+            if held := int(queries.repeats(pieces, known).sum()):
+                yield f"student/parameters.npz: {name} holds the inputs of {held} private records"
+
+
+def _pieces(own: np.ndarray, size: int) -> np.ndarray:
+    """What of an array may be an input of this size; what is all alike tells nothing.
+
+    >>> _pieces(np.array([[1.0, 2.0], [3.0, 3.0]]), 2).tolist()
+    [[1.0, 2.0], [1.0, 3.0], [2.0, 3.0]]
+    """
+    if size < 2 or own.size % size:
+        return np.zeros((0, size), own.dtype)
+    pieces = np.concatenate([own.reshape(-1, size), own.reshape(size, -1).T])
+    return pieces[np.ptp(pieces, axis=1) > 0]
 
 
 def _spells(numbers: str, secret: np.ndarray) -> bool:

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import artefact, audit, ledger, voting
+from pate_jax import artefact, audit, ledger, queries, voting
 from pate_jax.ensemble import kept
 from pate_jax.findings import Finding
 from pate_jax.rundir import RunDirectory
-from pate_jax.separation import opened
+from pate_jax.separation import coincide, opened, public_parts
 
 _SHORT = 5  # names of fewer characters occur in any text
 _PATHS = ("private", "public", "test", "data_dir", "manual_dir", "categories", "scales")
 
 
 def secrets(run: RunDirectory) -> audit.Secrets:
-    """Paths, keys, digests, figures, names, votes and teachers of a run."""
+    """Paths, keys, digests, figures, names, votes, teachers and private inputs of a run."""
     texts = {
         "the path of the run": str(run.root.resolve()),
         "the partition key": run.derive("partition").hex(),
@@ -35,7 +35,8 @@ def secrets(run: RunDirectory) -> audit.Secrets:
         }
     if run.statement.exists():
         texts |= _sensitive(artefact.read_json(run.statement, "statement"))
-    return audit.Secrets(texts, frozenset(_names(run)), partial(_arrays, run))
+    inputs = None if isinstance(opened(run), Finding) else partial(_inputs, run)
+    return audit.Secrets(texts, frozenset(_names(run)), partial(_arrays, run), inputs)
 
 
 def _names(run: RunDirectory) -> set[str]:
@@ -46,6 +47,19 @@ def _names(run: RunDirectory) -> set[str]:
     private, public = dataset.private, set(dataset.public.ids.tolist())
     users = [] if private.users is None else private.users.tolist()
     return {name for name in {*private.ids.tolist(), *users} - public if len(name) >= _SHORT}
+
+
+def _inputs(run: RunDirectory) -> Iterator[np.ndarray]:
+    """The private inputs, as they are stored and as nets see them, but for known coincidences."""
+    dataset = opened(run)
+    if isinstance(dataset, Finding):
+        return
+    inputs = dataset.private.inputs
+    if coincide(run, dataset):
+        public = [queries.digests(part.inputs) for part in public_parts(run, dataset).values()]
+        inputs = inputs[~queries.repeats(inputs, {name for names in public for name in names})]
+    yield inputs
+    yield dataset.preprocessing.apply(inputs)
 
 
 def _sensitive(statement: dict[str, Any]) -> dict[str, str]:

@@ -58,6 +58,9 @@ class DataChoice:
     ids_are_stable: bool = False
     """Declare that private records and users keep their ids whatever comes of the others. Needed where these
     count up like row numbers, or are places in an archive, and removing a record is to be covered too."""
+    equal_rows_are_coincidences: bool = False
+    """Declare that inputs of public parts that are private ones too are of other records, as happens where
+    columns are few. Decide by where the rows come from: copies of private records void the guarantee."""
     categories: Path | None = None
     """JSON file with the categories of categorical CSV columns; unset: those of the public part."""
     scales: Path | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pate_jax import overlap
 from pate_jax.dataset import Dataset, Part, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.tables import from_files, pool
@@ -26,6 +27,7 @@ def load(
     classes: int | None = None,
     difficulty: float | None = None,
     ids_are_stable: bool = False,
+    equal_rows_are_coincidences: bool = False,
 ) -> Dataset:
     """The data set of this name.
 
@@ -34,6 +36,7 @@ def load(
     themselves. Beside NAMES: any image or table with class labels that tensorflow-datasets knows.
     `ids_are_stable` declares that an archive that is not a registered one is fixed, so that a record's number
     in it is its id.
+    `equal_rows_are_coincidences` declares that what is private and public is so by chance.
 
     >>> load("strokes", size=50, public_size=5, test_size=5).private.inputs.shape
     (50, 28, 28, 1)
@@ -51,7 +54,7 @@ def load(
             raise PateError(
                 f"manual_dir={str(manual_dir)!r} holds archives, and {name} are drawn; leave it out"
             )
-        return _synthetic(name, chosen)
+        return overlap.declared(_synthetic(name, chosen), equal_rows_are_coincidences)
     for option, value in chosen.items():
         raise PateError(
             f"{option}={value} shapes the synthetic sets {' and '.join(SYNTHETIC)}, and {name} is none"
@@ -59,12 +62,14 @@ def load(
     if name in ARCHIVES:
         from pate_jax import archives
 
-        return archives.load(name, data_dir=data_dir, manual_dir=manual_dir, ids_are_stable=ids_are_stable)
+        found = archives.load(name, data_dir=data_dir, manual_dir=manual_dir, ids_are_stable=ids_are_stable)
+        return overlap.declared(found, equal_rows_are_coincidences)
     from pate_jax.archives import others
 
-    return others.load(
+    found = others.load(
         name, data_dir=data_dir, manual_dir=manual_dir, known=NAMES, ids_are_stable=ids_are_stable
     )
+    return overlap.declared(found, equal_rows_are_coincidences)
 
 
 def _synthetic(name: str, chosen: dict) -> Dataset:

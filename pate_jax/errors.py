@@ -1,4 +1,4 @@
-"""The one error type that this package raises for input it cannot accept."""
+"""The error that this package raises for input it cannot accept."""
 
 
 class PateError(ValueError):
@@ -8,4 +8,14 @@ class PateError(ValueError):
     Traceback (most recent call last):
     ...
     pate_jax.errors.PateError: delta=0 must be between 0 and 1
+    """
+
+
+class SharedInputs(PateError):
+    """Inputs of a public part are private ones too, and nobody declared that they may be.
+
+    >>> raise SharedInputs("pool.npz: 3 of 10 inputs are private ones too: remove them")
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.SharedInputs: pool.npz: 3 of 10 inputs are private ones too: remove them
     """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax import answered, batches, data, progress, queries
+from pate_jax import answered, batches, data, overlap, progress, queries
 from pate_jax.dataset import stored_as
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
@@ -31,7 +31,10 @@ def opened(dataset: data.Dataset, public: Path | None) -> data.Part:
             f"{public} has inputs of shape {pool.inputs.shape[1:]}, where the teachers of this run take "
             f"{own.shape[1:]}: give inputs that were made like those of the run"
         )
-    return pool._replace(inputs=stored_as(pool.inputs, own.dtype, str(public)))
+    pool = pool._replace(inputs=stored_as(pool.inputs, own.dtype, str(public)))
+    if dataset.equal_rows != "declared":
+        overlap.refuse(dataset.private, {str(public): pool})
+    return pool
 
 
 def different(pool: data.Part, wanted: int, known: list[str]) -> np.ndarray:

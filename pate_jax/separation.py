@@ -11,13 +11,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pate_jax import artefact, data, ensemble, partition, pools, relation, stages, voting
+from pate_jax import artefact, data, ensemble, overlap, partition, pools, relation, stages, voting
 from pate_jax import queries as asking
 from pate_jax.config import DataChoice, PartitionChoice, from_settings
 from pate_jax.ensemble import fitting, kept
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import shards as feeding
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, SharedInputs
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.partition import Shards
 from pate_jax.rundir import RunDirectory
@@ -41,10 +41,34 @@ def opened(run: RunDirectory) -> data.Dataset | Finding:
     settings = run.recorded()
     if "data" not in settings:
         return unchecked(ELSEWHERE)
+    choice = from_settings(DataChoice, settings["data"])
     try:
-        return stages.open_data(from_settings(DataChoice, settings["data"]))
+        return _open(choice)
     except PateError as error:
         return unchecked(f"the data cannot be opened: {error}")
+
+
+def _open(choice: DataChoice) -> data.Dataset:
+    try:
+        return stages.open_data(choice)
+    except SharedInputs:  # the files were changed, or the run is older than the refusal: `queries` says so
+        return stages.open_data(replace(choice, equal_rows_are_coincidences=True))
+
+
+def public_parts(run: RunDirectory, dataset: data.Dataset) -> dict[str, data.Part]:
+    """Every part that must not hold private inputs, further public ones among them."""
+    further = {
+        f"further public part of batch {batch}": pools.of_batch(run, dataset, batch)
+        for batch in range(2, run.batches + 1)
+        if run.recorded().get(f"vote {batch}", {}).get("public") is not None
+    }
+    return {**overlap.parts(dataset), **further}
+
+
+def coincide(run: RunDirectory, dataset: data.Dataset) -> bool:
+    """Whether inputs that are private and public were known to be coincidences when the run was begun."""
+    declared = run.recorded()["data"].get("equal_rows_are_coincidences", False)
+    return bool(declared) or dataset.equal_rows == "published"
 
 
 def shards_of(run: RunDirectory, dataset: data.Dataset) -> Shards:
@@ -255,8 +279,26 @@ def queries(run: RunDirectory) -> Iterator[Finding]:
     dataset = opened(run)
     if isinstance(dataset, Finding):
         yield dataset
-    elif run.answers.exists():
+        return
+    yield from _apart(run, dataset)
+    if run.answers.exists():
         yield from _inputs(run, dataset, batches)
+
+
+def _apart(run: RunDirectory, dataset: data.Dataset) -> Iterator[Finding]:
+    """Whether no public part holds private inputs."""
+    others, private = public_parts(run, dataset), dataset.private.inputs
+    shared = {name: len(overlap.rows(private, part.inputs)) for name, part in others.items()}
+    found = [
+        f"{count} of {len(others[name].inputs):,} inputs of the {name} part are private ones too"
+        for name, count in shared.items()
+        if count
+    ]
+    if found and coincide(run, dataset):
+        why = "of a published archive" if dataset.equal_rows == "published" else "declared to be coincidences"
+        yield from (unchecked(f"{one}, {why}: that none was copied cannot be seen here") for one in found)
+    else:
+        yield from judged(found, f"no input of the {', '.join(others)} part is a private one")
 
 
 def _inputs(run: RunDirectory, dataset: data.Dataset, batches: list[voting.Votes]) -> Iterator[Finding]:

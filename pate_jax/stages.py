@@ -63,6 +63,7 @@ def open_data(choice: DataChoice) -> data.Dataset:
             size=choice.records,
             classes=choice.classes,
             ids_are_stable=choice.ids_are_stable,
+            equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
         )
     return data.from_files(
         choice.private,
@@ -75,6 +76,7 @@ def open_data(choice: DataChoice) -> data.Dataset:
         scales=choice.scales,
         classes=choice.classes,
         ids_are_stable=choice.ids_are_stable,
+        equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
     )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax import columns, relation
+from pate_jax import columns, overlap, relation
 from pate_jax.artefact import parse_json, read_bytes, read_foreign_arrays
 from pate_jax.columns import Table
 from pate_jax.dataset import (
@@ -55,6 +55,7 @@ def from_files(
     scales: Declared = None,
     classes: int | Sequence[str] | None = None,
     ids_are_stable: bool = False,
+    equal_rows_are_coincidences: bool = False,
 ) -> Dataset:
     """A dataset from the user's files, all .npz (`inputs`, `labels`, optional `ids`, `users`) or all .csv.
 
@@ -63,6 +64,7 @@ def from_files(
     scale); each is a mapping or a JSON file. Columns left out are judged, and scaled, by the public part.
     A third number of `scales` is taken for missing values. `ids_are_stable` declares that ids that count up
     like row numbers belong to their records all the same.
+    Rows of other parts that are private ones too are refused, unless they are declared to be coincidences.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -82,11 +84,12 @@ def from_files(
         raw = {part: _read_table(path, names, part == "private") for part, path in files.items()}
     else:
         raw = {part: _read_arrays(path) for part, path in files.items()}
-    _check_apart(files, raw)
     class_names, numbered = _classes(raw, classes)
     found = check(_assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales)))
     if ids_are_stable and raw["private"].ids is None:
         raise PateError(f"--ids-are-stable speaks of ids, and {private} has none: give ids, or leave it out")
+    places = {part: str(path) for part, path in files.items()}
+    found = overlap.declared(found, equal_rows_are_coincidences, places)
     return relation.declared(found, ids_are_stable)
 
 
@@ -113,19 +116,6 @@ def _one_suffix(files: Mapping[str, Path]) -> str:
     if len(suffixes) != 1 or suffixes[0] not in SUFFIXES:
         raise PateError(f"{', '.join(map(str, files.values()))}: give all parts as .npz or all as .csv")
     return suffixes[0]
-
-
-def _check_apart(files: Mapping[str, Path], raw: Mapping[str, Raw]) -> None:
-    """Refuse the private inputs in another role: teachers would be asked about their own records."""
-    private = raw["private"].inputs
-    for part, path in files.items():
-        other = raw[part].inputs
-        tables = isinstance(private, dict) or isinstance(other, dict)
-        same = private == other if tables else np.array_equal(np.asarray(private), np.asarray(other))
-        if part != "private" and same:
-            raise PateError(
-                f"{path} is given as {part} and has the inputs of the private file; give other data"
-            )
 
 
 def _read_arrays(path: Path) -> Raw:

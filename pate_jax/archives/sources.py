@@ -54,6 +54,8 @@ class Source:
         False  # the user's own copy may differ from the registered one, if its layout is right
     )
 
+    copies: tuple[str, ...] = ()  # SHA-256 of other published copies of the held-out files
+
     @property
     def archives(self) -> dict[str, Archive]:
         """The registered files by file name."""
@@ -178,6 +180,9 @@ SOURCES = {
             preprocessing=Preprocessing(adult.OFFSET, adult.SCALE),
             kind="table",
             own_content=True,
+            copies=(
+                "b531ed537ae3eb6c5da34ed3f6e7c9fdb69e9f7b43ef9d33d988994693b5af3d",
+            ),  # complete rows only
         ),
     )
 }

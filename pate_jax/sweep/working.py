@@ -61,6 +61,8 @@ class SweepConfig:
     """Your own public inputs; for a votes file and --students, the inputs that were voted on."""
     test: Path | None = None
     """A labelled public test part, to judge students."""
+    equal_rows_are_coincidences: bool = False
+    """Declare that inputs of --public and --test that are private ones too are of other records."""
     records: int | None = None
     """Number of private records to draw of strokes or glyphs."""
     classes: int | None = None
@@ -259,6 +261,7 @@ def _of_data(config: SweepConfig, name: str | None, queries: int) -> list[Source
         records=config.records,
         data_dir=config.data_dir,
         manual_dir=config.manual_dir,
+        equal_rows_are_coincidences=config.equal_rows_are_coincidences,
     )
     return [
         sources.of_data(

@@ -5,11 +5,12 @@ from dataclasses import replace
 import honest_runs
 import numpy as np
 
-from pate_jax import ledger, stages, voting
-from pate_jax.config import DataChoice, PartitionChoice
+from pate_jax import ledger, pipeline, stages, voting
+from pate_jax.config import DataChoice, PartitionChoice, RunConfig
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.rundir import RunDirectory
+from pate_jax.student import StudentConfig
 
 MECHANISM = DiscreteGaussianMax(6.0)
 TEACHER = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1)
@@ -61,6 +62,42 @@ def resumed(folder):
     if run.answers.read_bytes() != before:
         (run.private / "answers-9999.npz").write_bytes(before)  # what had left already
     return run
+
+
+def _images(count, seed):
+    """Grey images of 8 x 8 with a bright row, whose place is the label."""
+    random = np.random.default_rng(seed)
+    inputs, labels = random.integers(0, 90, (count, 8, 8)).astype(np.uint8), random.integers(0, 2, count)
+    inputs[np.arange(count), 2 + 3 * labels] += 150
+    return inputs, labels
+
+
+def public_images():
+    """The public part of `of_images`."""
+    return _images(70, 2)
+
+
+def copied_images():
+    """A public part of which 60 are private records."""
+    return tuple(np.concatenate(each) for each in zip(_images(60, 1), _images(10, 2), strict=True))
+
+
+def of_images(folder):
+    """A whole run on images, with a student that holds those that were answered."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (inputs, labels) in {"private": _images(60, 1), "public": public_images()}.items():
+        np.savez(folder / f"{name}.npz", inputs=inputs, labels=labels)
+    config = RunConfig(
+        data=DataChoice(private=folder / "private.npz", public=folder / "public.npz"),
+        partition=PartitionChoice(teachers=3),
+        teacher=TeacherConfig(net="mlp", epochs=1, min_steps=1, devices=1),
+        student=StudentConfig(method="ridge"),
+        queries=65,
+        mechanism=MECHANISM,
+        out=folder / "run",
+    )
+    pipeline.run(config)
+    return RunDirectory(folder / "run")
 
 
 def choice() -> DataChoice:

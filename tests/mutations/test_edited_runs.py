@@ -354,6 +354,18 @@ def one_record_changed(run):
     settings(run, data={**data, "private": str(run.root / "private-again.npz")})
 
 
+def private_among_the_public(run):
+    """Five private records were added to the public file, which an older version took."""
+    data = run.recorded()["data"]
+    private, public = (np.load(data[name], allow_pickle=False) for name in ("private", "public"))
+    with private, public:
+        rows = {
+            name: np.concatenate([public[name], private[name][:5]]) for name in ("inputs", "labels", "ids")
+        }
+    np.savez(run.root / "public-again.npz", **rows)
+    settings(run, data={**data, "public": str(run.root / "public-again.npz")})
+
+
 def a_user_in_two_shards(run):
     """Records in place of users were cut, and certified as users."""
     settings(run, partition={**run.recorded()["partition"], "by": "record"})
@@ -432,6 +444,12 @@ RECORDS = [
         "queries: .*in common",
     ),
     edit("a record changed after training", honest_runs.whole, one_record_changed, "partition: .*contents"),
+    edit(
+        "private records among the public inputs",
+        honest_runs.whole,
+        private_among_the_public,
+        "queries: 5 of 35 inputs of the public part are private",
+    ),
     edit("cut by record and certified by user", honest_runs.whole, a_user_in_two_shards, "partition: "),
     edit(
         "row numbers passed off as ids",

@@ -5,14 +5,15 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+import small_runs
 import test_ensemble
 import test_noise
 import test_partition
 import test_release
 import test_tables
-from catalogue import case, fails, is_caught, replaced
+from catalogue import case, fails, is_caught, made, replaced
 
-from pate_jax import columns, noise, partition, queries, tables
+from pate_jax import columns, noise, overlap, partition, queries, tables
 from pate_jax.ensemble import training
 from pate_jax.queries import Unique
 
@@ -78,6 +79,12 @@ def every_row(real):
     return lambda inputs: Unique(np.arange(len(inputs)), np.arange(len(inputs)))
 
 
+def private_records_in_the_pool(patch):
+    """60 of 70 public inputs are private records, and nothing refuses them."""
+    patch.setattr(small_runs, "public_images", small_runs.copied_images)
+    patch.setattr(overlap, "refuse", lambda private, others: None)
+
+
 def users_meet():
     test_partition.test_removing_one_user_changes_one_shard_and_users_never_meet_two_teachers()
 
@@ -133,6 +140,19 @@ CASES = [
         replaced(noise, "fresh_key", falls_back),
         fails(without_entropy),
         "without_entropy",
+    ),
+    case(
+        "private records in the public pool, held by the student",
+        private_records_in_the_pool,
+        made(small_runs.of_images),
+        r"release: .*examples holds the inputs of \d\d private records",
+    ),
+    case(
+        "private records in the public pool, and no refusal",
+        private_records_in_the_pool,
+        made(small_runs.of_images),
+        "queries: 60 of 70 inputs of the public part are private ones too",
+        long=True,
     ),
     case(
         "one query asked many times",
