@@ -146,12 +146,6 @@ CASES = [
         private_records_in_the_pool,
         made(small_runs.of_images),
         r"release: .*examples holds the inputs of \d\d private records",
-    ),
-    case(
-        "private records in the public pool, and no refusal",
-        private_records_in_the_pool,
-        made(small_runs.of_images),
-        "queries: 60 of 70 inputs of the public part are private ones too",
         long=True,
     ),
     case(
