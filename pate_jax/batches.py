@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import aggregate, artefact, budget, chacha, ledger, progress, voting
+from pate_jax import aggregate, artefact, budget, chacha, ledger, progress, register, voting
 from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.answered import load_answers, load_batch, shown, subset
 from pate_jax.config import check_threshold
@@ -107,7 +107,10 @@ def answer(
         lines, gone = shown(run), budget.spent(run)
         for entry in lines:
             _issue(run, entry)
-        for batch in sorted({*range(1, run.batches + 1)} - {entry["batch"] for entry in lines}):
+        waiting = sorted({*range(1, run.batches + 1)} - {entry["batch"] for entry in lines})
+        if waiting:
+            register.confirm(run, mechanism, teachers, classes, len(votes))
+        for batch in waiting:
             entry = book.append(_charge(run, mechanism, batch, gone))
             gone = gone.plus(budget.recorded_cost(budget.fixed(run), entry))
             _issue(run, entry)

@@ -114,6 +114,9 @@ class RunConfig:
     budget_epsilon: float | None = None
     """Spend no more than this epsilon, whatever the votes: only as many inputs are asked about as it affords,
     more can be asked later, and it is the figure to publish. Unset: one list of queries, at its cost."""
+    register: Path | None = None
+    """A file beside the private data that all runs on them are entered in with what they may spend; one that
+    would exceed the limit set there is refused before it trains (`pate budget --register`)."""
     teacher: Annotated[TeacherConfig, arg(name="")] = field(default_factory=TeacherConfig)
     student: StudentConfig = field(default_factory=StudentConfig)
     mechanism: MechanismOrAuto = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from pate_jax import devices, hosts, progress, stages
+from pate_jax import devices, hosts, progress, registration, stages
 from pate_jax.config import RunConfig, check_threshold, default_mechanism, threshold_warning
 from pate_jax.rundir import RunDirectory
 
@@ -22,7 +23,8 @@ def run(config: RunConfig) -> dict[str, Any]:
     if devices.processes() > 1 and not hosts.train_and_vote(config):
         return {}
     with run.writing():
-        stages.train(run, config.data, config.partition, config.teacher, config.asks, config.delta)
+        enter = partial(registration.before_training, run, config, mechanism)
+        stages.train(run, config.data, config.partition, config.teacher, config.asks, config.delta, enter)
         stages.settle(run, mechanism, config.budget_epsilon, config.delta)
         stages.vote(run, config.queries, selection=config.selection)
         stages.answer(run, mechanism)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -87,12 +88,14 @@ def train(
     config: ensemble.TeacherConfig,
     asks: int = 0,
     delta: float = budget.CUSTOMARY_DELTA,
+    enter: Callable[[data.Dataset], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Cut the private records into shards and train one teacher on each.
 
     Nothing is recorded before the data were opened and found fit for what was asked, so a mistyped command
     can be given again, corrected. If it is known how many public inputs it `asks` about, too many are refused
-    before the work, not after it; a `delta` too large for so many records is warned about.
+    before the work, not after it; a `delta` too large for so many records is warned about. `enter` is called
+    with the data before the work, and may refuse it (`registration`).
     """
     if choice.dataset == "strokes" and choice.private is None and choice.records is None:
         choice = replace(choice, records=_RECORDS * cut.teachers)
@@ -105,6 +108,7 @@ def train(
     run.agree("teacher", to_settings(config), but_not=_WHERE)
     run.agree("relation", {"relation": whom})
     budget.warn_of_delta(delta, len(dataset.private.ids))
+    enter(dataset)
     if net is None:
         return artefact.read_json(run.teacher_report, "teacher-report")
     if relation.are_rows(dataset):
@@ -190,7 +194,7 @@ def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accountin
         load_asked(run).votes,
         answers.answered,
         delta,
-        relation=_covered(run),
+        relation=covered(run),
         declared="data" not in settings,
         private=run.seed is None,
         adaptive=run.batches > 1,
@@ -199,7 +203,7 @@ def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accountin
     )
 
 
-def _covered(run: RunDirectory) -> accounting.Relation:
+def covered(run: RunDirectory) -> accounting.Relation:
     """Whom the guarantee covers: as the partition shows, or as the makers of the votes declared."""
     settings = run.recorded()
     if "relation" not in settings and "partition" not in settings:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from pate_jax import accounting, artefact, audit, confidential, reckoning, rerun, separation
+from pate_jax import accounting, artefact, audit, confidential, reckoning, register, rerun, separation
 from pate_jax.errors import PateError
 from pate_jax.findings import Examination, Finding, examine, unchecked
 from pate_jax.rundir import RunDirectory
@@ -61,7 +61,7 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
         "queries": partial(separation.queries, run),
         "ledger": partial(reckoning.chain, run),
         "noise": partial(reckoning.noise, run),
-        "budget": partial(reckoning.spent, run),
+        "budget": partial(_spent, run),
         "statement": partial(reckoning.stated, run),
         "release": partial(_released, run),
     }
@@ -84,6 +84,11 @@ def of_release(folder: Path) -> Examination:
         "private": _out_of_sight,
     }
     return examine(str(folder), checks)
+
+
+def _spent(run: RunDirectory) -> Iterator[Finding]:
+    yield from reckoning.spent(run)
+    yield from register.examined(run)
 
 
 def _released(run: RunDirectory) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from pate_jax import pipeline, progress, stages
+from pate_jax import pipeline, progress, registration, stages
 from pate_jax import topology as machines
 from pate_jax.accounting import Relation
 from pate_jax.cli.files import votes_of
@@ -116,6 +116,7 @@ def aggregate(
     delta: float | None = None,
     more: bool = False,
     relation: Relation | None = None,
+    register: Path | None = None,
     labels_are_teacher_labels: bool = False,
     seed: int | None = None,
     json: bool = False,
@@ -131,6 +132,7 @@ def aggregate(
         more: the votes file is a further list of queries, under the budget of --out.
         relation: what moves one vote at most, by the word of the votes' makers: one record under its id, all
             records of one user, the contents of one record, or one party's own; a votes file needs it once.
+        register: enter the run in this file beside the private data, before it answers (`pate budget`).
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
@@ -149,6 +151,8 @@ def aggregate(
             stages.declare(run, relation)
         if run.votes.exists():
             progress.warn(threshold_warning(chosen, int(load_votes(run.votes).votes.sum(1).max(initial=0))))
+        if register is not None:
+            registration.before_answers(run, register, chosen, budget_epsilon, delta)
         answers = stages.answer(run, chosen, budget_epsilon, delta)
         file = run.answers_of(run.batches)
     answered = int(answers.answered.sum())

@@ -1,24 +1,77 @@
-"""`pate budget`: what a run may spend, has spent and has left."""
+"""`pate budget`: what a run, or all runs of a register, may spend, have spent and have left."""
 
 from __future__ import annotations
 
 import json as json_format
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
 
 from pate_jax import budget
-from pate_jax.cli.printing import RunPath
+from pate_jax import register as registers
+from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
 
+_NOT_ADDED = (
+    "These relations are not added: each sum covers its own runs alone. A run by record promises nothing to "
+    "a user of several records, so nothing is said of all runs together."
+)
 
-def budget_command(run: RunPath, json: bool = False) -> None:
+
+def budget_command(
+    run: Annotated[Positional[Path | None], arg(metavar="[RUN]")] = None,
+    register: Path | None = None,
+    limit_epsilon: float | None = None,
+    limit_delta: float | None = None,
+    json: bool = False,
+) -> None:
     """Show what a run has spent and what is left, whatever its votes; nothing shown depends on them.
 
     Args:
         run: the run directory.
+        register: show all runs on the same private records instead, from the file that they are entered in.
+        limit_epsilon: set what the runs of the register may spend together, once.
+        limit_delta: the delta of that limit, and of what is shown where there is none; unset: 1e-5.
         json: print one JSON object.
     """
-    found = budget.summary(RunDirectory(run))
-    print(json_format.dumps(found) if json else "\n".join(_lines(found)))
+    if (run is None) == (register is None):
+        raise PateError("name one of a run directory and --register FILE: both say what was spent")
+    if register is None:
+        if limit_epsilon is not None or limit_delta is not None:
+            raise PateError(
+                "--limit-epsilon and --limit-delta belong to a register: name it by --register FILE"
+            )
+        found = budget.summary(RunDirectory(Path(run or "")))
+    else:
+        if limit_epsilon is not None:
+            registers.limit(register, limit_epsilon, limit_delta or budget.CUSTOMARY_DELTA)
+        found = registers.summary(register, limit_delta)
+    lines = _lines(found) if register is None else _registered(found)
+    print(json_format.dumps(found) if json else "\n".join(lines))
+
+
+def _registered(found: dict[str, Any]) -> list[str]:
+    lines = [f"Register {found['register']}: {len(found['runs'])} runs on the same private records"]
+    for one in found["runs"]:
+        plan = one["plan"]
+        lines.append(
+            f"  {one['time']}  {one['name']}: {_said(one['epsilon'])} by {plan['relation']}, for at most "
+            f"{plan['queries']:,} answers of {plan['teachers']:,} teachers"
+        )
+    delta, limit = found["delta"], found["limit"]
+    for relation, epsilon in found["epsilon"].items():
+        lines.append(f"Together by {relation}: {_said(epsilon)} at delta {delta:g}, for any votes.")
+    if len(found["epsilon"]) > 1:
+        lines.append(_NOT_ADDED)
+    if limit is not None:
+        share = f"{limit['share']:.1%} of it is spent."
+        lines.append(f"Limit: epsilon {limit['epsilon']:g} at delta {limit['delta']:g}; {share}")
+    return lines
+
+
+def _said(epsilon: float | None) -> str:
+    return "no finite epsilon" if epsilon is None else f"epsilon {epsilon:.4f}"
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

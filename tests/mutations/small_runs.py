@@ -5,7 +5,7 @@ from dataclasses import replace
 import honest_runs
 import numpy as np
 
-from pate_jax import ledger, pipeline, stages, voting
+from pate_jax import ledger, pipeline, registration, stages, voting
 from pate_jax.config import DataChoice, PartitionChoice, RunConfig
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
@@ -25,6 +25,18 @@ def answered(folder, first=30, again=0):
             votes = random.multinomial(50, [0.4, 0.35, 0.25], size=first)
             stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
             stages.answer(run, MECHANISM, 20.0, 1e-5)
+        stages.account(run)
+    return run
+
+
+def registered(folder):
+    """A run that is kept in a register beside it."""
+    run, file = RunDirectory(folder), folder.parent / f"{folder.name}-register.jsonl"
+    with run.writing():
+        votes = voting.Votes(np.full((30, 3), 20), ids=np.array([f"pool-{row}" for row in range(30)]))
+        stages.adopt(run, votes, None, relation="record")
+        registration.before_answers(run, file, MECHANISM, None, None)
+        stages.answer(run, MECHANISM)
         stages.account(run)
     return run
 

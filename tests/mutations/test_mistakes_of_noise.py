@@ -8,15 +8,17 @@ import small_runs
 import test_aggregate
 import test_budget
 import test_noise
+import test_register
 from catalogue import case, fails, is_caught, made, replaced
 
-from pate_jax import aggregate, batches, budget, noise, plurality, rundir, voting
+from pate_jax import aggregate, batches, budget, noise, plurality, register, rundir, voting
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
 
 ANSWERED = made(small_runs.answered)
 OVERLAPPING = made(small_runs.overlapping)
 CRASHED = made(small_runs.crashed)
 RESUMED = made(small_runs.resumed)
+REGISTERED = made(small_runs.registered)
 
 
 # ---- a run of the mutated program, looked at by the honest verifier
@@ -87,6 +89,28 @@ def after_the_votes_alone(real):
     return lambda batch, queries, inputs, schema: real(batch, queries, inputs, 2)
 
 
+def recorded_and_not_entered(run, file, plan):
+    """The settings say that there is a register; the line that reserves the cost is not written."""
+    register.limit(file, 9.0, 1e-5)
+    run.agree("register", {"file": str(file.resolve())})
+
+
+def never_confirmed(patch):
+    patch.setattr(register, "enter", recorded_and_not_entered)
+    patch.setattr(register, "confirm", lambda *_: None)
+
+
+def of_the_last_alone(real):
+    """What a second run costs is not added to what the first did."""
+    return lambda plans, order: real(plans[-1:], order)
+
+
+def twice_under_a_limit(patch, folder):
+    folder.mkdir(parents=True)
+    test = test_register.test_a_limit_refuses_what_would_exceed_it_before_anything_is_spent
+    return fails(partial(test, folder))(patch, folder)
+
+
 def nothing_known(real):
     return lambda run, by_digest: {}
 
@@ -129,6 +153,13 @@ RUNS = [
         replaced(batches, "_issue", drawn_again),
         RESUMED,
         "answers",
+    ),
+    case("a run's cost not entered in its register", never_confirmed, REGISTERED, "budget: .*does not show"),
+    case(
+        "a second run on the same records not added",
+        replaced(register, "_total", of_the_last_alone),
+        twice_under_a_limit,
+        "DID NOT RAISE",
     ),
     case(
         "an input that was answered asked again",

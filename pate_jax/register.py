@@ -1,0 +1,268 @@
+"""What all runs on the same private records may spend together: one line a run, in a file beside the data.
+
+A register belongs to one holder's one collection of records, and is private like these. Every run in it
+counts, whatever table it names: tables overlap, and each line's digest of the ids shows only which are equal.
+A run is entered with all that it may ever spend, before it trains or answers, so a crash counts too much and
+never too little; the same run in the same place is entered once, a copy of it anew. The file is a chain of
+lines with a head, as a run's ledger is (`ledger`), with the same durability and the same one writer.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pate_jax import artefact, budget, ledger
+from pate_jax.accounting import curves, figures, filter
+from pate_jax.errors import PateError
+from pate_jax.findings import Finding, judged, unchecked
+from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism, from_dict, to_dict
+from pate_jax.rundir import RunDirectory
+
+_STAGE = "register"
+_BEGINS = b'{"artefact": "ledger"'  # a register, or as much of it as a crash left
+_CLOSER = 1e-9  # relative: what is spent is rounded up
+
+
+class Plan(NamedTuple):
+    """All that a run may ever spend: so many answers of one mechanism, and whom its guarantee covers."""
+
+    mechanism: Mechanism
+    teachers: int
+    classes: int
+    queries: int
+    relation: str
+    records: str | None  # a digest of the ids; None of votes made elsewhere
+
+
+def planned(
+    mechanism: Mechanism, *, teachers: int, classes: int, queries: int, most: tuple[float, float] | None
+) -> int:
+    """How many answers a run may give in all: its list, or what its budget (epsilon, delta) affords.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> planned(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5))
+    48
+    """
+    if most is None:
+        return queries
+    found = filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=most[0], delta=most[1])
+    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=found.order)
+    return found.affords(filter.NOTHING, each)
+
+
+def digest_of(ids: np.ndarray) -> str:
+    """A digest of the private ids, in whatever order they stand.
+
+    >>> digest_of(np.array(["b", "a"])) == digest_of(np.array(["a", "b"]))
+    True
+    """
+    return artefact.digest(np.sort(ids))
+
+
+def enter(run: RunDirectory, file: Path, plan: Plan) -> None:
+    """Write a run's line before it spends anything, once; refused where a limit would be exceeded."""
+    if run.seed is not None:
+        raise PateError(f"{run.root} has a seed, so it promises nothing to be added up: leave out --seed")
+    if _STAGE in run.recorded():
+        run.agree(_STAGE, {"file": str(file.resolve())})
+    _check_kind(file)
+    with ledger.Writer(file) as book:
+        lines = _lines(file)
+        if not _stands(lines, run, plan):
+            _check_limit(file, lines, plan)
+            book.append(_line(run, plan))
+    os.chmod(ledger.head_path(file), 0o600)
+    run.agree(_STAGE, {"file": str(file.resolve())})
+
+
+def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int, queries: int) -> None:
+    """Refuse to answer where the register that a run is kept in does not show all that it may ask."""
+    if _STAGE not in run.recorded():
+        return
+    file, fixed = _file(run), budget.fixed(run)
+    most = None if fixed is None else (fixed.epsilon, fixed.delta)
+    queries = planned(mechanism, teachers=teachers, classes=classes, queries=queries, most=most)
+    if not _stands(_lines(file), run, Plan(mechanism, teachers, classes, queries, "", None)):
+        raise PateError(
+            f"{file} does not show what {run.root} is about to spend: it was moved, copied or changed since "
+            f"it was entered; enter it with `pate aggregate {run.root} --register {file}`"
+        )
+
+
+def limit(file: Path, epsilon: float, delta: float) -> None:
+    """Set what the runs of a register may spend together, once; the order of the sum is fixed with it."""
+    found = _filter(epsilon, curves.check_delta(delta))
+    _check_kind(file)
+    with ledger.Writer(file) as book:
+        before = _limit(_lines(file))
+        if before is not None and (before.epsilon, before.delta) != (epsilon, delta):
+            raise PateError(
+                f"{file} has the limit epsilon={before.epsilon:g} at delta={before.delta:g}, which is set "
+                "once: leave it as it is, or begin another register for other records"
+            )
+        if before is None:
+            book.append({"limit": found.to_dict()})
+    os.chmod(ledger.head_path(file), 0o600)
+
+
+def _filter(epsilon: float, delta: float) -> filter.Filter:
+    """The budget at the order that is best for costs that grow with the order, as those of Gaussian noise do.
+
+    A thousandth of delta is left for what samplers of continuous noise stray from their laws.
+    """
+    inner = delta * (1 - 1e-3)
+    noise = DiscreteGaussianMax(max(100.0 / epsilon, 2.0) if epsilon > 0 else 2.0)
+    found = filter.plan(noise, teachers=250, classes=10, epsilon=epsilon, delta=inner)
+    strays = (delta - inner) / (1 + math.exp(min(epsilon, 700.0))) * (1 - _CLOSER)
+    return replace(found, delta=delta, slack=found.slack + strays)
+
+
+def summary(file: Path, delta: float | None) -> dict[str, Any]:
+    """Every run's line, and what those of one relation may spend together; relations are never added."""
+    if not file.exists():
+        raise PateError(f"{file} does not exist: `pate run --register {file}` begins it")
+    lines = _lines(file)
+    found, runs = _limit(lines), [line for line in lines if "plan" in line]
+    delta = delta or (found.delta if found else budget.CUSTOMARY_DELTA)
+    shown = [
+        {"name": line["name"], "time": line["time"], "plan": line["plan"], "epsilon": _spends([line], delta)}
+        for line in runs
+    ]
+    relations = dict.fromkeys(line["plan"]["relation"] for line in runs)
+    together = {
+        name: _spends([line for line in runs if line["plan"]["relation"] == name], delta)
+        for name in relations
+    }
+    limited = None
+    if found is not None:
+        total = _total([_plan(line) for line in runs], found.order)
+        limited = {**found.to_dict(), "spent": total.rdp, "share": total.rdp / found.rdp}
+    return {"register": str(file), "runs": shown, "delta": delta, "epsilon": together, "limit": limited}
+
+
+def together(plans: list[Plan], delta: float) -> float | None:
+    """Epsilon of several runs together by Renyi composition, whatever the votes; None where none is finite.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> one = Plan(GNMax(40.0), 250, 10, 100, "record", None)
+    >>> together([one], 1e-5) < together([one, one], 1e-5) < 2 * together([one], 1e-5)
+    True
+    """
+    orders = curves.default_orders()
+    each = [curves.data_independent(one.mechanism, one.teachers, orders)[0] for one in plans]
+    total = np.sum([one.queries * curve for one, curve in zip(plans, each, strict=True)], axis=0)
+    strays = [figures.sampler_slack(one.mechanism, one.queries, one.classes) for one in plans]
+    found = figures.with_slack(
+        lambda inner: curves.epsilon(orders, total * (1 + _CLOSER), inner), delta, sum(strays) * (1 + _CLOSER)
+    )
+    return float(found.epsilon) if math.isfinite(found.epsilon) else None
+
+
+def examined(run: RunDirectory) -> Iterator[Finding]:
+    """Whether a run that was recorded with a register stands in it, with all that it has asked."""
+    if _STAGE not in run.recorded():
+        return
+    file, asked = _file(run), ledger.read(run.ledger)
+    if not file.exists():
+        yield unchecked(f"{file} is not here, so nobody can see whether the run stands in it")
+        return
+    key, total = _key(run), sum(entry["asked"] for entry in asked)
+    covered = run.recorded().get("relation", {}).get("relation")
+    wanted = [
+        {name: entry[name] for name in ("mechanism", "teachers", "classes")} | {"relation": covered}
+        for entry in asked
+    ]
+    plans = [line["plan"] for line in _lines(file) if line.get("run") == key]
+    stands = any(
+        plan["queries"] >= total and all(one.items() <= plan.items() for one in wanted) for plan in plans
+    )
+    yield from judged(
+        [] if stands else [f"{file} does not show this run with the {total} queries that it asked"],
+        f"the register shows this run with at least the {total} queries that it asked",
+    )
+
+
+def _file(run: RunDirectory) -> Path:
+    return Path(run.recorded()[_STAGE]["file"])
+
+
+def _key(run: RunDirectory) -> str:
+    """What names a run in a register, and tells nothing of its secret."""
+    return run.derive("name in a register").hex()
+
+
+def _line(run: RunDirectory, plan: Plan) -> dict[str, Any]:
+    described = {**plan._asdict(), "mechanism": to_dict(plan.mechanism)}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"run": _key(run), "name": str(run.root.resolve()), "time": now, "plan": described}
+
+
+def _plan(line: dict[str, Any]) -> Plan:
+    return Plan(**{**line["plan"], "mechanism": from_dict(line["plan"]["mechanism"])})
+
+
+def _stands(lines: list[dict[str, Any]], run: RunDirectory, plan: Plan) -> bool:
+    """Whether this run, in this place, was entered with at least this plan."""
+    place = (_key(run), str(run.root.resolve()))
+    found = [_plan(line) for line in lines if (line.get("run"), line.get("name")) == place]
+    return any(
+        one[:3] == plan[:3] and one.queries >= plan.queries and plan.relation in ("", one.relation)
+        for one in found
+    )
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    lines = ledger.read(file)
+    if not all("plan" in line or "limit" in line for line in lines):
+        raise PateError(f"{file} is the ledger of a run and no register: name a file of its own")
+    return lines
+
+
+def _check_kind(file: Path) -> None:
+    """Refuse a file that is something else, before its end is taken for a line that a crash tore."""
+    begins = artefact.read_bytes(file)[: len(_BEGINS)] if file.exists() else b""
+    if not _BEGINS.startswith(begins):
+        raise PateError(f"{file} is no register: name a file that `--register` has begun, or a new one")
+
+
+def _limit(lines: list[dict[str, Any]]) -> filter.Filter | None:
+    return next((filter.Filter.from_dict(line["limit"]) for line in lines if "limit" in line), None)
+
+
+def _spends(lines: list[dict[str, Any]], delta: float) -> float | None:
+    return together([_plan(line) for line in lines], delta)
+
+
+def _total(plans: list[Plan], order: float) -> filter.Cost:
+    """What several runs cost at one order."""
+    total = filter.NOTHING
+    for one in plans:
+        each = filter.cost(one.mechanism, teachers=one.teachers, classes=one.classes, order=order)
+        total = total.plus(each.times(one.queries))
+    return total
+
+
+def _check_limit(file: Path, lines: list[dict[str, Any]], plan: Plan) -> None:
+    found, before = _limit(lines), [_plan(line) for line in lines if "plan" in line]
+    if found is None:
+        return
+    others = sorted({one.relation for one in before} - {plan.relation})
+    if others:
+        raise PateError(
+            f"{file} has a limit, and holds runs by {', '.join(others)}: one by {plan.relation} cannot be "
+            "added to these; choose a run of the same relation"
+        )
+    if not found.allows(_total([*before, plan], found.order)):
+        spent, more = (_total(plans, found.order).rdp / found.rdp for plans in (before, [plan]))
+        raise PateError(
+            f"the limit of epsilon {found.epsilon:g} at delta {found.delta:g} in {file} would be exceeded: "
+            f"{spent:.1%} of it is spent, and this run may cost {more:.1%}; ask fewer queries or add noise"
+        )

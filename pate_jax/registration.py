@@ -1,0 +1,44 @@
+"""How a run comes into a register: by its settings before it trains, or by its votes before it answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pate_jax import budget, data, register, relation, stages, voting
+from pate_jax.config import DataChoice, RunConfig, from_settings
+from pate_jax.mechanisms import Mechanism
+from pate_jax.rundir import RunDirectory
+
+
+def before_training(
+    run: RunDirectory, config: RunConfig, mechanism: Mechanism, dataset: data.Dataset
+) -> None:
+    """Enter a whole run with all that its settings let it spend, where they name a register."""
+    if config.register is None:
+        return
+    teachers, classes = config.partition.teachers, dataset.classes
+    most = None if config.budget_epsilon is None else (config.budget_epsilon, config.delta)
+    queries = register.planned(
+        mechanism, teachers=teachers, classes=classes, queries=config.queries, most=most
+    )
+    whom, records = relation.of(dataset, config.partition.by), register.digest_of(dataset.private.ids)
+    plan = register.Plan(mechanism, teachers, classes, queries, whom, records)
+    register.enter(run, config.register, plan)
+
+
+def before_answers(
+    run: RunDirectory, file: Path, mechanism: Mechanism, epsilon: float | None, delta: float | None
+) -> None:
+    """Enter a run that has voted, or whose votes were made elsewhere."""
+    votes, fixed = voting.load_votes(run.existing(run.votes, "vote")).votes, budget.fixed(run)
+    teachers, classes = int(votes.sum(1).max()), votes.shape[1]
+    most = None if epsilon is None else (epsilon, delta or budget.CUSTOMARY_DELTA)
+    if fixed is not None:
+        most = (fixed.epsilon, fixed.delta)
+    queries = register.planned(mechanism, teachers=teachers, classes=classes, queries=len(votes), most=most)
+    settings, records = run.recorded(), None
+    if "data" in settings:
+        dataset = stages.open_data(from_settings(DataChoice, settings["data"]))
+        records = register.digest_of(dataset.private.ids)
+    plan = register.Plan(mechanism, teachers, classes, queries, stages.covered(run), records)
+    register.enter(run, file, plan)
