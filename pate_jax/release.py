@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pate_jax import artefact
-from pate_jax.accounting.statement import DECLARED
 from pate_jax.audit import audit, check, predictor
 from pate_jax.student import Student
 
@@ -52,7 +51,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     if examples is not None:
         lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
     body = "".join(f"- {line}\n" for line in lines)
-    declared = DECLARED if statement.get("declared") else ""
+    declared = ", as declared by the makers of the votes" if statement.get("declared") else ""
     covers = _COVERS.format(whom=_WHOM[statement["relation"]], declared=declared)
     return f"{warning}# Model card\n\n{body}\n{covers}{_USE}"
 

@@ -215,8 +215,8 @@ def test_a_whole_run_is_entered_before_it_trains(tmp_path, capsys):
     """By the command: the limit, what is refused by it, what fits, and what is spent then."""
     file, own = tmp_path / "register.jsonl", honest_runs._data()
     command = ["run", "--private", own.private, "--public", own.public, "--test", own.test, "--by", "user"]
-    command += ["--teachers", 6, "--queries", 18, "--teacher.net", "table", "--register", file]
-    command += ["--out", tmp_path / "run", "--teacher.epochs", 1, "--teacher.min-steps", 3]
+    command += ["--teachers", 6, "--queries", 18, "--net", "table", "--register", file]
+    command += ["--out", tmp_path / "run", "--epochs", 1, "--min-steps", 3]
     command += ["--student.method", "supervised", "--student.net", "table", "--student.steps", 8]
     noise = ["confident-discrete-gaussian", "--threshold", 3, "--sigma-threshold", 3, "--sigma", 1.5]
     assert call("budget", "--register", file, "--limit-epsilon", 30, "--limit-delta", 1e-5) == 0
