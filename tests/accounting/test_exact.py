@@ -181,7 +181,7 @@ def test_any_votes_and_any_noise(data):
     """Never NaN, negative or above the cap, no warning, and the order of the classes does not matter."""
     classes = data.draw(st.sampled_from([2, 3, 5, 10, 30, 200]))
     teachers = data.draw(st.sampled_from([1, 2, 17, 250, 5000]))
-    scale = data.draw(st.sampled_from([1e-3, 0.1, 1.0, 7.3, 40.0, 300.0, 1e6]))
+    scale = data.draw(st.sampled_from([1e-3, 0.1, 1.0, 7.3, 40.0, 300.0, 3e5]))
     seed = data.draw(st.integers(0, 2**32 - 1))
     kinds = [
         GNMax(scale),
