@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pate_jax import devices
+from pate_jax.system import devices
 
 devices.prepare()
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pate_jax import devices
+from pate_jax.system import devices
 
 devices.prepare()
 

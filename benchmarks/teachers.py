@@ -11,7 +11,7 @@ over rounds is reported. Lines are appended to benchmarks/results/teachers.jsonl
 
 from __future__ import annotations
 
-from pate_jax import devices
+from pate_jax.system import devices
 
 devices.prepare()
 
@@ -34,11 +34,12 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-from pate_jax import artefact, ensemble, models  # noqa: E402
+from pate_jax import ensemble, models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.ensemble import fitting, plan, programs, training  # noqa: E402
 from pate_jax.ensemble import shards as cutting  # noqa: E402
 from pate_jax.partition import Shards  # noqa: E402
+from pate_jax.system import storage  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "teachers.jsonl"
 NETS = ("cnn", "pate2017", "mlp")
@@ -334,7 +335,7 @@ def refresh(nets: list[str], rounds: int) -> dict[str, Any]:
                 width=chosen.width, steps_per_call=chosen.steps_per_call, convolution=chosen.convolution
             )
             row["wide"] = chosen.steps_per_call == 0
-            artefact.write_bytes(path, (json.dumps(content, indent=1) + "\n").encode())
+            storage.write_bytes(path, (json.dumps(content, indent=1) + "\n").encode())
     return {"measure": "forms", "forms": told}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Annotated, Any
 
-from pate_jax import devices
+from pate_jax.system import devices
 
 devices.prepare()
 
@@ -18,9 +18,10 @@ import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, arg  # noqa: E402
 
 from experiments.presets import Preset, small  # noqa: E402
-from pate_jax import accounting, endings, pipeline, report, topology  # noqa: E402
+from pate_jax import accounting, pipeline, report  # noqa: E402
 from pate_jax.config import RunConfig  # noqa: E402
 from pate_jax.rundir import RunDirectory  # noqa: E402
+from pate_jax.system import exits, topology  # noqa: E402
 
 After = Callable[[RunDirectory], dict[str, Any]]
 _SETTINGS = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
@@ -29,7 +30,7 @@ _SETTINGS = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
 def main(preset: Preset, after: After | None = None, arguments: Sequence[str] | None = None) -> None:
     """Run a preset; `after` adds to its JSON line from the finished run."""
     given = sys.argv[1:] if arguments is None else arguments
-    with endings.told(preset.name):
+    with exits.told(preset.name):
         topology.prepare(given)
         config, machines = _parse(preset, given)
         topology.enter(**machines)

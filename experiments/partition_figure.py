@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax import accounting, plots, progress
+from pate_jax import accounting, plots
 from pate_jax.accounting import papers, smooth
 from pate_jax.mechanisms import Mechanism
+from pate_jax.system import progress
 
 Curve = NDArray[np.float64]
 ORDERS = np.concatenate([np.arange(3.0, 20.0), np.arange(20.0, 50.0, 3), np.arange(50.0, 101.0, 10)])

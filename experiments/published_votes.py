@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from experiments import partition_figure
 from experiments.tutorial_svhn import tutorial_epsilon
-from pate_jax import accounting, artefact, endings, voting
+from pate_jax import accounting, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax, Mechanism
+from pate_jax.system import exits, storage
 
 Votes = NDArray[np.int64]
 
@@ -158,11 +159,11 @@ def _figure(folder: Path, out: Path) -> str | None:
     votes = voting.load_votes(path).votes
     parts = partition_figure.partition(row.mechanism, votes, row.delta)
     target = out / "partition.svg"
-    artefact.write_bytes(target, partition_figure.draw(parts, row.delta))
+    storage.write_bytes(target, partition_figure.draw(parts, row.delta))
     print(f"The partition of the privacy cost over {len(votes)} MNIST queries: {target}")
     return str(target)
 
 
 if __name__ == "__main__":
-    with endings.told("published_votes"):
+    with exits.told("published_votes"):
         tyro.cli(main, prog="experiments.published_votes", description=__doc__)

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pate_jax import devices
+from pate_jax.system import devices
 
 devices.prepare()
 
@@ -35,9 +35,10 @@ import tyro  # noqa: E402
 
 from experiments.student_cases import CASES, TABLE, Case  # noqa: E402
 from experiments.student_votes import Source, by_name, own  # noqa: E402
-from pate_jax import accounting, aggregate, artefact, endings, noise  # noqa: E402
+from pate_jax import accounting, aggregate, noise  # noqa: E402
 from pate_jax.aggregate import Answers  # noqa: E402
 from pate_jax.student import PublicInputs, fit, selection  # noqa: E402
+from pate_jax.system import exits, storage  # noqa: E402
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "students.jsonl"
 Told = Literal["teachers", "plurality", "truth"]
@@ -182,7 +183,7 @@ def finished(out: Path) -> dict[str, dict[str, Any]]:
 def add(out: Path, line: dict[str, Any]) -> None:
     """One more line."""
     before = out.read_bytes() if out.is_file() else b""
-    artefact.write_bytes(out, before + json.dumps(line).encode() + b"\n")
+    storage.write_bytes(out, before + json.dumps(line).encode() + b"\n")
 
 
 def summary(case: Case, lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -209,5 +210,5 @@ def summary(case: Case, lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("default")
-    with endings.told("students"):
+    with exits.told("students"):
         tyro.cli(main, prog="experiments.students", description=__doc__)

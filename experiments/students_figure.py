@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import tyro
 
-from pate_jax import artefact, plots
+from pate_jax import plots
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 ROOT = Path(__file__).parents[1]
 METHODS = ("supervised", "vat", "gan", "fixmatch", "ridge", "tandem")
@@ -30,7 +31,7 @@ def main(
     if not found:
         raise PateError(f"{results} holds no line of the table: run `python -m experiments.students table`")
     print(table(found))
-    artefact.write_bytes(out, draw(found))
+    storage.write_bytes(out, draw(found))
 
 
 def means(lines: list[dict[str, Any]]) -> dict[tuple[str, int], float]:

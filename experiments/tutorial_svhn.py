@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from experiments.launch import main
 from experiments.presets import TUTORIAL_SVHN
-from pate_jax import accounting, aggregate, endings, noise, stages, voting
+from pate_jax import accounting, aggregate, noise, stages, voting
 from pate_jax.accounting import laplace, smooth
 from pate_jax.mechanisms import LNMax
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import exits
 
 MOMENTS = np.arange(1.0, 9.0)  # the tutorial's accountant looks at eight
 
@@ -97,7 +98,7 @@ def _histograms(votes: Path | None, queries: int, teachers: int) -> NDArray:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["epsilon"]:
-        with endings.told("tutorial_svhn"):
+        with exits.told("tutorial_svhn"):
             shown = tyro.cli(epsilon, prog="experiments.tutorial_svhn epsilon", args=sys.argv[2:])
             print(json.dumps({"experiment": "tutorial_svhn epsilon", **shown}))
     else:

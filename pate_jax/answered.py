@@ -12,9 +12,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import aggregate, artefact, budget, ledger, voting
+from pate_jax import aggregate, budget, ledger, voting
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import storage
 
 _PARTS = ("labels", "answered")
 
@@ -70,7 +71,7 @@ def asked_rows(run: RunDirectory) -> np.ndarray:
     for entry in asked(run):
         batch, count = entry["batch"], entry["asked"]
         if run.rows_of(batch).exists():
-            by = artefact.read_arrays(run.rows_of(batch), "rows")["answered_by"]
+            by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]
             queries, first = np.unique(by, return_index=True)
             own = (queries >= asked_before) & (queries < asked_before + count)
             rows.append(before + first[own])
@@ -98,7 +99,7 @@ def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
 def _issued(run: RunDirectory, entry: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """The answers of a line, where its file holds the same."""
     recorded, file = ledger.unpack(entry["answers"]), run.answers_of(entry["batch"])
-    held = artefact.read_arrays(file, "answers")
+    held = storage.read_arrays(file, "answers")
     both = zip(_PARTS, recorded, strict=True)
     if not all(name in held and np.array_equal(part, held[name]) for name, part in both):
         raise PateError(

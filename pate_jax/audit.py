@@ -19,11 +19,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import artefact, models, queries
+from pate_jax import models, queries
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.student import Student
+from pate_jax.system import storage
 
 # Everything a release may hold, and for each JSON file the only fields that it may have.
 FILES = frozenset(
@@ -148,7 +149,7 @@ def _strangers(folder: Path, files: list[Path]) -> Iterator[str]:
 
 def _text(path: Path) -> str:
     try:
-        return artefact.read_bytes(path).decode()
+        return storage.read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise PateError(f"{path} is no text in UTF-8: {error}") from error
 
@@ -166,10 +167,10 @@ def _words(texts: Mapping[str, str]) -> Iterator[str]:
 def _fields(texts: Mapping[str, str]) -> Iterator[str]:
     for name, allowed in FIELDS.items():
         if name in texts:
-            body = artefact.parse_json(texts[name], name)
+            body = storage.parse_json(texts[name], name)
             yield from (f"{name} has the unknown field {one!r}" for one in sorted(set(body) - allowed))
     if "statement.json" in texts:
-        yield from _figures(artefact.parse_json(texts["statement.json"], "statement.json").get("figures"))
+        yield from _figures(storage.parse_json(texts["statement.json"], "statement.json").get("figures"))
     if texts.get("student/statement.json", texts.get("statement.json")) != texts.get("statement.json"):
         yield "student/statement.json is not the statement.json of the release"
 
@@ -197,7 +198,7 @@ def _arrays(folder: Path) -> Iterator[str]:
         if shape != wanted.get(name)
     )
     yield from (f"student/parameters.npz lacks {name}" for name in wanted if name not in found)
-    for name, array in artefact.read_arrays(folder / "parameters.npz", "student-parameters").items():
+    for name, array in storage.read_arrays(folder / "parameters.npz", "student-parameters").items():
         if array.dtype != np.float32 or not np.isfinite(array).all():
             yield f"student/parameters.npz: {name} is {array.dtype} and not finite float32 numbers"
     yield from _hidden(folder / "parameters.npz")
@@ -234,7 +235,7 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
         yield from (f"{name} names the private {one!r}" for one in sorted(words & secrets.names)[:3])
     spelt = {name: _spelt(text) for name, text in texts.items()}
     there = (folder / _PARAMETERS).exists()
-    student = artefact.read_arrays(folder / _PARAMETERS, "student-parameters") if there else {}
+    student = storage.read_arrays(folder / _PARAMETERS, "student-parameters") if there else {}
     for what, array in secrets.arrays():
         if array.dtype.kind in "iu":
             yield from (f"{name} spells out {what}" for name, text in spelt.items() if _spells(text, array))
@@ -252,7 +253,7 @@ def _inputs(folder: Path, forms: Iterable[np.ndarray]) -> Iterator[str]:
     """Arrays that hold private inputs, found by their digests: one after the other, or one in each column."""
     if not (folder / _PARAMETERS).exists():
         return
-    student = artefact.read_arrays(folder / _PARAMETERS, "student-parameters")
+    student = storage.read_arrays(folder / _PARAMETERS, "student-parameters")
     for form in forms:
         flat = form.reshape(len(form), -1).astype(np.float32)
         known = set(queries.digests(flat))
@@ -298,7 +299,7 @@ def _holds(own: np.ndarray, secret: np.ndarray) -> bool:
 
 def agrees(folder: Path) -> Iterator[Finding]:
     """Whether the files of a release say the same of what was spent: the statement, the card and the page."""
-    statement = artefact.read_json(folder / "statement.json", "statement")
+    statement = storage.read_json(folder / "statement.json", "statement")
     line = str(statement.get("model_card_line"))
     private = statement.get("private") is True
     bought = f"{statement.get('answered')} of {statement.get('asked')} asked"

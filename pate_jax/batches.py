@@ -20,13 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import aggregate, artefact, budget, chacha, ledger, progress, register, voting
+from pate_jax import aggregate, budget, chacha, ledger, register, voting
 from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.answered import load_answers, load_batch, shown, subset
 from pate_jax.config import check_threshold
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import progress, storage
 
 _UNANSWERED = -1
 _NAMELESS = (
@@ -123,7 +124,7 @@ def draw(
     """The mechanism's answers to these votes under the run's noise for this batch: the same at every call."""
     if not len(votes):
         return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
-    words = _noise_words(run, stream(mechanism, artefact.digest(votes), label))
+    words = _noise_words(run, stream(mechanism, storage.digest(votes), label))
     impl = chacha.PRIVATE if run.seed is None else chacha.SEEDED
     key = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
@@ -149,7 +150,7 @@ def stream(mechanism: Mechanism, votes_digest: str, label: int | str) -> str:
 
 def commitment(run: RunDirectory, stream: str) -> str:
     """A digest that binds the run to its noise without telling it."""
-    return artefact.digest(_noise_words(run, stream))
+    return storage.digest(_noise_words(run, stream))
 
 
 def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
@@ -189,8 +190,8 @@ def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
 
 def _identity(votes: voting.Votes) -> dict[str, Any]:
     named = votes.ids is not None or votes.digests is not None
-    inputs = artefact.digest(votes.ids, votes.digests) if named else None
-    return {"digest": artefact.digest(votes.votes), "inputs": inputs}
+    inputs = storage.digest(votes.ids, votes.digests) if named else None
+    return {"digest": storage.digest(votes.votes), "inputs": inputs}
 
 
 def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
@@ -207,7 +208,7 @@ def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
     repeated = len(by) - len(new)
     if repeated:
         progress.say(f"{repeated} of {len(by)} rows ask about an input again: they get its answer, free")
-        artefact.write_arrays(run.rows_of(batch), "rows", {"answered_by": np.array(by, np.int64)})
+        storage.write_arrays(run.rows_of(batch), "rows", {"answered_by": np.array(by, np.int64)})
     voting.save_votes(run.votes_of(batch), subset(votes, np.array(new, np.int64)))
 
 
@@ -255,7 +256,7 @@ def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, gone: budget.Co
     teachers, classes = _size(voting.load_votes(run.votes).votes)
     asked = budget.fit(run, gone, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
-    digest, queries, inputs = (artefact.digest(part) for part in (votes.votes, votes.ids, votes.digests))
+    digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
     named, fixed = noise_label(batch, queries, inputs, ledger.SCHEMA), budget.fixed(run)
     drawn = draw(run, mechanism, votes.votes, named)
     return {
@@ -278,7 +279,7 @@ def _issue(run: RunDirectory, entry: dict[str, Any]) -> None:
     """Write the answers that the ledger shows, once more if need be; never drawn again."""
     batch = entry["batch"]
     votes = load_batch(run, entry)
-    if artefact.digest(votes.votes) != entry["votes"]:
+    if storage.digest(votes.votes) != entry["votes"]:
         raise PateError(
             f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
             "restore them from a backup, or choose another --out, and add up what both have spent"
@@ -286,8 +287,8 @@ def _issue(run: RunDirectory, entry: dict[str, Any]) -> None:
     labels, answered = ledger.unpack(entry["answers"])
     arrays = {"labels": labels, "answered": answered}
     if run.rows_of(batch).exists():
-        by = artefact.read_arrays(run.rows_of(batch), "rows")["answered_by"]
-        before = [artefact.read_arrays(run.answers_of(one), "answers") for one in range(1, batch)]
+        by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]
+        before = [storage.read_arrays(run.answers_of(one), "answers") for one in range(1, batch)]
         labels, answered = (
             np.concatenate([*(one[name] for one in before), arrays[name]]) for name in ("labels", "answered")
         )
@@ -295,7 +296,7 @@ def _issue(run: RunDirectory, entry: dict[str, Any]) -> None:
         by = np.where(asked, by, 0)
         arrays["row_labels"] = np.where(asked & (len(labels) > 0), _at(labels, by), _UNANSWERED)
         arrays["row_answered"] = asked & _at(answered, by)
-    artefact.write_arrays(run.answers_of(batch), "answers", arrays)
+    storage.write_arrays(run.answers_of(batch), "answers", arrays)
 
 
 def _at(values: np.ndarray, places: np.ndarray) -> np.ndarray:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.progress import bar
 from pate_jax.streams import Stream
+from pate_jax.system.progress import bar
 
 MARKS = 64  # brush marks along one character
 POINTS = 16  # control points of one character, at most

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.artefact import read_bytes
 from pate_jax.dataset import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.progress import bar
+from pate_jax.system.progress import bar
+from pate_jax.system.storage import read_bytes
 
 Table = dict[str, list[str]]
 MISSING = frozenset({"", "na", "nan", "null"})  # in any case

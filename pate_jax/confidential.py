@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import artefact, audit, ledger, queries, voting
+from pate_jax import audit, ledger, queries, voting
 from pate_jax.ensemble import kept
 from pate_jax.findings import Finding
 from pate_jax.rundir import RunDirectory
 from pate_jax.separation import coincide, opened, public_parts
+from pate_jax.system import storage
 
 _SHORT = 5  # names of fewer characters occur in any text
 _PATHS = ("private", "public", "test", "data_dir", "manual_dir", "categories", "scales")
@@ -27,14 +28,14 @@ def secrets(run: RunDirectory) -> audit.Secrets:
     }
     paths = run.recorded().get("data", {})
     texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
-    entropy = artefact.read_json(run.keys, "keys").get("entropy")
+    entropy = storage.read_json(run.keys, "keys").get("entropy")
     texts |= {"the secret of the run": entropy} if entropy else {}
     for entry in ledger.entries(run.ledger):
         texts |= {
             f"the {name} of batch {entry['batch']}": entry[name] for name in ("votes", "noise", "digest")
         }
     if run.statement.exists():
-        texts |= _sensitive(artefact.read_json(run.statement, "statement"))
+        texts |= _sensitive(storage.read_json(run.statement, "statement"))
     inputs = None if isinstance(opened(run), Finding) else partial(_inputs, run)
     return audit.Secrets(texts, frozenset(_names(run)), partial(_arrays, run), inputs)
 

@@ -11,9 +11,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pate_jax import artefact, devices, lock, stages
+from pate_jax import stages
 from pate_jax.config import RunConfig, default_mechanism
 from pate_jax.rundir import RunDirectory, close
+from pate_jax.system import devices, locks, storage
 
 
 class Share(RunDirectory):
@@ -41,11 +42,11 @@ class Share(RunDirectory):
             for folder in (self.own, self.teachers, teachers):
                 close(folder)
             with (
-                lock.held(self.private / ".lock", self.root, shared=True),
-                lock.held(self.own / ".lock", self.root),
+                locks.held(self.private / ".lock", self.root, shared=True),
+                locks.held(self.own / ".lock", self.root),
             ):
                 for folder in (self.own, teachers):  # the others write into the rest
-                    artefact.remove_leftovers(folder)
+                    storage.remove_leftovers(folder)
                 yield
         finally:
             os.umask(usual)

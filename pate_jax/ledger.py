@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax import artefact, lock, progress
 from pate_jax.errors import PateError
+from pate_jax.system import locks, progress, storage
 
 SCHEMA = 3
 READABLE = (2, 3)  # in lines of schema 2 the noise of batch 1 is not named after its inputs
@@ -81,7 +81,7 @@ class Writer:
         self._stack = ExitStack()
 
     def __enter__(self) -> Writer:
-        self._stack.enter_context(lock.held(self.path.with_name(".ledger.lock"), self.path))
+        self._stack.enter_context(locks.held(self.path.with_name(".ledger.lock"), self.path))
         try:
             self.state = check(self.path)
             self._settle()
@@ -112,7 +112,7 @@ class Writer:
                 f"a line of {len(content):,} bytes is longer than a ledger may hold, {LONGEST:,}: ask in "
                 "smaller batches, with --budget-epsilon and --more"
             )
-        artefact.append_bytes(self.path, content, after=state.size)
+        storage.append_bytes(self.path, content, after=state.size)
         digest = _digest(content)
         self.state = State(state.entries + 1, digest, state.size + len(content), state.entries, None)
         self._settle()
@@ -131,7 +131,7 @@ class Writer:
         """Let the head count all lines."""
         if self.state.counted < self.state.entries:
             head = {"entries": self.state.entries, "digest": self.state.digest}
-            artefact.write_json(head_path(self.path), "ledger-head", head)
+            storage.write_json(head_path(self.path), "ledger-head", head)
             self.state = self.state._replace(counted=self.state.entries)
 
 
@@ -245,7 +245,7 @@ _DAMAGE = f"the ledger was changed after it was written. {_RESTORE}"
 def _entry(path: Path, content: bytes, number: int, previous: str) -> dict[str, Any]:
     """The entry of a line, or an error where it is not whole or does not follow the line before."""
     where = f"{path} line {number + 1}"
-    entry = artefact.parse_json(content, where)
+    entry = storage.parse_json(content, where)
     if entry.get("schema") not in READABLE:
         raise PateError(
             f"{where} has schema version {entry.get('schema')!r}; this version of pate_jax reads "
@@ -286,7 +286,7 @@ def _read_head(path: Path) -> Head:
     file = head_path(path)
     if not file.exists():
         return Head(0, GENESIS)
-    body = artefact.read_json(file, "ledger-head")
+    body = storage.read_json(file, "ledger-head")
     count, digest = body.get("entries"), body.get("digest")
     if not (isinstance(count, int) and count > 0 and isinstance(digest, str)):
         raise PateError(f"{file} holds no count and digest of lines. {_RESTORE}")

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax import headcount
-from pate_jax.artefact import digest
 from pate_jax.dataset import Part
 from pate_jax.errors import PateError
-from pate_jax.progress import track
+from pate_jax.system import headcount
+from pate_jax.system.progress import track
+from pate_jax.system.storage import digest
 
 _SHARD, _ORDER, _SET = b"pate shard", b"pate order", b"pate set"  # one use of the key each
 KEY_BYTES = (16, 64)

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pate_jax import convolution, devices, progress
+from pate_jax import convolution
 from pate_jax.errors import PateError
+from pate_jax.system import devices, progress
 
 SIZE, KINDS, CELLS, SHAKY = 5, 100, 7, 100
 _SAMPLE, _IMAGES, _ROUNDS = 100_000, 3000, 12  # patches, of how many images, and rounds of k-means on them

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pate_jax import devices, hosts, progress, registration, stages
+from pate_jax import hosts, registration, stages
 from pate_jax.config import RunConfig, check_threshold, default_mechanism, threshold_warning
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import devices, progress
 
 
 def run(config: RunConfig) -> dict[str, Any]:

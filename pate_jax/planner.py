@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax import accounting, headcount
+from pate_jax import accounting
 from pate_jax.accounting import composition, figures
 from pate_jax.accounting.curves import check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict
-from pate_jax.progress import bar
+from pate_jax.system import headcount
+from pate_jax.system.progress import bar
 from pate_jax.vote_models import MODELS, VoteModel, VotesOf
 
 TEACHERS = (5, 10, 20, 35, 50, 75, 100, 150, 250, 400, 600, 1000, 1500, 2500, 5000)

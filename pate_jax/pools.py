@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax import answered, batches, data, overlap, progress, queries
+from pate_jax import answered, batches, data, overlap, queries
 from pate_jax.dataset import stored_as
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
 from pate_jax.student import selection
+from pate_jax.system import progress
 
 _NEAR = 0.02  # of the scale that inputs have after preprocessing
 

@@ -13,8 +13,8 @@ from pate_jax import characters
 from pate_jax.characters import POINTS, Font
 from pate_jax.dataset import Dataset, Part, Preprocessing, check, class_names_of, numbered_ids
 from pate_jax.errors import PateError
-from pate_jax.progress import Bar, bar
 from pate_jax.streams import Stream
+from pate_jax.system.progress import Bar, bar
 
 SIDE = 28  # pixels
 CHARACTER = 19.0  # pixels: the side of the square that a character fills

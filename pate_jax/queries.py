@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.errors import PateError
-from pate_jax.progress import track
+from pate_jax.system.progress import track
 
 _DIRECTIONS = 48  # along which near neighbours are sought
 _BLOCK = 512  # rows compared with all others at a time

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import accounting, artefact, batches, budget, ledger, stages
+from pate_jax import accounting, batches, budget, ledger, stages
 from pate_jax.accounting import curves, figures, filter
 from pate_jax.answered import load_batch
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
@@ -16,6 +16,7 @@ from pate_jax.laws import is_discrete
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
 from pate_jax.separation import absent
+from pate_jax.system import storage
 
 ROUNDING = 1e-8  # relative, between two computations of one epsilon on different machines
 _ADDED = 2e-6  # relative: so much more an older version charged, which did not know the worst reading exactly
@@ -59,12 +60,12 @@ def _entry(run: RunDirectory, entry: dict[str, Any]) -> Iterator[str]:
         yield "its votes or its answers are missing"
         return
     votes = load_batch(run, entry)
-    answers = artefact.read_arrays(run.answers_of(batch), "answers")
+    answers = storage.read_arrays(run.answers_of(batch), "answers")
     if entry["mechanism"] != run.recorded().get("mechanism"):
         yield "the ledger names another mechanism than the settings"
-    if entry["votes"] != artefact.digest(votes.votes):
+    if entry["votes"] != storage.digest(votes.votes):
         yield "the votes are not those that were answered"
-    digests = artefact.digest(votes.ids), artefact.digest(votes.digests)
+    digests = storage.digest(votes.ids), storage.digest(votes.digests)
     if (entry["queries"], entry["inputs"], entry["asked"]) != (*digests, len(votes.votes)):
         yield "the queries are not those that were charged"
     labels, answered = ledger.unpack(entry["answers"])
@@ -152,8 +153,8 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
     if not run.statement.exists():
         yield absent(run, run.statement, "account")
         return
-    whole = artefact.read_json(run.statement, "statement")
-    certificate = run.certificate.exists() and artefact.read_json(run.certificate, "certificate").get("by")
+    whole = storage.read_json(run.statement, "statement")
+    certificate = run.certificate.exists() and storage.read_json(run.certificate, "certificate").get("by")
     proved = ("record", "contents") if certificate == "record" else (certificate,)
     if certificate and whole.get("relation") not in proved:
         yield failed(f"the statement is by {whole.get('relation')}, and the certificate by {certificate}")
@@ -166,7 +167,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
     if not run.public_statement.exists():
         yield absent(run, run.public_statement, "account")
         return
-    published = artefact.read_json(run.public_statement, "statement")
+    published = storage.read_json(run.public_statement, "statement")
     yield from judged(
         (
             f"the published statement differs: {one}"

@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax import artefact, budget, ledger
+from pate_jax import budget, ledger
 from pate_jax.accounting import curves, figures, filter
 from pate_jax.errors import PateError
 from pate_jax.findings import Finding, judged, unchecked
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism, from_dict, to_dict
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import storage
 
 _STAGE = "register"
 _BEGINS = b'{"artefact": "ledger"'  # a register, or as much of it as a crash left
@@ -64,7 +65,7 @@ def digest_of(ids: np.ndarray) -> str:
     >>> digest_of(np.array(["b", "a"])) == digest_of(np.array(["a", "b"]))
     True
     """
-    return artefact.digest(np.sort(ids))
+    return storage.digest(np.sort(ids))
 
 
 def enter(run: RunDirectory, file: Path, plan: Plan) -> None:
@@ -228,7 +229,7 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 def _check_kind(file: Path) -> None:
     """Refuse a file that is something else, before its end is taken for a line that a crash tore."""
-    begins = artefact.read_bytes(file)[: len(_BEGINS)] if file.exists() else b""
+    begins = storage.read_bytes(file)[: len(_BEGINS)] if file.exists() else b""
     if not _BEGINS.startswith(begins):
         raise PateError(f"{file} is no register: name a file that `--register` has begun, or a new one")
 

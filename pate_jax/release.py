@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pate_jax import artefact
 from pate_jax.audit import audit, check, predictor
 from pate_jax.student import Student
+from pate_jax.system import storage
 
 __all__ = ["audit", "check", "model_card", "predictor", "write"]
 
@@ -26,10 +26,10 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
     """
     home = folder / "student"
     student.save(home)
-    artefact.write_json(folder / "statement.json", "statement", statement)
-    artefact.write_json(home / "statement.json", "statement", statement)
-    artefact.write_bytes(home / "predict.py", predictor().encode())
-    artefact.write_bytes(home / "MODEL_CARD.md", model_card(student, statement, facts).encode())
+    storage.write_json(folder / "statement.json", "statement", statement)
+    storage.write_json(home / "statement.json", "statement", statement)
+    storage.write_bytes(home / "predict.py", predictor().encode())
+    storage.write_bytes(home / "MODEL_CARD.md", model_card(student, statement, facts).encode())
 
 
 def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

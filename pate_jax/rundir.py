@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pate_jax import artefact, lock
 from pate_jax.errors import PateError
+from pate_jax.system import locks, storage
 
 
 class RunDirectory:
@@ -60,8 +60,8 @@ class RunDirectory:
     def writing(self) -> Iterator[None]:
         """Hold the run for one writer; a second process is refused with the holder's name."""
         close(self.private)
-        with lock.held(self.private / ".lock", self.root):
-            artefact.remove_leftovers(self.root)
+        with locks.held(self.private / ".lock", self.root):
+            storage.remove_leftovers(self.root)
             yield
 
     def votes_of(self, batch: int) -> Path:
@@ -89,7 +89,7 @@ class RunDirectory:
         """Record a stage's settings, or refuse those that differ from the recorded ones."""
         recorded = self.recorded()
         if stage not in recorded:
-            artefact.write_json(self.settings, "settings", {**recorded, stage: dict(settings)})
+            storage.write_json(self.settings, "settings", {**recorded, stage: dict(settings)})
             return
         for name in sorted({*settings, *recorded[stage]} - {*but_not}):
             old, new = recorded[stage].get(name), settings.get(name)
@@ -104,7 +104,7 @@ class RunDirectory:
 
     def recorded(self) -> dict[str, Any]:
         """The settings of all stages so far."""
-        recorded = artefact.read_json(self.settings, "settings") if self.settings.exists() else {}
+        recorded = storage.read_json(self.settings, "settings") if self.settings.exists() else {}
         for stage, settings in recorded.items():
             if not isinstance(settings, dict):
                 raise PateError(f"{self.settings}: {stage}={settings!r} are no settings; restore the file")
@@ -119,7 +119,7 @@ class RunDirectory:
                     "from a backup, or choose another --out"
                 )
             entropy = None if seed is not None else secrets.token_hex(32)
-            artefact.write_json(self.keys, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
+            storage.write_json(self.keys, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
         if self.seed != seed:
             raise PateError(f"{self.root} was made with seed={self.seed}, not {seed}; choose another --out")
 
@@ -129,7 +129,7 @@ class RunDirectory:
         return self._stored_keys()["seed"]
 
     def _stored_keys(self) -> dict[str, Any]:
-        stored = artefact.read_json(self.keys, "keys")
+        stored = storage.read_json(self.keys, "keys")
         seed, entropy = stored.get("seed"), stored.get("entropy")
         good = isinstance(entropy, str) and re.fullmatch("[0-9a-f]{64}", entropy) if seed is None else True
         if "seed" not in stored or not good or not (seed is None or type(seed) is int):
@@ -158,7 +158,7 @@ def close(folder: Path) -> None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         os.chmod(folder, 0o700)
     except OSError as error:
-        raise PateError(artefact.cannot_write(folder, error)) from error
+        raise PateError(storage.cannot_write(folder, error)) from error
 
 
 def _numbered(path: Path, batch: int) -> Path:

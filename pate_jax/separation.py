@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pate_jax import artefact, data, ensemble, overlap, partition, pools, relation, stages, voting
+from pate_jax import data, ensemble, overlap, partition, pools, relation, stages, voting
 from pate_jax import queries as asking
 from pate_jax.config import DataChoice, PartitionChoice, from_settings
 from pate_jax.ensemble import fitting, kept
@@ -21,6 +21,7 @@ from pate_jax.errors import PateError, SharedInputs
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.partition import Shards
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import storage
 
 _SECRET = "the secret is 32 bytes with more than 8 different values; where they came from cannot be checked"
 ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
@@ -79,7 +80,7 @@ def shards_of(run: RunDirectory, dataset: data.Dataset) -> Shards:
 
 def keys(run: RunDirectory) -> Iterator[Finding]:
     """Whether the run's noise can come from entropy, and is nobody else's to read."""
-    stored, settings = artefact.read_json(run.keys, "keys"), run.recorded()
+    stored, settings = storage.read_json(run.keys, "keys"), run.recorded()
     seed, entropy = stored.get("seed"), stored.get("entropy")
     if seed is None and not _is_entropy(entropy):
         yield failed("keys.json has neither a seed nor 256 bits that look like entropy")
@@ -113,7 +114,7 @@ def certified(run: RunDirectory) -> Iterator[Finding]:
     if not run.certificate.exists():
         yield absent(run, run.certificate, "train")
         return
-    certificate, claimed = artefact.read_json(run.certificate, "certificate"), settings["partition"]
+    certificate, claimed = storage.read_json(run.certificate, "certificate"), settings["partition"]
     about = f"{certificate.get('teachers')} shards by {certificate.get('by')}"
     yield from judged(partition.check_sums(certificate), f"{about} are disjoint and cover the table")
     if (certificate.get("teachers"), certificate.get("by")) != (claimed["teachers"], claimed["by"]):
@@ -150,7 +151,7 @@ def fed(run: RunDirectory) -> Iterator[Finding]:
         _begun_with_others(run, dataset, shards),
         "the teachers were begun with the certified inputs, labels and shards",
     )
-    certificate = artefact.read_json(run.certificate, "certificate")
+    certificate = storage.read_json(run.certificate, "certificate")
     rows = fed_rows(run, shards, len(dataset.private.ids))
     yield from judged(
         partition.check_fed(certificate, rows, dataset.private, key=key),
@@ -170,9 +171,9 @@ def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards)
         if one.get("key") != key:
             yield "the teachers were begun with other keys than the run's, or with one key for all"
     wanted = {
-        "inputs": artefact.digest(dataset.private.inputs),
-        "labels": artefact.digest(np.asarray(dataset.private.labels, np.int32)),
-        "shards": artefact.digest(np.asarray(shards.rows), np.asarray(shards.counts, np.int32)),
+        "inputs": storage.digest(dataset.private.inputs),
+        "labels": storage.digest(np.asarray(dataset.private.labels, np.int32)),
+        "shards": storage.digest(np.asarray(shards.rows), np.asarray(shards.counts, np.int32)),
     }
     for name, digest in wanted.items():
         if any(one["data"].get(name) != digest for one in kept.identities(run.teachers)):
@@ -199,7 +200,7 @@ def fed_rows(run: RunDirectory, shards: Shards, records: int) -> list[np.ndarray
 
 def _width(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[Finding]:
     """Whether how many teachers share a program was settled by public things alone."""
-    report = artefact.read_json(run.teacher_report, "teacher-report")["training"]
+    report = storage.read_json(run.teacher_report, "teacher-report")["training"]
     config, backend = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"]), report["backend"]
     for folder, one in zip(kept.folders(run.teachers), kept.identities(run.teachers), strict=True):
         share, net, found = -(-one["teachers"] // one["processes"]), one["net"].get("name"), kept.plan(folder)

@@ -15,11 +15,9 @@ import numpy as np
 from pate_jax import (
     accounting,
     answered,
-    artefact,
     batches,
     budget,
     data,
-    devices,
     ensemble,
     ledger,
     models,
@@ -27,7 +25,6 @@ from pate_jax import (
     patches,
     plots,
     pools,
-    progress,
     queries,
     relation,
     release,
@@ -48,6 +45,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
 from pate_jax.student.selection import Selection
+from pate_jax.system import devices, progress, storage
 
 _RECORDS = 240  # strokes drawn for each teacher
 _WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
@@ -110,12 +108,12 @@ def train(
     budget.warn_of_delta(delta, len(dataset.private.ids))
     enter(dataset)
     if net is None:
-        return artefact.read_json(run.teacher_report, "teacher-report")
+        return storage.read_json(run.teacher_report, "teacher-report")
     if relation.are_rows(dataset):
         progress.say(relation.ROW_NUMBERS)
     shards = _shards(run, dataset, cut)
     certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
-    artefact.write_json(run.certificate, "certificate", certificate)
+    storage.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(run, net, dataset, shards, config)
     found = {
         "teachers": cut.teachers,
@@ -124,7 +122,7 @@ def train(
         "notes": dict(dataset.private_notes),
         "training": teachers.report,
     }
-    artefact.write_json(run.teacher_report, "teacher-report", found)
+    storage.write_json(run.teacher_report, "teacher-report", found)
     return found
 
 
@@ -221,8 +219,8 @@ def account(run: RunDirectory, delta: float | None = None, pld: bool | None = No
     load_answers(run)  # nothing is recorded of a run that has answered nothing
     run.agree("account", {"delta": delta})
     statement = state(run, delta, pld)
-    artefact.write_json(run.statement, "statement", statement.to_dict())
-    artefact.write_json(run.public_statement, "statement", statement.publishable())
+    storage.write_json(run.statement, "statement", statement.to_dict())
+    storage.write_json(run.public_statement, "statement", statement.publishable())
     return statement
 
 
@@ -230,10 +228,10 @@ def teach(
     run: RunDirectory, config: student.StudentConfig, public: Path | None = None, test: Path | None = None
 ) -> dict[str, Any]:
     """Train the student on the answers and write release/; a finished student is not trained again."""
-    statement = artefact.read_json(run.existing(run.public_statement, "account"), "statement")
+    statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
         run.agree("student", to_settings(config))
-        results = artefact.read_json(run.results, "results")
+        results = storage.read_json(run.results, "results")
         if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
     answers, votes = load_answers(run), load_asked(run)
@@ -258,14 +256,14 @@ def teach(
         "student_accuracy": _accuracy(learned, dataset.test),
     }
     release.write(run.release, learned, statement, results)
-    artefact.write_json(run.results, "results", results)
+    storage.write_json(run.results, "results", results)
     return results
 
 
 def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
     """Whether the student that is there was released with this statement."""
     path = run.student / "statement.json"
-    return path.exists() and artefact.read_json(path, "statement") == statement
+    return path.exists() and storage.read_json(path, "statement") == statement
 
 
 def learn(
@@ -282,9 +280,9 @@ def learn(
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    results = artefact.read_json(run.existing(run.results, "student"), "results")
+    results = storage.read_json(run.existing(run.results, "student"), "results")
     votes, answers, settings = load_asked(run), load_answers(run), run.recorded()
-    whole = artefact.read_json(run.existing(run.statement, "account"), "statement")
+    whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
     mechanism, delta = from_dict(settings["mechanism"]), whole["delta"]
     inside = _inside(run, votes)
@@ -296,9 +294,9 @@ def tell(run: RunDirectory) -> dict[str, Any]:
         (report.ACCURACY, report.accuracies(results, inside)),
     ]
     page = report.private_page(results, statement, figures, {**inside, "settings": settings})
-    artefact.write_bytes(run.report, page.encode())
+    storage.write_bytes(run.report, page.encode())
     public = report.public_page(results, statement)
-    artefact.write_bytes(run.public_report, public.encode())
+    storage.write_bytes(run.public_report, public.encode())
     release.check(run.release)
     return {**results, "statement": whole, "inside": inside}
 
@@ -382,7 +380,7 @@ def _inside(run: RunDirectory, votes: voting.Votes) -> dict[str, Any]:
     """What the owner may know of shards and teachers, and nobody else."""
     inside = {}
     if run.teacher_report.exists():
-        inside["teachers"] = artefact.read_json(run.teacher_report, "teacher-report")
+        inside["teachers"] = storage.read_json(run.teacher_report, "teacher-report")
     if votes.labels is not None and votes.teacher_labels is not None:
         inside["accuracy"] = ensemble.score(votes.teacher_labels, votes.labels, votes.votes.shape[1])
     return inside

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax import columns, overlap, relation
-from pate_jax.artefact import parse_json, read_bytes, read_foreign_arrays
 from pate_jax.columns import Table
 from pate_jax.dataset import (
     Dataset,
@@ -27,6 +26,7 @@ from pate_jax.dataset import (
     numbered_ids,
 )
 from pate_jax.errors import PateError
+from pate_jax.system.storage import parse_json, read_bytes, read_foreign_arrays
 
 File = Path | str
 Declared = Mapping[str, Sequence] | File | None  # a mapping, or a JSON file that holds one

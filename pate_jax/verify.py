@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from pate_jax import accounting, artefact, audit, confidential, reckoning, register, rerun, separation
+from pate_jax import accounting, audit, confidential, reckoning, register, rerun, separation
 from pate_jax.errors import PateError
 from pate_jax.findings import Examination, Finding, examine, unchecked
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import storage
 
 Checks = dict[str, Callable[[], Iterable[Finding]]]
 RETRAINED = 3  # teachers
@@ -101,7 +102,7 @@ def _released(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _stated(folder: Path) -> Iterator[Finding]:
-    body = artefact.read_json(folder / "statement.json", "statement")
+    body = storage.read_json(folder / "statement.json", "statement")
     statement = accounting.Statement.from_dict(body)
     yield from reckoning.coherent(body, statement)
     yield from reckoning.published(statement, body.get("model_card_line"))

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Int16, Int32
 from numpy.typing import ArrayLike
 
-from pate_jax import artefact
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 KIND = "votes"
 _LARGEST_TOTAL = 1 << 24  # float32 holds every whole number up to here
@@ -165,7 +165,7 @@ def check_probabilities(probabilities: Any, shape: tuple[int, ...]) -> Any:
 def save_votes(path: Path | str, votes: Votes) -> None:
     """Write checked votes, whole or not at all."""
     arrays = {name: value for name, value in _checked(votes)._asdict().items() if value is not None}
-    artefact.write_arrays(path, KIND, arrays)
+    storage.write_arrays(path, KIND, arrays)
 
 
 def load_votes(
@@ -201,14 +201,14 @@ def load_votes(
 def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
     """The arrays of a file, and whether it is one of ours."""
     if path.suffix == ".npy":
-        content = artefact.read_bytes(path)
+        content = storage.read_bytes(path)
         try:
-            return {"votes": artefact.read_npy(content)}, False
-        except artefact.UNREADABLE as error:
+            return {"votes": storage.read_npy(content)}, False
+        except storage.UNREADABLE as error:
             raise PateError(f"{path} is not a readable .npy array: {error or 'it is damaged'}") from error
-    arrays = artefact.read_foreign_arrays(path)
+    arrays = storage.read_foreign_arrays(path)
     ours = "artefact" in arrays
-    return (artefact.read_arrays(path, KIND) if ours else arrays), ours
+    return (storage.read_arrays(path, KIND) if ours else arrays), ours
 
 
 def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:

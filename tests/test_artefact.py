@@ -6,19 +6,19 @@ import json
 import numpy as np
 import pytest
 
-from pate_jax import artefact
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 
 def test_json_round_trip(tmp_path):
-    artefact.write_json(tmp_path / "deep" / "file.json", "note", {"value": [1, 2.5, None]})
-    assert artefact.read_json(tmp_path / "deep" / "file.json", "note") == {"value": [1, 2.5, None]}
+    storage.write_json(tmp_path / "deep" / "file.json", "note", {"value": [1, 2.5, None]})
+    assert storage.read_json(tmp_path / "deep" / "file.json", "note") == {"value": [1, 2.5, None]}
 
 
 def test_arrays_round_trip(tmp_path):
     arrays = {"votes": np.arange(6).reshape(2, 3), "layer/kernel": np.ones((2, 2), np.float32)}
-    artefact.write_arrays(tmp_path / "file.npz", "votes", arrays)
-    back = artefact.read_arrays(tmp_path / "file.npz", "votes")
+    storage.write_arrays(tmp_path / "file.npz", "votes", arrays)
+    back = storage.read_arrays(tmp_path / "file.npz", "votes")
     assert set(back) == set(arrays)
     for name, array in arrays.items():
         assert back[name].dtype == array.dtype
@@ -26,29 +26,29 @@ def test_arrays_round_trip(tmp_path):
 
 
 def test_another_kind_is_refused(tmp_path):
-    artefact.write_json(tmp_path / "a.json", "note", {})
-    artefact.write_arrays(tmp_path / "a.npz", "note", {})
+    storage.write_json(tmp_path / "a.json", "note", {})
+    storage.write_arrays(tmp_path / "a.npz", "note", {})
     with pytest.raises(PateError, match="not a statement file"):
-        artefact.read_json(tmp_path / "a.json", "statement")
+        storage.read_json(tmp_path / "a.json", "statement")
     with pytest.raises(PateError, match="not a votes file"):
-        artefact.read_arrays(tmp_path / "a.npz", "votes")
+        storage.read_arrays(tmp_path / "a.npz", "votes")
 
 
 def test_an_unknown_schema_is_refused(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"artefact": "note", "schema": 99}))
     with pytest.raises(PateError, match="schema version 99"):
-        artefact.read_json(tmp_path / "a.json", "note")
+        storage.read_json(tmp_path / "a.json", "note")
     stamp = np.array(json.dumps({"artefact": "votes", "schema": 99}))
     np.savez(tmp_path / "a.npz", artefact=stamp, votes=np.ones(2))
     with pytest.raises(PateError, match="schema version 99"):
-        artefact.read_arrays(tmp_path / "a.npz", "votes")
+        storage.read_arrays(tmp_path / "a.npz", "votes")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b'"text"'])
 def test_broken_json_is_one_sentence(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(PateError, match=r"a\.json"):
-        artefact.read_json(tmp_path / "a.json", "note")
+        storage.read_json(tmp_path / "a.json", "note")
 
 
 def test_broken_archives_are_one_sentence(tmp_path):
@@ -57,36 +57,36 @@ def test_broken_archives_are_one_sentence(tmp_path):
     for cut in (0, 3, 10, 100, len(whole.getvalue()) - 5):
         (tmp_path / "a.npz").write_bytes(whole.getvalue()[:cut])
         with pytest.raises(PateError, match=r"a\.npz"):
-            artefact.read_arrays(tmp_path / "a.npz", "votes")
+            storage.read_arrays(tmp_path / "a.npz", "votes")
 
 
 def test_pickled_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", votes=np.array([{"a": 1}], dtype=object))
     with pytest.raises(PateError, match="not a readable"):
-        artefact.read_foreign_arrays(tmp_path / "a.npz")
+        storage.read_foreign_arrays(tmp_path / "a.npz")
 
 
 def test_a_missing_file_is_one_sentence(tmp_path):
     with pytest.raises(PateError, match="does not exist"):
-        artefact.read_json(tmp_path / "none.json", "note")
+        storage.read_json(tmp_path / "none.json", "note")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
-    artefact.write_json(path, "note", {"value": 1})
+    storage.write_json(path, "note", {"value": 1})
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(artefact.os, "fsync", full)
+    monkeypatch.setattr(storage.os, "fsync", full)
     with pytest.raises(PateError, match=r"No space.*free some space there"):
-        artefact.write_json(path, "note", {"value": 2})
-    assert artefact.read_json(path, "note") == {"value": 1}
+        storage.write_json(path, "note", {"value": 2})
+    assert storage.read_json(path, "note") == {"value": 1}
     assert [item.name for item in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_digests_tell_arrays_apart():
     zeros = np.zeros((2, 3), np.int32)
     others = [zeros + 1, zeros.reshape(3, 2), zeros.astype(np.int64), None]
-    assert len({artefact.digest(zeros), *(artefact.digest(other) for other in others)}) == 5
-    assert artefact.digest(zeros[:, ::2]) == artefact.digest(zeros[:, ::2].copy())
+    assert len({storage.digest(zeros), *(storage.digest(other) for other in others)}) == 5
+    assert storage.digest(zeros[:, ::2]) == storage.digest(zeros[:, ::2].copy())

@@ -9,8 +9,9 @@ import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax import artefact, audit, confidential, ledger, separation, verify, voting
+from pate_jax import audit, confidential, ledger, separation, verify, voting
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 KINDS = {
     "private": honest_runs.whole,
@@ -38,8 +39,8 @@ def test_every_file_of_a_release_is_free_of_what_is_private(kind):
     run = KINDS[kind]()
     files = opened(run.release)
     assert {name.split("/")[0] for name in files} == {"statement.json", "report.html", "student"}
-    votes, whole = voting.load_votes(run.votes), artefact.read_json(run.statement, "statement")
-    entropy = artefact.read_json(run.keys, "keys")["entropy"]
+    votes, whole = voting.load_votes(run.votes), storage.read_json(run.statement, "statement")
+    entropy = storage.read_json(run.keys, "keys")["entropy"]
     (entry,) = ledger.read(run.ledger)
     unwanted = [str(run.root), run.root.parent.name, run.derive("partition").hex()]
     unwanted += [entry[name] for name in ("votes", "noise", "digest", "queries", "answers")]
@@ -65,7 +66,7 @@ def test_every_file_of_a_release_is_free_of_what_is_private(kind):
 @pytest.mark.parametrize("kind", ["private", "seeded"])
 def test_no_array_of_a_teacher_is_in_the_student(kind):
     run = KINDS[kind]()
-    student = artefact.read_arrays(run.student / "parameters.npz", "student-parameters")
+    student = storage.read_arrays(run.student / "parameters.npz", "student-parameters")
     compared = 0
     for what, array in confidential.secrets(run).arrays():
         for own in student.values():
@@ -101,8 +102,8 @@ def spoil_json(name, **changes):
 def spoil_arrays(change):
     def spoil(folder):
         path = folder / "student" / "parameters.npz"
-        arrays = artefact.read_arrays(path, "student-parameters")
-        artefact.write_arrays(path, "student-parameters", change(arrays))
+        arrays = storage.read_arrays(path, "student-parameters")
+        storage.write_arrays(path, "student-parameters", change(arrays))
 
     return spoil
 
@@ -183,7 +184,7 @@ def test_what_only_the_owner_knows_is_found_too(copy):
     run = honest_runs.whole()
     secrets = confidential.secrets(run)
     assert audit.audit(copy, secrets) == []
-    exact = artefact.read_json(run.statement, "statement")["figures"]["exact"]["epsilon"]
+    exact = storage.read_json(run.statement, "statement")["figures"]["exact"]["epsilon"]
     for planted in ("private-entry-003", "(patient-017)", f"epsilon {exact:.4f}", str(run.root.resolve())):
         before = (copy / CARD).read_text()
         (copy / CARD).write_text(f"{before}\n{planted}\n")

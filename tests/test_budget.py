@@ -6,12 +6,13 @@ import shutil
 import numpy as np
 import pytest
 
-from pate_jax import accounting, artefact, batches, budget, ledger, stages, verify, voting
+from pate_jax import accounting, batches, budget, ledger, stages, verify, voting
 from pate_jax.accounting import curves
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import storage
 
 MECHANISM = DiscreteGaussianMax(60.0)
 NAMED = ["discrete-gaussian", "--sigma", "60"]
@@ -68,7 +69,7 @@ def test_the_budget_is_the_figure(tmp_path):
         statement = stages.account(run)
     assert statement.headline.epsilon == 1.0 and statement.headline.status == "publishable"
     assert "budget" in statement.charged and statement.asked == 30
-    published = artefact.read_json(run.public_statement, "statement")
+    published = storage.read_json(run.public_statement, "statement")
     assert published["figures"]["data_independent"]["epsilon"] == 1.0
     assert statement.figures["exact"].note.startswith("bound for this data set")
 
@@ -104,18 +105,18 @@ def test_a_run_goes_on_until_its_budget_is_spent(tmp_path):
 
 def test_an_input_that_was_answered_is_free_and_gets_the_same_answer(tmp_path, capsys):
     run = begin(tmp_path, rows=30)
-    first = artefact.read_arrays(run.answers, "answers")
+    first = storage.read_arrays(run.answers, "answers")
     go_on(run, 12, 24)  # six old, six new
     assert "6 of 12 rows ask about an input again" in capsys.readouterr().err
     assert asked(run) == [30, 6]
-    second = artefact.read_arrays(run.answers_of(2), "answers")
+    second = storage.read_arrays(run.answers_of(2), "answers")
     assert len(second["labels"]) == 6 and len(second["row_labels"]) == 12
     np.testing.assert_array_equal(second["row_labels"][:6], first["labels"][24:])
     np.testing.assert_array_equal(second["row_labels"][6:], second["labels"])
     go_on(run, 20, 0, split=60)  # nothing new, whatever the votes say now
     assert asked(run) == [30, 6, 0]
     np.testing.assert_array_equal(
-        artefact.read_arrays(run.answers_of(3), "answers")["row_labels"], first["labels"][:20]
+        storage.read_arrays(run.answers_of(3), "answers")["row_labels"], first["labels"][:20]
     )
 
 
@@ -146,7 +147,7 @@ def test_an_input_that_is_handed_in_twice_is_asked_once(tmp_path):
             relation="record",
         )
         stages.answer(run, MECHANISM, 1.0)
-    found = artefact.read_arrays(run.answers, "answers")
+    found = storage.read_arrays(run.answers, "answers")
     assert len(found["labels"]) == 2 and found["row_labels"][0] == found["row_labels"][2]
 
 
@@ -288,10 +289,10 @@ def test_a_budget_that_was_edited_later_is_refused_everywhere(tmp_path, edit):
     recorded = run.recorded()
     if edit in EDITS:
         budget_now = {**recorded["budget"], **EDITS[edit]["budget"]}
-        artefact.write_json(run.settings, "settings", {**recorded, "budget": budget_now})
+        storage.write_json(run.settings, "settings", {**recorded, "budget": budget_now})
     else:
         kept = {} if edit == "all settings lost" else {k: v for k, v in recorded.items() if k != "budget"}
-        artefact.write_json(run.settings, "settings", kept)
+        storage.write_json(run.settings, "settings", kept)
     before = run.ledger.read_bytes()
     asking = (
         lambda: stages.adopt(run, votes(12, 12), seed=3, more=True),
@@ -308,7 +309,7 @@ def test_a_budget_that_was_edited_later_is_refused_everywhere(tmp_path, edit):
 
 def test_a_mechanism_that_was_edited_later_is_refused(tmp_path):
     run, weaker = begin(tmp_path, rows=12), DiscreteGaussianMax(30.0)
-    artefact.write_json(run.settings, "settings", {**run.recorded(), "mechanism": to_dict(weaker)})
+    storage.write_json(run.settings, "settings", {**run.recorded(), "mechanism": to_dict(weaker)})
     for ask in (lambda: stages.answer(run, weaker), lambda: stages.account(run)):
         with pytest.raises(PateError, match=r"was answered by .*60\.0.* now says .*30\.0"), run.writing():
             ask()
@@ -317,10 +318,10 @@ def test_a_mechanism_that_was_edited_later_is_refused(tmp_path):
 def test_answers_that_the_ledger_does_not_show_are_not_used(tmp_path):
     run = begin(tmp_path, rows=12)
     issued = run.answers.read_bytes()
-    held = artefact.read_arrays(run.answers, "answers")
+    held = storage.read_arrays(run.answers, "answers")
     for changed in ({"labels": (held["labels"] + 1) % 3}, {"labels": held["labels"][:6]}, {"answered": None}):
         arrays = {name: value for name, value in {**held, **changed}.items() if value is not None}
-        artefact.write_arrays(run.answers, "answers", arrays)
+        storage.write_arrays(run.answers, "answers", arrays)
         with pytest.raises(PateError, match="differs from the ledger"), run.writing():
             stages.account(run)
     with run.writing():
@@ -386,7 +387,7 @@ def test_votes_from_elsewhere_are_covered_as_declared(tmp_path, relation):
             stages.adopt(run, votes(12), seed=3, relation="user" if relation == "record" else "record")
         stages.answer(run, MECHANISM)
         stages.account(run)
-    published = artefact.read_json(run.public_statement, "statement")
+    published = storage.read_json(run.public_statement, "statement")
     words = f"{accounting.RELATIONS[relation]}, as declared by the makers of the votes"
     assert published["relation_in_words"] == words and words in published["model_card_line"]
     again = accounting.Statement.from_dict(published)
@@ -401,7 +402,7 @@ def test_votes_from_elsewhere_are_covered_as_declared(tmp_path, relation):
 def test_an_undeclared_run_of_an_older_version_is_opened_and_may_be_declared(tmp_path, capsys):
     run = begin(tmp_path, rows=12, delta=1e-5)
     kept = {name: value for name, value in run.recorded().items() if name != "relation"}
-    artefact.write_json(run.settings, "settings", kept)
+    storage.write_json(run.settings, "settings", kept)
     assert len(stages.load_answers(run).labels) == 12 and budget.summary(run)["spent"]["queries"] == 12
     with pytest.raises(PateError, match=r"nobody declared whom they cover.*--relation"):
         stages.account(run)

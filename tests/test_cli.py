@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from commands import call
 
-from pate_jax import cli, endings
+from pate_jax import cli
+from pate_jax.system import exits
 
 ROOT = Path(__file__).parents[1]
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
@@ -207,7 +208,7 @@ def test_ctrl_c_that_python_drops_in_a_destructor_comes_again(capsys):
         def __del__(self):
             raise KeyboardInterrupt
 
-    with pytest.raises(SystemExit) as end, endings.told("pate"):
+    with pytest.raises(SystemExit) as end, exits.told("pate"):
         Held()
         time.sleep(30)
         raise AssertionError("nothing stopped the command")

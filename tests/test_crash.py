@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate_jax import artefact, ledger, stages, voting
+from pate_jax import ledger, stages, voting
 from pate_jax.accounting import filter
 from pate_jax.cli import main
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.rundir import RunDirectory
 from pate_jax.student import StudentConfig
+from pate_jax.system import storage
 from pate_jax.voting import Votes
 
 ROOT = Path(__file__).parents[1]
@@ -101,7 +102,7 @@ def check_what_left(run):
     shown = {entry["batch"]: entry["answers"] for entry in ledger.entries(run.ledger)}
     for batch in (1, 2):
         if run.answers_of(batch).exists():
-            left = artefact.read_arrays(run.answers_of(batch), "answers")
+            left = storage.read_arrays(run.answers_of(batch), "answers")
             assert shown[batch] == ledger.pack(left["labels"], left["answered"])
 
 
@@ -121,7 +122,7 @@ def unharmed(tmp_path_factory):
     np.savez(folder / "pool.npz", inputs=INPUTS)
     run = RunDirectory(folder / "run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(artefact, "os", mortal)
+        patch.setattr(storage, "os", mortal)
         ask(run)
     return run, mortal.calls
 
@@ -136,7 +137,7 @@ def test_killed_at_every_system_call_a_run_ends_with_the_same_answers(unharmed, 
             continue
         run = RunDirectory(tmp_path / f"run-{at}")
         with monkeypatch.context() as patch:
-            patch.setattr(artefact, "os", Mortal(at, half))
+            patch.setattr(storage, "os", Mortal(at, half))
             with pytest.raises(Crash):
                 ask(run)
         check_what_left(run)
@@ -163,7 +164,7 @@ def test_killed_between_any_two_files_a_run_tells_the_same(unharmed, tmp_path, m
     asked = shutil.copytree(expected.root, tmp_path / "asked")
     mortal = Mortal()
     with monkeypatch.context() as patch:
-        patch.setattr(artefact, "os", mortal)
+        patch.setattr(storage, "os", mortal)
         wanted = tell(expected)
     np.savez(tmp_path / "pool.npz", inputs=INPUTS)
     places = [at for at, name in enumerate(mortal.calls) if name == "replace"]
@@ -171,7 +172,7 @@ def test_killed_between_any_two_files_a_run_tells_the_same(unharmed, tmp_path, m
         run = RunDirectory(shutil.copytree(asked, tmp_path / f"run-{place}"))
         for at, ends in ((place, pytest.raises(Crash)), (place + 1, suppress(Crash))):
             with monkeypatch.context() as patch:
-                patch.setattr(artefact, "os", Mortal(at))
+                patch.setattr(storage, "os", Mortal(at))
                 with ends:  # the second time less is left to do, maybe nothing
                     tell(run)
             check_what_left(run)
@@ -250,7 +251,7 @@ def whole(folder, commands):
     """The run that uninterrupted commands make, and the system calls that it takes."""
     mortal = Mortal()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(artefact, "os", mortal)
+        patch.setattr(storage, "os", mortal)
         carried_out(commands)
     return RunDirectory(folder / "run"), mortal.calls
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from pate_jax import devices
 from pate_jax.errors import PateError
+from pate_jax.system import devices
 
 
 def devices_of(flags, call):

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pate_jax import accounting, artefact, budget, ledger, mechanisms, partition, tables, topology, voting
+from pate_jax import accounting, budget, ledger, mechanisms, partition, tables, voting
 from pate_jax.archives import adult, layouts
 from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.dataset import Part
@@ -31,6 +31,7 @@ from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax
 from pate_jax.rundir import RunDirectory
 from pate_jax.student import numpy_predict, serving
 from pate_jax.sweep import results
+from pate_jax.system import storage, topology
 
 ROOT = Path(__file__).parents[1]
 KEY = partition.seeded_key(3)
@@ -70,11 +71,11 @@ def part():
 def certificate(folder):
     shards = partition.divide(part(), 3, key=KEY, by="user")
     body = partition.certificate(shards, part(), key=KEY, by="user")
-    artefact.write_json(folder / "certificate.json", "certificate", body)
+    storage.write_json(folder / "certificate.json", "certificate", body)
 
 
 def check_certificate(folder):
-    body = artefact.read_json(folder / "certificate.json", "certificate")
+    body = storage.read_json(folder / "certificate.json", "certificate")
     shards = partition.divide(part(), 3, key=KEY, by="user")
     partition.check_certificate(body, shards, part(), key=KEY)
     partition.check_fed(body, [shards.of(teacher) for teacher in range(3)], part(), key=KEY)
@@ -82,11 +83,11 @@ def check_certificate(folder):
 
 def statement(folder):
     made = accounting.statement(GNMax(9.0), [[7, 2, 1], [5, 5, 0]], None, 1e-5)
-    artefact.write_json(folder / "statement.json", "statement", made.to_dict())
+    storage.write_json(folder / "statement.json", "statement", made.to_dict())
 
 
 def read_statement(folder):
-    found = accounting.Statement.from_dict(artefact.read_json(folder / "statement.json", "statement"))
+    found = accounting.Statement.from_dict(storage.read_json(folder / "statement.json", "statement"))
     found.text()
     found.html()
     found.model_card_line()
@@ -132,9 +133,9 @@ def teachers(folder):
     store.keep_plan({"width": 1, "steps_per_call": 1, "convolution": "lax", "dtype": "float32", "wave": 2})
     (folder / "teachers" / "wave-00000-000001").mkdir()
     arrays = {"params.w": np.zeros((2, 3), np.float32)}
-    artefact.write_arrays(folder / "teachers" / "wave-00000-000001" / "arrays.npz", "teachers-wave", arrays)
+    storage.write_arrays(folder / "teachers" / "wave-00000-000001" / "arrays.npz", "teachers-wave", arrays)
     stage = {"folder": "wave-00000-000001", "turn": 1, "finished": True}
-    artefact.write_json(folder / "teachers" / "wave-00000.json", "teachers-wave", stage)
+    storage.write_json(folder / "teachers" / "wave-00000.json", "teachers-wave", stage)
 
 
 def read_teachers(folder):
@@ -465,7 +466,7 @@ def test_a_checkpoint_is_read_from_its_own_folder_only(tmp_path):
     (tmp_path / "precious").mkdir()
     for folder in ("../precious", str(tmp_path / "precious"), "..", ".", "", "wave-00000-000001/.."):
         stage = {"folder": folder, "turn": 1, "finished": True}
-        artefact.write_json(tmp_path / "teachers" / "wave-00000.json", "teachers-wave", stage)
+        storage.write_json(tmp_path / "teachers" / "wave-00000.json", "teachers-wave", stage)
         with pytest.raises(PateError, match="folder"):
             read_teachers(tmp_path)
         with pytest.raises(PateError, match="folder"):

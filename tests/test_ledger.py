@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate_jax import artefact, ledger
+from pate_jax import ledger
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 
 def written(folder, count):
@@ -257,7 +258,7 @@ def refuse(monkeypatch, name, error, at=0):
             raise OSError(error, os.strerror(error))
         return real(*arguments)
 
-    monkeypatch.setattr(artefact.os, name, failing)
+    monkeypatch.setattr(storage.os, name, failing)
 
 
 @pytest.mark.parametrize(("name", "at"), [("write", 0), ("fsync", 0), ("write", 1), ("replace", 0)])

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import tiny_teachers as tiny
 
-from pate_jax import cli, devices, ensemble
+from pate_jax import cli, ensemble
 from pate_jax.ensemble import checkpoint, kept
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import devices
 
 HERE = Path(__file__).parent
 

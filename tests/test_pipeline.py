@@ -6,13 +6,14 @@ import shutil
 import numpy as np
 import pytest
 
-from pate_jax import artefact, ledger, pipeline, release, stages, verify
+from pate_jax import ledger, pipeline, release, stages, verify
 from pate_jax.config import DataChoice, PartitionChoice, RunConfig, to_settings
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.rundir import RunDirectory
 from pate_jax.student import Student, StudentConfig
+from pate_jax.system import storage
 
 
 def tiny(out, seed=3, **changes):
@@ -48,7 +49,7 @@ def files_of(folder):
 
 def test_results_hold_together(finished):
     run, results = finished
-    votes = artefact.read_arrays(run.votes, "votes")
+    votes = storage.read_arrays(run.votes, "votes")
     answers = stages.load_answers(run)
     assert results["teachers"] == 5 and results["queries"] == 21
     assert votes["votes"].shape == (21, 10) and (votes["votes"].sum(1) == 5).all()
@@ -97,7 +98,7 @@ def test_the_same_seed_gives_the_same_run(finished, tmp_path):
     pipeline.run(tiny(again.root))
     assert run.answers.read_bytes() == again.answers.read_bytes()
     first, second = (
-        artefact.read_arrays(each.student / "parameters.npz", "student-parameters") for each in (run, again)
+        storage.read_arrays(each.student / "parameters.npz", "student-parameters") for each in (run, again)
     )
     for name in first:
         np.testing.assert_array_equal(first[name], second[name])
@@ -121,11 +122,11 @@ def test_a_lost_answers_file_comes_back_from_the_ledger_without_a_new_charge(fin
 def test_other_votes_are_not_answered_in_a_run_that_has_answered(private):
     run, _ = private
     kept = run.votes.read_bytes()
-    votes = artefact.read_arrays(run.votes, "votes")
-    artefact.write_arrays(run.votes, "votes", {"votes": np.roll(votes["votes"], 1, axis=0)})
+    votes = storage.read_arrays(run.votes, "votes")
+    storage.write_arrays(run.votes, "votes", {"votes": np.roll(votes["votes"], 1, axis=0)})
     with pytest.raises(PateError, match="has answered other votes"):
         stages.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
-    artefact.write_bytes(run.votes, kept)
+    storage.write_bytes(run.votes, kept)
 
 
 def test_noise_belongs_to_one_list_of_votes(private):
@@ -135,7 +136,7 @@ def test_noise_belongs_to_one_list_of_votes(private):
 
 def test_a_seeded_run_says_not_private_in_everything_it_releases(finished):
     run, _ = finished
-    assert "NOT PRIVATE" in artefact.read_json(run.public_statement, "statement")["warning"]
+    assert "NOT PRIVATE" in storage.read_json(run.public_statement, "statement")["warning"]
     assert "NOT PRIVATE" in (run.student / "MODEL_CARD.md").read_text().splitlines()[0]
     assert "NOT PRIVATE" in run.public_report.read_text()
     assert "NOT PRIVATE" in run.report.read_text()
@@ -160,7 +161,7 @@ def test_private_runs_draw_fresh_noise(private, tmp_path):
 def test_the_release_holds_only_what_may_leave(private):
     run, results = private
     assert release.audit(run.release) == []
-    published = artefact.read_json(run.public_statement, "statement")
+    published = storage.read_json(run.public_statement, "statement")
     assert set(published["figures"]) == {"data_independent"}
     text = " ".join(path.read_text() for path in run.release.rglob("*.*") if path.suffix != ".npz")
     exact = results["statement"]["figures"]["exact"]["epsilon"]
@@ -191,10 +192,10 @@ def test_the_audit_finds_teachers_among_the_parameters(private, tmp_path):
     run, _ = private
     folder = tmp_path / "release"
     shutil.copytree(run.release, folder)
-    arrays = artefact.read_arrays(folder / "student" / "parameters.npz", "student-parameters")
+    arrays = storage.read_arrays(folder / "student" / "parameters.npz", "student-parameters")
     name = next(iter(arrays))
     stacked = {**arrays, name: np.stack([arrays[name]] * 5)}
-    artefact.write_arrays(folder / "student" / "parameters.npz", "student-parameters", stacked)
+    storage.write_arrays(folder / "student" / "parameters.npz", "student-parameters", stacked)
     assert any(name in finding for finding in release.audit(folder))
 
 
@@ -202,7 +203,7 @@ def test_the_audit_finds_a_sensitive_figure(private, tmp_path):
     run, _ = private
     folder = tmp_path / "release"
     shutil.copytree(run.release, folder)
-    artefact.write_bytes(folder / "statement.json", run.statement.read_bytes())
+    storage.write_bytes(folder / "statement.json", run.statement.read_bytes())
     assert any("sensitive figure 'exact'" in finding for finding in release.audit(folder))
 
 
@@ -225,25 +226,25 @@ def test_verify_finds_an_edited_statement(private):
 def test_verify_finds_edited_answers_and_votes(private):
     run, _ = private
     kept = run.answers.read_bytes(), run.votes.read_bytes()
-    answers = artefact.read_arrays(run.answers, "answers")
-    artefact.write_arrays(run.answers, "answers", {**answers, "labels": np.roll(answers["labels"], 1)})
+    answers = storage.read_arrays(run.answers, "answers")
+    storage.write_arrays(run.answers, "answers", {**answers, "labels": np.roll(answers["labels"], 1)})
     assert verify.verify(run)["ledger"]
-    artefact.write_bytes(run.answers, kept[0])
-    votes = artefact.read_arrays(run.votes, "votes")
-    artefact.write_arrays(run.votes, "votes", {**votes, "votes": np.roll(votes["votes"], 1, axis=1)})
+    storage.write_bytes(run.answers, kept[0])
+    votes = storage.read_arrays(run.votes, "votes")
+    storage.write_arrays(run.votes, "votes", {**votes, "votes": np.roll(votes["votes"], 1, axis=1)})
     found = verify.verify(run)
-    artefact.write_bytes(run.votes, kept[1])
+    storage.write_bytes(run.votes, kept[1])
     assert found["votes"] and found["ledger"]
 
 
 def test_verify_finds_a_partition_with_another_key(private):
     run, _ = private
     kept = run.certificate.read_bytes()
-    certificate = artefact.read_json(run.certificate, "certificate")
+    certificate = storage.read_json(run.certificate, "certificate")
     certificate["shards"][0]["records"] += 1
-    artefact.write_json(run.certificate, "certificate", certificate)
+    storage.write_json(run.certificate, "certificate", certificate)
     found = verify.verify(run)
-    artefact.write_bytes(run.certificate, kept)
+    storage.write_bytes(run.certificate, kept)
     assert found["partition"]
 
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_archives import ROW, adult_files, idx_files, lay, register
 
-from pate_jax import artefact, data, partition, relation, stages
+from pate_jax import data, partition, relation, stages
 from pate_jax.config import DataChoice
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import storage
 
 KEY, TEACHERS, RECORDS = partition.seeded_key(3), 5, 40
 RANDOM = np.random.default_rng(2)
@@ -157,7 +158,7 @@ def test_the_run_warns_and_states_the_relation_that_follows_from_the_ids(tmp_pat
     assert "WARNING" in told.err and "--ids-are-stable" in told.err
     run = RunDirectory(out)
     assert run.recorded()["relation"] == {"relation": "contents"}
-    assert artefact.read_json(run.public_statement, "statement")["relation"] == "contents"
+    assert storage.read_json(run.public_statement, "statement")["relation"] == "contents"
     assert "which of two contents" in run.public_report.read_text()
     assert call(*command, "--ids-are-stable", "discrete-gaussian", "--sigma", "0.5") != 0
     assert "ids_are_stable" in capsys.readouterr().err

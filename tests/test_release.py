@@ -4,10 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from pate_jax import accounting, artefact, columns, models, pools, release
+from pate_jax import accounting, columns, models, pools, release
 from pate_jax.data import Part, Preprocessing
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.student import Student
+from pate_jax.system import storage
 
 FACTS = {
     "private": True,
@@ -48,8 +49,8 @@ def test_the_student_folder_is_whole_and_passes_the_audit(tmp_path):
         "student.json",
     ]
     assert release.audit(tmp_path) == []
-    told = artefact.read_json(tmp_path / "student" / "statement.json", "statement")
-    assert told == artefact.read_json(tmp_path / "statement.json", "statement")
+    told = storage.read_json(tmp_path / "student" / "statement.json", "statement")
+    assert told == storage.read_json(tmp_path / "statement.json", "statement")
     assert (tmp_path / "student" / "predict.py").read_text() == release.predictor()
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import tiny_teachers as tiny
 
-from pate_jax import artefact, ensemble
+from pate_jax import ensemble
 from pate_jax.ensemble import checkpoint
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 HERE = Path(__file__).parent
 SETTINGS = {"epochs": 6, "min_steps": 1, "checkpoint_seconds": 0.0, "devices": 2}
@@ -48,7 +49,7 @@ def test_a_finished_ensemble_is_loaded_and_not_trained_again(tmp_path, undisturb
 
 def crash_after(monkeypatch, calls, *, written):
     """Raise in the given call of the one function through which every stage is recorded."""
-    write, count = artefact.write_bytes, iter(range(10**6))
+    write, count = storage.write_bytes, iter(range(10**6))
 
     def failing(path, content, **settings):
         here = next(count)
@@ -58,7 +59,7 @@ def crash_after(monkeypatch, calls, *, written):
         if here == calls:
             raise Crash
 
-    monkeypatch.setattr(artefact, "write_bytes", failing)
+    monkeypatch.setattr(storage, "write_bytes", failing)
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -84,7 +85,8 @@ def test_a_run_goes_on_from_its_last_checkpoint_not_from_the_start(tmp_path, mon
     before = checkpoint.Store(tmp_path, 0)
     assert before.finished(0) or before._stage(0)["turn"] > 1
     epochs = []
-    monkeypatch.setattr("pate_jax.progress.Bar.advance", lambda bar, steps, note="": epochs.append(note))
+    advance = "pate_jax.system.progress.Bar.advance"
+    monkeypatch.setattr(advance, lambda bar, steps, note="": epochs.append(note))
     fit(tmp_path)
     assert len([note for note in epochs if note]) < 3 * 6
 

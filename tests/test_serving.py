@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import pate_jax
-from pate_jax import artefact, cli, data, models, release, stages, voting
+from pate_jax import cli, data, models, release, stages, voting
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.rundir import RunDirectory
 from pate_jax.student import Student, StudentConfig, numpy_predict, serving
+from pate_jax.system import storage
 
 NETS = {
     "mlp": ("mlp", (6, 5, 1), "tanh", {"hidden": (9, 7)}),
@@ -119,7 +120,7 @@ def test_predict_py_needs_numpy_alone(shelf):
     )
     subprocess.run([sys.executable, "-I", "-c", script, *NETS], cwd=shelf, check=True, capture_output=True)
     for name in NETS:
-        found = artefact.read_foreign_arrays(shelf / name / "labels.npz")
+        found = storage.read_foreign_arrays(shelf / name / "labels.npz")
         wanted = Student.load(shelf / name)(pixels(name))
         np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-4)
         assert found["labels"].tolist() == found["class_names"][wanted.argmax(1)].tolist()
@@ -161,7 +162,7 @@ def test_predictions_are_written_with_all_probabilities(run, tmp_path):
     np.savez(tmp_path / "new.npz", inputs=inputs[:5, :, :, 0])  # the channel axis may be left out
     out = tmp_path / "found.npz"
     cli.main(["predict", str(made.root), str(tmp_path / "new.npz"), "--out", str(out)])
-    found = artefact.read_arrays(out, "predictions")
+    found = storage.read_arrays(out, "predictions")
     np.testing.assert_allclose(found["probabilities"], Student.load(made.root)(inputs[:5]), atol=1e-6)
     assert found["labels"].shape == (5,) and set(found["labels"].tolist()) <= {"0", "1", "2"}
 

@@ -12,17 +12,12 @@ import numpy as np
 import pytest
 from commands import call
 
-from pate_jax import artefact
 from pate_jax.accounting.many import many
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import (
-    ConfidentDiscreteGaussian,
-    GNMax,
-    LNMax,
-    from_dict,
-)
+from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax, LNMax, from_dict
 from pate_jax.sweep import Grid, SweepConfig, answering, cells, front, page, results, sources, sweep, working
 from pate_jax.sweep.grid import from_file
+from pate_jax.system import storage
 
 GRID = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T", "60"), ("30",), ("20", "40"))
 TINY = [
@@ -326,7 +321,7 @@ def test_votes_are_kept_under_the_digest_of_their_content(file, whole):
     assert (whole[0] / "votes" / f"{sources.content_digest(votes)}.npz").exists()
     changed = votes._replace(votes=votes.votes[::-1])
     assert sources.content_digest(changed) != sources.content_digest(votes)
-    assert artefact.digest(votes.votes, votes.labels).startswith(sources.content_digest(votes))
+    assert storage.digest(votes.votes, votes.labels).startswith(sources.content_digest(votes))
 
 
 def test_cells_have_the_same_digest_wherever_they_are(file, whole):

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate_jax import devices, hosts, stages, topology
+from pate_jax import hosts, stages
 from pate_jax.config import PartitionChoice, RunConfig
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import devices, topology
 
 ROOT = Path(__file__).parents[1]
 LAUNCHER = ROOT / "tpu_configs" / "launch.py"

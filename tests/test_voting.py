@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from pate_jax import artefact, tally, voting
+from pate_jax import tally, voting
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 from pate_jax.voting import Votes
 
 LABELS = np.random.default_rng(0).integers(0, 4, (37, 11)).astype(np.int16)
@@ -170,7 +171,7 @@ def test_foreign_files_that_cannot_be_votes_are_explained(tmp_path, arrays, mess
 def test_broken_files_and_other_artefacts_are_refused(tmp_path):
     (tmp_path / "a.npz").write_bytes(b"nothing")
     (tmp_path / "b.npy").write_bytes(b"nothing")
-    artefact.write_arrays(tmp_path / "c.npz", "shards", {"votes": counted(LABELS, 4)})
+    storage.write_arrays(tmp_path / "c.npz", "shards", {"votes": counted(LABELS, 4)})
     np.save(tmp_path / "d.npy", np.array([{}], dtype=object), allow_pickle=True)
     for name, message in {
         "a.npz": "not a readable",

@@ -29,7 +29,7 @@ def wheel(tmp_path_factory):
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel):
     assert {name for name in wheel.namelist() if name.startswith("pate_jax/")} == FILES
-    assert "pate_jax/topologies/cpu-8.toml" in FILES
+    assert "pate_jax/system/topologies/cpu-8.toml" in FILES
 
 
 @pytest.fixture

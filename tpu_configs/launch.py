@@ -8,8 +8,8 @@ import argparse
 import shlex
 import subprocess
 
-from pate_jax import topology
 from pate_jax.errors import PateError
+from pate_jax.system import topology
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("topology", help="a TPU topology: a name, such as v5e-8, or a .toml file of your own")

@@ -21,7 +21,7 @@ from pate_jax.accounting.noise_law import DISCRETE
 from pate_jax.accounting.passing import Passing, largest, largest_after, passing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism, Noise, ThresholdTest
-from pate_jax.progress import bar
+from pate_jax.system.progress import bar
 
 BLOCK = 1_500_000  # numbers in one intermediate array
 BUDGET = 4e8  # exponentials spent on one histogram where noise is so small that screening is impossible

@@ -16,10 +16,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax import progress
 from pate_jax.accounting import composition, curves
 from pate_jax.accounting.curves import Conversion, Epsilon
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+from pate_jax.system import progress
 
 Status = Literal["sensitive", "publishable"]
 HISTORY = "cost along this history; no guarantee, since the queries depend on earlier answers"

@@ -24,7 +24,7 @@ from pate_jax.accounting import composition, curves, figures, gnmax, laplace, pa
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, LNMax, Mechanism
-from pate_jax.progress import bar
+from pate_jax.system.progress import bar
 
 Curve = NDArray[np.float64]
 _STRIDE = 24  # orders between the first ones looked at

@@ -23,7 +23,7 @@ from pate_jax.accounting.caps import caps
 from pate_jax.accounting.groups import merge
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise
-from pate_jax.progress import bar
+from pate_jax.system.progress import bar
 
 SHARE = 1e-3  # of delta that cutting tails may cost, in all
 DIRECT = 4096  # up to this many points convolutions are summed directly, with no error but relative rounding

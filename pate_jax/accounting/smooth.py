@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax import progress
 from pate_jax.accounting import curves, figures, gnmax, smooth_bounds, threshold
 from pate_jax.accounting.figures import Figure
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+from pate_jax.system import progress
 
 ESTIMATE = "an estimate: the noise that sanitises it puts it below the true bound as often as above"
 ROUNDED = "the noisy sum is rounded up to a multiple of {grid:g}; the noise is a float64 Gaussian"

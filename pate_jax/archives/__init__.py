@@ -17,7 +17,7 @@ from pate_jax.archives.network import check_reachable
 from pate_jax.archives.sources import SOURCES, VERSION, Archive, Source, check_file, is_registered, sha256_of
 from pate_jax.dataset import Dataset, Part, check, numbered_ids
 from pate_jax.errors import PateError
-from pate_jax.progress import track
+from pate_jax.system.progress import track
 
 NAMES = tuple(SOURCES)
 

@@ -24,7 +24,7 @@ from pate_jax.archives.network import check_reachable
 from pate_jax.columns import standard
 from pate_jax.dataset import Dataset, Part, Preprocessing, check, numbered_ids, slug
 from pate_jax.errors import PateError
-from pate_jax.progress import bar
+from pate_jax.system.progress import bar
 
 PUBLIC_TENTHS = 9
 BLOCK = 4000  # records read at a time

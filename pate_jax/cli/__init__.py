@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pate_jax import devices, endings, topology
+from pate_jax.system import devices, exits, topology
 
 devices.prepare()
 
@@ -34,7 +34,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; bad input ends with one sentence and exit code 2."""
     settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
-    with endings.told("pate"):
+    with exits.told("pate"):
         topology.prepare(sys.argv[1:] if arguments is None else arguments)
         tyro.extras.subcommand_cli_from_dict(
             _COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__

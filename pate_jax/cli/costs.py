@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from pate_jax import accounting, artefact, budget, progress, stages
+from pate_jax import accounting, budget, stages
 from pate_jax import plots as draw
 from pate_jax.cli.files import votes_of
 from pate_jax.config import MechanismOrRun, check_delta, check_queries, check_threshold, threshold_warning
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
+from pate_jax.system import progress, storage
 
 
 def account(
@@ -61,7 +62,7 @@ def account(
         mechanism, histograms = from_dict(run.recorded()["mechanism"]), stages.load_asked(run).votes
         delta = statement.delta
         if run.teacher_report.exists():
-            budget.warn_of_delta(delta, artefact.read_json(run.teacher_report, "teacher-report")["records"])
+            budget.warn_of_delta(delta, storage.read_json(run.teacher_report, "teacher-report")["records"])
     elif mechanism is None:
         raise PateError(
             f"{votes} is a votes file: name a mechanism, as in `pate account {votes} gnmax --sigma 40`"
@@ -103,15 +104,15 @@ def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float) -> account
 
 
 def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -> None:
-    artefact.write_bytes(folder / "cumulative.svg", draw.cumulative(mechanism, votes, delta))
-    artefact.write_bytes(folder / "by_consensus.svg", draw.by_consensus(mechanism, votes))
-    artefact.write_bytes(folder / "split.svg", draw.split(mechanism, votes, delta))
+    storage.write_bytes(folder / "cumulative.svg", draw.cumulative(mechanism, votes, delta))
+    storage.write_bytes(folder / "by_consensus.svg", draw.by_consensus(mechanism, votes))
+    storage.write_bytes(folder / "split.svg", draw.split(mechanism, votes, delta))
 
 
 def _mask(path: Path, queries: int) -> np.ndarray:
     try:
-        mask = artefact.read_npy(artefact.read_bytes(path))
-    except artefact.UNREADABLE as error:
+        mask = storage.read_npy(storage.read_bytes(path))
+    except storage.UNREADABLE as error:
         raise PateError(f"{path} is not a readable .npy array: {error or 'it is damaged'}") from error
     if mask.shape != (queries,) or mask.dtype != bool:
         raise PateError(

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from pate_jax import pipeline, progress, registration, stages
-from pate_jax import topology as machines
+from pate_jax import pipeline, registration, stages
 from pate_jax.accounting import Relation
 from pate_jax.cli.files import votes_of
 from pate_jax.cli.printing import RunPath, finish, say
@@ -28,6 +27,8 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
 from pate_jax.student.selection import Selection
+from pate_jax.system import progress
+from pate_jax.system import topology as machines
 from pate_jax.voting import load_votes
 
 

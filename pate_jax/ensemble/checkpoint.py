@@ -20,9 +20,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import artefact
 from pate_jax.ensemble.waves import Wave
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 Tree = Any
 IDENTITY, STAGE = "teachers", "teachers-wave"
@@ -39,7 +39,7 @@ class Store:
         """Refuse to go on with another config, net, key or data set than those of the run that began here."""
         path = self.folder / "identity.json"
         if path.exists():
-            before = artefact.read_json(path, IDENTITY).get("identity")
+            before = storage.read_json(path, IDENTITY).get("identity")
             if not isinstance(before, dict):
                 raise PateError(
                     f"{path} does not say what was begun here; restore it, or give another folder"
@@ -52,14 +52,14 @@ class Store:
                         "give that value again, or another folder"
                     )
         else:
-            artefact.write_json(path, IDENTITY, {"identity": dict(identity)})
+            storage.write_json(path, IDENTITY, {"identity": dict(identity)})
 
     def plan(self) -> dict[str, Any] | None:
         """The plan of the run that began here, if one did."""
         path = self.folder / "plan.json"
         if not path.exists():
             return None
-        plan = artefact.read_json(path, IDENTITY).get("plan")
+        plan = storage.read_json(path, IDENTITY).get("plan")
         numbers = [plan.get(name) for name in ("width", "wave")] if isinstance(plan, dict) else []
         if isinstance(plan, dict):
             numbers += [plan.get(name, 1) or 1 for name in ("public_records", "length")]  # 0: not known
@@ -71,7 +71,7 @@ class Store:
 
     def keep_plan(self, plan: Mapping[str, Any]) -> None:
         """Store the plan that every later run obeys."""
-        artefact.write_json(self.folder / "plan.json", IDENTITY, {"plan": dict(plan)})
+        storage.write_json(self.folder / "plan.json", IDENTITY, {"plan": dict(plan)})
 
     def finished(self, index: int) -> bool:
         """Is this wave trained to its end?"""
@@ -128,7 +128,7 @@ class Store:
         if not folder.is_dir():
             raise PateError(f"{folder} is gone: restore it from a backup, or give another folder")
         if (folder / ARRAYS).exists():
-            return _tree(artefact.read_arrays(folder / ARRAYS, STAGE))
+            return _tree(storage.read_arrays(folder / ARRAYS, STAGE))
         return _orbax().restore(folder)
 
     def _write(self, index: int, tree: Tree, finished: bool) -> None:
@@ -137,14 +137,14 @@ class Store:
         name = f"wave-{index:05d}-{turn:06d}"
         self._save(self.folder.absolute() / name, tree)
         stage = {"folder": name, "turn": turn, "finished": finished}
-        artefact.write_json(self.folder / f"wave-{index:05d}.json", STAGE, stage)
+        storage.write_json(self.folder / f"wave-{index:05d}.json", STAGE, stage)
         if before:
             shutil.rmtree(self.folder / before["folder"], ignore_errors=True)
 
     def _save(self, folder: Path, tree: Tree) -> None:
         if jax.process_count() > 1:  # of host arrays, Orbax writes the first process's only
             leaves = {name: np.asarray(leaf) for name, leaf in flat(tree).items()}
-            artefact.write_arrays(folder / ARRAYS, STAGE, leaves)
+            storage.write_arrays(folder / ARRAYS, STAGE, leaves)
             return
         from orbax.checkpoint import args
 
@@ -153,7 +153,7 @@ class Store:
 
 def _checked(path: Path, index: int | None = None) -> dict[str, Any]:
     """What a wave's file says, if it names a folder beside it: that folder is read, and later removed."""
-    stage = artefact.read_json(path, STAGE)
+    stage = storage.read_json(path, STAGE)
     folder, turn = stage.get("folder"), stage.get("turn")
     wave = r"\d{5,}" if index is None else f"{index:05d}"
     if not (isinstance(folder, str) and re.fullmatch(rf"wave-{wave}-\d{{6,}}", folder) and type(turn) is int):

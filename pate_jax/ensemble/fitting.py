@@ -14,8 +14,6 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from pate_jax import artefact, progress
-from pate_jax import devices as machines
 from pate_jax.dataset import AS_STORED
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs, report, training, waves
@@ -26,6 +24,8 @@ from pate_jax.ensemble.training import News, Shard, TeacherConfig
 from pate_jax.ensemble.waves import Machine, Teachers
 from pate_jax.errors import PateError
 from pate_jax.models import Model, in_form
+from pate_jax.system import devices as machines
+from pate_jax.system import progress, storage
 
 ELSEWHERE = ("devices", "checkpoint_seconds", "width", "public_records")  # where and when; or in the plan
 NOT_COMPILED = (*ELSEWHERE, "net", "activation", "epochs", "min_steps", "attempts")  # no program knows them
@@ -123,9 +123,9 @@ def identity(
         "processes": jax.process_count(),
         "key": cutting.digest_of_keys(data.keys),
         "data": {
-            "inputs": artefact.digest(data.inputs),
-            "labels": artefact.digest(data.labels),
-            "shards": artefact.digest(data.rows, data.counts),
+            "inputs": storage.digest(data.inputs),
+            "labels": storage.digest(data.labels),
+            "shards": storage.digest(data.rows, data.counts),
         },
     }
 

@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import artefact
 from pate_jax.ensemble.checkpoint import IDENTITY, Store
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.waves import Teachers
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 
 def folders(directory: Path | str) -> list[Path]:
@@ -31,7 +31,7 @@ def identities(directory: Path | str) -> list[dict[str, Any]]:
 
 
 def _identity(path: Path) -> dict[str, Any]:
-    identity: Any = artefact.read_json(path, IDENTITY).get("identity")
+    identity: Any = storage.read_json(path, IDENTITY).get("identity")
     numbers = [identity.get(name) for name in ("teachers", "processes")] if isinstance(identity, dict) else []
     if not numbers or not all(type(one) is int and 0 < one < 1 << 24 for one in numbers):
         raise PateError(f"{path} does not say how many teachers and processes there are; restore it")

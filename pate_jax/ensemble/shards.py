@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from pate_jax import headcount
 from pate_jax.ensemble.training import Shard, TeacherConfig, epochs_of
 from pate_jax.errors import PateError
+from pate_jax.system import headcount
 
 
 class Records(NamedTuple):

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from pate_jax import devices as machines
-from pate_jax import progress
 from pate_jax.dataset import AS_STORED
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs
 from pate_jax.ensemble.waves import Teachers, cut
 from pate_jax.errors import PateError
 from pate_jax.models import Form, Model, in_form
+from pate_jax.system import devices as machines
+from pate_jax.system import progress
 
 BLOCK_BYTES = 1 << 28  # queries held on each device at a time
 

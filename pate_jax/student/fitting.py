@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import devices as machines
 from pate_jax import models
 from pate_jax.aggregate import Answers
 from pate_jax.dataset import IMAGE_RANKS, Preprocessing
@@ -24,6 +23,7 @@ from pate_jax.student.interface import PublicInputs
 from pate_jax.student.serving import Student
 from pate_jax.student.settings import StudentConfig
 from pate_jax.student.views import views
+from pate_jax.system import devices as machines
 
 METHODS: dict[str, Callable[..., training.Method]] = {
     "supervised": supervised.method,

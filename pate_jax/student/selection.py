@@ -19,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from pate_jax import progress
 from pate_jax.aggregate import Answers
 from pate_jax.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.student import contrast
 from pate_jax.student.interface import PublicInputs
 from pate_jax.student.serving import Student
+from pate_jax.system import progress
 
 Selection = Literal["first", "random", "kmeans", "learned"]
 

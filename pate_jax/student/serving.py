@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pate_jax import artefact, columns, models, progress
+from pate_jax import columns, models
 from pate_jax.data import Preprocessing
 from pate_jax.dataset import IMAGE_RANKS
 from pate_jax.errors import PateError
+from pate_jax.system import progress, storage
 
 _SIZES = (32, 250, 1000)  # batches that are compiled for; a part of one is padded
 _PLACES = ("", "student", "release/student")  # where a student may lie below a path
@@ -63,7 +64,7 @@ class Student(NamedTuple):
         """Write parameters and description into a folder; `load` is the inverse."""
         folder = Path(folder)
         arrays = {name: np.asarray(leaf) for name, leaf in _leaves(self.parameters).items()}
-        artefact.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
+        storage.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
         body = {
             "net": self.description,
             "preprocessing": asdict(self.preprocessing),
@@ -72,14 +73,14 @@ class Student(NamedTuple):
             "dtype": self.dtype,
             "columns": [column._asdict() for column in self.columns],
         }
-        artefact.write_json(folder / "student.json", "student", body)
+        storage.write_json(folder / "student.json", "student", body)
 
     @classmethod
     def load(cls, path: Path | str) -> Student:
         """The student that was saved in a folder; a run's directory or its release/ will do as well."""
         folder = find(path)
-        body = artefact.read_json(folder / "student.json", "student")
-        arrays = artefact.read_arrays(folder / "parameters.npz", "student-parameters")
+        body = storage.read_json(folder / "student.json", "student")
+        arrays = storage.read_arrays(folder / "parameters.npz", "student-parameters")
         try:
             return _from_body(body, _tree(arrays))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -128,7 +129,7 @@ def read_inputs(student: Student, path: Path | str) -> tuple[np.ndarray, np.ndar
     path = Path(path).expanduser()
     if path.suffix.lower() == ".csv":
         return check_inputs(student, _encoded(student, path), str(path)), None
-    arrays = artefact.read_foreign_arrays(path)
+    arrays = storage.read_foreign_arrays(path)
     if "inputs" not in arrays:
         raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
     inputs, ids = check_inputs(student, arrays["inputs"], f"{path}: inputs"), arrays.get("ids")
@@ -146,9 +147,9 @@ def write_predictions(
     if path.suffix.lower() == ".npz":
         more = {} if ids is None else {"ids": ids.astype(np.str_)}
         arrays = {"labels": labels, "probabilities": probabilities, "class_names": names, **more}
-        artefact.write_arrays(path, "predictions", arrays)
+        storage.write_arrays(path, "predictions", arrays)
     else:
-        artefact.write_bytes(path, predictions_csv(labels, probabilities, ids).encode())
+        storage.write_bytes(path, predictions_csv(labels, probabilities, ids).encode())
 
 
 def check_out(path: Path | str) -> Path:

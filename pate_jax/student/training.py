@@ -17,10 +17,10 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from pate_jax import devices as machines
-from pate_jax import progress
 from pate_jax.student import losses
 from pate_jax.student.settings import StudentConfig
+from pate_jax.system import devices as machines
+from pate_jax.system import progress
 
 Tree = Any
 TICK = 100  # steps in one call of the device

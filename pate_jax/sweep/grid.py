@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import artefact, progress
 from pate_jax.config import check_threshold, threshold_warning
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, from_dict
+from pate_jax.system import progress, storage
 
 ANSWER, TEST, THRESHOLD = ("sigma", "scale"), ("sigma_threshold", "scale_threshold"), "threshold"
 SWEPT = tuple(name for name, kind in BY_NAME.items() if kind is not InteractiveGNMax)
@@ -102,7 +102,7 @@ def from_file(path: Path) -> list[Grid]:
     `settings` lists whole mechanisms, such as `{"name": "gnmax", "sigma": "0.2T"}`; a grid that has them and
     names no mechanisms holds only them.
     """
-    body = artefact.parse_json(b'{"grids": ' + artefact.read_bytes(path) + b"}", path)["grids"]
+    body = storage.parse_json(b'{"grids": ' + storage.read_bytes(path) + b"}", path)["grids"]
     many = body if isinstance(body, list) else [body]
     if not many:
         raise PateError(f"{path} holds no grid: give an object with mechanisms, noises, thresholds and so on")

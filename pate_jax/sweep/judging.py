@@ -10,12 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import __version__, laws, progress, trials
+from pate_jax import __version__, laws, trials
 from pate_jax.accounting.many import many
 from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.sweep import answering
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.sources import Source, content_digest
+from pate_jax.system import progress
 from pate_jax.voting import Votes
 
 _TOGETHER, _TABLES = 1000, 200  # settings in one program; fewer where each brings a table of its noise

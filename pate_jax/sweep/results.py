@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pate_jax import artefact, lock
 from pate_jax.errors import PateError
+from pate_jax.system import locks, storage
 
 _KIND = "sweep-row"
 Rows = dict[str, dict[str, Any]]
@@ -45,18 +45,18 @@ def writing(path: Path) -> Iterator[None]:
     """Hold a file of results for one writer."""
     path.parent.mkdir(parents=True, exist_ok=True)
     os.chmod(path.parent, 0o700)
-    with lock.held(path.with_name(f".{path.name}.lock"), path):
+    with locks.held(path.with_name(f".{path.name}.lock"), path):
         yield
 
 
 def append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Add rows, whole and durable, after the last whole line of the file."""
     lines = [
-        json.dumps({"artefact": _KIND, "schema": artefact.SCHEMA, **row}, allow_nan=False) for row in rows
+        json.dumps({"artefact": _KIND, "schema": storage.SCHEMA, **row}, allow_nan=False) for row in rows
     ]
     if lines:
         content = "".join(f"{line}\n" for line in lines).encode()
-        artefact.append_bytes(path, content, after=_lines(path)[1] if path.exists() else 0)
+        storage.append_bytes(path, content, after=_lines(path)[1] if path.exists() else 0)
 
 
 def merge(folder: Path) -> Path:
@@ -64,20 +64,20 @@ def merge(folder: Path) -> Path:
     path = file_of(folder, (1, 1))
     with writing(path):
         lines = [json.dumps(row, allow_nan=False) for row in read(folder).values()]
-        artefact.write_bytes(path, "".join(f"{line}\n" for line in lines).encode(), mode=0o600)
+        storage.write_bytes(path, "".join(f"{line}\n" for line in lines).encode(), mode=0o600)
     return path
 
 
 def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of one file and the length of its whole lines; a torn line at the end is left out."""
-    content = artefact.read_bytes(path)
+    content = storage.read_bytes(path)
     length = content.rfind(b"\n") + 1
     rows = []
     for number, line in enumerate(content[:length].splitlines(), 1):
-        row = artefact.parse_json(line, f"{path} line {number}")
+        row = storage.parse_json(line, f"{path} line {number}")
         if (
             row.get("artefact") != _KIND
-            or row.get("schema") != artefact.SCHEMA
+            or row.get("schema") != storage.SCHEMA
             or not isinstance(row.get("cell"), str)
         ):
             raise PateError(

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pate_jax import artefact, data, pools, stages, trials, voting
+from pate_jax import data, pools, stages, trials, voting
 from pate_jax.config import DataChoice, PartitionChoice, TeacherConfig, from_settings, to_settings
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
 from pate_jax.sweep import cells
+from pate_jax.system import storage
 from pate_jax.voting import Votes
 
 JudgedOn = Literal["private", "public", "synthetic"]
@@ -136,7 +137,7 @@ def content_digest(votes: Votes) -> str:
     >>> len(content_digest(Votes(np.array([[3, 1]]))))
     32
     """
-    return artefact.digest(votes.votes, votes.labels)[:32]
+    return storage.digest(votes.votes, votes.labels)[:32]
 
 
 def _voted(
@@ -152,7 +153,7 @@ def _voted(
         elif 0 < before < queries:
             run.votes.unlink(missing_ok=True)
             kept = {name: value for name, value in run.recorded().items() if name != "vote"}
-            artefact.write_json(run.settings, "settings", kept)
+            storage.write_json(run.settings, "settings", kept)
         return stages.vote(run, queries)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from pate_jax import artefact, trials, voting
+from pate_jax import trials, voting
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.many_exact import exact_many
 from pate_jax.config import DataChoice, StudentConfig, TeacherConfig, check_delta, to_settings
@@ -21,6 +21,7 @@ from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.front import front
 from pate_jax.sweep.grid import Grid, from_file
 from pate_jax.sweep.sources import JudgedOn, Source
+from pate_jax.system import storage
 
 Row = Mapping[str, Any]
 _QUERIES = 500  # that teachers of a data set are asked, where the grid does not say
@@ -194,8 +195,8 @@ def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
     ]
     for name, (_, svg) in zip(("accuracy", "thresholds", "queries"), figures, strict=True):
         if svg is not None:
-            artefact.write_bytes(config.folder / "plots" / f"{name}.svg", svg, mode=0o600)
-    artefact.write_bytes(config.folder / "sweep.html", page.page(rows, best, figures).encode(), mode=0o600)
+            storage.write_bytes(config.folder / "plots" / f"{name}.svg", svg, mode=0o600)
+    storage.write_bytes(config.folder / "sweep.html", page.page(rows, best, figures).encode(), mode=0o600)
 
 
 def _open(config: SweepConfig) -> tuple[list[Source], list[Cell]]:

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from catalogue import edit, is_found
 
-from pate_jax import accounting, artefact, batches, budget, ledger, stages, voting
+from pate_jax import accounting, batches, budget, ledger, stages, voting
 from pate_jax.accounting.figures import Figure
 from pate_jax.ensemble import kept
 from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
+from pate_jax.system import storage
 
 CHAIN = ("artefact", "schema", "sequence", "previous", "digest")
 
@@ -68,11 +69,11 @@ def other_label(body):
 def other_answers_everywhere(run):
     rewrite(run, lambda bodies: [{**bodies[0], "answers": other_label(bodies[0])}])
     labels, answered = ledger.unpack(ledger.read(run.ledger)[0]["answers"])
-    artefact.write_arrays(run.answers, "answers", {"labels": labels, "answered": answered})
+    storage.write_arrays(run.answers, "answers", {"labels": labels, "answered": answered})
 
 
 def settings(run, **changes):
-    artefact.write_json(run.settings, "settings", {**run.recorded(), **changes})
+    storage.write_json(run.settings, "settings", {**run.recorded(), **changes})
 
 
 def more_noise_than_was_drawn(run):
@@ -145,14 +146,12 @@ def both(change):
     """Both statements, with their sentences made anew."""
 
     def apply(run):
-        statement = change(
-            run, accounting.Statement.from_dict(artefact.read_json(run.statement, "statement"))
-        )
-        before = artefact.read_json(run.public_statement, "statement")["model_card_line"]
-        artefact.write_json(run.statement, "statement", statement.to_dict())
+        statement = change(run, accounting.Statement.from_dict(storage.read_json(run.statement, "statement")))
+        before = storage.read_json(run.public_statement, "statement")["model_card_line"]
+        storage.write_json(run.statement, "statement", statement.to_dict())
         for path in (run.public_statement, run.student / "statement.json"):
             if path.exists():
-                artefact.write_json(path, "statement", statement.publishable())
+                storage.write_json(path, "statement", statement.publishable())
         for path in (run.public_report, run.student / "MODEL_CARD.md"):
             if path.exists():
                 path.write_text(path.read_text().replace(before, statement.model_card_line()))
@@ -197,7 +196,7 @@ def by_hand(path_of, pattern, new):
 
 
 def undeclared(run):
-    artefact.write_json(
+    storage.write_json(
         run.settings, "settings", {name: one for name, one in run.recorded().items() if name != "relation"}
     )
 
@@ -303,10 +302,8 @@ STATEMENT = [
 
 def arrays(path_of, kind, **changes):
     def apply(run):
-        found = artefact.read_arrays(path_of(run), kind)
-        artefact.write_arrays(
-            path_of(run), kind, {**found, **{name: f(found) for name, f in changes.items()}}
-        )
+        found = storage.read_arrays(path_of(run), kind)
+        storage.write_arrays(path_of(run), kind, {**found, **{name: f(found) for name, f in changes.items()}})
 
     return apply
 
@@ -324,11 +321,11 @@ def one_more_teacher(run):
 
 
 def other_secret(run):
-    artefact.write_json(run.keys, "keys", {"seed": None, "entropy": "5f" * 31 + "07"})
+    storage.write_json(run.keys, "keys", {"seed": None, "entropy": "5f" * 31 + "07"})
 
 
 def no_entropy(run):
-    artefact.write_json(run.keys, "keys", {"seed": None, "entropy": "00" * 32})
+    storage.write_json(run.keys, "keys", {"seed": None, "entropy": "00" * 32})
 
 
 def larger_budget(run):
@@ -340,7 +337,7 @@ def asked_again(run):
     """The second batch asks about the inputs of the first, and the ledger says so."""
     first, second = (voting.load_votes(run.votes_of(batch)) for batch in (1, 2))
     voting.save_votes(run.votes_of(2), second._replace(ids=first.ids))
-    queries = artefact.digest(first.ids)
+    queries = storage.digest(first.ids)
     rewrite(run, lambda bodies: [bodies[0], {**bodies[1], "queries": queries}])
 
 
@@ -380,7 +377,7 @@ def removal_covered(run):
 def relation_left_out(run):
     """Settings as older versions wrote them, which named only what was cut."""
     kept_settings = {name: value for name, value in run.recorded().items() if name != "relation"}
-    artefact.write_json(run.settings, "settings", kept_settings)
+    storage.write_json(run.settings, "settings", kept_settings)
     stages.account(run)
 
 
@@ -493,15 +490,15 @@ def teacher_for_student(run):
     teachers = kept.kept(run.teachers)
     ((_, parameters),) = kept.of(teachers, [2])
     path = run.student / "parameters.npz"
-    found = artefact.read_arrays(path, "student-parameters")
+    found = storage.read_arrays(path, "student-parameters")
     own = dict(kept.leaves(parameters))
-    artefact.write_arrays(
+    storage.write_arrays(
         path, "student-parameters", {name: own.get(name, array) for name, array in found.items()}
     )
 
 
 def exact_figure(run):
-    figure = artefact.read_json(run.statement, "statement")["figures"]["exact"]
+    figure = storage.read_json(run.statement, "statement")["figures"]["exact"]
     return f"<p>and in truth {figure['epsilon']:.4f}</p>".encode()
 
 

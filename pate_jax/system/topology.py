@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from pate_jax import devices, endings
 from pate_jax.errors import PateError
+from pate_jax.system import devices, exits
 
 _FOLDER = resources.files(__package__) / "topologies"
 
@@ -108,7 +108,7 @@ def enter(
             f"{wanted - 1} of --processes={wanted}; on Slurm and TPU pods leave both out"
         )
     if wanted > 1:
-        endings.results_alone_on_stdout()
+        exits.results_alone_on_stdout()
         devices.join(*(() if coordinator is None else (coordinator, wanted, process)))
     if topology is not None:
         _check(topology)

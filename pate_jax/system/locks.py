@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pate_jax import artefact
 from pate_jax.errors import PateError
+from pate_jax.system import storage
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def held(path: Path, subject: Path, *, shared: bool = False) -> Iterator[None]:
         os.makedirs(path.parent, exist_ok=True)
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise PateError(artefact.cannot_write(path, error)) from error
+        raise PateError(storage.cannot_write(path, error)) from error
     try:
         _take(lock, subject, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield

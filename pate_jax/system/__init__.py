@@ -1,0 +1,1 @@
+"""The machine under a run: files written whole, locks, devices, topologies, progress, exit codes."""
