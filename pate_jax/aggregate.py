@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32
 from numpy.typing import ArrayLike
 
-from pate_jax import laws, noise, plurality, voting
+from pate_jax import noise, plurality, voting
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, Noise
+from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, Noise, laws
 from pate_jax.noise import Source
 
 REFUSED = -1  # the label of a query that got none

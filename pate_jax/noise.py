@@ -5,7 +5,7 @@ ChaCha20 key (`pate_jax.chacha`) from the operating system's entropy and raises 
 `seeded_key` makes a reproducible key of another type: whoever knows the seed knows the noise, so what is
 drawn from it is NOT private, and `is_private` tells the two apart, under jit too.
 
-**Samplers.** Discrete noise is drawn by searching the 128-bit table of its law (`pate_jax.laws`) in a fixed
+**Samplers.** Discrete noise is drawn by searching the 128-bit table of its law (`mechanisms.laws`) in a fixed
 number of steps, on integers only: the same key gives the same values on any CPU, GPU or TPU. Continuous
 noise is float32, drawn from uniform numbers of 64 bits whose logarithms keep their relative precision at
 both ends; `laws.distance` says what is claimed for either.
@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import chacha, laws
+from pate_jax import chacha
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Noise
+from pate_jax.mechanisms import Noise, laws
 
 
 def fresh_key() -> jax.Array:

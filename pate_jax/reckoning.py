@@ -12,8 +12,8 @@ from pate_jax import accounting, batches, budget, ledger, stages
 from pate_jax.accounting import curves, figures, filter
 from pate_jax.answered import load_batch
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.laws import is_discrete
 from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.mechanisms.laws import is_discrete
 from pate_jax.rundir import RunDirectory
 from pate_jax.separation import absent
 from pate_jax.system import storage

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate_jax import laws
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     BY_NAME,
@@ -18,6 +17,7 @@ from pate_jax.mechanisms import (
     DiscreteGaussianMax,
     GNMax,
     Noise,
+    laws,
 )
 
 CASES = [

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax import chacha, laws, noise, plurality
+from pate_jax import chacha, noise, plurality
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Noise
+from pate_jax.mechanisms import Noise, laws
 
 WORDS = jnp.asarray(np.frombuffer(bytes(range(32)), np.uint32))
 

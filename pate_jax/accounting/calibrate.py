@@ -15,7 +15,8 @@ import numpy as np
 from pate_jax.accounting import figures
 from pate_jax.accounting.curves import check_delta
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import SMALLEST_SCALE, Mechanism, largest_scale
+from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, largest_scale
 
 _NOISES = {"answer": ("sigma", "scale"), "test": ("sigma_threshold", "scale_threshold")}
 

@@ -1,7 +1,7 @@
 """The epsilons of one list of queries, each computed by its own method and marked for whom it is.
 
 Continuous samplers and tables stray from the ideal law by a total-variation distance `slack`
-(`pate_jax.laws`). If ideal answers are (epsilon, delta')-DP, drawn ones are (epsilon, delta' + (1 +
+(`mechanisms.laws`). If ideal answers are (epsilon, delta')-DP, drawn ones are (epsilon, delta' + (1 +
 e^epsilon) slack)-DP, so every figure is taken at a delta' that leaves room for the second term.
 """
 
@@ -348,13 +348,13 @@ def _exact_parts(case: Case) -> curves.Parts:
 
 
 def sampler_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
-    """Total-variation distance of all draws from their ideal laws, from `pate_jax.laws`.
+    """Total-variation distance of all draws from their ideal laws, from `mechanisms.laws`.
 
     >>> from pate_jax.mechanisms import DiscreteGaussianMax
     >>> sampler_slack(DiscreteGaussianMax(40.0), 100, 10) < 1e-20
     True
     """
-    from pate_jax import laws
+    from pate_jax.mechanisms import laws
 
     return laws.delta_slack(mechanism, queries=queries, classes=classes)
 

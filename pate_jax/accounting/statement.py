@@ -12,11 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate_jax import laws
 from pate_jax.accounting import curves, figures, groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, to_dict
+from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, laws, to_dict
 
 NAMES = ("exact", "pld", "published", "data_independent", "sanitised")
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import __version__, laws, trials
+from pate_jax import __version__, trials
 from pate_jax.accounting.many import many
-from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.mechanisms import Mechanism, laws, to_dict
 from pate_jax.sweep import answering
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.sources import Source, content_digest

@@ -13,7 +13,6 @@ import pytest
 
 from pate_jax.accounting import curves, laplace, threshold
 from pate_jax.mechanisms import (
-    SMALLEST_SCALE,
     DiscreteGaussianMax,
     DiscreteLaplaceMax,
     GNMax,
@@ -22,8 +21,8 @@ from pate_jax.mechanisms import (
     Noise,
     PermuteAndFlip,
     ThresholdTest,
-    largest_scale,
 )
+from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, largest_scale
 
 DIGITS = 110  # 60 are left where 1e-24 is what remains of 1
 ORDERS = np.array([1.001, 1.03, 1.187281, 1.5, 1.9, 2.0, 3.7, 9.0, 21.5, 100.0, 1000.0])

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, Noise
+from pate_jax.mechanisms.descriptions import Mechanism, Noise
 
 WORD_BITS = 128  # of the uniform word that draws one value
 LARGEST_TABLE = 1 << 22  # rows, 64 MiB: Gaussian scales to 149,471, Laplace scales to 21,306
