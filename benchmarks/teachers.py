@@ -36,9 +36,9 @@ import numpy as np  # noqa: E402
 
 from pate_jax import ensemble, models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
+from pate_jax.data.partition import Shards  # noqa: E402
 from pate_jax.ensemble import fitting, plan, programs, training  # noqa: E402
 from pate_jax.ensemble import shards as cutting  # noqa: E402
-from pate_jax.partition import Shards  # noqa: E402
 from pate_jax.system import storage  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "teachers.jsonl"

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from pate_jax import data, ensemble, partition, stages, voting
-from pate_jax.data import Preprocessing
+from pate_jax import data, ensemble, stages, voting
+from pate_jax.data import Preprocessing, partition
 from pate_jax.errors import PateError
 
 TEACHERS = 250

@@ -19,8 +19,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import models, queries
-from pate_jax.data import Preprocessing
+from pate_jax import models
+from pate_jax.data import Preprocessing, duplicates
 from pate_jax.errors import PateError
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.student import Student
@@ -256,10 +256,10 @@ def _inputs(folder: Path, forms: Iterable[np.ndarray]) -> Iterator[str]:
     student = storage.read_arrays(folder / _PARAMETERS, "student-parameters")
     for form in forms:
         flat = form.reshape(len(form), -1).astype(np.float32)
-        known = set(queries.digests(flat))
+        known = set(duplicates.digests(flat))
         for name, own in student.items():
             pieces = _pieces(own.astype(np.float32), flat.shape[1])
-            if held := int(queries.repeats(pieces, known).sum()):
+            if held := int(duplicates.repeats(pieces, known).sum()):
                 yield f"student/parameters.npz: {name} holds the inputs of {held} private records"
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import audit, ledger, queries, voting
+from pate_jax import audit, ledger, voting
+from pate_jax.data import duplicates
 from pate_jax.ensemble import kept
 from pate_jax.findings import Finding
 from pate_jax.rundir import RunDirectory
@@ -57,8 +58,8 @@ def _inputs(run: RunDirectory) -> Iterator[np.ndarray]:
         return
     inputs = dataset.private.inputs
     if coincide(run, dataset):
-        public = [queries.digests(part.inputs) for part in public_parts(run, dataset).values()]
-        inputs = inputs[~queries.repeats(inputs, {name for names in public for name in names})]
+        public = [duplicates.digests(part.inputs) for part in public_parts(run, dataset).values()]
+        inputs = inputs[~duplicates.repeats(inputs, {name for names in public for name in names})]
     yield inputs
     yield dataset.preprocessing.apply(inputs)
 

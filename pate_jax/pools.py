@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax import answered, batches, data, overlap, queries
-from pate_jax.dataset import stored_as
+from pate_jax import answered, batches, data
+from pate_jax.data import duplicates, overlap
+from pate_jax.data.dataset import stored_as
 from pate_jax.errors import PateError
 from pate_jax.rundir import RunDirectory
 from pate_jax.student import selection
@@ -40,8 +41,8 @@ def opened(dataset: data.Dataset, public: Path | None) -> data.Part:
 
 def different(pool: data.Part, wanted: int, known: list[str]) -> np.ndarray:
     """The rows that differ from each other and from the known; refused if there are fewer than wanted."""
-    rows = queries.unique_queries(pool.inputs).first_rows
-    rows = rows[~queries.repeats(pool.inputs[rows], known)] if known else rows
+    rows = duplicates.unique_queries(pool.inputs).first_rows
+    rows = rows[~duplicates.repeats(pool.inputs[rows], known)] if known else rows
     if len(rows) < wanted:
         raise PateError(
             f"queries={wanted} is more than the {len(rows)} different public inputs"
@@ -60,7 +61,7 @@ def select(
     """Inputs chosen from a pool of `different` ones; nearly equal ones are reported."""
     picked = selection.select(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing)
     chosen = pool.take(picked)
-    near = queries.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
+    near = duplicates.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
     if len(near.pairs):
         progress.say(
             f"{len(near.pairs)} pairs of the {wanted} queries are nearly equal (root mean square difference "
@@ -79,8 +80,8 @@ def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
     >>> unasked(public, further).tolist()
     [[1.0]]
     """
-    gone = set(zip(asked.ids.tolist(), queries.digests(asked.inputs), strict=True))
-    own = zip(public.ids.tolist(), queries.digests(public.inputs), strict=True)
+    gone = set(zip(asked.ids.tolist(), duplicates.digests(asked.inputs), strict=True))
+    own = zip(public.ids.tolist(), duplicates.digests(public.inputs), strict=True)
     return public.inputs[np.array([one not in gone for one in own], bool)]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pate_jax import budget, data, register, relation, stages, voting
+from pate_jax import budget, data, register, stages, voting
 from pate_jax.config import DataChoice, RunConfig, from_settings
+from pate_jax.data import relation
 from pate_jax.mechanisms import Mechanism
 from pate_jax.rundir import RunDirectory
 

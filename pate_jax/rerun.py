@@ -16,9 +16,9 @@ import numpy as np
 
 from pate_jax import answered, data, ensemble, models, pools, separation, stages, student
 from pate_jax.config import from_settings
+from pate_jax.data.partition import Shards
 from pate_jax.ensemble import kept
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.partition import Shards
 from pate_jax.rundir import RunDirectory
 
 _MOVED = 1e-3  # share of labels that rounding may move between two machines

@@ -11,15 +11,16 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pate_jax import data, ensemble, overlap, partition, pools, relation, stages, voting
-from pate_jax import queries as asking
+from pate_jax import data, ensemble, pools, stages, voting
 from pate_jax.config import DataChoice, PartitionChoice, from_settings
+from pate_jax.data import duplicates as asking
+from pate_jax.data import overlap, partition, relation
+from pate_jax.data.partition import Shards
 from pate_jax.ensemble import fitting, kept
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import shards as feeding
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.partition import Shards
 from pate_jax.rundir import RunDirectory
 from pate_jax.system import storage
 

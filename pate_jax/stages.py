@@ -21,12 +21,9 @@ from pate_jax import (
     ensemble,
     ledger,
     models,
-    partition,
     patches,
     plots,
     pools,
-    queries,
-    relation,
     release,
     report,
     student,
@@ -41,6 +38,7 @@ from pate_jax.batches import declare as declare
 from pate_jax.batches import draw as draw
 from pate_jax.batches import stream as stream
 from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
+from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.rundir import RunDirectory
@@ -178,7 +176,7 @@ def vote(
     own = ensemble.predict(net, dataset.preprocessing, teachers, asked.inputs)
     labels = devices.rows_of_all(own)
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
-    digests = np.array(queries.digests(asked.inputs))
+    digests = np.array(duplicates.digests(asked.inputs))
     votes = voting.Votes(histograms, np.asarray(labels), asked.ids, asked.labels, digests)
     voting.save_votes(run.votes_of(batch), votes)
     return votes

@@ -19,9 +19,11 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from pate_jax import data, relation
-from pate_jax.archives import adult, layouts, network, others, sources
-from pate_jax.archives.sources import Archive
+from pate_jax import data
+from pate_jax.data import relation
+from pate_jax.data.archives import adult, formats, network, sources
+from pate_jax.data.archives import tfds as others
+from pate_jax.data.archives.sources import Archive
 from pate_jax.errors import PateError
 
 SHARED = Path(__file__).parents[1] / "../shared/data"
@@ -105,7 +107,7 @@ def register(monkeypatch, name: str, files: dict[str, bytes], base: str = "http:
     """Make small files the registered ones, for us and for tensorflow-datasets."""
     import tensorflow_datasets as tfds
 
-    from pate_jax.archives.builders import BUILDERS
+    from pate_jax.data.archives.builders import BUILDERS
 
     known = {
         base + file: Archive(base + file, len(content), hashlib.sha256(content).hexdigest(), file)
@@ -134,21 +136,21 @@ def lay(folder: Path, files: dict[str, bytes]) -> Path:
 
 def test_idx_round_trip():
     images, labels = pictures(7, 5, 4), np.arange(7, dtype=np.uint8)
-    records = layouts.idx_images(idx(images), idx(labels), "x")
+    records = formats.idx_images(idx(images), idx(labels), "x")
     assert np.array_equal(records.inputs[..., 0], images)
     assert records.labels.tolist() == records.numbers.tolist() == list(range(7))
 
 
 def test_cifar_planes_become_channels():
     content = cifar_file(10, 3)["cifar-10-binary.tar.gz"]
-    records = layouts.cifar(content, ("test_batch.bin",), "cifar10")
+    records = formats.cifar(content, ("test_batch.bin",), "cifar10")
     assert records.inputs.shape == (3, 32, 32, 3)
     assert records.inputs[2, 0, 0, 0] == 2  # the first byte is red, at the top left
     assert records.inputs[2, 0, 1, 0] == 0
 
 
 def test_svhn_ten_is_zero():
-    records = layouts.svhn(svhn_files(12, 1)["train_32x32.mat"], "svhn")
+    records = formats.svhn(svhn_files(12, 1)["train_32x32.mat"], "svhn")
     assert records.labels.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
     assert records.inputs.shape == (12, 32, 32, 3)
     assert records.inputs[5, 0, 0, 0] == 5
@@ -179,26 +181,26 @@ def test_adult_rows():
 
 GZIP = idx(pictures(3, 5, 4))
 DAMAGED = {
-    "gzip cut short": (lambda: layouts.idx(GZIP[:-9], "mnist images"), "not a whole gzip file"),
-    "no gzip": (lambda: layouts.idx(b"<html>", "mnist images"), "not a whole gzip file"),
-    "no IDX": (lambda: layouts.idx(gzip.compress(b"abcdef"), "mnist images"), "not an IDX file"),
+    "gzip cut short": (lambda: formats.idx(GZIP[:-9], "mnist images"), "not a whole gzip file"),
+    "no gzip": (lambda: formats.idx(b"<html>", "mnist images"), "not a whole gzip file"),
+    "no IDX": (lambda: formats.idx(gzip.compress(b"abcdef"), "mnist images"), "not an IDX file"),
     "IDX too short": (
-        lambda: layouts.idx(gzip.compress(gzip.decompress(GZIP)[:-1]), "x"),
+        lambda: formats.idx(gzip.compress(gzip.decompress(GZIP)[:-1]), "x"),
         "announces (3, 5, 4)",
     ),
     "IDX of another count": (
-        lambda: layouts.idx_images(GZIP, idx(np.zeros(4, np.uint8)), "x"),
+        lambda: formats.idx_images(GZIP, idx(np.zeros(4, np.uint8)), "x"),
         "do not belong",
     ),
     "no tar": (
-        lambda: layouts.cifar(b"abc", ("test_batch.bin",), "cifar10"),
+        lambda: formats.cifar(b"abc", ("test_batch.bin",), "cifar10"),
         "not CIFAR-10's binary archive",
     ),
     "tar lacks a member": (
-        lambda: layouts.cifar(cifar_file(5, 1)["cifar-10-binary.tar.gz"], ("x.bin",), "cifar10"),
+        lambda: formats.cifar(cifar_file(5, 1)["cifar-10-binary.tar.gz"], ("x.bin",), "cifar10"),
         "not CIFAR-10's",
     ),
-    "no MATLAB file": (lambda: layouts.svhn(b"abc" * 100, "svhn"), "not SVHN's MATLAB file"),
+    "no MATLAB file": (lambda: formats.svhn(b"abc" * 100, "svhn"), "not SVHN's MATLAB file"),
     "adult of other columns": (lambda: adult.parse(b"1, 2, 3\n", "adult.data"), "line 1 has 3 columns"),
     "adult of other values": (
         lambda: adult.parse(f"{ROW} Atlantis, >50K".encode(), "adult.data"),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pate_jax.dataset import Preprocessing
+from pate_jax.data.dataset import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.student import contrast, losses, selection
 

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from pate_jax import data, dataset
-from pate_jax.data import Dataset, Part, Preprocessing
+from pate_jax import data
+from pate_jax.data import Dataset, Part, Preprocessing, dataset
 from pate_jax.errors import PateError
 
 

@@ -20,10 +20,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pate_jax import accounting, budget, ledger, mechanisms, partition, tables, voting
-from pate_jax.archives import adult, layouts
+from pate_jax import accounting, budget, ledger, mechanisms, voting
 from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
-from pate_jax.dataset import Part
+from pate_jax.data import own_files, partition
+from pate_jax.data.archives import adult, formats
+from pate_jax.data.dataset import Part
 from pate_jax.ensemble import kept
 from pate_jax.ensemble.checkpoint import Store
 from pate_jax.errors import PateError
@@ -173,12 +174,12 @@ def own(folder):
 
 
 def read_own(folder):
-    tables.from_files(folder / "private.npz", folder / "public.npz")
+    own_files.from_files(folder / "private.npz", folder / "public.npz")
 
 
 def read_table(folder):
     declared = {name: folder / f"{name}.json" for name in ("categories", "scales")}
-    tables.from_files(
+    own_files.from_files(
         folder / "private.csv", folder / "public.csv", label_column="sick", id_column="id", **declared
     )
 
@@ -482,11 +483,11 @@ def test_bytes_that_are_no_archive_of_a_data_set(content, kind):
     for spoiled in (content, gzip.compress(content), b"\x1f\x8b" + content):
         with pytest.raises(PateError):
             if kind == "idx":
-                layouts.idx(b"\0" + spoiled, "images")
+                formats.idx(b"\0" + spoiled, "images")
             elif kind == "cifar":
-                layouts.cifar(spoiled, ("data_batch_1.bin",), "cifar10")
+                formats.cifar(spoiled, ("data_batch_1.bin",), "cifar10")
             else:
-                layouts.svhn(spoiled, "svhn")
+                formats.svhn(spoiled, "svhn")
 
 
 @FEW

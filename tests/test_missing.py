@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate_jax import columns, models, release
-from pate_jax.columns import Column
-from pate_jax.data import from_files
+from pate_jax import models, release
+from pate_jax.data import columns, from_files
+from pate_jax.data.columns import Column
 from pate_jax.errors import PateError
 from pate_jax.student import Student, numpy_predict, serving
 

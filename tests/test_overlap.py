@@ -7,8 +7,9 @@ import pytest
 from commands import call
 
 import pate_jax
-from pate_jax import data, overlap, pools, separation, stages
+from pate_jax import data, pools, separation, stages
 from pate_jax.config import DataChoice, PartitionChoice, RunConfig
+from pate_jax.data import overlap
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import SharedInputs
 from pate_jax.mechanisms import DiscreteGaussianMax

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate_jax import partition
-from pate_jax.dataset import Part
+from pate_jax.data import partition
+from pate_jax.data.dataset import Part
+from pate_jax.data.partition import Shards
 from pate_jax.errors import PateError
-from pate_jax.partition import Shards
 
 KEY = partition.seeded_key(3)
 TEACHERS = 7

@@ -5,7 +5,7 @@ import pytest
 
 from pate_jax import pools, stages, student, verify, voting
 from pate_jax.config import DataChoice, PartitionChoice
-from pate_jax.dataset import stored_as
+from pate_jax.data.dataset import stored_as
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from pate_jax import accounting, columns, models, pools, release
-from pate_jax.data import Part, Preprocessing
+from pate_jax import accounting, models, pools, release
+from pate_jax.data import Part, Preprocessing, columns
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.student import Student
 from pate_jax.system import storage

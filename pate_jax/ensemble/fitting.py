@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from pate_jax.dataset import AS_STORED
+from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs, report, training, waves
 from pate_jax.ensemble import shards as cutting
@@ -53,7 +53,7 @@ def fit(
     >>> import jax, numpy as np
     >>> from pate_jax import models
     >>> from pate_jax.data import Preprocessing
-    >>> from pate_jax.partition import Shards
+    >>> from pate_jax.data.partition import Shards
     >>> inputs = np.eye(6, dtype=np.float32)
     >>> shards = Shards(np.array([[0, 1, 2], [3, 4, 0]], np.int32), np.array([3, 2], np.int32))
     >>> model = models.build("table", input_shape=(6,), classes=2)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from pate_jax.dataset import AS_STORED
+from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs
 from pate_jax.ensemble.waves import Teachers, cut

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from pate_jax import models
-from pate_jax.dataset import IMAGE_RANKS, Preprocessing
+from pate_jax.data.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import Model
 from pate_jax.student import fitting, losses, training

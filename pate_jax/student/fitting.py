@@ -14,7 +14,7 @@ import numpy as np
 
 from pate_jax import models
 from pate_jax.aggregate import Answers
-from pate_jax.dataset import IMAGE_RANKS, Preprocessing
+from pate_jax.data.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import Form, Model
 from pate_jax.student import fixmatch, gan, ridge, supervised, tandem, training, vat

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.dataset import Dataset, Part, Preprocessing
+from pate_jax.data.dataset import Dataset, Part, Preprocessing
 from pate_jax.errors import PateError
 
 

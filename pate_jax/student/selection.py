@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from pate_jax.aggregate import Answers
-from pate_jax.dataset import AS_STORED, Preprocessing
+from pate_jax.data.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.student import contrast
 from pate_jax.student.interface import PublicInputs

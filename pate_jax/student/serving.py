@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pate_jax import columns, models
-from pate_jax.data import Preprocessing
-from pate_jax.dataset import IMAGE_RANKS
+from pate_jax import models
+from pate_jax.data import Preprocessing, columns
+from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.errors import PateError
 from pate_jax.system import progress, storage
 

@@ -13,9 +13,10 @@ import test_release
 import test_tables
 from catalogue import case, fails, is_caught, made, replaced
 
-from pate_jax import columns, noise, overlap, partition, queries, tables
+from pate_jax import noise
+from pate_jax.data import columns, duplicates, overlap, own_files, partition
+from pate_jax.data.duplicates import Unique
 from pate_jax.ensemble import training
-from pate_jax.queries import Unique
 
 
 def shuffle_and_cut(real):
@@ -125,13 +126,13 @@ CASES = [
     ),
     case(
         "scales fitted on private records",
-        replaced(tables, "_inputs", scaled_by_private),
+        replaced(own_files, "_inputs", scaled_by_private),
         in_a_folder(test_tables.test_tables_are_scaled_by_public_statistics),
         "public_statistics",
     ),
     case(
         "categories taken from private records",
-        replaced(tables, "_inputs", categories_of_private),
+        replaced(own_files, "_inputs", categories_of_private),
         in_a_folder(test_tables.test_one_private_row_more_changes_no_other_row),
         "one_private_row",
     ),
@@ -150,7 +151,7 @@ CASES = [
     ),
     case(
         "one query asked many times",
-        replaced(queries, "unique_queries", every_row),
+        replaced(duplicates, "unique_queries", every_row),
         fails(partial(test_release.test_a_run_asks_each_chosen_input_once, "first")),
         "asks_each",
     ),

@@ -12,12 +12,13 @@ import small_runs
 import test_separation
 from catalogue import case, fails, is_caught, made, replaced, source, verified
 
-from pate_jax import ensemble, partition, rerun, separation, stages, student
+from pate_jax import ensemble, rerun, separation, stages, student
 from pate_jax.aggregate import Answers
+from pate_jax.data import partition
+from pate_jax.data.partition import Shards
 from pate_jax.ensemble import fitting, programs
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import shards as feeding
-from pate_jax.partition import Shards
 from pate_jax.rundir import RunDirectory
 
 TRAINED = made(small_runs.trained)

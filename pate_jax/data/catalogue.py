@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pate_jax import overlap
-from pate_jax.dataset import Dataset, Part, Preprocessing
+from pate_jax.data import overlap
+from pate_jax.data.dataset import Dataset, Part, Preprocessing
+from pate_jax.data.own_files import from_files, pool
 from pate_jax.errors import PateError
-from pate_jax.tables import from_files, pool
 
 __all__ = ["NAMES", "Dataset", "Part", "Preprocessing", "from_files", "load", "pool"]
 
@@ -60,21 +60,21 @@ def load(
             f"{option}={value} shapes the synthetic sets {' and '.join(SYNTHETIC)}, and {name} is none"
         )
     if name in ARCHIVES:
-        from pate_jax import archives
+        from pate_jax.data import archives
 
         found = archives.load(name, data_dir=data_dir, manual_dir=manual_dir, ids_are_stable=ids_are_stable)
         return overlap.declared(found, equal_rows_are_coincidences)
-    from pate_jax.archives import others
+    from pate_jax.data.archives import tfds
 
-    found = others.load(
+    found = tfds.load(
         name, data_dir=data_dir, manual_dir=manual_dir, known=NAMES, ids_are_stable=ids_are_stable
     )
     return overlap.declared(found, equal_rows_are_coincidences)
 
 
 def _synthetic(name: str, chosen: dict) -> Dataset:
-    from pate_jax import procedural
+    from pate_jax.data.synthetic import draw
 
     if name == "strokes" and "classes" in chosen:
         raise PateError(f"classes={chosen['classes']} shapes glyphs; strokes are the ten digits")
-    return getattr(procedural, name)(**chosen)
+    return getattr(draw, name)(**chosen)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pate_jax import characters
-from pate_jax.characters import POINTS, Font
-from pate_jax.dataset import Dataset, Part, Preprocessing, check, class_names_of, numbered_ids
+from pate_jax.data.dataset import Dataset, Part, Preprocessing, check, class_names_of, numbered_ids
+from pate_jax.data.synthetic import pen_strokes
+from pate_jax.data.synthetic.pen_strokes import POINTS, Font
+from pate_jax.data.synthetic.record_random import Stream
 from pate_jax.errors import PateError
-from pate_jax.streams import Stream
 from pate_jax.system.progress import Bar, bar
 
 SIDE = 28  # pixels
@@ -40,7 +40,7 @@ def strokes(
     >>> strokes(20, public_size=5, test_size=5).private.inputs.shape
     (20, 28, 28, 1)
     """
-    return _dataset("strokes", characters.digits(), size, public_size, test_size, difficulty)
+    return _dataset("strokes", pen_strokes.digits(), size, public_size, test_size, difficulty)
 
 
 def glyphs(
@@ -58,7 +58,7 @@ def glyphs(
     """
     if not CLASSES[0] <= classes <= CLASSES[1]:
         raise PateError(f"classes={classes} must be from {CLASSES[0]} to {CLASSES[1]} for glyphs")
-    return _dataset("glyphs", characters.made_up(classes), size, public_size, test_size, difficulty)
+    return _dataset("glyphs", pen_strokes.made_up(classes), size, public_size, test_size, difficulty)
 
 
 def _dataset(

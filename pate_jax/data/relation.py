@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from pate_jax.dataset import Dataset
+from pate_jax.data.dataset import Dataset
 from pate_jax.errors import PateError
 
 Relation = Literal["record", "user", "contents"]

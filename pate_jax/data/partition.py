@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.dataset import Part
+from pate_jax.data.dataset import Part
 from pate_jax.errors import PateError
 from pate_jax.system import headcount
 from pate_jax.system.progress import track

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import relation
-from pate_jax.archives.cache import folder, locked, quiet
-from pate_jax.archives.network import check_reachable
-from pate_jax.columns import standard
-from pate_jax.dataset import Dataset, Part, Preprocessing, check, numbered_ids, slug
+from pate_jax.data import relation
+from pate_jax.data.archives.cache import folder, locked, quiet
+from pate_jax.data.archives.network import check_reachable
+from pate_jax.data.columns import standard
+from pate_jax.data.dataset import Dataset, Part, Preprocessing, check, numbered_ids, slug
 from pate_jax.errors import PateError
 from pate_jax.system.progress import bar
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.streams import Stream
+from pate_jax.data.synthetic.record_random import Stream
 from pate_jax.system.progress import bar
 
 MARKS = 64  # brush marks along one character

@@ -84,8 +84,8 @@ class Dataset:
     private_notes: Mapping[str, Any] = field(default_factory=dict)  # counted on private rows: never publish
     # Inputs that are private and public: refused, declared coincidences, or those of a published archive.
     equal_rows: Literal["refused", "declared", "published"] = "refused"
-    columns: tuple[Any, ...] = ()  # of a table read from text: what `pate_jax.columns` made of each column
-    ids_are: Ids = "given"  # `pate_jax.relation` tells from it whom the guarantee covers
+    columns: tuple[Any, ...] = ()  # of a table read from text: what `data.columns` made of each column
+    ids_are: Ids = "given"  # `pate_jax.data.relation` tells from it whom the guarantee covers
 
     @property
     def input_shape(self) -> tuple[int, ...]:

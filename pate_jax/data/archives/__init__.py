@@ -11,11 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import relation
-from pate_jax.archives.cache import folder, locked, quiet
-from pate_jax.archives.network import check_reachable
-from pate_jax.archives.sources import SOURCES, VERSION, Archive, Source, check_file, is_registered, sha256_of
-from pate_jax.dataset import Dataset, Part, check, numbered_ids
+from pate_jax.data import relation
+from pate_jax.data.archives.cache import folder, locked, quiet
+from pate_jax.data.archives.network import check_reachable
+from pate_jax.data.archives.sources import (
+    SOURCES,
+    VERSION,
+    Archive,
+    Source,
+    check_file,
+    is_registered,
+    sha256_of,
+)
+from pate_jax.data.dataset import Dataset, Part, check, numbered_ids
 from pate_jax.errors import PateError
 from pate_jax.system.progress import track
 
@@ -78,7 +86,7 @@ def _own_files(source: Source, manual_dir: Path | str | None) -> dict[str, Path]
 
 
 def _builder(source: Source, root: Path) -> Any:
-    from pate_jax.archives.builders import BUILDERS
+    from pate_jax.data.archives.builders import BUILDERS
 
     return BUILDERS[source.name](data_dir=root, file_format="array_record")
 

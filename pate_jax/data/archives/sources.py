@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.archives import adult, layouts
-from pate_jax.archives.layouts import Records
-from pate_jax.dataset import Preprocessing
+from pate_jax.data.archives import adult, formats
+from pate_jax.data.archives.formats import Records
+from pate_jax.data.dataset import Preprocessing
 from pate_jax.errors import PateError
 
 VERSION = "3.0.0"  # of the prepared data; a new one prepares them again
@@ -95,12 +95,12 @@ def sha256_of(path: Path) -> str:
 
 
 def _idx(name: str, contents: list[bytes]) -> Records:
-    return layouts.idx_images(contents[0], contents[1], name)
+    return formats.idx_images(contents[0], contents[1], name)
 
 
 def _cifar(name: str, contents: list[bytes]) -> Records:
     train = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
-    return layouts.cifar(contents[0], train if name == "train" else ("test_batch.bin",), f"cifar10 {name}")
+    return formats.cifar(contents[0], train if name == "train" else ("test_batch.bin",), f"cifar10 {name}")
 
 
 _IDX_TRAIN = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
@@ -151,7 +151,7 @@ SOURCES = {
             base="http://ufldl.stanford.edu/housenumbers/",
             train=("train_32x32.mat",),
             held_out=("test_32x32.mat",),
-            parse=lambda name, contents: layouts.svhn(contents[0], f"svhn {name}"),
+            parse=lambda name, contents: formats.svhn(contents[0], f"svhn {name}"),
             shape=(32, 32, 3),
             class_names=_DIGITS,
             public=10_000,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.archives.layouts import Records
+from pate_jax.data.archives.formats import Records
 from pate_jax.errors import PateError
 
 _HEADER = """age workclass fnlwgt education education-num marital-status occupation relationship race sex

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pate_jax import queries
-from pate_jax.dataset import Dataset, Part
+from pate_jax.data import duplicates
+from pate_jax.data.dataset import Dataset, Part
 from pate_jax.errors import SharedInputs
 
 _NAMED = 10  # rows in the message
@@ -27,7 +27,7 @@ def rows(private: np.ndarray, other: np.ndarray) -> np.ndarray:
     >>> rows(np.array([[1.0], [2.0]]), np.array([[3.0], [2.0], [2.0]])).tolist()
     [1, 2]
     """
-    return np.flatnonzero(queries.repeats(other, queries.digests(private)))
+    return np.flatnonzero(duplicates.repeats(other, duplicates.digests(private)))
 
 
 def parts(dataset: Dataset) -> dict[str, Part]:
@@ -38,9 +38,9 @@ def parts(dataset: Dataset) -> dict[str, Part]:
 
 def refuse(private: Part, others: Mapping[str, Part]) -> None:
     """Refuse others, by their file or name, that hold private inputs."""
-    known = set(queries.digests(private.inputs))
+    known = set(duplicates.digests(private.inputs))
     for place, part in others.items():
-        shared = np.flatnonzero(queries.repeats(part.inputs, known))
+        shared = np.flatnonzero(duplicates.repeats(part.inputs, known))
         if len(shared):
             named = ", ".join(map(str, shared[:_NAMED])) + ", ..." * (len(shared) > _NAMED)
             raise SharedInputs(

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax import columns, overlap, relation
-from pate_jax.columns import Table
-from pate_jax.dataset import (
+from pate_jax.data import columns, overlap, relation
+from pate_jax.data.columns import Table
+from pate_jax.data.dataset import (
     Dataset,
     Part,
     Preprocessing,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.dataset import Preprocessing
+from pate_jax.data.dataset import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.system.progress import bar
 from pate_jax.system.storage import read_bytes

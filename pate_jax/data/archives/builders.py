@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
-from pate_jax.archives.sources import SOURCES, VERSION, Source, check_file
+from pate_jax.data.archives.sources import SOURCES, VERSION, Source, check_file
 
 TRAIN, HELD_OUT = "train", "test"
 BLOCK = 250  # records in one example

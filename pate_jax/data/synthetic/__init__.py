@@ -1,0 +1,1 @@
+"""Records that are drawn: data sets without a download."""
