@@ -21,7 +21,6 @@ from pate_jax import (
     ensemble,
     ledger,
     models,
-    patches,
     plots,
     pools,
     release,
@@ -41,6 +40,7 @@ from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_setti
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.models import patches
 from pate_jax.rundir import RunDirectory
 from pate_jax.student.selection import Selection
 from pate_jax.system import devices, progress, storage

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pate_jax import convolution
+from pate_jax.models import convolution
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -17,9 +17,9 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from pate_jax.augment import augmentation
 from pate_jax.errors import PateError
 from pate_jax.models import Model
+from pate_jax.models.augment import augmentation
 
 CLOCK = 1000.0  # a schedule runs from 0 to this, whatever the number of a teacher's own steps
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from pate_jax import patches
+from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
 from pate_jax.student.interface import PublicInputs
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Array
 
-from pate_jax import augment
 from pate_jax.data import Preprocessing
+from pate_jax.models import augment
 from pate_jax.student.settings import StudentConfig
 
 View = Callable[[Array, Array], Array]  # (key of each input, inputs as stored) -> inputs for the net

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pate_jax import convolution
 from pate_jax.errors import PateError
+from pate_jax.models import convolution
 from pate_jax.system import devices, progress
 
 SIZE, KINDS, CELLS, SHAKY = 5, 100, 7, 100

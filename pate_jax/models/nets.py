@@ -22,9 +22,9 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
 
-from pate_jax import patches as known_patches
-from pate_jax.convolution import by_products, convolve, max_pool, patches, sum_of_taps
 from pate_jax.errors import PateError
+from pate_jax.models import patches as known_patches
+from pate_jax.models.convolution import by_products, convolve, max_pool, patches, sum_of_taps
 
 Activation = Callable[[Array], Array]
 Params = Any
