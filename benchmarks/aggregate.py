@@ -39,8 +39,9 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pate_jax import aggregate, noise, tally, voting
+from pate_jax import aggregate, noise, voting
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, GumbelMax, LNMax
+from pate_jax.voting import counting
 
 RESULTS = Path(__file__).parent / "results" / "aggregate.jsonl"
 SIZES = ((9_000, 10), (12_000, 150))
@@ -228,7 +229,7 @@ def histograms(rounds: int) -> None:
     for classes in (10, 150):
         host = np.random.default_rng(0).integers(0, classes, (5_000, 12_000)).astype(np.int16)
         labels = jnp.asarray(host)
-        count = partial(tally.count, classes=classes)
+        count = partial(counting.count, classes=classes)
         on_both = jax.jit(
             jax.shard_map(
                 count, mesh=mesh, in_specs=P(None, "queries"), out_specs=P("queries"), check_vma=False

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from pate_jax import aggregate, noise, plurality, tally, voting
+from pate_jax import aggregate, noise, plurality, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, GNMax
 from pate_jax.student import losses
+from pate_jax.voting import counting
 
 ROWS = [[7, 3, 1], [2, 5, 4]]
 
@@ -19,7 +20,7 @@ ROWS = [[7, 3, 1], [2, 5, 4]]
     [
         lambda: losses.entropy(jnp.ones(3)),
         lambda: losses.divergence(jnp.ones((5, 3)), jnp.ones((1, 3))),
-        lambda: tally.count(jnp.ones((4, 3)), 2),
+        lambda: counting.count(jnp.ones((4, 3)), 2),
         lambda: plurality.place_of(jnp.ones((4, 3)), jnp.ones(3), jnp.ones(1)),
     ],
 )

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from pate_jax import tally, voting
+from pate_jax import voting
 from pate_jax.errors import PateError
 from pate_jax.system import storage
-from pate_jax.voting import Votes
+from pate_jax.voting import Votes, counting
 
 LABELS = np.random.default_rng(0).integers(0, 4, (37, 11)).astype(np.int16)
 PUBLISHED = Path(__file__).parents[1] / "../shared/data/votes"
@@ -33,9 +33,9 @@ def test_many_classes_are_counted_alike_by_comparing_and_by_adding(dtype):
     """A CPU adds; other platforms compare. Labels outside the classes count for none in either."""
     labels = np.random.default_rng(1).integers(0, 120, (23, 9)).astype(dtype)
     labels[3] = -1 if dtype != np.uint8 else 255
-    assert (tally.count(jnp.asarray(labels), 100) == counted(labels, 100)).all()
-    assert (tally.compared(jnp.asarray(labels), 100, 10) == counted(labels, 100)).all()
-    assert (tally.scattered(jnp.asarray(labels), 100) == counted(labels, 100)).all()
+    assert (counting.count(jnp.asarray(labels), 100) == counted(labels, 100)).all()
+    assert (counting.compared(jnp.asarray(labels), 100, 10) == counted(labels, 100)).all()
+    assert (counting.scattered(jnp.asarray(labels), 100) == counted(labels, 100)).all()
 
 
 @pytest.mark.parametrize("classes", [5, 100])

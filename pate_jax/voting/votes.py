@@ -2,7 +2,7 @@
 
 `votes.npz` is the border between training and privacy: everything behind it needs nothing else, and teachers
 that are not ours enter here. Files and checks need NumPy alone, so that accounting for a file of votes does
-not load JAX; the counting kernel (`pate_jax.tally`) is loaded when `histogram` is first called.
+not load JAX; the counting kernel (`pate_jax.voting.counting`) is loaded when `histogram` is first called.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def histogram(
     Array([[2, 1, 0],
            [0, 2, 1]], dtype=int32)
     """
-    from pate_jax import tally
+    from pate_jax.voting import counting
 
     _check_classes(classes)
     if not (isinstance(chunk, int) and 1 <= chunk <= 1000):
         raise PateError(f"chunk={chunk!r} must be a whole number from 1 to 1000")
-    return tally.count(check_teacher_labels(teacher_labels, classes), classes, axis_name, chunk)
+    return counting.count(check_teacher_labels(teacher_labels, classes), classes, axis_name, chunk)
 
 
 def histogram_of_parts(parts: Iterable[ArrayLike], classes: int) -> Int32[Any, "queries classes"]:
