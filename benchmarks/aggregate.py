@@ -39,7 +39,9 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pate_jax import aggregate, noise, voting
+from pate_jax import voting
+from pate_jax.aggregate import answers as aggregate
+from pate_jax.aggregate import noise
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, GumbelMax, LNMax
 from pate_jax.voting import counting
 

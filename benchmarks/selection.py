@@ -29,8 +29,8 @@ devices.prepare()
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
-from pate_jax import accounting, aggregate, noise, voting  # noqa: E402
-from pate_jax.aggregate import Answers  # noqa: E402
+from pate_jax import accounting, aggregate, voting  # noqa: E402
+from pate_jax.aggregate import Answers, noise  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.mechanisms import GNMax, InteractiveGNMax, Mechanism  # noqa: E402
 from pate_jax.student import PublicInputs, StudentConfig, contrast, fit, selection  # noqa: E402

@@ -35,8 +35,8 @@ import tyro  # noqa: E402
 
 from experiments.student_cases import CASES, TABLE, Case  # noqa: E402
 from experiments.student_votes import Source, by_name, own  # noqa: E402
-from pate_jax import accounting, aggregate, noise  # noqa: E402
-from pate_jax.aggregate import Answers  # noqa: E402
+from pate_jax import accounting, aggregate  # noqa: E402
+from pate_jax.aggregate import Answers, noise  # noqa: E402
 from pate_jax.student import PublicInputs, fit, selection  # noqa: E402
 from pate_jax.system import exits, storage  # noqa: E402
 

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from experiments.launch import main
 from experiments.presets import TUTORIAL_SVHN
-from pate_jax import accounting, aggregate, noise, stages, voting
+from pate_jax import accounting, aggregate, stages, voting
 from pate_jax.accounting import laplace, smooth
+from pate_jax.aggregate import noise
 from pate_jax.mechanisms import LNMax
 from pate_jax.rundir import RunDirectory
 from pate_jax.system import exits

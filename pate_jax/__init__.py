@@ -14,7 +14,7 @@ _HOMES = {
     "RunConfig": "config",
     "Student": "student",
     "answer": "aggregate",
-    "fresh_key": "noise",
+    "fresh_key": "aggregate",
     "load_votes": "voting",
     "run": "pipeline",
     "save_votes": "voting",

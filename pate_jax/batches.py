@@ -20,8 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import aggregate, budget, chacha, ledger, register, voting
+from pate_jax import aggregate, budget, ledger, register, voting
 from pate_jax.accounting import RELATIONS, Relation
+from pate_jax.aggregate import chacha
 from pate_jax.answered import load_answers, load_batch, shown, subset
 from pate_jax.config import check_threshold
 from pate_jax.errors import PateError

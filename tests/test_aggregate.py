@@ -12,7 +12,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 from scipy import stats
 
-from pate_jax import aggregate, noise, plurality, voting
+from pate_jax import aggregate, voting
+from pate_jax.aggregate import argmax, noise
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     BY_NAME,
@@ -132,7 +133,7 @@ def test_a_share_of_a_long_word_is_exact():
     words = [0, 1, 2**128 - 1, 2**127, 2**128 // 3, 2**128 // 3 + 1, 0x0123456789ABCDEF0123456789ABCDEF]
     parts = [jnp.asarray([w >> s & 0xFFFFFFFF for w in words], jnp.uint32) for s in (96, 64, 32, 0)]
     for count in (1, 2, 3, 150, 65535):
-        ours = plurality.share(tuple(parts), jnp.full(len(words), count, jnp.uint32))
+        ours = argmax.share(tuple(parts), jnp.full(len(words), count, jnp.uint32))
         assert ours.tolist() == [w * count >> 128 for w in words]
 
 

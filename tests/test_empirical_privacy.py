@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax import aggregate, noise
+from pate_jax import aggregate
+from pate_jax.aggregate import noise
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
     ConfidentDiscreteLaplace,

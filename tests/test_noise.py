@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax import chacha, noise, plurality
+from pate_jax.aggregate import argmax, chacha, noise
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, laws
 
@@ -123,10 +123,10 @@ def test_lanes_reach_the_last_block_of_a_key_and_no_further():
     for place in range(3):
         expected = plain_block([*constants, *WORDS.tolist(), 2**32 - 3 + place, 5, 0, 0])
         assert lanes[:, place].tolist() == expected
-    plurality.chance("gaussian", private(), (1 << 31, 20), stored=False)  # exactly 2^32 blocks
+    argmax.chance("gaussian", private(), (1 << 31, 20), stored=False)  # exactly 2^32 blocks
     for queries, classes, family in (((1 << 31) + 1, 20, "gaussian"), (1 << 31, 21, "laplace")):
         with pytest.raises(PateError, match="exceed one key's blocks"):
-            plurality.chance(family, private(), (queries, classes), stored=False)
+            argmax.chance(family, private(), (queries, classes), stored=False)
     with pytest.raises(PateError, match="exceed ChaCha20's counter"):
         jax.eval_shape(lambda words: chacha._words(words, (1 << 36) + 1, 1), WORDS)
 
@@ -144,11 +144,9 @@ def test_no_two_blocks_of_an_answer_have_one_counter(monkeypatch):
     counts = jnp.full((12, 5), 2)
     with jax.disable_jit():
         for key in (private(), jax.random.wrap_key_data(WORDS, impl=chacha.SEEDED)):
-            chances = [
-                plurality.chance("gaussian", own, (5, 12), stored=False) for own in jax.random.split(key)
-            ]
+            chances = [argmax.chance("gaussian", own, (5, 12), stored=False) for own in jax.random.split(key)]
             for one in chances:
-                plurality.labels(noise.source(Noise("gaussian", 3.0)), counts, one)
+                argmax.labels(noise.source(Noise("gaussian", 3.0)), counts, one)
     assert len(asked) == len(set(asked)) == 2 * 2 * 2 * 5
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pate_jax import aggregate, noise
+from pate_jax import aggregate
+from pate_jax.aggregate import noise
 from pate_jax.data import duplicates
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from pate_jax import accounting, aggregate, noise
-from pate_jax.aggregate import Answers
+from pate_jax import accounting, aggregate
+from pate_jax.aggregate import Answers, noise
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax

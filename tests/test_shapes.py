@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from pate_jax import aggregate, noise, plurality, voting
+from pate_jax import aggregate, voting
+from pate_jax.aggregate import argmax, noise
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, GNMax
 from pate_jax.student import losses
@@ -21,7 +22,7 @@ ROWS = [[7, 3, 1], [2, 5, 4]]
         lambda: losses.entropy(jnp.ones(3)),
         lambda: losses.divergence(jnp.ones((5, 3)), jnp.ones((1, 3))),
         lambda: counting.count(jnp.ones((4, 3)), 2),
-        lambda: plurality.place_of(jnp.ones((4, 3)), jnp.ones(3), jnp.ones(1)),
+        lambda: argmax.place_of(jnp.ones((4, 3)), jnp.ones(3), jnp.ones(1)),
     ],
 )
 def test_a_wrong_shape_or_type_is_seen_in_tests(wrong):
@@ -32,10 +33,10 @@ def test_a_wrong_shape_or_type_is_seen_in_tests(wrong):
 def test_a_kernel_refuses_noise_that_would_be_shared_by_classes():
     """One row of noise for all classes would broadcast: every class of a query would get the same."""
     source = noise.source(DiscreteGaussianMax(2.0).noise)
-    right = plurality.chance(source.family, noise.seeded_key(3), (2, 3), stored=False)
+    right = argmax.chance(source.family, noise.seeded_key(3), (2, 3), stored=False)
     shared = right._replace(noise=right.noise[:, :1])
     with pytest.raises(AssertionError):
-        plurality.labels(source, jnp.array(ROWS).T, shared)
+        argmax.labels(source, jnp.array(ROWS).T, shared)
 
 
 @pytest.mark.parametrize("kind", [list, np.array, jnp.array])

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import aggregate, chacha
+from pate_jax import aggregate
+from pate_jax.aggregate import chacha
 from pate_jax.mechanisms import Mechanism
 
 # Noisy counts that a device holds at a time: what stays in a core's cache, or fills an accelerator (a guess).

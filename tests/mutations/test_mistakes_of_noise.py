@@ -11,7 +11,8 @@ import test_noise
 import test_register
 from catalogue import case, fails, is_caught, made, replaced
 
-from pate_jax import aggregate, batches, budget, noise, plurality, register, rundir, voting
+from pate_jax import batches, budget, register, rundir, voting
+from pate_jax.aggregate import answers, argmax, noise
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
 
 ANSWERED = made(small_runs.answered)
@@ -41,7 +42,7 @@ def fresh_at_every_attempt(real):
     """The commitment is that of the run's stream, the noise is not."""
 
     def draw(run, mechanism, votes, batch=1):
-        return aggregate.answer(mechanism, jnp.asarray(votes), key=noise.fresh_key())
+        return answers.answer(mechanism, jnp.asarray(votes), key=noise.fresh_key())
 
     return draw
 
@@ -67,7 +68,7 @@ def drawn_again(real):
             issued.add(entry["digest"])
             return real(run, entry)
         votes = batches.load_batch(run, entry).votes
-        drawn = aggregate.answer(small_runs.MECHANISM, jnp.asarray(votes), key=noise.fresh_key())
+        drawn = answers.answer(small_runs.MECHANISM, jnp.asarray(votes), key=noise.fresh_key())
         return real(run, {**entry, "answers": batches.ledger.pack(drawn.labels, drawn.answered)})
 
     return issue
@@ -210,8 +211,8 @@ def no_noise(real):
 
 def one_key(sampler, key, shape, *, stored=False):
     """Test and answer draw from one key: the noise of the test is that of the first class."""
-    label = plurality.chance(sampler.noise.family, key, shape, stored=True)
-    return aggregate._Chance(label, label.noise[0] if sampler.test is not None else None)
+    label = argmax.chance(sampler.noise.family, key, shape, stored=True)
+    return answers._Chance(label, label.noise[0] if sampler.test is not None else None)
 
 
 def of_24_bits(high, low):
@@ -228,7 +229,7 @@ rate_of = test_aggregate.test_the_rate_of_answers_is_that_of_the_threshold_noise
 LAWS = [
     case(
         "Laplace noise truncated to whole numbers",
-        set_to(plurality, "labels", truncated),
+        set_to(argmax, "labels", truncated),
         fails(partial(law_of, LNMax(5.0))),
         "exact_law",
         traced=True,
@@ -252,7 +253,7 @@ LAWS = [
     ),
     case(
         "one noise for test and answer",
-        set_to(aggregate, "_chance", one_key),
+        set_to(answers, "_chance", one_key),
         fails(test_aggregate.test_noises_of_test_and_answer_are_independent),
         "independent",
         traced=True,
@@ -260,7 +261,7 @@ LAWS = [
     ),
     case(
         "ties broken towards the lowest class",
-        set_to(plurality, "share", first_of_the_tied),
+        set_to(argmax, "share", first_of_the_tied),
         fails(partial(test_aggregate.test_ties_of_whole_numbers_are_broken_evenly, 3)),
         "broken_evenly",
         traced=True,

@@ -13,7 +13,7 @@ import test_release
 import test_tables
 from catalogue import case, fails, is_caught, made, replaced
 
-from pate_jax import noise
+from pate_jax.aggregate import noise
 from pate_jax.data import columns, duplicates, overlap, own_files, partition
 from pate_jax.data.duplicates import Unique
 from pate_jax.ensemble import training

@@ -19,10 +19,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32
 from numpy.typing import ArrayLike
 
-from pate_jax import noise, plurality, voting
+from pate_jax import voting
+from pate_jax.aggregate import argmax, noise
+from pate_jax.aggregate.noise import Source
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, Noise, laws
-from pate_jax.noise import Source
 
 REFUSED = -1  # the label of a query that got none
 _AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless told otherwise
@@ -151,13 +152,13 @@ def answer_many(
 class _Chance(NamedTuple):
     """All that is random in one call, whatever the scales."""
 
-    label: plurality.Chance
+    label: argmax.Chance
     test: Any
 
 
 def _chance(sampler: Sampler, key: jax.Array, shape: tuple[int, int], *, stored: bool = False) -> _Chance:
     for_label, for_test = jax.random.split(key)
-    label = plurality.chance(sampler.noise.family, for_label, shape, stored=stored)
+    label = argmax.chance(sampler.noise.family, for_label, shape, stored=stored)
     if sampler.test is None:
         return _Chance(label, None)
     return _Chance(label, noise.standard(sampler.test.family, for_test, shape[:1]))
@@ -201,7 +202,7 @@ def _classes_first(votes: Any, probabilities: Any) -> _Asked:
 def _decide(sampler: Sampler, asked: _Asked, chance: _Chance) -> Answers:
     counts, predicted = asked
     chex.assert_rank(counts, 2)
-    labels = plurality.labels(sampler.noise, counts, chance.label)
+    labels = argmax.labels(sampler.noise, counts, chance.label)
     chex.assert_shape(labels, counts.shape[1:])
     if sampler.test is None:
         return Answers(labels, labels == labels)

@@ -1,7 +1,7 @@
 """Keys from operating-system entropy, and the samplers of every family of noise.
 
 **Keys.** JAX's default key carries 64 bits, too few to hide noise behind. `fresh_key` makes a 256-bit
-ChaCha20 key (`pate_jax.chacha`) from the operating system's entropy and raises where there is none.
+ChaCha20 key (`pate_jax.aggregate.chacha`) from the operating system's entropy and raises where there is none.
 `seeded_key` makes a reproducible key of another type: whoever knows the seed knows the noise, so what is
 drawn from it is NOT private, and `is_private` tells the two apart, under jit too.
 
@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import chacha
+from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, laws
 

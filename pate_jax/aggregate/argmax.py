@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, Integer, Shaped
 
-from pate_jax import noise
+from pate_jax.aggregate import noise
 from pate_jax.errors import PateError
 
 _UNROLL = 5  # rows in one step of the loops over rows

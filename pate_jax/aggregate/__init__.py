@@ -1,0 +1,15 @@
+"""Votes, a mechanism and a key to answers: the only room that draws noise."""
+
+from pate_jax.aggregate.answers import Answers, Sampler, answer, answer_many, prepare
+from pate_jax.aggregate.noise import fresh_key, is_private, seeded_key
+
+__all__ = [
+    "Answers",
+    "Sampler",
+    "answer",
+    "answer_many",
+    "fresh_key",
+    "is_private",
+    "prepare",
+    "seeded_key",
+]
