@@ -23,7 +23,8 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from pate_jax import accounting
-from pate_jax.accounting import exact, pld
+from pate_jax.accounting import exact
+from pate_jax.accounting.exact import pld
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, GNMax, LNMax
 
 RESULTS = Path(__file__).parent / "results" / "accounting.jsonl"

@@ -5,7 +5,8 @@ import argparse
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import exact, figures, papers, threshold
+from pate_jax.accounting import exact, figures, papers
+from pate_jax.accounting.bounds import threshold
 from pate_jax.mechanisms import ConfidentGNMax
 
 

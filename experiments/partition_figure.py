@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax import accounting, plots
-from pate_jax.accounting import papers, smooth
+from pate_jax import accounting
+from pate_jax.accounting import papers, plots, smooth
 from pate_jax.mechanisms import Mechanism
 from pate_jax.system import progress
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from pate_jax import plots
+from pate_jax.accounting import plots
 from pate_jax.errors import PateError
 from pate_jax.system import storage
 

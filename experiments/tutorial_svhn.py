@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from experiments.launch import main
 from experiments.presets import TUTORIAL_SVHN
 from pate_jax import accounting, aggregate, stages, voting
-from pate_jax.accounting import laplace, smooth
+from pate_jax.accounting import smooth
+from pate_jax.accounting.bounds import laplace
 from pate_jax.aggregate import noise
 from pate_jax.mechanisms import LNMax
 from pate_jax.rundir import RunDirectory

@@ -170,7 +170,7 @@ def threshold_warning(mechanism: Mechanism, teachers: int) -> str | None:
     test = mechanism.test
     if test is None or test.threshold <= teachers:
         return None
-    from pate_jax.accounting import noise_law
+    from pate_jax.accounting.exact import noise_law
 
     share = math.exp(noise_law.log_tail(test.noise, np.array([test.threshold - teachers]))[0][0])
     return (

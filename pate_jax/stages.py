@@ -21,13 +21,13 @@ from pate_jax import (
     ensemble,
     ledger,
     models,
-    plots,
     pools,
     release,
     report,
     student,
     voting,
 )
+from pate_jax.accounting import plots
 from pate_jax.answered import load_answers as load_answers
 from pate_jax.answered import load_asked as load_asked
 from pate_jax.batches import adopt as adopt

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate_jax import accounting, plots, report
+from pate_jax import accounting, report
+from pate_jax.accounting import plots
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.sweep import Grid, SweepConfig, sweep
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate_jax import accounting
+from pate_jax.accounting.planning import Option, plan, value
+from pate_jax.accounting.vote_models import MODELS, VotesOf
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import from_dict
-from pate_jax.planner import Option, plan, value
-from pate_jax.vote_models import MODELS, VotesOf
 
 SMALL = {"teachers": (100, 250), "models": MODELS[:2], "most_queries": 200}
 

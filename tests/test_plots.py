@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pate_jax import plots
+from pate_jax.accounting import plots
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax
 

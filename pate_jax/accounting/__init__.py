@@ -40,6 +40,6 @@ __all__ = [
 
 def pld_epsilon(mechanism: Mechanism, votes: Any, delta: float) -> float:
     """Epsilon of a fixed list by privacy-loss distributions; sensitive, a function of the votes."""
-    from pate_jax.accounting import pld
+    from pate_jax.accounting.exact import pld
 
     return pld.epsilon(mechanism, votes, delta)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import gnmax, laplace, threshold
+from pate_jax.accounting.bounds import gnmax, laplace, threshold
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 

@@ -204,7 +204,7 @@ def pld(case: Case, wanted: bool | None = None) -> Figure:
 
 def _composed(case: Case) -> Epsilon:
     """Epsilon by privacy-loss distributions."""
-    from pate_jax.accounting import pld as distributions
+    from pate_jax.accounting.exact import pld as distributions
 
     def curve(delta: float) -> Epsilon:
         return Epsilon(distributions.epsilon(case.mechanism, case.votes, delta, times=case.asked), None)
@@ -251,7 +251,7 @@ def data_independent(case: Case) -> Figure:
     )
     plain = case.mechanism.test is None and case.mechanism.noise.family in _TWO_COUNTS
     if plain and found.epsilon < _LARGE:
-        from pate_jax.accounting import pld as distributions
+        from pate_jax.accounting.exact import pld as distributions
 
         def curve(delta: float) -> Epsilon:
             value = distributions.data_independent_epsilon(case.mechanism, *_sizes(case), delta)

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from pate_jax.accounting import composition, curves, figures, gnmax, laplace, papers, threshold
+from pate_jax.accounting import composition, curves, figures, papers
+from pate_jax.accounting.bounds import gnmax, laplace, threshold
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, LNMax, Mechanism
@@ -306,7 +307,7 @@ def _composed(
     plain = mechanism.test is None and mechanism.noise.family in ("discrete_gaussian", "laplace")
     if not plain or best[0] >= _LARGE:
         return best
-    from pate_jax.accounting import pld
+    from pate_jax.accounting.exact import pld
 
     found = figures.with_slack(
         lambda inner: Epsilon(pld.data_independent_epsilon(mechanism, queries, classes, inner), None),

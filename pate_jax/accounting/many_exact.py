@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import curves, exact, figures, groups
+from pate_jax.accounting import curves, figures
 from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.exact import groups, renyi
 from pate_jax.accounting.many import check_settings, spread
 from pate_jax.mechanisms import Mechanism
 
@@ -112,7 +113,7 @@ class _Summed:
         if not new:
             return
         orders = self._grid[new]
-        each = exact._costs(self._mechanism.noise, self._mechanism.test, self._merged, orders)
+        each = renyi._costs(self._mechanism.noise, self._mechanism.test, self._merged, orders)
         worst = curves.data_independent(self._mechanism, [self._teachers], orders)[0]
         total = self._times @ np.minimum(each, worst)
         self.known.update(zip(new, total.tolist(), strict=True))

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from pate_jax.accounting import curves, gnmax, smooth, threshold
+from pate_jax.accounting import curves, smooth
+from pate_jax.accounting.bounds import gnmax, threshold
 from pate_jax.mechanisms import LNMax, Mechanism
 
 Curve = NDArray[np.float64]

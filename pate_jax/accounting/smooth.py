@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import curves, figures, gnmax, smooth_bounds, threshold
+from pate_jax.accounting import curves, figures
+from pate_jax.accounting.bounds import gnmax, smooth_bounds, threshold
 from pate_jax.accounting.figures import Figure
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism

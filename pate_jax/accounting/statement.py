@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate_jax.accounting import curves, figures, groups
+from pate_jax.accounting import curves, figures
+from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, laws, to_dict

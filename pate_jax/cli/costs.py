@@ -9,7 +9,7 @@ import numpy as np
 from tyro.conf import Positional
 
 from pate_jax import accounting, budget, stages
-from pate_jax import plots as draw
+from pate_jax.accounting import plots as draw
 from pate_jax.cli.files import votes_of
 from pate_jax.config import MechanismOrRun, check_delta, check_queries, check_threshold, threshold_warning
 from pate_jax.errors import PateError

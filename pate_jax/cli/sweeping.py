@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import arg
 
-from pate_jax import planner, vote_models, voting
+from pate_jax import voting
+from pate_jax.accounting import planning, vote_models
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
 from pate_jax.sweep import SweepConfig, page
@@ -67,7 +68,7 @@ def plan(
         dataset: the data set to name in the command; unset: files of your own.
         json: print one JSON object.
     """
-    records = planner.counted(records)
+    records = planning.counted(records)
     models: tuple = tuple(model for model in vote_models.MODELS if like in ("any", model.name))
     if votes is not None:
         if judged_on is None:
@@ -81,14 +82,14 @@ def plan(
             (vote_models.VotesOf(votes.stem, known.votes, known.labels, size),),
             known.votes.shape[1],
         )
-    found = planner.plan(
+    found = planning.plan(
         records,
         classes,
         epsilon,
         delta,
         answers=answers,
         most_queries=queries,
-        teachers=teachers or planner.TEACHERS,
+        teachers=teachers or planning.TEACHERS,
         models=models,
     )
     command = found.best.command(dataset, delta, found.records)
@@ -98,7 +99,7 @@ def plan(
         _tell(found, command, delta, classes)
 
 
-def _tell(found: planner.Plan, command: str, delta: float, classes: int) -> None:
+def _tell(found: planning.Plan, command: str, delta: float, classes: int) -> None:
     best, answers, right = found.best, found.range_answers, found.range_right
     print(
         f"Some {found.records:,} records: their number is counted down to two digits, since what is "

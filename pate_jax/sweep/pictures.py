@@ -10,8 +10,8 @@ import numpy as np
 
 from pate_jax.accounting.many import many
 from pate_jax.accounting.many_exact import exact_many
+from pate_jax.accounting.plots import rendered
 from pate_jax.mechanisms import from_dict
-from pate_jax.plots import rendered
 from pate_jax.sweep.front import front
 
 Row = Mapping[str, Any]

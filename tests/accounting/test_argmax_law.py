@@ -4,8 +4,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate_jax.accounting import argmax_law, exact, softmax_law
-from pate_jax.accounting.groups import merge
+from pate_jax.accounting.exact import argmax_law, renyi, softmax_law
+from pate_jax.accounting.exact.groups import merge
 from pate_jax.mechanisms import (
     DiscreteGaussianMax,
     DiscreteLaplaceMax,
@@ -72,7 +72,7 @@ def all_laws(noise: Noise, counts):
     made = argmax_law.factors(noise, groups)
     base = argmax_law.base(made)
     row, a, b = np.nonzero(groups.moves())
-    sizes, _, after, error = exact.outcomes(groups, made, base, row, a, b)
+    sizes, _, after, error = renyi.outcomes(groups, made, base, row, a, b)
     return (
         groups,
         base[0],
@@ -198,7 +198,7 @@ def test_labels_follow_the_law(mechanism, draw):
     seen = np.bincount(noisy.argmax(axis=1), minlength=len(votes))
 
     def statistic(described):
-        expected = np.exp(exact.probabilities(described, votes[None])[0]) * len(noisy)
+        expected = np.exp(renyi.probabilities(described, votes[None])[0]) * len(noisy)
         return ((seen - expected) ** 2 / expected).sum()
 
     name = "sigma" if hasattr(mechanism, "sigma") else "scale"

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pate_jax.accounting import curves, gnmax
+from pate_jax.accounting import curves
+from pate_jax.accounting.bounds import gnmax
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, DiscreteGaussianMax, GNMax
 
 ORDERS = np.array([1.5, 2.0, 4.0, 9.0, 20.0])

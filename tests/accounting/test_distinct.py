@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, exact, figures, groups, pld
+from pate_jax.accounting import curves, exact, figures
+from pate_jax.accounting.exact import groups, pld
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, InteractiveGNMax
 

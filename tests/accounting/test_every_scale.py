@@ -11,7 +11,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate_jax.accounting import curves, laplace, threshold
+from pate_jax.accounting import curves
+from pate_jax.accounting.bounds import laplace, threshold
 from pate_jax.mechanisms import (
     DiscreteGaussianMax,
     DiscreteLaplaceMax,

@@ -9,7 +9,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate_jax.accounting import exact, gnmax
+from pate_jax.accounting import exact
+from pate_jax.accounting.bounds import gnmax
 from pate_jax.mechanisms import GNMax
 
 DIGITS = mp_bounds.DIGITS

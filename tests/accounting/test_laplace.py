@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting import exact, gnmax, laplace
+from pate_jax.accounting import exact
+from pate_jax.accounting.bounds import gnmax, laplace
 from pate_jax.mechanisms import (
     DiscreteGaussianMax,
     DiscreteLaplaceMax,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from pate_jax.accounting import exact, panels
+from pate_jax.accounting import exact
+from pate_jax.accounting.exact import panels
 from pate_jax.mechanisms import DiscreteLaplaceMax, LNMax
 
 

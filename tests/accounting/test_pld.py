@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate_jax.accounting import exact, pld, profile
-from pate_jax.accounting.groups import merge
+from pate_jax.accounting import exact
+from pate_jax.accounting.exact import pld, profile
+from pate_jax.accounting.exact.groups import merge
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,

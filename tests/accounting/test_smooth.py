@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, exact, figures, gnmax, papers, smooth, smooth_bounds
+from pate_jax.accounting import curves, exact, figures, papers, smooth
+from pate_jax.accounting.bounds import gnmax, smooth_bounds
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 

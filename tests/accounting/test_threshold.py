@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting import exact, threshold, worst_reading
+from pate_jax.accounting import exact
+from pate_jax.accounting.bounds import threshold, worst_reading
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,

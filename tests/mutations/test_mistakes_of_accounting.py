@@ -18,20 +18,12 @@ import test_threshold
 from catalogue import TRIED, case, fails, is_caught, replaced, source
 
 from pate_jax import accounting
-from pate_jax.accounting import (
-    argmax_law,
-    curves,
-    divergence,
-    figures,
-    filter,
-    laplace,
-    nodes,
-    smooth,
-    worst_reading,
-)
-from pate_jax.accounting import gnmax as gaussian
-from pate_jax.accounting import smooth_bounds as bounds
-from pate_jax.accounting.groups import Groups
+from pate_jax.accounting import curves, figures, filter, smooth
+from pate_jax.accounting.bounds import gnmax as gaussian
+from pate_jax.accounting.bounds import laplace, worst_reading
+from pate_jax.accounting.bounds import smooth_bounds as bounds
+from pate_jax.accounting.exact import argmax_law, divergence, nodes
+from pate_jax.accounting.exact.groups import Groups
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.argmax_law import Factors
-from pate_jax.accounting.groups import Groups
+from pate_jax.accounting.exact.argmax_law import Factors
+from pate_jax.accounting.exact.groups import Groups
 
 ANCHORS = 16
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.groups import Groups
-from pate_jax.accounting.noise_law import log_tail
+from pate_jax.accounting.exact.groups import Groups
+from pate_jax.accounting.exact.noise_law import log_tail
 from pate_jax.mechanisms import ThresholdTest
 
 EPSILON = float(np.finfo(np.float64).eps)

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from pate_jax.accounting.groups import Groups
+from pate_jax.accounting.exact.groups import Groups
 from pate_jax.mechanisms import Noise
 
 TOLERANCE = 2e-14  # relative error of each panel

@@ -148,7 +148,8 @@ def _curves(
 def _tests(
     mechanism: Mechanism, votes: ArrayLike, probabilities: ArrayLike | None
 ) -> dict[str, NDArray[np.float64]]:
-    from pate_jax.accounting import exact, threshold
+    from pate_jax.accounting import exact
+    from pate_jax.accounting.bounds import threshold
 
     orders = accounting.default_orders()
     published = accounting.published_parts(mechanism, votes, orders, student_probabilities=probabilities).test

@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from pate_jax.accounting import exact, profile
-from pate_jax.accounting.caps import caps
-from pate_jax.accounting.groups import merge
+from pate_jax.accounting.exact import profile
+from pate_jax.accounting.exact import renyi as exact_renyi
+from pate_jax.accounting.exact.caps import caps
+from pate_jax.accounting.exact.groups import merge
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise
 from pate_jax.system.progress import bar
@@ -55,7 +56,7 @@ def epsilon(
     True
     """
     _check_delta(delta)
-    merged = merge(votes, exact.margins_for(mechanism, student_probabilities))
+    merged = merge(votes, exact_renyi.margins_for(mechanism, student_probabilities))
     if not merged.rows:
         return 0.0
     each = np.ones(len(merged.row_of), np.int64) if times is None else np.asarray(times)
@@ -65,7 +66,7 @@ def epsilon(
     step, budget = 8 * cap / POINTS, SHARE * delta / int(repeats.sum())
     directions = [_Composed(step, SHARE * delta / (2 * merged.rows)) for _ in range(2)]
     with bar("privacy losses", total=merged.rows) as steps:
-        for piece in exact.pieces(mechanism.noise, merged, every_move=True):
+        for piece in exact_renyi.pieces(mechanism.noise, merged, every_move=True):
             found = profile.outcomes(mechanism.noise, mechanism.test, piece)
             if found is None:
                 return math.inf

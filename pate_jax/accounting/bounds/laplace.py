@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.accounting import gnmax
+from pate_jax.accounting.bounds import gnmax
 
 Curve = NDArray[np.float64]
 

@@ -19,11 +19,11 @@ from scipy import special
 from pate_jax import accounting
 from pate_jax.accounting import composition, figures
 from pate_jax.accounting.curves import check_delta
+from pate_jax.accounting.vote_models import MODELS, VoteModel, VotesOf
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict
 from pate_jax.system import headcount
 from pate_jax.system.progress import bar
-from pate_jax.vote_models import MODELS, VoteModel, VotesOf
 
 TEACHERS = (5, 10, 20, 35, 50, 75, 100, 150, 250, 400, 600, 1000, 1500, 2500, 5000)
 QUERIES = (20, 50, 100, 200, 350, 500, 750, 1000, 1500, 2000, 3500, 5000, 10_000)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.accounting import gnmax, laplace, worst_reading
+from pate_jax.accounting.bounds import gnmax, laplace, worst_reading
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, ThresholdTest
 

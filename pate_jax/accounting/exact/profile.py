@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting import argmax_law, exact, remote, softmax_law
-from pate_jax.accounting.caps import concentrated
-from pate_jax.accounting.groups import Groups
-from pate_jax.accounting.passing import Passing, largest, largest_after, passing
+from pate_jax.accounting.exact import argmax_law, remote_classes, renyi, softmax_law
+from pate_jax.accounting.exact.caps import concentrated
+from pate_jax.accounting.exact.groups import Groups
+from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
 from pate_jax.mechanisms import Noise, ThresholdTest
 
 BLOCK = 1_000_000
@@ -45,15 +45,15 @@ def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcom
         possible = groups.moves()
         if noise.scale >= 1 and not made.steep and made.ghost is None:
             root = math.sqrt(concentrated(noise))
-            made, groups, law, possible, _ = remote.leave_out(made, groups, law, 2.0, root)
+            made, groups, law, possible, _ = remote_classes.leave_out(made, groups, law, 2.0, root)
         row, a, b = np.nonzero(possible)
-        if len(row) * made.level.shape[1] * made.level.shape[2] > exact.BUDGET * len(law):
+        if len(row) * made.level.shape[1] * made.level.shape[2] > renyi.BUDGET * len(law):
             return None
-        sizes, log_p, log_q, error = exact.outcomes(groups, made, law, row, a, b)
+        sizes, log_p, log_q, error = renyi.outcomes(groups, made, law, row, a, b)
     if test is not None:
         before, after = passing(test, largest(groups)), passing(test, largest_after(groups))
         chances = Passing(*(value[row] for value in before)), Passing(*(value[row, a, b] for value in after))
-        sizes, log_p, log_q, error = exact.join(*chances, sizes, log_p, log_q, error)
+        sizes, log_p, log_q, error = renyi.join(*chances, sizes, log_p, log_q, error)
     return Outcomes(row, sizes, log_p, log_q, error)
 
 

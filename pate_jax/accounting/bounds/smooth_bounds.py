@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.accounting import gnmax, worst_reading
+from pate_jax.accounting.bounds import gnmax, worst_reading
 from pate_jax.mechanisms import ThresholdTest
 
 Curve = NDArray[np.float64]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.groups import Groups
-from pate_jax.accounting.nodes import nodes
-from pate_jax.accounting.noise_law import log_cdf, log_density
+from pate_jax.accounting.exact.groups import Groups
+from pate_jax.accounting.exact.nodes import nodes
+from pate_jax.accounting.exact.noise_law import log_cdf, log_density
 from pate_jax.mechanisms import Noise
 
 EPSILON = float(np.finfo(np.float64).eps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pate_jax.accounting.groups import Groups
+from pate_jax.accounting.exact.groups import Groups
 
 EPSILON = float(np.finfo(np.float64).eps)
 

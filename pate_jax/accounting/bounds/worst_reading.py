@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.accounting import noise_law
-from pate_jax.accounting.laplace import log_second
+from pate_jax.accounting.bounds.laplace import log_second
+from pate_jax.accounting.exact import noise_law
 from pate_jax.mechanisms import Noise
 
 Curve = NDArray[np.float64]

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from pate_jax.accounting import panels
-from pate_jax.accounting.groups import Groups
-from pate_jax.accounting.noise_law import log_cdf
+from pate_jax.accounting.exact import panels
+from pate_jax.accounting.exact.groups import Groups
+from pate_jax.accounting.exact.noise_law import log_cdf
 from pate_jax.mechanisms import Noise
 
 WIDTH = 9.0  # scales beyond the outermost mode: 2 Phi(-9) = 2.3e-19 of the mass is left outside

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting import argmax_law, divergence, remote, screening, softmax_law
-from pate_jax.accounting.caps import caps, concentrated, shift_cost
-from pate_jax.accounting.groups import Groups, Merged, merge
-from pate_jax.accounting.noise_law import DISCRETE
-from pate_jax.accounting.passing import Passing, largest, largest_after, passing
+from pate_jax.accounting.exact import argmax_law, divergence, remote_classes, screening, softmax_law
+from pate_jax.accounting.exact.caps import caps, concentrated, shift_cost
+from pate_jax.accounting.exact.groups import Groups, Merged, merge
+from pate_jax.accounting.exact.noise_law import DISCRETE
+from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism, Noise, ThresholdTest
 from pate_jax.system.progress import bar
@@ -146,11 +146,11 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
     if noise.scale < 1 or made.steep or made.ghost is not None:
         law = _Law(groups, made, log_p, None if test is None else _test_law(test, groups))
         return _all_moves(law, groups.moves(), orders)
-    near = remote.leave_out(made, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
+    near = remote_classes.leave_out(made, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
     law = _Law(near.groups, near.made, near.log_p, None if test is None else _test_law(test, near.groups))
     return (
         _screened(law, near.possible, orders, noise.family not in DISCRETE)
-        + remote.LEFT_OUT * (near.error > 0)[:, None]
+        + remote_classes.LEFT_OUT * (near.error > 0)[:, None]
     )
 
 

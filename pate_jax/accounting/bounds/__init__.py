@@ -1,0 +1,1 @@
+"""The bounds of the papers."""

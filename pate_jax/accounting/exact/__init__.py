@@ -1,0 +1,9 @@
+"""The exact law of the noisy argmax and what it costs."""
+
+from pate_jax.accounting.exact.renyi import parts, probabilities, rdp
+
+__all__ = [
+    "parts",
+    "probabilities",
+    "rdp",
+]
