@@ -37,8 +37,9 @@ import numpy as np  # noqa: E402
 from pate_jax import ensemble, models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.data.partition import Shards  # noqa: E402
-from pate_jax.ensemble import fitting, plan, programs, training  # noqa: E402
-from pate_jax.ensemble import shards as cutting  # noqa: E402
+from pate_jax.ensemble import feeding as cutting  # noqa: E402
+from pate_jax.ensemble import plan, programs, teacher  # noqa: E402
+from pate_jax.ensemble import training as fitting  # noqa: E402
 from pate_jax.system import storage  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "teachers.jsonl"
@@ -61,7 +62,7 @@ def images(records: int = RECORDS, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return rng.integers(0, 256, (records, 28, 28, 1)).astype(np.uint8), rng.integers(0, 10, records)
 
 
-def config_of(net: str, width: int | None = None) -> training.TeacherConfig:
+def config_of(net: str, width: int | None = None) -> teacher.TeacherConfig:
     return ensemble.TeacherConfig(
         net=net, batch_size=BATCH, epochs=10**6, augment="none", width=width
     ).resolved()

@@ -16,9 +16,8 @@ from pate_jax.config import DataChoice, PartitionChoice, from_settings
 from pate_jax.data import duplicates as asking
 from pate_jax.data import overlap, partition, relation
 from pate_jax.data.partition import Shards
-from pate_jax.ensemble import fitting, kept
+from pate_jax.ensemble import feeding, kept, training
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import shards as feeding
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.rundir import RunDirectory
@@ -167,7 +166,7 @@ def fed(run: RunDirectory) -> Iterator[Finding]:
 def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[str]:
     key = cutting_keys(run, len(shards.counts))
     for one in kept.identities(run.teachers):
-        if one.get("preprocessing") != fitting.plain(dataset.preprocessing):
+        if one.get("preprocessing") != training.plain(dataset.preprocessing):
             yield "the teachers were begun with another preprocessing than that of the public part"
         if one.get("key") != key:
             yield "the teachers were begun with other keys than the run's, or with one key for all"
@@ -232,7 +231,7 @@ def _planned_again(
     net, private = stages.teachers_net(config, dataset), dataset.private
     config = replace(config, net=config.net or net.description.get("name")).resolved()
     table = feeding.records(private.inputs, private.labels, shards, stages.teacher_key(run), config)
-    return fitting.planned_again(net, dataset.preprocessing, table, config, found, devices, share)
+    return training.planned_again(net, dataset.preprocessing, table, config, found, devices, share)
 
 
 def votes(run: RunDirectory) -> Iterator[Finding]:

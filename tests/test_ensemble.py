@@ -9,7 +9,8 @@ import pytest
 import tiny_teachers as tiny
 
 from pate_jax import ensemble
-from pate_jax.ensemble import plan, training, waves
+from pate_jax.ensemble import plan, waves
+from pate_jax.ensemble import teacher as training
 from pate_jax.errors import PateError
 from pate_jax.models import Model
 
@@ -258,7 +259,7 @@ def test_free_memory_is_measured():
 
 
 def test_teachers_too_many_for_memory_stay_on_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("pate_jax.ensemble.fitting.IN_MEMORY", 0.0)
+    monkeypatch.setattr("pate_jax.ensemble.training.IN_MEMORY", 0.0)
     kept = ensemble.fit(
         tiny.table_net(), SAME, *tiny.table(), tiny.shards(),
         key=jax.random.key(3), config=tiny.config(devices=2, width=2), directory=tmp_path,

@@ -9,9 +9,9 @@ import pytest
 import tiny_teachers as tiny
 
 from pate_jax import ensemble
-from pate_jax.ensemble import fitting, programs
+from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import shards as cutting
+from pate_jax.ensemble import programs, training
 from pate_jax.errors import PateError
 
 PLACES = [(1, 1), (1, 11), (2, 1), (2, 6), (8, 1), (8, 2)]  # devices, teachers per vmap
@@ -155,8 +155,8 @@ def lowered(net, name, **changes):
     config = tiny.config(name, **changes).resolved()
     data = cutting.records(inputs, labels, tiny.shards(), jax.random.key(3), config)
     chosen = jax.local_devices()[: config.devices]
-    plan = fitting._plan(net, tiny.Same(), data, config, chosen, None)
-    machine = fitting._machine(net, tiny.Same(), config, plan, chosen)
+    plan = training._plan(net, tiny.Same(), data, config, chosen, None)
+    machine = training._machine(net, tiny.Same(), config, plan, chosen)
     return machine, data
 
 
@@ -165,7 +165,7 @@ def lowered(net, name, **changes):
 def test_the_compiled_training_programs_hold_no_collective(name, width):
     net = tiny.table_net() if name == "table" else tiny.image_net()
     machine, data = lowered(net, name, devices=8, width=width)
-    text = fitting.lower(machine, data).compile().as_text()
+    text = training.lower(machine, data).compile().as_text()
     assert re.search(r"\b(dot|convolution|fusion|custom-call)", text), "this is no training program"
     assert "num_partitions=8" in text or "replica_count=8" in text
     assert programs.collectives(text) == []

@@ -10,9 +10,9 @@ fitting     `fit`: all of it
 votes       `predict` and `vote`: labels per teacher, or histograms summed on the device
 """
 
-from pate_jax.ensemble.fitting import fit
-from pate_jax.ensemble.training import RECIPES, TeacherConfig
-from pate_jax.ensemble.votes import predict, score, vote
+from pate_jax.ensemble.prediction import predict, score, vote
+from pate_jax.ensemble.teacher import RECIPES, TeacherConfig
+from pate_jax.ensemble.training import fit
 from pate_jax.ensemble.waves import Teachers
 
 __all__ = ["RECIPES", "TeacherConfig", "Teachers", "fit", "predict", "score", "vote"]

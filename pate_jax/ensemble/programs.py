@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pate_jax.ensemble.plan import Plan
-from pate_jax.ensemble.training import Teacher
+from pate_jax.ensemble.teacher import Teacher
 
 Tree = Any
 COLLECTIVES = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax.ensemble.shards import Records
-from pate_jax.ensemble.training import News
+from pate_jax.ensemble.feeding import Records
+from pate_jax.ensemble.teacher import News
 from pate_jax.ensemble.waves import Machine
 
 

@@ -1,305 +1,327 @@
-"""How ONE teacher learns: pure functions of its own key, its own shard and nothing else.
-
-The ensemble runs these for many teachers at once. Whatever a teacher does (its first parameters, the order of
-its records, the number of its steps, its learning rate, its augmentation, whether it is restarted) follows
-from its own key and its own records; the length to which shards are padded enters nothing.
-"""
+"""`fit`: private records and shards in, trained teachers out; interrupted at any moment, it goes on."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import functools
+import time
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array
 
+from pate_jax.data.dataset import AS_STORED
+from pate_jax.ensemble import feeding as cutting
+from pate_jax.ensemble import plan as plans
+from pate_jax.ensemble import programs, report, waves
+from pate_jax.ensemble import teacher as single_teacher
+from pate_jax.ensemble.checkpoint import Store
+from pate_jax.ensemble.plan import Plan
+from pate_jax.ensemble.teacher import News, Shard, TeacherConfig
+from pate_jax.ensemble.waves import Machine, Teachers
 from pate_jax.errors import PateError
-from pate_jax.models import Model
-from pate_jax.models.augment import augmentation
+from pate_jax.models import Model, in_form
+from pate_jax.system import devices as machines
+from pate_jax.system import progress, storage
 
-CLOCK = 1000.0  # a schedule runs from 0 to this, whatever the number of a teacher's own steps
+ELSEWHERE = ("devices", "checkpoint_seconds", "width", "public_records")  # where and when; or in the plan
+NOT_COMPILED = (*ELSEWHERE, "net", "activation", "epochs", "min_steps", "attempts")  # no program knows them
+IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
 
 
-@dataclasses.dataclass(frozen=True)
-class TeacherConfig:
-    """How teachers are trained. A value of None means the recipe of the net (`RECIPES`).
+def fit(
+    model: Model,
+    preprocessing: Any,
+    inputs: np.ndarray,
+    labels: np.ndarray,
+    shards: Any,
+    *,
+    key: Array,
+    config: TeacherConfig,
+    directory: Path | str | None = None,
+) -> Teachers:
+    """Train one teacher per shard: `shards.rows[t, :shards.counts[t]]` are teacher t's rows of the records.
 
-    >>> TeacherConfig(net="cnn").resolved().epochs
-    30
+    A teacher's result follows from `fold_in(key, t)`, its own shard and the config. The teacher of an empty
+    shard keeps the net that its key starts it with, and votes like any other. With a `directory`, training
+    goes on from there after an interruption, bit for bit as if there had been none, and finished teachers are
+    loaded. Of several processes (`jax.distributed`) each trains and keeps its own teachers.
+
+    >>> import jax, numpy as np
+    >>> from pate_jax import models
+    >>> from pate_jax.data import Preprocessing
+    >>> from pate_jax.data.partition import Shards
+    >>> inputs = np.eye(6, dtype=np.float32)
+    >>> shards = Shards(np.array([[0, 1, 2], [3, 4, 0]], np.int32), np.array([3, 2], np.int32))
+    >>> model = models.build("table", input_shape=(6,), classes=2)
+    >>> config = TeacherConfig(net="table", epochs=1, min_steps=20)
+    >>> same = Preprocessing((0.0,), (1.0,))
+    >>> labels = np.array([0, 1, 0, 1, 1, 0])
+    >>> teachers = fit(model, same, inputs, labels, shards, key=jax.random.key(0), config=config)
+    >>> teachers.params["dense0"]["kernel"].shape
+    (2, 6, 64)
     """
-
-    net: str | None = None
-    """mlp, cnn, pate2017, resnet, table, or patches (linear, on typical patches of the public pool); unset:
-    the caller's choice, cnn for images in `pate`"""
-    activation: str = "relu"
-    """relu, tanh or tempered_sigmoid"""
-    epochs: int | None = None
-    """passes over a teacher's own records"""
-    min_steps: int = 200
-    """a teacher whose epochs make fewer steps than this gets more epochs"""
-    batch_size: int | None = None
-    """records a step"""
-    loss: str | None = None
-    """cross_entropy, or squared: the distance of the outputs from 1 at the label and 0 elsewhere"""
-    optimizer: str | None = None
-    """sgd (Nesterov momentum) or adam"""
-    learning_rate: float | None = None
-    """the peak, after warm-up; a cosine brings it down to zero"""
-    momentum: float = 0.9
-    """Nesterov momentum of sgd"""
-    weight_decay: float | None = None
-    """L2 penalty on the parameters"""
-    warmup: float = 0.1
-    """fraction of a teacher's own steps over which the learning rate rises"""
-    augment: str | None = None
-    """none, shift, flip, crop, shift_flip or crop_flip"""
-    attempts: int = 3
-    """how often a teacher may start in all, should it diverge or stay at chance level"""
-    width: int | None = None
-    """teachers per vmap, if a device has that many; by default from a committed table for this backend and
-    net, halved until it fits the machine's memory"""
-    public_records: int | None = None
-    """number of private records that memory is planned for, taken as public; by default theirs, rounded up to
-    two digits"""
-    devices: int | None = None
-    """how many local devices to use; by default all"""
-    checkpoint_seconds: float = 15.0
-    """least time between two checkpoints inside a wave"""
-
-    def resolved(self) -> TeacherConfig:
-        """The same with every None of the recipe filled in; refuses values that make no sense."""
-        recipe = RECIPES.get(self.net or "", RECIPES["mlp"])
-        missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
-        full = dataclasses.replace(self, **missing)
-        _check(full)
-        return full
+    config = dataclasses.replace(config, net=config.net or model.description.get("name")).resolved()
+    data = cutting.records(inputs, labels, shards, key, config)
+    if model.front is None:
+        _check_net(model, preprocessing, data)
+    chosen = machines.local(config.devices)
+    mine = own_ids(len(data.counts))
+    store = _store(directory, config)
+    if store is not None:
+        store.agree(identity(model, preprocessing, data, config))
+        store.sweep()
+    if model.front is not None:
+        data, preprocessing = _behind(model.front, data, mine, store), AS_STORED
+        _check_net(model, preprocessing, data)
+    plan = _plan(model, preprocessing, data, config, chosen, store)
+    machine = _machine(model, preprocessing, config, plan, chosen)
+    data = data._replace(length=max(plan.length, data.length))
+    if not _all_finished(mine, store):
+        _check_room(machine, data)
+    with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
+        return _train(machine, data, mine, store)
 
 
-_IMAGES = {
-    "epochs": 30,
-    "batch_size": 24,
-    "loss": "cross_entropy",
-    "optimizer": "sgd",
-    "learning_rate": 0.05,
-    "weight_decay": 5e-4,
-    "augment": "shift",
-}
-RECIPES: dict[str, dict[str, Any]] = {
-    "mlp": {**_IMAGES, "augment": "none"},
-    "cnn": _IMAGES,
-    "pate2017": {**_IMAGES, "learning_rate": 0.02},
-    "resnet": _IMAGES,
-    "patches": {
-        **_IMAGES,
-        "epochs": 100,
-        "loss": "squared",
-        "learning_rate": 1.0,
-        "weight_decay": 0.0,
-        "augment": "none",
-    },
-    "table": {
-        **_IMAGES,
-        "epochs": 60,
-        "optimizer": "adam",
-        "learning_rate": 0.001,
-        "weight_decay": 3.0,  # for shards of a hundred records or so; many more want less
-        "augment": "none",
-    },
-}
+def _behind(front: Any, data: cutting.Records, mine: np.ndarray, store: Store | None) -> cutting.Records:
+    """The records of these teachers as the front gives them; once all are trained, the shapes alone."""
+    if _all_finished(mine, store):
+        one = front(data.inputs[:1])
+        return data._replace(inputs=np.broadcast_to(one, (len(data.inputs), *one.shape[1:])))
+    own = data.rows[mine]
+    used = np.unique(own[np.arange(own.shape[1]) < data.counts[mine, None]])
+    rows = np.minimum(np.searchsorted(used, data.rows), max(0, len(used) - 1))
+    return data._replace(inputs=front(data.inputs[used]), labels=data.labels[used], rows=rows)
 
 
-def _squared(logits: Array, labels: Array) -> Array:
-    wanted = jax.nn.one_hot(labels, logits.shape[-1]) - 1 / logits.shape[-1]
-    return 0.5 * jnp.sum((logits - wanted) ** 2, -1)
+def _all_finished(mine: np.ndarray, store: Store | None) -> bool:
+    stored = None if store is None else store.plan()
+    if store is None or stored is None:
+        return False
+    return all(store.finished(index) for index in range(-(-len(mine) // stored["wave"])))
 
 
-_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
-    "cross_entropy": optax.softmax_cross_entropy_with_integer_labels,
-    "squared": _squared,
-}
+def own_ids(teachers: int) -> np.ndarray:
+    """The teachers of this process: a contiguous share of them."""
+    index, processes = jax.process_index(), jax.process_count()
+    return np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
 
 
-def _check(config: Any) -> None:
-    if config.loss not in _LOSSES:
-        raise PateError(f"loss={config.loss!r} is unknown; choose one of {', '.join(_LOSSES)}")
-    for name in ("epochs", "batch_size", "attempts", "min_steps"):
-        if getattr(config, name) < 1:
-            raise PateError(f"{name}={getattr(config, name)} must be at least 1")
-    for name in ("width", "devices", "public_records"):
-        if getattr(config, name) is not None and getattr(config, name) < 1:
+def identity(
+    model: Model, preprocessing: Any, data: cutting.Records, config: TeacherConfig
+) -> dict[str, Any]:
+    """Everything that decides the result, as JSON; secrets and data as digests."""
+    settings = {name: v for name, v in dataclasses.asdict(config).items() if name not in ELSEWHERE}
+    return {
+        "config": settings,
+        "net": {name: list(v) if isinstance(v, tuple) else v for name, v in model.description.items()},
+        "preprocessing": plain(preprocessing),
+        "teachers": len(data.counts),
+        "processes": jax.process_count(),
+        "key": cutting.digest_of_keys(data.keys),
+        "data": {
+            "inputs": storage.digest(data.inputs),
+            "labels": storage.digest(data.labels),
+            "shards": storage.digest(data.rows, data.counts),
+        },
+    }
+
+
+def plain(preprocessing: Any) -> Any:
+    """A preprocessing as JSON: what it is called and its constants."""
+    if dataclasses.is_dataclass(preprocessing) and not isinstance(preprocessing, type):
+        values = dataclasses.asdict(preprocessing)
+    else:
+        values = preprocessing._asdict() if hasattr(preprocessing, "_asdict") else {}
+    return {
+        "kind": type(preprocessing).__name__,
+        **{name: np.asarray(v).tolist() for name, v in values.items()},
+    }
+
+
+def _store(directory: Path | str | None, config: TeacherConfig) -> Store | None:
+    if directory is None:
+        return None
+    folder = Path(directory)
+    if jax.process_count() > 1:
+        folder = folder / f"process-{jax.process_index():03d}"
+    return Store(folder, config.checkpoint_seconds)
+
+
+def _plan(model, preprocessing, data, config, chosen, store: Store | None) -> Plan:
+    share = -(-len(data.counts) // jax.process_count())
+    stored = store.plan() if store is not None else None
+    if stored is not None:
+        named = config.width or stored["width"]
+        if stored["width"] not in (named, min(named, -(-share // len(chosen)))):
             raise PateError(
-                f"{name}={getattr(config, name)} must be at least 1; leave it out for the default"
+                f"width={config.width} but these teachers were begun with {stored['width']}; name that, "
+                "or begin in another folder"
             )
-    if not config.learning_rate > 0:
-        raise PateError(f"learning_rate={config.learning_rate} must be > 0")
-    if not 0 <= config.warmup < 1 or not 0 <= config.momentum < 1 or not config.weight_decay >= 0:
-        values = f"warmup={config.warmup}, momentum={config.momentum}, weight_decay={config.weight_decay}"
-        raise PateError(f"{values}: the first two must be in [0, 1), the third >= 0")
-    if config.optimizer not in ("sgd", "adam"):
-        raise PateError(f"optimizer={config.optimizer!r} is unknown; choose sgd or adam")
-    augmentation(config.augment)
+        return Plan(**stored)
+    memory = 0 if config.width else plans.device_bytes(chosen)
+    plan = planned(model, preprocessing, data, config, chosen, len(chosen), share, memory)
+    if store is not None:
+        store.keep_plan(dataclasses.asdict(plan))
+    return plan
 
 
-def steps_per_epoch(count, config: TeacherConfig):
-    """Steps of one pass over `count` records (an int or an array): no batch exceeds the batch size.
+def planned(model, preprocessing, data, config, chosen, devices: int, share: int, memory: int) -> Plan:
+    """The plan for a `share` of the teachers on so many devices, from public things alone.
 
-    >>> steps_per_epoch(25, TeacherConfig(batch_size=24))
-    2
+    What programs need is measured for the devices `chosen` at the length that the public number of records
+    gives. A width that the user named is not touched.
     """
-    return -(-count // config.batch_size)
+    net, backend = model.description.get("name"), jax.default_backend()
+    length = plans.public_length(data.public, len(data.counts), config.batch_size)
+    plan = plans.choose(net, backend, share, devices, config.width)
+    plan = dataclasses.replace(plan, public_records=data.public, length=length, memory=memory)
+    if config.width is not None:
+        return plan
+    public = data._replace(length=length)
+
+    def measure(candidate: Plan) -> int:
+        return _needed(_machine(model, preprocessing, config, candidate, chosen), public)
+
+    return plans.within_memory(plan, devices, measure)
 
 
-def epochs_of(count: np.ndarray, config: TeacherConfig) -> np.ndarray:
-    """Epochs of a teacher with `count` records: its config's, or more where those make too few steps."""
-    least = -(-config.min_steps // np.maximum(steps_per_epoch(count, config), 1))
-    return np.where(np.asarray(count) > 0, np.maximum(least, config.epochs or 1), 0).astype(np.int32)
+def planned_again(model, preprocessing, data, config, plan: Plan, devices: int, share: int) -> Plan:
+    """What `planned` gives for the memory that a plan was made for, measured on one device."""
+    if model.front is not None:
+        data, preprocessing = _behind(model.front, data, np.arange(1), None), AS_STORED
+    return planned(model, preprocessing, data, config, machines.local(1), devices, share, plan.memory)
 
 
-class Shard(NamedTuple):
-    """One teacher's own records, padded, and what follows from their number and labels alone."""
-
-    inputs: Any
-    labels: Any
-    count: Any
-    """how many records are real; the others are padding"""
-    epochs: Any
-    key: Any
-    """the teacher's own key, as key data"""
-    majority: Any
-    """how many records carry the commonest label"""
-    entropy: Any
-    """the loss of the best constant answer"""
+def _needed(machine: Machine, data: cutting.Records) -> int:
+    return plans.program_bytes(lower(machine, data).compile())
 
 
-class State(NamedTuple):
-    """One teacher on its way: everything that a checkpoint has to hold."""
-
-    params: Any
-    moments: Any
-    order: Any
-    epoch: Any
-    position: Any
-    attempt: Any
-    loss: Any
-    hits: Any
-
-
-class News(NamedTuple):
-    """What the epoch just ended came to, for one teacher."""
-
-    loss: Any
-    accuracy: Any
-    epoch: Any
-    """epochs done"""
-    attempt: Any
-    failed: Any
-    """diverged, or no better than a constant answer on the own shard"""
-
-
-class Teacher(NamedTuple):
-    """The pure functions that train one teacher."""
-
-    start: Callable[[Shard, Array], State]
-    """(shard, attempt) -> the state before the first step"""
-    step: Callable[[State, Shard], State]
-    """one step; a teacher whose epoch or whole training is over stays as it is"""
-    turn: Callable[[State, Shard], tuple[State, News]]
-    """close the epoch and order the records for the next one"""
-
-
-def order_of(key: Array, epoch: Array, count: Array, length: int) -> Array:
-    """A random order of `count` records in an array of `length`: padding comes last, whatever the length.
-
-    The random bits of record i are a function of (key, epoch, i), so a longer array changes no order.
-    """
-    stream = jax.random.fold_in(key, epoch)
-    places = jnp.arange(length, dtype=jnp.uint32)
-    bits = jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(stream, i), (), jnp.uint32))(places)
-    return jnp.argsort(jnp.where(places < count, bits >> 1, jnp.uint32(0xFFFFFFFF)), stable=True).astype(
-        jnp.int32
-    )
-
-
-def teacher(model: Model, preprocess: Callable[[Array], Array], config: TeacherConfig) -> Teacher:
-    """The functions that train one teacher of this model; `config` must be resolved."""
-    rule, schedule = _optimizer(config), _schedule(config)
-    moves = config.augment != "none" and len(model.description.get("input_shape", (0, 0, 0))) == 3
-    augmenting = augmentation((config.augment or "none") if moves else "none")
-
-    def start(shard: Shard, attempt: Array) -> State:
-        params = model.init(_stream(shard, attempt, 0))
-        zero = jnp.zeros((), jnp.int32)
-        order = order_of(_stream(shard, attempt, 1), zero, shard.count, shard.labels.shape[0])
-        return State(params, rule.init(params), order, zero, zero, attempt, jnp.zeros(()), zero)
-
-    def batch(state: State, shard: Shard, steps: Array):
-        base, extra, k = shard.count // steps, shard.count % steps, state.position
-        slots = jnp.arange(config.batch_size, dtype=jnp.int32)
-        rows = jnp.take(state.order, k * base + jnp.minimum(k, extra) + slots, mode="clip")
-        inputs = jnp.take(shard.inputs, rows, axis=0, mode="clip")
-        if moves:
-            stream = jax.random.fold_in(_stream(shard, state.attempt, 2), state.epoch * steps + k)
-            keys = jax.vmap(lambda slot: jax.random.fold_in(stream, slot))(slots)
-            inputs = jax.vmap(augmenting)(keys, inputs)
-        return (
-            preprocess(inputs.astype(jnp.float32)),
-            jnp.take(shard.labels, rows, mode="clip"),
-            slots < base + (k < extra),
+def _check_room(machine: Machine, data: cutting.Records) -> None:
+    """Refuse to begin what does not fit: the longest shard may fail a run, and never changes how it goes."""
+    needed, free, width = _needed(machine, data), plans.free_bytes(machine.devices), machine.plan.width
+    if needed > free:
+        smaller = f"a --width below {width}" if width > 1 else "a smaller --batch-size or fewer --devices"
+        raise PateError(
+            f"{width} teachers in a program need {needed / 1e9:.3g} GB of each device, and {free / 1e9:.3g} "
+            f"GB are free: free some memory, or begin another run with {smaller}"
         )
 
-    def loss_of(params, inputs, labels, mask):
-        logits = model.apply(params, inputs)
-        losses = _LOSSES[config.loss or ""](logits, labels)
-        total = jnp.sum(jnp.where(mask, losses, 0.0))
-        hits = jnp.sum(mask & (jnp.argmax(logits, -1) == labels), dtype=jnp.int32)
-        return total / jnp.maximum(jnp.sum(mask), 1), (total, hits)
 
-    def step(state: State, shard: Shard) -> State:
-        steps = jnp.maximum(steps_per_epoch(shard.count, config), 1)
-        live = (state.position < steps) & (state.epoch < shard.epochs)
-        inputs, labels, mask = batch(state, shard, steps)
-        gradient, (total, hits) = jax.grad(loss_of, has_aux=True)(state.params, inputs, labels, mask & live)
-        updates, moments = rule.update(gradient, state.moments, state.params)
-        done = (state.epoch * steps + state.position + 0.5) / jnp.maximum(steps * shard.epochs, 1)
-        rate = schedule(done * CLOCK)
-        params = jax.tree.map(lambda p, u: p - rate * u, state.params, updates)
-        moved = State(
-            params, moments, state.order, state.epoch, state.position + 1, state.attempt,
-            state.loss + total, state.hits + hits,
-        )  # fmt: skip
-        return jax.tree.map(lambda new, old: jnp.where(live, new, old), moved, state)
-
-    def turn(state: State, shard: Shard) -> tuple[State, News]:
-        active = state.epoch < shard.epochs
-        epoch = state.epoch + active
-        loss = state.loss / jnp.maximum(shard.count, 1)
-        chance = (state.hits <= shard.majority) & (loss >= 0.95 * shard.entropy) & (shard.entropy > 0)
-        failed = active & (~jnp.isfinite(loss) | (chance & (2 * epoch >= shard.epochs)))
-        news = News(loss, state.hits / jnp.maximum(shard.count, 1), epoch, state.attempt, failed)
-        order = order_of(_stream(shard, state.attempt, 1), epoch, shard.count, shard.labels.shape[0])
-        zero = jnp.zeros((), jnp.int32)
-        return state._replace(order=order, epoch=epoch, position=zero, loss=jnp.zeros(()), hits=zero), news
-
-    return Teacher(start, step, turn)
+def _machine(
+    model: Model, preprocessing: Any, config: TeacherConfig, plan: Plan, chosen: list[Any]
+) -> Machine:
+    formed = in_form(model, plan.form)
+    make = _compiled if _hashable(preprocessing) else _compiled.__wrapped__
+    usual = TeacherConfig()
+    same = dataclasses.replace(config, **{name: getattr(usual, name) for name in NOT_COMPILED})
+    teacher, built = make(formed.init, formed.apply, preprocessing, same, plan, tuple(chosen), _shape(formed))
+    return Machine(teacher, built, plan, chosen, config)
 
 
-def _stream(shard: Shard, attempt: Array, purpose: int) -> Array:
-    key = jax.random.wrap_key_data(shard.key, impl="threefry2x32")
-    return jax.random.fold_in(jax.random.fold_in(key, attempt), purpose)
+@functools.lru_cache(maxsize=16)
+def _compiled(
+    init, apply, preprocessing, config, plan: Plan, chosen: tuple[Any, ...], shape
+) -> tuple[Any, ...]:
+    """Programs are kept, so that a second ensemble of one kind is not compiled again."""
+    model = Model(init, apply, {"input_shape": shape})
+    teacher = single_teacher.teacher(model, preprocessing.apply, config)
+    return teacher, programs.build(teacher, plan, list(chosen))
 
 
-def _optimizer(config: TeacherConfig) -> optax.GradientTransformation:
-    decay = optax.add_decayed_weights(config.weight_decay)
-    if config.optimizer == "adam":
-        return optax.chain(optax.scale_by_adam(), decay)
-    return optax.chain(decay, optax.trace(config.momentum, nesterov=True))
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
-def _schedule(config: TeacherConfig) -> optax.Schedule:
-    if not config.warmup:
-        return optax.cosine_decay_schedule(config.learning_rate, CLOCK)
-    return optax.warmup_cosine_decay_schedule(0.0, config.learning_rate, config.warmup * CLOCK, CLOCK)
+def _shape(model: Model) -> tuple[int, ...]:
+    return tuple(model.description.get("input_shape", (0, 0, 0)))
+
+
+def lower(machine: Machine, data: cutting.Records) -> Any:
+    """The program that trains, lowered for these records but not run: for its memory and its text."""
+    places = (len(machine.devices), machine.plan.width)
+    lies = programs.layout(tuple(machine.devices))
+
+    def widen(leaf):
+        return jax.ShapeDtypeStruct((*places, *leaf.shape), leaf.dtype, sharding=lies)
+
+    return machine.programs.lower(*jax.tree.map(widen, _one(machine, data)))
+
+
+def _check_net(model: Model, preprocessing: Any, data: cutting.Records) -> None:
+    shape = jax.ShapeDtypeStruct((2, *data.inputs.shape[1:]), np.float32)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    logits = jax.eval_shape(lambda p, x: model.apply(p, preprocessing.apply(x)), params, shape)
+    if logits.ndim != 2 or logits.shape[0] != 2:
+        raise PateError(
+            f"the net gives an array {list(logits.shape)} for 2 inputs; logits [2, classes] are wanted"
+        )
+    if len(data.labels) and data.labels.max() >= logits.shape[1]:
+        raise PateError(
+            f"label {data.labels.max()} is beyond the net's classes={logits.shape[1]}; raise classes"
+        )
+
+
+def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Store | None) -> Teachers:
+    groups = [mine[first : first + machine.plan.wave] for first in range(0, len(mine), machine.plan.wave)]
+    light = store is None or _is_light(machine, data, len(mine))
+    parts, news, trained, began = [], [], 0, time.monotonic()
+    with progress.bar("teachers", _images(machine, data, mine)) as bar:
+        for index, ids in enumerate(groups):
+            if store is not None and store.finished(index):
+                bar.advance(_images(machine, data, ids))
+                params, told = (store.params(index) if light else None), News(**store.news(index))
+            else:
+                params, told = _train_wave(machine, data, ids, index, store, bar)
+                trained += _images(machine, data, ids)
+            parts.append((ids, partial(_same, params) if light else partial(_of(store).params, index)))
+            news.append(told)
+    seconds = time.monotonic() - began
+    together = jax.tree.map(lambda *columns: np.concatenate(columns), *news)
+    return Teachers(mine, report.of(machine, data, mine, together, trained / seconds, seconds), tuple(parts))
+
+
+def _train_wave(machine, data, ids, index: int, store: Store | None, bar: progress.Bar) -> tuple[Any, News]:
+    wave = waves.empty(machine, data, ids)
+    if store is None:
+        wave = waves.train(machine, data, ids, wave, save=lambda fill: None, tell=bar.advance)
+    else:
+        wave = store.resume(index, wave)
+        wave = waves.train(machine, data, ids, wave, save=partial(store.offer, index), tell=bar.advance)
+        store.finish(index, wave)
+    return wave.state.params, wave.news
+
+
+def _images(machine: Machine, data: cutting.Records, ids: np.ndarray) -> int:
+    counts = data.counts[ids].astype(np.int64)
+    return int((counts * single_teacher.epochs_of(counts, machine.config)).sum())
+
+
+def _is_light(machine: Machine, data: cutting.Records, teachers: int) -> bool:
+    """Do the parameters of so many teachers fit into memory together, and comfortably?"""
+    one = plans.tree_bytes(_one(machine, data)[0].params)
+    return one * teachers <= IN_MEMORY * plans.available_bytes()
+
+
+def _one(machine: Machine, data: cutting.Records) -> tuple[single_teacher.State, Shard]:
+    """Shapes of one teacher's state and shard."""
+    shard = jax.tree.map(lambda leaf: leaf[0], cutting.take(data, np.full(1, -1), machine.config))
+    return jax.eval_shape(machine.teacher.start, shard, jax.ShapeDtypeStruct((), np.int32)), shard
+
+
+def _same(tree: Any) -> Any:
+    return tree
+
+
+def _of(store: Store | None) -> Store:
+    if store is None:
+        raise PateError("these teachers do not fit into memory together; give a directory to keep them in")
+    return store

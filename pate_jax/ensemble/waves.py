@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from pate_jax.ensemble import feeding
 from pate_jax.ensemble import programs as compiled
-from pate_jax.ensemble import shards
 from pate_jax.ensemble.plan import Plan
-from pate_jax.ensemble.training import News, Shard, State, Teacher, TeacherConfig, steps_per_epoch
+from pate_jax.ensemble.teacher import News, Shard, State, Teacher, TeacherConfig, steps_per_epoch
 
 Tree = Any
 
@@ -88,9 +88,9 @@ def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Ite
     return cut(ids, plan.width * devices)
 
 
-def empty(machine: Machine, data: shards.Records, ids: np.ndarray) -> Wave:
+def empty(machine: Machine, data: feeding.Records, ids: np.ndarray) -> Wave:
     """A wave of which nothing is trained yet."""
-    one = jax.tree.map(lambda leaf: leaf[0], shards.take(data, ids[:1], machine.config))
+    one = jax.tree.map(lambda leaf: leaf[0], feeding.take(data, ids[:1], machine.config))
     state = jax.eval_shape(machine.teacher.start, one, jax.ShapeDtypeStruct((), np.int32))
     _, news = jax.eval_shape(machine.teacher.turn, state, one)
     return jax.tree.map(lambda leaf: np.zeros((len(ids), *leaf.shape), leaf.dtype), Wave(state, news))
@@ -98,7 +98,7 @@ def empty(machine: Machine, data: shards.Records, ids: np.ndarray) -> Wave:
 
 def train(
     machine: Machine,
-    data: shards.Records,
+    data: feeding.Records,
     ids: np.ndarray,
     wave: Wave,
     *,
@@ -110,7 +110,7 @@ def train(
     for group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
         real = group >= 0
         own = np.array([row_of[int(teacher)] for teacher in group[real]])
-        feed = shards.take(data, group, machine.config)
+        feed = feeding.take(data, group, machine.config)
         begun = (wave.news.epoch[own] > 0) | (wave.news.attempt[own] > 0)
         if (begun & (wave.news.epoch[own] >= feed.epochs[real])).all():
             tell(float((feed.count * feed.epochs).sum()), "")

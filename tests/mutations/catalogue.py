@@ -111,10 +111,10 @@ def _forget(traced: bool) -> None:
     if traced:
         import jax
 
-        from pate_jax.ensemble import fitting
+        from pate_jax.ensemble import training
 
         jax.clear_caches()
-        fitting._compiled.cache_clear()
+        training._compiled.cache_clear()
 
 
 def fails(*tests: Callable[[], object]) -> Check:

@@ -16,7 +16,7 @@ from catalogue import case, fails, is_caught, made, replaced
 from pate_jax.aggregate import noise
 from pate_jax.data import columns, duplicates, overlap, own_files, partition
 from pate_jax.data.duplicates import Unique
-from pate_jax.ensemble import training
+from pate_jax.ensemble import teacher
 
 
 def shuffle_and_cut(real):
@@ -114,13 +114,13 @@ CASES = [
     ),
     case(
         "an order that follows the longest shard",
-        replaced(training, "order_of", padded_order),
+        replaced(teacher, "order_of", padded_order),
         fails(test_ensemble.test_an_order_is_a_permutation_that_no_padding_changes),
         "no_padding",
     ),
     case(
         "epochs that follow the longest shard",
-        replaced(training, "epochs_of", epochs_of_the_longest),
+        replaced(teacher, "epochs_of", epochs_of_the_longest),
         fails(test_ensemble.test_steps_and_epochs_follow_from_a_teachers_own_count),
         "own_count",
     ),

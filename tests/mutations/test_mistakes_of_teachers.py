@@ -16,9 +16,8 @@ from pate_jax import ensemble, rerun, separation, stages, student
 from pate_jax.aggregate import Answers
 from pate_jax.data import partition
 from pate_jax.data.partition import Shards
-from pate_jax.ensemble import fitting, programs
+from pate_jax.ensemble import feeding, programs, training
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import shards as feeding
 from pate_jax.rundir import RunDirectory
 
 TRAINED = made(small_runs.trained)
@@ -83,7 +82,7 @@ def halved(patch, folder):
         machine.setattr(plans, "table", lambda: {name: {"other": row} for name in ("cpu", "other")})
         machine.setattr(plans, "device_bytes", lambda devices: 170)
         machine.setattr(plans, "free_bytes", lambda devices: 1 << 40)
-        machine.setattr(fitting, "_needed", lambda machine, data: machine.plan.width * data.length)
+        machine.setattr(training, "_needed", lambda machine, data: machine.plan.width * data.length)
         run = small_runs.trained(folder)
         patch.undo()
         return verified(run)
@@ -114,13 +113,13 @@ SHARDS = [
     case("the shard of another teacher", replaced(feeding, "take", of_the_next), fed, "fed: "),
     case(
         "a width that follows from the longest shard",
-        source(fitting, "planned", "data._replace(length=length)", "data"),
+        source(training, "planned", "data._replace(length=length)", "data"),
         halved,
         "fed: 3 teachers shared a program where 6 were wanted; public numbers give 1",
     ),
     case(
         "a named width cut where memory is short",
-        replaced(fitting, "planned", cut_down),
+        replaced(training, "planned", cut_down),
         made(partial(small_runs.trained, width=3)),
         "refused: width=3 but these teachers were begun with 2|fed: 2 teachers shared a program where 3",
         long=True,

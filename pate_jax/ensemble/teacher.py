@@ -1,0 +1,305 @@
+"""How ONE teacher learns: pure functions of its own key, its own shard and nothing else.
+
+The ensemble runs these for many teachers at once. Whatever a teacher does (its first parameters, the order of
+its records, the number of its steps, its learning rate, its augmentation, whether it is restarted) follows
+from its own key and its own records; the length to which shards are padded enters nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array
+
+from pate_jax.errors import PateError
+from pate_jax.models import Model
+from pate_jax.models.augment import augmentation
+
+CLOCK = 1000.0  # a schedule runs from 0 to this, whatever the number of a teacher's own steps
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherConfig:
+    """How teachers are trained. A value of None means the recipe of the net (`RECIPES`).
+
+    >>> TeacherConfig(net="cnn").resolved().epochs
+    30
+    """
+
+    net: str | None = None
+    """mlp, cnn, pate2017, resnet, table, or patches (linear, on typical patches of the public pool); unset:
+    the caller's choice, cnn for images in `pate`"""
+    activation: str = "relu"
+    """relu, tanh or tempered_sigmoid"""
+    epochs: int | None = None
+    """passes over a teacher's own records"""
+    min_steps: int = 200
+    """a teacher whose epochs make fewer steps than this gets more epochs"""
+    batch_size: int | None = None
+    """records a step"""
+    loss: str | None = None
+    """cross_entropy, or squared: the distance of the outputs from 1 at the label and 0 elsewhere"""
+    optimizer: str | None = None
+    """sgd (Nesterov momentum) or adam"""
+    learning_rate: float | None = None
+    """the peak, after warm-up; a cosine brings it down to zero"""
+    momentum: float = 0.9
+    """Nesterov momentum of sgd"""
+    weight_decay: float | None = None
+    """L2 penalty on the parameters"""
+    warmup: float = 0.1
+    """fraction of a teacher's own steps over which the learning rate rises"""
+    augment: str | None = None
+    """none, shift, flip, crop, shift_flip or crop_flip"""
+    attempts: int = 3
+    """how often a teacher may start in all, should it diverge or stay at chance level"""
+    width: int | None = None
+    """teachers per vmap, if a device has that many; by default from a committed table for this backend and
+    net, halved until it fits the machine's memory"""
+    public_records: int | None = None
+    """number of private records that memory is planned for, taken as public; by default theirs, rounded up to
+    two digits"""
+    devices: int | None = None
+    """how many local devices to use; by default all"""
+    checkpoint_seconds: float = 15.0
+    """least time between two checkpoints inside a wave"""
+
+    def resolved(self) -> TeacherConfig:
+        """The same with every None of the recipe filled in; refuses values that make no sense."""
+        recipe = RECIPES.get(self.net or "", RECIPES["mlp"])
+        missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
+        full = dataclasses.replace(self, **missing)
+        _check(full)
+        return full
+
+
+_IMAGES = {
+    "epochs": 30,
+    "batch_size": 24,
+    "loss": "cross_entropy",
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "weight_decay": 5e-4,
+    "augment": "shift",
+}
+RECIPES: dict[str, dict[str, Any]] = {
+    "mlp": {**_IMAGES, "augment": "none"},
+    "cnn": _IMAGES,
+    "pate2017": {**_IMAGES, "learning_rate": 0.02},
+    "resnet": _IMAGES,
+    "patches": {
+        **_IMAGES,
+        "epochs": 100,
+        "loss": "squared",
+        "learning_rate": 1.0,
+        "weight_decay": 0.0,
+        "augment": "none",
+    },
+    "table": {
+        **_IMAGES,
+        "epochs": 60,
+        "optimizer": "adam",
+        "learning_rate": 0.001,
+        "weight_decay": 3.0,  # for shards of a hundred records or so; many more want less
+        "augment": "none",
+    },
+}
+
+
+def _squared(logits: Array, labels: Array) -> Array:
+    wanted = jax.nn.one_hot(labels, logits.shape[-1]) - 1 / logits.shape[-1]
+    return 0.5 * jnp.sum((logits - wanted) ** 2, -1)
+
+
+_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
+    "cross_entropy": optax.softmax_cross_entropy_with_integer_labels,
+    "squared": _squared,
+}
+
+
+def _check(config: Any) -> None:
+    if config.loss not in _LOSSES:
+        raise PateError(f"loss={config.loss!r} is unknown; choose one of {', '.join(_LOSSES)}")
+    for name in ("epochs", "batch_size", "attempts", "min_steps"):
+        if getattr(config, name) < 1:
+            raise PateError(f"{name}={getattr(config, name)} must be at least 1")
+    for name in ("width", "devices", "public_records"):
+        if getattr(config, name) is not None and getattr(config, name) < 1:
+            raise PateError(
+                f"{name}={getattr(config, name)} must be at least 1; leave it out for the default"
+            )
+    if not config.learning_rate > 0:
+        raise PateError(f"learning_rate={config.learning_rate} must be > 0")
+    if not 0 <= config.warmup < 1 or not 0 <= config.momentum < 1 or not config.weight_decay >= 0:
+        values = f"warmup={config.warmup}, momentum={config.momentum}, weight_decay={config.weight_decay}"
+        raise PateError(f"{values}: the first two must be in [0, 1), the third >= 0")
+    if config.optimizer not in ("sgd", "adam"):
+        raise PateError(f"optimizer={config.optimizer!r} is unknown; choose sgd or adam")
+    augmentation(config.augment)
+
+
+def steps_per_epoch(count, config: TeacherConfig):
+    """Steps of one pass over `count` records (an int or an array): no batch exceeds the batch size.
+
+    >>> steps_per_epoch(25, TeacherConfig(batch_size=24))
+    2
+    """
+    return -(-count // config.batch_size)
+
+
+def epochs_of(count: np.ndarray, config: TeacherConfig) -> np.ndarray:
+    """Epochs of a teacher with `count` records: its config's, or more where those make too few steps."""
+    least = -(-config.min_steps // np.maximum(steps_per_epoch(count, config), 1))
+    return np.where(np.asarray(count) > 0, np.maximum(least, config.epochs or 1), 0).astype(np.int32)
+
+
+class Shard(NamedTuple):
+    """One teacher's own records, padded, and what follows from their number and labels alone."""
+
+    inputs: Any
+    labels: Any
+    count: Any
+    """how many records are real; the others are padding"""
+    epochs: Any
+    key: Any
+    """the teacher's own key, as key data"""
+    majority: Any
+    """how many records carry the commonest label"""
+    entropy: Any
+    """the loss of the best constant answer"""
+
+
+class State(NamedTuple):
+    """One teacher on its way: everything that a checkpoint has to hold."""
+
+    params: Any
+    moments: Any
+    order: Any
+    epoch: Any
+    position: Any
+    attempt: Any
+    loss: Any
+    hits: Any
+
+
+class News(NamedTuple):
+    """What the epoch just ended came to, for one teacher."""
+
+    loss: Any
+    accuracy: Any
+    epoch: Any
+    """epochs done"""
+    attempt: Any
+    failed: Any
+    """diverged, or no better than a constant answer on the own shard"""
+
+
+class Teacher(NamedTuple):
+    """The pure functions that train one teacher."""
+
+    start: Callable[[Shard, Array], State]
+    """(shard, attempt) -> the state before the first step"""
+    step: Callable[[State, Shard], State]
+    """one step; a teacher whose epoch or whole training is over stays as it is"""
+    turn: Callable[[State, Shard], tuple[State, News]]
+    """close the epoch and order the records for the next one"""
+
+
+def order_of(key: Array, epoch: Array, count: Array, length: int) -> Array:
+    """A random order of `count` records in an array of `length`: padding comes last, whatever the length.
+
+    The random bits of record i are a function of (key, epoch, i), so a longer array changes no order.
+    """
+    stream = jax.random.fold_in(key, epoch)
+    places = jnp.arange(length, dtype=jnp.uint32)
+    bits = jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(stream, i), (), jnp.uint32))(places)
+    return jnp.argsort(jnp.where(places < count, bits >> 1, jnp.uint32(0xFFFFFFFF)), stable=True).astype(
+        jnp.int32
+    )
+
+
+def teacher(model: Model, preprocess: Callable[[Array], Array], config: TeacherConfig) -> Teacher:
+    """The functions that train one teacher of this model; `config` must be resolved."""
+    rule, schedule = _optimizer(config), _schedule(config)
+    moves = config.augment != "none" and len(model.description.get("input_shape", (0, 0, 0))) == 3
+    augmenting = augmentation((config.augment or "none") if moves else "none")
+
+    def start(shard: Shard, attempt: Array) -> State:
+        params = model.init(_stream(shard, attempt, 0))
+        zero = jnp.zeros((), jnp.int32)
+        order = order_of(_stream(shard, attempt, 1), zero, shard.count, shard.labels.shape[0])
+        return State(params, rule.init(params), order, zero, zero, attempt, jnp.zeros(()), zero)
+
+    def batch(state: State, shard: Shard, steps: Array):
+        base, extra, k = shard.count // steps, shard.count % steps, state.position
+        slots = jnp.arange(config.batch_size, dtype=jnp.int32)
+        rows = jnp.take(state.order, k * base + jnp.minimum(k, extra) + slots, mode="clip")
+        inputs = jnp.take(shard.inputs, rows, axis=0, mode="clip")
+        if moves:
+            stream = jax.random.fold_in(_stream(shard, state.attempt, 2), state.epoch * steps + k)
+            keys = jax.vmap(lambda slot: jax.random.fold_in(stream, slot))(slots)
+            inputs = jax.vmap(augmenting)(keys, inputs)
+        return (
+            preprocess(inputs.astype(jnp.float32)),
+            jnp.take(shard.labels, rows, mode="clip"),
+            slots < base + (k < extra),
+        )
+
+    def loss_of(params, inputs, labels, mask):
+        logits = model.apply(params, inputs)
+        losses = _LOSSES[config.loss or ""](logits, labels)
+        total = jnp.sum(jnp.where(mask, losses, 0.0))
+        hits = jnp.sum(mask & (jnp.argmax(logits, -1) == labels), dtype=jnp.int32)
+        return total / jnp.maximum(jnp.sum(mask), 1), (total, hits)
+
+    def step(state: State, shard: Shard) -> State:
+        steps = jnp.maximum(steps_per_epoch(shard.count, config), 1)
+        live = (state.position < steps) & (state.epoch < shard.epochs)
+        inputs, labels, mask = batch(state, shard, steps)
+        gradient, (total, hits) = jax.grad(loss_of, has_aux=True)(state.params, inputs, labels, mask & live)
+        updates, moments = rule.update(gradient, state.moments, state.params)
+        done = (state.epoch * steps + state.position + 0.5) / jnp.maximum(steps * shard.epochs, 1)
+        rate = schedule(done * CLOCK)
+        params = jax.tree.map(lambda p, u: p - rate * u, state.params, updates)
+        moved = State(
+            params, moments, state.order, state.epoch, state.position + 1, state.attempt,
+            state.loss + total, state.hits + hits,
+        )  # fmt: skip
+        return jax.tree.map(lambda new, old: jnp.where(live, new, old), moved, state)
+
+    def turn(state: State, shard: Shard) -> tuple[State, News]:
+        active = state.epoch < shard.epochs
+        epoch = state.epoch + active
+        loss = state.loss / jnp.maximum(shard.count, 1)
+        chance = (state.hits <= shard.majority) & (loss >= 0.95 * shard.entropy) & (shard.entropy > 0)
+        failed = active & (~jnp.isfinite(loss) | (chance & (2 * epoch >= shard.epochs)))
+        news = News(loss, state.hits / jnp.maximum(shard.count, 1), epoch, state.attempt, failed)
+        order = order_of(_stream(shard, state.attempt, 1), epoch, shard.count, shard.labels.shape[0])
+        zero = jnp.zeros((), jnp.int32)
+        return state._replace(order=order, epoch=epoch, position=zero, loss=jnp.zeros(()), hits=zero), news
+
+    return Teacher(start, step, turn)
+
+
+def _stream(shard: Shard, attempt: Array, purpose: int) -> Array:
+    key = jax.random.wrap_key_data(shard.key, impl="threefry2x32")
+    return jax.random.fold_in(jax.random.fold_in(key, attempt), purpose)
+
+
+def _optimizer(config: TeacherConfig) -> optax.GradientTransformation:
+    decay = optax.add_decayed_weights(config.weight_decay)
+    if config.optimizer == "adam":
+        return optax.chain(optax.scale_by_adam(), decay)
+    return optax.chain(decay, optax.trace(config.momentum, nesterov=True))
+
+
+def _schedule(config: TeacherConfig) -> optax.Schedule:
+    if not config.warmup:
+        return optax.cosine_decay_schedule(config.learning_rate, CLOCK)
+    return optax.warmup_cosine_decay_schedule(0.0, config.learning_rate, config.warmup * CLOCK, CLOCK)
