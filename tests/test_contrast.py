@@ -9,7 +9,8 @@ import pytest
 
 from pate_jax.data.dataset import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.student import contrast, losses, selection
+from pate_jax.student import contrast, selection
+from pate_jax.student.methods import losses
 
 SCALE = Preprocessing((0.0,), (255.0,))
 QUICK = dataclasses.replace(contrast._SETTINGS, steps=120)

@@ -30,7 +30,8 @@ from pate_jax.ensemble.checkpoint import Store
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax
 from pate_jax.rundir import RunDirectory
-from pate_jax.student import numpy_predict, serving
+from pate_jax.student import serving
+from pate_jax.student.released import predict
 from pate_jax.sweep import results
 from pate_jax.system import storage, topology
 
@@ -156,7 +157,7 @@ def read_student(folder):
 
 
 def read_student_alone(folder):
-    numpy_predict.load(folder)
+    predict.load(folder)
 
 
 def own(folder):
@@ -223,7 +224,7 @@ READERS = {
     "topology": Reader(topologies, "mine.toml", lambda folder: topology.read(str(folder / "mine.toml"))),
     "sweep": Reader(rows, "results.jsonl", lambda folder: results.read(folder)),
 }
-OURS = (PateError, numpy_predict.InputError)
+OURS = (PateError, predict.InputError)
 
 
 def spoilt(reader: Reader, folder: Path, content: bytes) -> None:

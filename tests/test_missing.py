@@ -13,7 +13,8 @@ from pate_jax import models, release
 from pate_jax.data import columns, from_files
 from pate_jax.data.columns import Column
 from pate_jax.errors import PateError
-from pate_jax.student import Student, numpy_predict, serving
+from pate_jax.student import Student, serving
+from pate_jax.student.released import predict
 
 SHARED = Path(__file__).parents[1] / "../shared/data/support2"
 FORMS = ["", "  ", "NA", "na", "NaN", "nan", "null", "NULL", " Na "]
@@ -116,7 +117,7 @@ def test_any_number_is_itself_and_any_missing_one_the_filling(values, marked, fi
     wanted = [[*row, float(lacks)] if marked else row for row, lacks in zip(wanted, gone, strict=True)]
     found = columns.encode({"x": values}, [column], "private")
     assert found.dtype == np.float32 and np.array_equal(found, np.array(wanted, np.float32))
-    alone = numpy_predict._column([value.strip() for value in values], column._asdict(), Path("x.csv"))
+    alone = predict._column([value.strip() for value in values], column._asdict(), Path("x.csv"))
     assert np.array_equal(alone, found)
 
 
@@ -131,7 +132,7 @@ def test_missing_words_are_alike_however_they_are_written(values, known):
         for value, row in zip(values, found, strict=True):
             named = "" if value in {form.strip() for form in FORMS} else value
             assert row.tolist() == [float(category == named) for category in categories]
-        assert np.array_equal(numpy_predict._column(values, column._asdict(), Path("x.csv")), found)
+        assert np.array_equal(predict._column(values, column._asdict(), Path("x.csv")), found)
 
 
 @given(
@@ -161,11 +162,11 @@ def student_of(data):
 def test_a_student_is_served_rows_with_missing_values_as_it_was_trained(tmp_path, capsys):
     data = own(tmp_path)
     student_of(data).save(tmp_path / "student")
-    again, alone = Student.load(tmp_path / "student"), numpy_predict.load(tmp_path / "student")
+    again, alone = Student.load(tmp_path / "student"), predict.load(tmp_path / "student")
     assert again.columns == data.columns
     inputs, _ = serving.read_inputs(again, tmp_path / "private.csv")
     assert np.array_equal(inputs, data.private.inputs)
-    assert np.array_equal(numpy_predict.read(tmp_path / "private.csv", alone), data.private.inputs)
+    assert np.array_equal(predict.read(tmp_path / "private.csv", alone), data.private.inputs)
     np.testing.assert_allclose(alone(inputs), again(inputs), atol=1e-5)
     assert "age (1 filled with 41 and marked)" in capsys.readouterr().err
     assert "values may be missing" in release._takes(again)
@@ -181,17 +182,15 @@ def test_a_student_of_before_takes_no_missing_values(tmp_path):
     for column in body["columns"]:
         del column["filling"], column["indicator"]
     path.write_text(json.dumps(body))
-    again, alone = Student.load(tmp_path / "student"), numpy_predict.load(tmp_path / "student")
+    again, alone = Student.load(tmp_path / "student"), predict.load(tmp_path / "student")
     (tmp_path / "rows.csv").write_text("age,pulse,town\n30,61,Rome\n")
     inputs, _ = serving.read_inputs(again, tmp_path / "rows.csv")
-    np.testing.assert_allclose(
-        alone(numpy_predict.read(tmp_path / "rows.csv", alone)), again(inputs), atol=1e-5
-    )
+    np.testing.assert_allclose(alone(predict.read(tmp_path / "rows.csv", alone)), again(inputs), atol=1e-5)
     (tmp_path / "rows.csv").write_text("age,pulse,town\n,61,Rome\n")
     with pytest.raises(PateError, match="age='' at row 0"):
         serving.read_inputs(again, tmp_path / "rows.csv")
-    with pytest.raises(numpy_predict.InputError, match="age='' at row 0"):
-        numpy_predict.read(tmp_path / "rows.csv", alone)
+    with pytest.raises(predict.InputError, match="age='' at row 0"):
+        predict.read(tmp_path / "rows.csv", alone)
 
 
 def test_a_hospitals_table_opens():

@@ -14,7 +14,8 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.ensemble.teacher import RECIPES
 from pate_jax.errors import PateError
 from pate_jax.models import patches
-from pate_jax.student import StudentConfig, fit, fit_many, ridge
+from pate_jax.student import StudentConfig, fit, fit_many
+from pate_jax.student.methods import ridge
 
 SCALE = Preprocessing((0.0,), (255.0,))
 FEW = {"kinds": 6, "size": 3, "cells": 2}

@@ -15,7 +15,8 @@ from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.rundir import RunDirectory
-from pate_jax.student import Student, StudentConfig, numpy_predict, serving
+from pate_jax.student import Student, StudentConfig, serving
+from pate_jax.student.released import predict
 from pate_jax.system import storage
 
 NETS = {
@@ -102,7 +103,7 @@ def run(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NETS)
 def test_numpy_agrees_with_jax(shelf, name):
-    student, alone = Student.load(shelf / name), numpy_predict.load(shelf / name)
+    student, alone = Student.load(shelf / name), predict.load(shelf / name)
     inputs = pixels(name, 103)
     wanted = student(inputs)
     assert np.ptp(wanted, axis=0).max() > 0.02, "a net that says one thing tests nothing"
@@ -129,7 +130,7 @@ def test_predict_py_needs_numpy_alone(shelf):
 def test_a_wrong_parameter_would_be_noticed(shelf):
     student = Student.load(shelf / "resnet")
     student.parameters["block1"]["norm0"]["scale"] *= 1.05
-    gap = np.abs(student(pixels("resnet")) - numpy_predict.load(shelf / "resnet")(pixels("resnet"))).max()
+    gap = np.abs(student(pixels("resnet")) - predict.load(shelf / "resnet")(pixels("resnet"))).max()
     assert gap > 1e-4
 
 
@@ -201,10 +202,8 @@ def test_a_table_of_text_is_encoded_as_in_training(tmp_path, capsys):
     ]
     told = capsys.readouterr().err
     assert "columns name" in told and "sex (1)" in told
-    alone = numpy_predict.load(tmp_path / "student")
-    np.testing.assert_allclose(
-        alone(numpy_predict.read(tmp_path / "new.csv", alone)), again(inputs), atol=1e-5
-    )
+    alone = predict.load(tmp_path / "student")
+    np.testing.assert_allclose(alone(predict.read(tmp_path / "new.csv", alone)), again(inputs), atol=1e-5)
     for content, said in [
         ("sex,age\nm,3\n", "lacks the column 'gain'"),
         ("gain,sex,age\n3,m,old\n", "age='old' at row 0"),
@@ -213,8 +212,8 @@ def test_a_table_of_text_is_encoded_as_in_training(tmp_path, capsys):
         (tmp_path / "bad.csv").write_text(content)
         with pytest.raises(PateError, match=said):
             serving.read_inputs(again, tmp_path / "bad.csv")
-        with pytest.raises(numpy_predict.InputError, match=said):
-            numpy_predict.read(tmp_path / "bad.csv", alone)
+        with pytest.raises(predict.InputError, match=said):
+            predict.read(tmp_path / "bad.csv", alone)
 
 
 @pytest.mark.parametrize(
@@ -232,8 +231,8 @@ def test_a_table_of_text_is_encoded_as_in_training(tmp_path, capsys):
 def test_inputs_that_cannot_be_meant_are_refused_by_both(shelf, inputs, said):
     with pytest.raises(PateError, match=said):
         Student.load(shelf / "mlp")(inputs)
-    with pytest.raises(numpy_predict.InputError, match=said):
-        numpy_predict.load(shelf / "mlp")(inputs)
+    with pytest.raises(predict.InputError, match=said):
+        predict.load(shelf / "mlp")(inputs)
 
 
 def test_bad_files_end_in_one_sentence(shelf, tmp_path, capsys):
@@ -255,8 +254,8 @@ def test_bad_files_end_in_one_sentence(shelf, tmp_path, capsys):
         assert stopped.value.code == 2 and said in told and told.count("\n") == 1
     for name, said in [("broken", "not a readable"), ("other", "no array"), ("table", "give .npz")]:
         path = next(tmp_path.glob(f"{name}.*"))
-        with pytest.raises(numpy_predict.InputError, match=said):
-            numpy_predict.read(path, numpy_predict.load(home))
+        with pytest.raises(predict.InputError, match=said):
+            predict.read(path, predict.load(home))
 
 
 def test_damaged_students_are_refused(shelf, tmp_path):
@@ -280,7 +279,7 @@ def test_a_student_saved_before_it_had_a_temperature_is_still_read(shelf, tmp_pa
     (tmp_path / "old" / "student.json").write_text(json.dumps(body))
     assert Student.load(tmp_path / "old").temperature == 1
     np.testing.assert_allclose(
-        numpy_predict.load(tmp_path / "old")(pixels("mlp")),
+        predict.load(tmp_path / "old")(pixels("mlp")),
         Student.load(tmp_path / "old")(pixels("mlp")),
         atol=1e-5,
     )

@@ -10,7 +10,7 @@ from pate_jax import aggregate, voting
 from pate_jax.aggregate import argmax, noise
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, GNMax
-from pate_jax.student import losses
+from pate_jax.student.methods import losses
 from pate_jax.voting import counting
 
 ROWS = [[7, 3, 1], [2, 5, 4]]

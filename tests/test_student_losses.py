@@ -7,9 +7,10 @@ import pytest
 
 from pate_jax import models
 from pate_jax.data import Preprocessing
-from pate_jax.student import StudentConfig, calibration, fixmatch, gan, head, losses, training
+from pate_jax.student import StudentConfig, calibration, training
+from pate_jax.student.methods import fixmatch, gan, head, losses
+from pate_jax.student.methods.views import Views
 from pate_jax.student.training import Batch
-from pate_jax.student.views import Views
 
 FEATURES, CLASSES = 5, 3
 

@@ -9,7 +9,8 @@ from test_student_methods import answers_of, leaves, pictures, public
 
 from pate_jax import models
 from pate_jax.errors import PateError
-from pate_jax.student import StudentConfig, fit, fit_many, ridge, tandem
+from pate_jax.student import StudentConfig, fit, fit_many
+from pate_jax.student.methods import ridge, tandem
 
 CONFIG = StudentConfig(method="tandem", steps=150, batch_size=16, maps=(4, 8), shift=1, average=0.98)
 

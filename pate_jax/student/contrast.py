@@ -19,9 +19,10 @@ from pate_jax import models
 from pate_jax.data.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import Model
-from pate_jax.student import fitting, losses, training
+from pate_jax.student import fitting, training
+from pate_jax.student.methods import losses
+from pate_jax.student.methods.views import Views, apart, views
 from pate_jax.student.settings import StudentConfig
-from pate_jax.student.views import Views, apart, views
 
 _IMAGES = 128  # a step
 _SETTINGS = StudentConfig(steps=1500, learning_rate=3e-3, shift=2, average=0.99)  # of the loop and the views

@@ -17,12 +17,13 @@ from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import Form, Model
-from pate_jax.student import fixmatch, gan, ridge, supervised, tandem, training, vat
+from pate_jax.student import training
 from pate_jax.student.calibration import negative_log_likelihood, temperature
-from pate_jax.student.interface import PublicInputs
+from pate_jax.student.methods import fixmatch, gan, ridge, supervised, tandem, vat
+from pate_jax.student.methods.views import views
+from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
 from pate_jax.student.settings import StudentConfig
-from pate_jax.student.views import views
 from pate_jax.system import devices as machines
 
 METHODS: dict[str, Callable[..., training.Method]] = {

@@ -23,7 +23,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.student import contrast
-from pate_jax.student.interface import PublicInputs
+from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
 from pate_jax.system import progress
 

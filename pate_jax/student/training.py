@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from pate_jax.student import losses
+from pate_jax.student.methods import losses
 from pate_jax.student.settings import StudentConfig
 from pate_jax.system import devices as machines
 from pate_jax.system import progress

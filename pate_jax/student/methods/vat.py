@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from pate_jax.models import Model
-from pate_jax.student import losses
+from pate_jax.student.methods import losses
+from pate_jax.student.methods.views import Views
 from pate_jax.student.settings import StudentConfig
 from pate_jax.student.training import Method
-from pate_jax.student.views import Views
 
 
 def method(model: Model, views: Views, config: StudentConfig) -> Method:

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 
 from pate_jax import models
 from pate_jax.models import Model
-from pate_jax.student import losses
-from pate_jax.student.head import features, logits_of
+from pate_jax.student.methods import losses
+from pate_jax.student.methods.head import features, logits_of
+from pate_jax.student.methods.views import Views
 from pate_jax.student.settings import StudentConfig
 from pate_jax.student.training import Method
-from pate_jax.student.views import Views
 
 _HIDDEN = (256, 512)  # of the generator
 

@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Float
 
 from pate_jax.aggregate import Answers
-from pate_jax.student import ridge
 from pate_jax.student.calibration import temperature
-from pate_jax.student.interface import PublicInputs
+from pate_jax.student.methods import ridge
+from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
 from pate_jax.student.settings import StudentConfig
 

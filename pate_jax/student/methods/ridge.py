@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
-from pate_jax.student.interface import PublicInputs
+from pate_jax.student.public_inputs import PublicInputs
 
 NET = "patches"
 _PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself

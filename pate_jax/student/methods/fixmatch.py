@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from pate_jax.models import Model
-from pate_jax.student import losses
+from pate_jax.student.methods import losses
+from pate_jax.student.methods.views import Views, apart
 from pate_jax.student.settings import StudentConfig
 from pate_jax.student.training import Method
-from pate_jax.student.views import Views, apart
 
 _REMEMBERED = 0.99  # of the classes' frequencies among the guesses, per step
 

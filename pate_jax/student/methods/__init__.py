@@ -1,0 +1,1 @@
+"""How students learn, one file for each method."""

@@ -1,0 +1,1 @@
+"""The program that leaves with a student."""
