@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax import ledger
+from pate_jax.runs import ledger
 
 
 def main():

@@ -18,9 +18,11 @@ import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, arg  # noqa: E402
 
 from experiments.presets import Preset, small  # noqa: E402
-from pate_jax import accounting, pipeline, report  # noqa: E402
-from pate_jax.config import RunConfig  # noqa: E402
-from pate_jax.rundir import RunDirectory  # noqa: E402
+from pate_jax import accounting  # noqa: E402
+from pate_jax.runs import pipeline  # noqa: E402
+from pate_jax.runs.directory import RunDirectory  # noqa: E402
+from pate_jax.runs.report import run_pages  # noqa: E402
+from pate_jax.runs.settings import RunConfig  # noqa: E402
 from pate_jax.system import exits, topology  # noqa: E402
 
 After = Callable[[RunDirectory], dict[str, Any]]
@@ -39,7 +41,7 @@ def main(preset: Preset, after: After | None = None, arguments: Sequence[str] | 
         if not results:
             return  # one of several processes, and not the first
         statement = accounting.Statement.from_dict(results["statement"])
-        print(report.summary(results, statement.text()))
+        print(run_pages.summary(results, statement.text()))
         more = after(RunDirectory(config.directory)) if after else {}
         print(json.dumps({**_line(preset, config, results), **more, **_took(began)}))
 

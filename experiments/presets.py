@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from pate_jax.config import DataChoice, PartitionChoice, RunConfig, default_mechanism
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, LNMax
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, default_mechanism
 from pate_jax.student import StudentConfig
 
 

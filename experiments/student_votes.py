@@ -9,9 +9,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from pate_jax import data, ensemble, stages, voting
+from pate_jax import data, ensemble, voting
 from pate_jax.data import Preprocessing, partition
 from pate_jax.errors import PateError
+from pate_jax.runs import stages
 
 TEACHERS = 250
 

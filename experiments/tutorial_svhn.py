@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from experiments.launch import main
 from experiments.presets import TUTORIAL_SVHN
-from pate_jax import accounting, aggregate, stages, voting
+from pate_jax import accounting, aggregate, voting
 from pate_jax.accounting import smooth
 from pate_jax.accounting.bounds import laplace
 from pate_jax.aggregate import noise
 from pate_jax.mechanisms import LNMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import exits
 
 MOMENTS = np.arange(1.0, 9.0)  # the tutorial's accountant looks at eight

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import audit, ledger, voting
+from pate_jax import voting
 from pate_jax.data import duplicates
 from pate_jax.ensemble import kept
-from pate_jax.findings import Finding
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import ledger
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import check
+from pate_jax.runs.release.findings import Finding
 from pate_jax.separation import coincide, opened, public_parts
 from pate_jax.system import storage
 
@@ -21,7 +23,7 @@ _SHORT = 5  # names of fewer characters occur in any text
 _PATHS = ("private", "public", "test", "data_dir", "manual_dir", "categories", "scales")
 
 
-def secrets(run: RunDirectory) -> audit.Secrets:
+def secrets(run: RunDirectory) -> check.Secrets:
     """Paths, keys, digests, figures, names, votes, teachers and private inputs of a run."""
     texts = {
         "the path of the run": str(run.root.resolve()),
@@ -38,7 +40,7 @@ def secrets(run: RunDirectory) -> audit.Secrets:
     if run.statement.exists():
         texts |= _sensitive(storage.read_json(run.statement, "statement"))
     inputs = None if isinstance(opened(run), Finding) else partial(_inputs, run)
-    return audit.Secrets(texts, frozenset(_names(run)), partial(_arrays, run), inputs)
+    return check.Secrets(texts, frozenset(_names(run)), partial(_arrays, run), inputs)
 
 
 def _names(run: RunDirectory) -> set[str]:

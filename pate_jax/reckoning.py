@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import accounting, batches, budget, ledger, stages
+from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter
-from pate_jax.answered import load_batch
-from pate_jax.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.mechanisms.laws import is_discrete
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import batches, budget, ledger, stages
+from pate_jax.runs.answers import load_batch
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.separation import absent
 from pate_jax.system import storage
 

@@ -14,12 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import answered, data, ensemble, models, pools, separation, stages, student
-from pate_jax.config import from_settings
+from pate_jax import data, ensemble, models, separation, student
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import kept
-from pate_jax.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import answers, inputs, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.settings import from_settings
 
 _MOVED = 1e-3  # share of labels that rounding may move between two machines
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
@@ -31,11 +32,11 @@ def labels(run: RunDirectory) -> Iterator[Finding]:
     if isinstance(dataset, Finding):
         yield dataset
         return
-    votes = answered.load_asked(run)
+    votes = answers.load_asked(run)
     if votes.teacher_labels is None:
         yield unchecked("the votes files hold no labels of single teachers")
         return
-    asked = pools.asked_inputs(run, dataset).inputs
+    asked = inputs.asked_inputs(run, dataset).inputs
     again = ensemble.predict(_model(run, dataset), dataset.preprocessing, kept.kept(run.teachers), asked)
     wrong = again != votes.teacher_labels
     if 0 < wrong.mean() <= _MOVED:
@@ -112,7 +113,7 @@ def student_again(run: RunDirectory) -> Iterator[Finding]:
         yield unchecked("there is no student yet: run `pate student`")
         return
     config = from_settings(student.StudentConfig, run.recorded()["student"])
-    again = stages.learn(run, config, dataset, pools.asked_inputs(run, dataset))
+    again = stages.learn(run, config, dataset, inputs.asked_inputs(run, dataset))
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", "public inputs and answers")
 

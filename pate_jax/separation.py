@@ -11,16 +11,17 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pate_jax import data, ensemble, pools, stages, voting
-from pate_jax.config import DataChoice, PartitionChoice, from_settings
+from pate_jax import data, ensemble, voting
 from pate_jax.data import duplicates as asking
 from pate_jax.data import overlap, partition, relation
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import feeding, kept, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.errors import PateError, SharedInputs
-from pate_jax.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import inputs, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings
 from pate_jax.system import storage
 
 _SECRET = "the secret is 32 bytes with more than 8 different values; where they came from cannot be checked"
@@ -59,7 +60,7 @@ def _open(choice: DataChoice) -> data.Dataset:
 def public_parts(run: RunDirectory, dataset: data.Dataset) -> dict[str, data.Part]:
     """Every part that must not hold private inputs, further public ones among them."""
     further = {
-        f"further public part of batch {batch}": pools.of_batch(run, dataset, batch)
+        f"further public part of batch {batch}": inputs.of_batch(run, dataset, batch)
         for batch in range(2, run.batches + 1)
         if run.recorded().get(f"vote {batch}", {}).get("public") is not None
     }
@@ -303,7 +304,7 @@ def _apart(run: RunDirectory, dataset: data.Dataset) -> Iterator[Finding]:
 
 
 def _inputs(run: RunDirectory, dataset: data.Dataset, batches: list[voting.Votes]) -> Iterator[Finding]:
-    asked = pools.asked_inputs(run, dataset).inputs
+    asked = inputs.asked_inputs(run, dataset).inputs
     repeated = len(asked) - len(asking.unique_queries(asked).first_rows)
     found = [f"{repeated} queries repeat the input of another: repeats average the noise away"] * bool(
         repeated

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from pate_jax import accounting, audit, confidential, reckoning, register, rerun, separation
+from pate_jax import accounting, confidential, reckoning, rerun, separation
 from pate_jax.errors import PateError
-from pate_jax.findings import Examination, Finding, examine, unchecked
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import register
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import check
+from pate_jax.runs.release.findings import Examination, Finding, examine, unchecked
 from pate_jax.system import storage
 
 Checks = dict[str, Callable[[], Iterable[Finding]]]
@@ -79,8 +81,8 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
 def of_release(folder: Path) -> Examination:
     """What an auditor can check who was given release/ and nothing else."""
     checks: Checks = {
-        "release": partial(audit.look, folder),
-        "agreement": partial(audit.agrees, folder),
+        "release": partial(check.look, folder),
+        "agreement": partial(check.agrees, folder),
         "statement": partial(_stated, folder),
         "private": _out_of_sight,
     }
@@ -96,8 +98,8 @@ def _released(run: RunDirectory) -> Iterator[Finding]:
     if not run.public_statement.exists():
         yield separation.absent(run, run.public_statement, "account")
         return
-    yield from audit.look(run.release, confidential.secrets(run))
-    yield from audit.agrees(run.release)
+    yield from check.look(run.release, confidential.secrets(run))
+    yield from check.agrees(run.release)
     yield from _stated(run.release)
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax import pipeline, stages, voting
-from pate_jax.config import DataChoice, PartitionChoice, RunConfig
+from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import pipeline, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import StudentConfig
 
 TEACHERS, QUERIES = 6, 18

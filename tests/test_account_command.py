@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from commands import call
 
-from pate_jax import budget, ensemble, separation
+from pate_jax import ensemble, separation
 from pate_jax.accounting import figures
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import budget
+from pate_jax.runs.directory import RunDirectory
 
 NOISE = ["gnmax", "--sigma", "4"]
 VOTES = np.random.default_rng(2).multinomial(20, [0.7, 0.2, 0.1], size=12)

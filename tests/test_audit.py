@@ -9,8 +9,10 @@ import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax import audit, confidential, ledger, separation, verify, voting
+from pate_jax import confidential, separation, verify, voting
 from pate_jax.errors import PateError
+from pate_jax.runs import ledger
+from pate_jax.runs.release import check
 from pate_jax.system import storage
 
 KINDS = {
@@ -79,10 +81,10 @@ def test_no_array_of_a_teacher_is_in_the_student(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_audit_passes_an_honest_release(kind):
     run = KINDS[kind]()
-    found = list(audit.look(run.release, confidential.secrets(run)))
+    found = list(check.look(run.release, confidential.secrets(run)))
     unknown = ["that the student holds no private input: the private records are not at hand"]
     assert [one.text for one in found if one.outcome != "passed"] == unknown * (kind == "elsewhere"), found
-    assert {finding.outcome for finding in audit.agrees(run.release)} == {"passed"}
+    assert {finding.outcome for finding in check.agrees(run.release)} == {"passed"}
 
 
 @pytest.fixture
@@ -175,20 +177,20 @@ PLANTED = {
 def test_what_is_planted_is_found(copy, what):
     plant, said = PLANTED[what]
     plant(copy)
-    assert any(said in finding for finding in audit.audit(copy)), audit.audit(copy)
+    assert any(said in finding for finding in check.audit(copy)), check.audit(copy)
     with pytest.raises(PateError, match="must not be handed over"):
-        audit.check(copy)
+        check.check(copy)
 
 
 def test_what_only_the_owner_knows_is_found_too(copy):
     run = honest_runs.whole()
     secrets = confidential.secrets(run)
-    assert audit.audit(copy, secrets) == []
+    assert check.audit(copy, secrets) == []
     exact = storage.read_json(run.statement, "statement")["figures"]["exact"]["epsilon"]
     for planted in ("private-entry-003", "(patient-017)", f"epsilon {exact:.4f}", str(run.root.resolve())):
         before = (copy / CARD).read_text()
         (copy / CARD).write_text(f"{before}\n{planted}\n")
-        assert audit.audit(copy, secrets), planted
+        assert check.audit(copy, secrets), planted
         (copy / CARD).write_text(before)
 
 
@@ -209,9 +211,9 @@ def test_the_input_of_a_private_record_is_found(copy, form):
         return {**arrays, name: held}
 
     secrets = confidential.secrets(run)
-    assert audit.audit(copy, secrets) == []
+    assert check.audit(copy, secrets) == []
     spoil_arrays(hold)(copy)
-    (found,) = audit.audit(copy, secrets)
+    (found,) = check.audit(copy, secrets)
     assert "holds the inputs of 1 private records" in found
 
 
@@ -228,6 +230,6 @@ def test_the_zeros_and_ones_of_a_tables_scales_are_no_votes_of_two_classes():
     labels[0, :32], labels[1, :32] = np.repeat([0, 1], 16), np.tile([1, 0], 16)
     labels[:, :2] = [0, 1]
     scales = json.dumps({"offset": [3.5, *[0.0] * 40], "scale": [2.25, *[1.0] * 40]})
-    assert not audit._spells(audit._spelt(scales), labels)
+    assert not check._spells(check._spelt(scales), labels)
     for spelled in (labels, labels.astype(float), labels.T):
-        assert audit._spells(audit._spelt(json.dumps(spelled.tolist())), labels)
+        assert check._spells(check._spelt(json.dumps(spelled.tolist())), labels)

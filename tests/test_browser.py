@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate_jax import accounting, report
+from pate_jax import accounting
 from pate_jax.accounting import plots
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
+from pate_jax.runs.report import run_pages
 from pate_jax.sweep import Grid, SweepConfig, sweep
 
 BROWSER = next(
@@ -78,14 +79,14 @@ def pages(tmp_path_factory):
     mechanism, answered = ConfidentDiscreteGaussian(30, 20.0, 10.0), np.arange(30) < 20
     statement = accounting.statement(mechanism, votes, answered, 1e-5)
     figures = [
-        (report.CONSENSUS, report.consensus(votes, answered)),
-        (report.CUMULATIVE, plots.cumulative(mechanism, votes, 1e-5)),
-        (report.ACCURACY, report.accuracies(RESULTS, {"accuracy": {"mean": 0.8, "plurality": 0.9}})),
+        (run_pages.CONSENSUS, run_pages.consensus(votes, answered)),
+        (run_pages.CUMULATIVE, plots.cumulative(mechanism, votes, 1e-5)),
+        (run_pages.ACCURACY, run_pages.accuracies(RESULTS, {"accuracy": {"mean": 0.8, "plurality": 0.9}})),
     ]
     settings = {"settings": {"data": {"private": "/a/very/long/path/" * 9, "digest": "0123456789abcdef" * 8}}}
     return {
-        "private": report.private_page(RESULTS, statement, figures, settings),
-        "public": report.public_page(RESULTS, statement),
+        "private": run_pages.private_page(RESULTS, statement, figures, settings),
+        "public": run_pages.public_page(RESULTS, statement),
         "sweep": swept(tmp_path_factory.mktemp("sweep")),
     }
 

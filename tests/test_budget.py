@@ -6,12 +6,13 @@ import shutil
 import numpy as np
 import pytest
 
-from pate_jax import accounting, batches, budget, ledger, stages, verify, voting
+from pate_jax import accounting, verify, voting
 from pate_jax.accounting import curves
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import batches, budget, ledger, stages
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
 MECHANISM = DiscreteGaussianMax(60.0)

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from commands import call
 
-from pate_jax import stages, voting
-from pate_jax.config import PartitionChoice
+from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import PartitionChoice
 
 TEACHER = ("--net", "table", "--epochs", 1, "--min-steps", 3, "--batch-size", 8)
 

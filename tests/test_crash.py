@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate_jax import ledger, stages, voting
+from pate_jax import voting
 from pate_jax.accounting import filter
 from pate_jax.cli import main
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import ledger, stages
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import StudentConfig
 from pate_jax.system import storage
 from pate_jax.voting import Votes

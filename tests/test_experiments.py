@@ -13,9 +13,9 @@ import pytest
 from experiments import launch, partition_figure, presets, published_votes, tutorial_svhn
 from pate_jax import accounting
 from pate_jax.accounting import papers, smooth
-from pate_jax.config import check_threshold
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax
+from pate_jax.runs.settings import check_threshold
 
 ROOT = Path(__file__).parents[1]
 VOTES = ROOT / "../shared/data/votes"

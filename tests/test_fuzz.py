@@ -20,8 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pate_jax import accounting, budget, ledger, mechanisms, voting
-from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
+from pate_jax import accounting, mechanisms, voting
 from pate_jax.data import own_files, partition
 from pate_jax.data.archives import adult, formats
 from pate_jax.data.dataset import Part
@@ -29,7 +28,9 @@ from pate_jax.ensemble import kept
 from pate_jax.ensemble.checkpoint import Store
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import budget, ledger
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.student import serving
 from pate_jax.student.released import predict
 from pate_jax.sweep import results

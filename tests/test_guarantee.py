@@ -9,11 +9,14 @@ import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax import accounting, data, release, report, stages, verify
+from pate_jax import accounting, data, verify
 from pate_jax.accounting.statement import RELATIONS
 from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, DiscreteGaussianMax, GNMax
+from pate_jax.runs import stages
+from pate_jax.runs.release import write
+from pate_jax.runs.report import run_pages
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "guarantee.md").read_text()
@@ -46,13 +49,13 @@ def test_every_check_that_is_named_exists(tmp_path):
 
 
 def test_the_relations_are_those_of_the_statements():
-    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == set(RELATIONS) == set(release._WHOM)
+    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == set(RELATIONS) == set(write._WHOM)
 
 
 @pytest.mark.parametrize("whom", RELATIONS)
 def test_each_relation_is_told_in_words(whom):
     made = accounting.statement(DiscreteGaussianMax(9.0), VOTES, None, 1e-5, relation=whom)
-    assert RELATIONS[whom] in made.model_card_line() and report._promised(made)
+    assert RELATIONS[whom] in made.model_card_line() and run_pages._promised(made)
     again = accounting.Statement.from_dict(made.publishable())
     assert again.publishable() == made.publishable()
 

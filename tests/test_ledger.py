@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate_jax import ledger
 from pate_jax.errors import PateError
+from pate_jax.runs import ledger
 from pate_jax.system import storage
 
 

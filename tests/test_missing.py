@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate_jax import models, release
+from pate_jax import models
 from pate_jax.data import columns, from_files
 from pate_jax.data.columns import Column
 from pate_jax.errors import PateError
+from pate_jax.runs.release import write
 from pate_jax.student import Student, serving
 from pate_jax.student.released import predict
 
@@ -169,7 +170,7 @@ def test_a_student_is_served_rows_with_missing_values_as_it_was_trained(tmp_path
     assert np.array_equal(predict.read(tmp_path / "private.csv", alone), data.private.inputs)
     np.testing.assert_allclose(alone(inputs), again(inputs), atol=1e-5)
     assert "age (1 filled with 41 and marked)" in capsys.readouterr().err
-    assert "values may be missing" in release._takes(again)
+    assert "values may be missing" in write._takes(again)
 
 
 def test_a_student_of_before_takes_no_missing_values(tmp_path):

@@ -15,7 +15,7 @@ import tiny_teachers as tiny
 from pate_jax import cli, ensemble
 from pate_jax.ensemble import checkpoint, kept
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import devices
 
 HERE = Path(__file__).parent

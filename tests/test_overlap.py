@@ -7,13 +7,15 @@ import pytest
 from commands import call
 
 import pate_jax
-from pate_jax import data, pools, separation, stages
-from pate_jax.config import DataChoice, PartitionChoice, RunConfig
+from pate_jax import data, separation
 from pate_jax.data import overlap
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import SharedInputs
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import inputs as pools
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

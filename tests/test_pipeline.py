@@ -6,12 +6,14 @@ import shutil
 import numpy as np
 import pytest
 
-from pate_jax import ledger, pipeline, release, stages, verify
-from pate_jax.config import DataChoice, PartitionChoice, RunConfig, to_settings
+from pate_jax import verify
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import ledger, pipeline, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import write
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, to_settings
 from pate_jax.student import Student, StudentConfig
 from pate_jax.system import storage
 
@@ -160,7 +162,7 @@ def test_private_runs_draw_fresh_noise(private, tmp_path):
 
 def test_the_release_holds_only_what_may_leave(private):
     run, results = private
-    assert release.audit(run.release) == []
+    assert write.audit(run.release) == []
     published = storage.read_json(run.public_statement, "statement")
     assert set(published["figures"]) == {"data_independent"}
     text = " ".join(path.read_text() for path in run.release.rglob("*.*") if path.suffix != ".npz")
@@ -183,9 +185,9 @@ def test_the_audit_finds_what_was_planted(private, tmp_path, plant, said):
     folder = tmp_path / "release"
     shutil.copytree(run.release, folder)
     plant(folder)
-    assert any(said in finding for finding in release.audit(folder))
+    assert any(said in finding for finding in write.audit(folder))
     with pytest.raises(PateError, match="must not be handed over"):
-        release.check(folder)
+        write.check(folder)
 
 
 def test_the_audit_finds_teachers_among_the_parameters(private, tmp_path):
@@ -196,7 +198,7 @@ def test_the_audit_finds_teachers_among_the_parameters(private, tmp_path):
     name = next(iter(arrays))
     stacked = {**arrays, name: np.stack([arrays[name]] * 5)}
     storage.write_arrays(folder / "student" / "parameters.npz", "student-parameters", stacked)
-    assert any(name in finding for finding in release.audit(folder))
+    assert any(name in finding for finding in write.audit(folder))
 
 
 def test_the_audit_finds_a_sensitive_figure(private, tmp_path):
@@ -204,7 +206,7 @@ def test_the_audit_finds_a_sensitive_figure(private, tmp_path):
     folder = tmp_path / "release"
     shutil.copytree(run.release, folder)
     storage.write_bytes(folder / "statement.json", run.statement.read_bytes())
-    assert any("sensitive figure 'exact'" in finding for finding in release.audit(folder))
+    assert any("sensitive figure 'exact'" in finding for finding in write.audit(folder))
 
 
 def test_verify_finds_nothing_in_an_honest_run(private, finished):

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from pate_jax import pools, stages, student, verify, voting
-from pate_jax.config import DataChoice, PartitionChoice
+from pate_jax import student, verify, voting
 from pate_jax.data.dataset import stored_as
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import inputs as pools
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import DataChoice, PartitionChoice
 
 MECHANISM = DiscreteGaussianMax(3.0)
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from commands import call
 
-from pate_jax import accounting, ledger, register, registration, stages, verify, voting
+from pate_jax import accounting, verify, voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import ledger, register, registration, stages
+from pate_jax.runs.directory import RunDirectory
 
 MECHANISM, TEACHERS, ROWS = DiscreteGaussianMax(60.0), 100, 30
 

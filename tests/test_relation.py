@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_archives import ROW, adult_files, idx_files, lay, register
 
-from pate_jax import data, stages
-from pate_jax.config import DataChoice
+from pate_jax import data
 from pate_jax.data import partition, relation
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import DataChoice
 from pate_jax.system import storage
 
 KEY, TEACHERS, RECORDS = partition.seeded_key(3), 5, 40

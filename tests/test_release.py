@@ -4,9 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from pate_jax import accounting, models, pools, release
+from pate_jax import accounting, models
 from pate_jax.data import Part, Preprocessing, columns
 from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.runs import inputs as pools
+from pate_jax.runs.release import write
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -35,7 +37,7 @@ def statement(private=True):
 
 
 def written(folder, private=True, **changes):
-    release.write(folder, student(), statement(private), {**FACTS, "private": private, **changes})
+    write.write(folder, student(), statement(private), {**FACTS, "private": private, **changes})
     return (folder / "student" / "MODEL_CARD.md").read_text()
 
 
@@ -48,10 +50,10 @@ def test_the_student_folder_is_whole_and_passes_the_audit(tmp_path):
         "statement.json",
         "student.json",
     ]
-    assert release.audit(tmp_path) == []
+    assert write.audit(tmp_path) == []
     told = storage.read_json(tmp_path / "student" / "statement.json", "statement")
     assert told == storage.read_json(tmp_path / "statement.json", "statement")
-    assert (tmp_path / "student" / "predict.py").read_text() == release.predictor()
+    assert (tmp_path / "student" / "predict.py").read_text() == write.predictor()
 
 
 def test_the_card_says_what_was_bought_at_what_cost_and_how_good_it_is(tmp_path):
@@ -93,7 +95,7 @@ def test_the_card_names_the_columns_of_a_table(tmp_path):
     )
     scaling = Preprocessing((40.0, 0.0, 0.0), (9.0, 1.0, 1.0))
     made = Student(parameters, model.description, scaling, ("no", "yes"), columns=kept)
-    assert "a table with the columns age, job" in release.model_card(made, statement(), FACTS)
+    assert "a table with the columns age, job" in write.model_card(made, statement(), FACTS)
 
 
 @pytest.mark.parametrize("net", ["patches", "tandem"])
@@ -102,8 +104,8 @@ def test_the_card_says_that_a_student_holds_public_inputs(net):
     model = models.build(net, input_shape=(8, 8, 1), classes=2, **size)
     parameters = model.init(jax.random.key(0))
     made = Student(parameters, model.description, Preprocessing((0.0,), (255.0,)), ("no", "yes"))
-    assert "Holds 9 of the public inputs" in release.model_card(made, statement(), FACTS)
-    assert "Holds" not in release.model_card(student(), statement(), FACTS)
+    assert "Holds 9 of the public inputs" in write.model_card(made, statement(), FACTS)
+    assert "Holds" not in write.model_card(student(), statement(), FACTS)
 
 
 @pytest.mark.parametrize("how", ["first", "random", "kmeans"])

@@ -9,8 +9,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from pate_jax import accounting, report
+from pate_jax import accounting
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
+from pate_jax.runs.report import run_pages
 
 RESULTS = {
     "run_dir": "runs/x",
@@ -60,7 +61,7 @@ def statement():
 
 
 def test_the_public_page_has_no_sensitive_figure(statement):
-    page = report.public_page(RESULTS, statement)
+    page = run_pages.public_page(RESULTS, statement)
     text = " ".join(read(page).words)
     assert "sensitive" not in text.lower()
     for name in ("exact", "pld", "published"):
@@ -69,8 +70,8 @@ def test_the_public_page_has_no_sensitive_figure(statement):
 
 
 def test_pages_need_no_network_and_escape_what_they_show(statement):
-    figures = [("a < b", report.accuracies(RESULTS, {"accuracy": {"mean": 0.9, "plurality": 0.95}}))]
-    page = report.private_page(
+    figures = [("a < b", run_pages.accuracies(RESULTS, {"accuracy": {"mean": 0.9, "plurality": 0.95}}))]
+    page = run_pages.private_page(
         RESULTS, statement, figures, {"settings": {"deep": {"name": "<x>", "none": None, "third": 1 / 3}}}
     )
     reader = read(page)
@@ -81,38 +82,38 @@ def test_pages_need_no_network_and_escape_what_they_show(statement):
 
 
 def test_a_page_of_a_seeded_run_begins_with_the_warning(statement):
-    page = report.public_page({**RESULTS, "private": False}, statement)
+    page = run_pages.public_page({**RESULTS, "private": False}, statement)
     text = " ".join(read(page).words)
     assert text.index("NOT PRIVATE") < text.index("In short")
 
 
 def test_the_summary_leaves_out_what_is_not_known(statement):
-    text = report.summary(RESULTS, statement.text())
+    text = run_pages.summary(RESULTS, statement.text())
     assert "20 of them" in text and "95.0% of the answers" in text
     assert "student is right" not in text and "None" not in text
 
 
 def test_the_odds_are_never_below_what_epsilon_allows():
     for epsilon in (0.0, 0.3, 1.0, 3.32, 6.42, 11.0, 30.0, 2000.0):
-        told = float(report.odds(epsilon, 1e-5).rstrip("%")) / 100
+        told = float(run_pages.odds(epsilon, 1e-5).rstrip("%")) / 100
         exact = min(1.0, (1 + 1e-5 * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
         assert exact - 1e-12 <= told <= exact + 1e-3
 
 
 def test_the_promise_is_in_words_and_the_figures_are_folded(statement):
-    public = report.public_page(RESULTS, statement)
-    assert f"at most <strong>{report.odds(statement.headline.epsilon, 1e-5)}</strong>" in public
+    public = run_pages.public_page(RESULTS, statement)
+    assert f"at most <strong>{run_pages.odds(statement.headline.epsilon, 1e-5)}</strong>" in public
     assert statement.model_card_line() in html.unescape(public)
     assert public.index("at most") < public.index("<details") < public.index("<table")
-    private = report.private_page(RESULTS, statement, [], {})
+    private = run_pages.private_page(RESULTS, statement, [], {})
     own = statement.figures[statement.smallest].epsilon
-    assert report.odds(own, 1e-5) in private and "for your eyes only" in private
+    assert run_pages.odds(own, 1e-5) in private and "for your eyes only" in private
 
 
 def test_a_seeded_run_promises_nothing(statement):
     seeded = dataclasses.replace(statement, private=False)
-    assert "Nothing is promised" in report.public_page({**RESULTS, "private": False}, seeded)
+    assert "Nothing is promised" in run_pages.public_page({**RESULTS, "private": False}, seeded)
 
 
 def test_consensus_is_drawn_for_any_votes():
-    assert report.consensus(np.array([[5, 0], [2, 3]]), np.array([True, False])).startswith(b"<?xml")
+    assert run_pages.consensus(np.array([[5, 0], [2, 3]]), np.array([True, False])).startswith(b"<?xml")

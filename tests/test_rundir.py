@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs.directory import RunDirectory
 
 
 def test_settings_are_recorded_and_obeyed(tmp_path):

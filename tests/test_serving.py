@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import pate_jax
-from pate_jax import cli, data, models, release, stages, voting
+from pate_jax import cli, data, models, voting
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import write
 from pate_jax.student import Student, StudentConfig, serving
 from pate_jax.student.released import predict
 from pate_jax.system import storage
@@ -76,7 +78,7 @@ def shelf(tmp_path_factory):
     root = tmp_path_factory.mktemp("shelf")
     for name in NETS:
         student_of(name).save(root / name)
-        (root / name / "predict.py").write_text(release.predictor())
+        (root / name / "predict.py").write_text(write.predictor())
         np.savez(root / name / "inputs.npz", inputs=pixels(name))
     return root
 

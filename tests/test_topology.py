@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate_jax import hosts, stages
-from pate_jax.config import PartitionChoice, RunConfig
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import processes, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import PartitionChoice, RunConfig
 from pate_jax.system import devices, topology
 
 ROOT = Path(__file__).parents[1]
@@ -92,9 +92,9 @@ def test_one_process_tells_itself():
 
 
 def test_only_the_first_process_writes_into_the_run(tmp_path, monkeypatch):
-    first = hosts.Share(hosts.RunDirectory(tmp_path))
+    first = processes.Share(processes.RunDirectory(tmp_path))
     monkeypatch.setattr(devices, "index", lambda: 1)
-    second = hosts.Share(hosts.RunDirectory(tmp_path))
+    second = processes.Share(processes.RunDirectory(tmp_path))
     for name in ("settings", "keys", "certificate", "teacher_report", "votes"):
         own = getattr(second, name)
         assert own != getattr(first, name) and own.parent == tmp_path / "private" / "process-001"
@@ -109,21 +109,21 @@ def test_a_run_of_several_processes_is_shut_and_held_before_anything_else(tmp_pa
 
     def train(share, *rest):
         found.extend(stat.S_IMODE(folder.stat().st_mode) for folder in (run.private, run.teachers))
-        for other in (run, hosts.Share(run)):
+        for other in (run, processes.Share(run)):
             with (
                 pytest.raises(PateError, match=f"is being written by process {os.getpid()}"),
                 other.writing(),
             ):
                 pass
         monkeypatch.setattr(devices, "index", lambda: 1)
-        with hosts.Share(run).writing():
+        with processes.Share(run).writing():
             found.append("the second process")
         (share.private / "file").write_text("private")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stages, "train", train)
     with pytest.raises(KeyboardInterrupt):
-        hosts.train_and_vote(config)
+        processes.train_and_vote(config)
     assert found == [0o700, 0o700, "the second process"]
     assert not (run.private / "file").stat().st_mode & 0o077
     with run.writing():

@@ -9,8 +9,8 @@ import pytest
 
 from pate_jax import cli, rerun, verify
 from pate_jax.errors import PateError
-from pate_jax.findings import Examination, examine, failed, passed, unchecked
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release.findings import Examination, examine, failed, passed, unchecked
 
 RUNS = {
     "private": honest_runs.whole,

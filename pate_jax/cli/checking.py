@@ -5,9 +5,10 @@ from __future__ import annotations
 import json as json_format
 import sys
 
-from pate_jax import stages, verify
+from pate_jax import verify
 from pate_jax.cli.printing import RunPath, finish
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory
 
 
 def report_command(run: RunPath, json: bool = False) -> None:

@@ -8,13 +8,20 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from pate_jax import accounting, budget, stages
+from pate_jax import accounting
 from pate_jax.accounting import plots as draw
 from pate_jax.cli.files import votes_of
-from pate_jax.config import MechanismOrRun, check_delta, check_queries, check_threshold, threshold_warning
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import budget, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import (
+    MechanismOrRun,
+    check_delta,
+    check_queries,
+    check_threshold,
+    threshold_warning,
+)
 from pate_jax.system import progress, storage
 
 

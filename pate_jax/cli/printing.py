@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from pate_jax import accounting, report
+from pate_jax import accounting
+from pate_jax.runs.report import run_pages
 
 RunPath = Annotated[Positional[Path], arg(metavar="RUN")]
 
@@ -32,4 +33,4 @@ def finish(results: dict[str, Any], json: bool) -> None:
         )
         print(json_format.dumps({name: results[name] for name in wanted}))
     else:
-        print(report.summary(results, accounting.Statement.from_dict(results["statement"]).text()))
+        print(run_pages.summary(results, accounting.Statement.from_dict(results["statement"]).text()))

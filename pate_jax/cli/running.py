@@ -7,11 +7,15 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from pate_jax import pipeline, registration, stages
 from pate_jax.accounting import Relation
 from pate_jax.cli.files import votes_of
 from pate_jax.cli.printing import RunPath, finish, say
-from pate_jax.config import (
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.runs import pipeline, registration, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import (
     DataChoice,
     MechanismOrRun,
     PartitionChoice,
@@ -22,10 +26,6 @@ from pate_jax.config import (
     check_threshold,
     threshold_warning,
 )
-from pate_jax.ensemble import TeacherConfig
-from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict
-from pate_jax.rundir import RunDirectory
 from pate_jax.student.selection import Selection
 from pate_jax.system import progress
 from pate_jax.system import topology as machines

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from pate_jax import budget
-from pate_jax import register as registers
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import budget
+from pate_jax.runs import register as registers
+from pate_jax.runs.directory import RunDirectory
 
 _NOT_ADDED = (
     "These relations are not added: each sum covers its own runs alone. A run by record promises nothing to "

@@ -10,7 +10,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from pate_jax import report
+from pate_jax.runs.report import run_pages
 from pate_jax.sweep.front import thinned
 
 Row = Mapping[str, Any]
@@ -112,12 +112,12 @@ def page(rows: Sequence[Row], best: Sequence[Row], figures: Sequence[tuple[str, 
         f"<h2>The settings worth a look</h2><p>{_explained(rows, best)}</p>",
         _table(thinned(best, _SHOWN), _heads(best)),
         "<h2>Pictures</h2>",
-        *(report.picture(caption, svg, compact=True) for caption, svg in figures if svg is not None),
+        *(run_pages.picture(caption, svg, compact=True) for caption, svg in figures if svg is not None),
         f"<details><summary>All {len(best)} cells of the front</summary>",
         _table(best, _heads(best)) + "</details>",
         _made(rows),
     ]
-    return report.page("Sweep of privacy settings", body, _STYLE)
+    return run_pages.page("Sweep of privacy settings", body, _STYLE)
 
 
 def _explained(rows: Sequence[Row], best: Sequence[Row]) -> str:
@@ -192,4 +192,4 @@ def _made(rows: Sequence[Row]) -> str:
             sorted({", ".join(f"{k} {v}" for k, v in row["versions"].items()) for row in rows})
         ),
     }
-    return report.folded("How it was made", facts)
+    return run_pages.folded("How it was made", facts)

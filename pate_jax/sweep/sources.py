@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pate_jax import data, pools, stages, trials, voting
-from pate_jax.config import DataChoice, PartitionChoice, TeacherConfig, from_settings, to_settings
+from pate_jax import data, trials, voting
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import inputs, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import DataChoice, PartitionChoice, TeacherConfig, from_settings, to_settings
 from pate_jax.sweep import cells
 from pate_jax.system import storage
 from pate_jax.voting import Votes
@@ -161,7 +162,7 @@ def _lesson_of(choice: DataChoice, votes: Votes) -> trials.Lesson:
     dataset = stages.open_data(choice)
     if votes.ids is None:
         raise PateError("the votes file names no inputs, so no student can be taught: leave out --students")
-    return trials.lesson(dataset, dataset.public.take(pools.rows_of(dataset.public.ids, votes.ids)))
+    return trials.lesson(dataset, dataset.public.take(inputs.rows_of(dataset.public.ids, votes.ids)))
 
 
 def _is_synthetic(choice: DataChoice) -> bool:

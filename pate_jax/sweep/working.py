@@ -14,8 +14,8 @@ from tyro.conf import Positional, arg
 from pate_jax import trials, voting
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.many_exact import exact_many
-from pate_jax.config import DataChoice, StudentConfig, TeacherConfig, check_delta, to_settings
 from pate_jax.errors import PateError
+from pate_jax.runs.settings import DataChoice, StudentConfig, TeacherConfig, check_delta, to_settings
 from pate_jax.sweep import cells, judging, page, pictures, results, sources
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.front import front

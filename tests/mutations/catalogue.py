@@ -18,7 +18,7 @@ import mpmath
 import pytest
 
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs.directory import RunDirectory
 
 Patch = pytest.MonkeyPatch
 Check = Callable[[Patch, Path], list[str]]

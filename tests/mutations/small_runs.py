@@ -5,11 +5,12 @@ from dataclasses import replace
 import honest_runs
 import numpy as np
 
-from pate_jax import ledger, pipeline, registration, stages, voting
-from pate_jax.config import DataChoice, PartitionChoice, RunConfig
+from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import ledger, pipeline, registration, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import StudentConfig
 
 MECHANISM = DiscreteGaussianMax(6.0)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from catalogue import edit, is_found
 
-from pate_jax import accounting, batches, budget, ledger, stages, voting
+from pate_jax import accounting, voting
 from pate_jax.accounting.figures import Figure
 from pate_jax.ensemble import kept
 from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
+from pate_jax.runs import batches, budget, ledger, stages
 from pate_jax.system import storage
 
 CHAIN = ("artefact", "schema", "sequence", "previous", "digest")

@@ -11,9 +11,10 @@ import test_noise
 import test_register
 from catalogue import case, fails, is_caught, made, replaced
 
-from pate_jax import batches, budget, register, rundir, voting
+from pate_jax import voting
 from pate_jax.aggregate import answers, argmax, noise
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
+from pate_jax.runs import batches, budget, directory, register
 
 ANSWERED = made(small_runs.answered)
 OVERLAPPING = made(small_runs.overlapping)
@@ -30,7 +31,7 @@ def half_the_scale(real):
 
 
 def no_entropy(patch):
-    patch.setattr(rundir.secrets, "token_hex", lambda size: "00" * size)
+    patch.setattr(directory.secrets, "token_hex", lambda size: "00" * size)
 
 
 def key_of(name):

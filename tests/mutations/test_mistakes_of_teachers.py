@@ -12,13 +12,14 @@ import small_runs
 import test_separation
 from catalogue import case, fails, is_caught, made, replaced, source, verified
 
-from pate_jax import ensemble, rerun, separation, stages, student
+from pate_jax import ensemble, rerun, separation, student
 from pate_jax.aggregate import Answers
 from pate_jax.data import partition
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import feeding, programs, training
 from pate_jax.ensemble import plan as plans
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory
 
 TRAINED = made(small_runs.trained)
 

@@ -22,7 +22,7 @@ import numpy as np
 from pate_jax import models
 from pate_jax.data import Preprocessing, duplicates
 from pate_jax.errors import PateError
-from pate_jax.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.student import Student
 from pate_jax.system import storage
 

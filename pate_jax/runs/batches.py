@@ -20,14 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import aggregate, budget, ledger, register, voting
+from pate_jax import aggregate, voting
 from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.aggregate import chacha
-from pate_jax.answered import load_answers, load_batch, shown, subset
-from pate_jax.config import check_threshold
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import budget, ledger, register
+from pate_jax.runs.answers import load_answers, load_batch, shown, subset
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import check_threshold
 from pate_jax.system import progress, storage
 
 _UNANSWERED = -1

@@ -12,9 +12,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import aggregate, budget, ledger, voting
+from pate_jax import aggregate, voting
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import budget, ledger
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
 _PARTS = ("labels", "answered")

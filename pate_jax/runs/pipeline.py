@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pate_jax import hosts, registration, stages
-from pate_jax.config import RunConfig, check_threshold, default_mechanism, threshold_warning
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import processes, registration, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import RunConfig, check_threshold, default_mechanism, threshold_warning
 from pate_jax.system import devices, progress
 
 
@@ -21,7 +21,7 @@ def run(config: RunConfig) -> dict[str, Any]:
     check_threshold(mechanism, teachers)
     progress.warn(threshold_warning(mechanism, teachers))
     run = RunDirectory(config.directory)
-    if devices.processes() > 1 and not hosts.train_and_vote(config):
+    if devices.processes() > 1 and not processes.train_and_vote(config):
         return {}
     with run.writing():
         enter = partial(registration.before_training, run, config, mechanism)

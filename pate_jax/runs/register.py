@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax import budget, ledger
 from pate_jax.accounting import curves, figures, filter
 from pate_jax.errors import PateError
-from pate_jax.findings import Finding, judged, unchecked
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism, from_dict, to_dict
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import budget, ledger
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release.findings import Finding, judged, unchecked
 from pate_jax.system import storage
 
 _STAGE = "register"

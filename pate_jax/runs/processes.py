@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pate_jax import stages
-from pate_jax.config import RunConfig, default_mechanism
-from pate_jax.rundir import RunDirectory, close
+from pate_jax.runs import stages
+from pate_jax.runs.directory import RunDirectory, close
+from pate_jax.runs.settings import RunConfig, default_mechanism
 from pate_jax.system import devices, locks, storage
 
 

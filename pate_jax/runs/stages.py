@@ -12,36 +12,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import (
-    accounting,
-    answered,
-    batches,
-    budget,
-    data,
-    ensemble,
-    ledger,
-    models,
-    pools,
-    release,
-    report,
-    student,
-    voting,
-)
+from pate_jax import accounting, data, ensemble, models, student, voting
 from pate_jax.accounting import plots
-from pate_jax.answered import load_answers as load_answers
-from pate_jax.answered import load_asked as load_asked
-from pate_jax.batches import adopt as adopt
-from pate_jax.batches import answer as answer
-from pate_jax.batches import commitment as commitment
-from pate_jax.batches import declare as declare
-from pate_jax.batches import draw as draw
-from pate_jax.batches import stream as stream
-from pate_jax.config import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.models import patches
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import answers as recorded_answers
+from pate_jax.runs import batches, budget, ledger
+from pate_jax.runs import inputs as run_inputs
+from pate_jax.runs.answers import load_answers as load_answers
+from pate_jax.runs.answers import load_asked as load_asked
+from pate_jax.runs.batches import adopt as adopt
+from pate_jax.runs.batches import answer as answer
+from pate_jax.runs.batches import commitment as commitment
+from pate_jax.runs.batches import declare as declare
+from pate_jax.runs.batches import draw as draw
+from pate_jax.runs.batches import stream as stream
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import write
+from pate_jax.runs.report import run_pages
+from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.student.selection import Selection
 from pate_jax.system import devices, progress, storage
 
@@ -130,7 +121,7 @@ def _checked_net(
     """The teachers' net, where the data are enough for what was asked."""
     partition.check_enough(partition.units_of(dataset.private, cut.by), cut.teachers)
     if asks:
-        pools.different(dataset.public, asks, [])
+        run_inputs.different(dataset.public, asks, [])
     return teachers_net(config, dataset)
 
 
@@ -157,7 +148,7 @@ def vote(
     run.existing(run.teacher_report, "train")
     batch = _batch_to_vote_on(run, more)
     stage = f"vote{batches.suffix(batch)}"
-    chosen = {"queries": wanted, "selection": selection, **pools.named(public)}
+    chosen = {"queries": wanted, "selection": selection, **run_inputs.named(public)}
     if run.votes_of(batch).exists():
         run.agree(stage, chosen)
         return voting.load_votes(run.votes_of(batch))
@@ -167,10 +158,12 @@ def vote(
     config = from_settings(ensemble.TeacherConfig, settings["teacher"])
     size = {"teachers": cut.teachers, "classes": dataset.classes}
     wanted = budget.fit(run, budget.spent(run), wanted=wanted, **size)
-    pool = pools.opened(dataset, public)
-    pool = pool.take(pools.different(pool, wanted, batches.known_digests(run)))
+    pool = run_inputs.opened(dataset, public)
+    pool = pool.take(run_inputs.different(pool, wanted, batches.known_digests(run)))
     run.agree(stage, chosen)
-    asked = pools.select(pool, dataset.preprocessing, wanted, selection, run.derive(f"selection {stage}"))
+    asked = run_inputs.select(
+        pool, dataset.preprocessing, wanted, selection, run.derive(f"selection {stage}")
+    )
     net = teachers_net(config, dataset)
     teachers = _teachers(run, net, dataset, _shards(run, dataset, cut), config)
     own = ensemble.predict(net, dataset.preprocessing, teachers, asked.inputs)
@@ -253,7 +246,7 @@ def teach(
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
         "student_accuracy": _accuracy(learned, dataset.test),
     }
-    release.write(run.release, learned, statement, results)
+    write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
     return results
 
@@ -268,7 +261,7 @@ def learn(
     run: RunDirectory, config: student.StudentConfig, dataset: data.Dataset, asked: data.Part
 ) -> student.Student:
     """The student of a run: what public inputs and the answers give, and nothing else."""
-    rest = pools.unasked(dataset.public, asked)  # students learn from these too
+    rest = run_inputs.unasked(dataset.public, asked)  # students learn from these too
     pool = np.concatenate([asked.inputs, rest])
     inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
     key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))
@@ -285,17 +278,17 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     mechanism, delta = from_dict(settings["mechanism"]), whole["delta"]
     inside = _inside(run, votes)
     figures = [
-        (report.CONSENSUS, report.consensus(votes.votes, np.asarray(answers.answered))),
-        (report.CUMULATIVE, plots.cumulative(mechanism, votes.votes, delta)),
-        (report.BY_CONSENSUS, plots.by_consensus(mechanism, votes.votes)),
-        (report.SPLIT, plots.split(mechanism, votes.votes, delta)),
-        (report.ACCURACY, report.accuracies(results, inside)),
+        (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
+        (run_pages.CUMULATIVE, plots.cumulative(mechanism, votes.votes, delta)),
+        (run_pages.BY_CONSENSUS, plots.by_consensus(mechanism, votes.votes)),
+        (run_pages.SPLIT, plots.split(mechanism, votes.votes, delta)),
+        (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
-    page = report.private_page(results, statement, figures, {**inside, "settings": settings})
+    page = run_pages.private_page(results, statement, figures, {**inside, "settings": settings})
     storage.write_bytes(run.report, page.encode())
-    public = report.public_page(results, statement)
+    public = run_pages.public_page(results, statement)
     storage.write_bytes(run.public_report, public.encode())
-    release.check(run.release)
+    write.check(run.release)
     return {**results, "statement": whole, "inside": inside}
 
 
@@ -361,11 +354,11 @@ def _public(
         if public is not None or test is not None:
             raise PateError(f"{run.root} knows its public data: leave out --public and --test")
         dataset = open_data(from_settings(DataChoice, settings["data"]))
-        return dataset, pools.asked_inputs(run, dataset)
+        return dataset, run_inputs.asked_inputs(run, dataset)
     if public is None:
         raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")
     dataset = data.pool(public, test, classes=votes.votes.shape[1])
-    rows = answered.asked_rows(run)
+    rows = recorded_answers.asked_rows(run)
     if len(dataset.public.ids) <= rows.max(initial=-1):
         raise PateError(
             f"{public} has {len(dataset.public.ids)} inputs, and row {rows.max()} of the votes was asked "

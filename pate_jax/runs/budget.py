@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import accounting, ledger
+from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, to_dict
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import ledger
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import progress
 
 CUSTOMARY_DELTA = 1e-5

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax import answered, batches, data
+from pate_jax import data
 from pate_jax.data import duplicates, overlap
 from pate_jax.data.dataset import stored_as
 from pate_jax.errors import PateError
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import answers, batches
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import selection
 from pate_jax.system import progress
 
@@ -88,8 +89,8 @@ def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
 def asked_inputs(run: RunDirectory, dataset: data.Dataset) -> data.Part:
     """The inputs that were asked about, batch after batch."""
     parts = []
-    for entry in answered.asked(run):
-        pool, votes = of_batch(run, dataset, entry["batch"]), answered.load_batch(run, entry)
+    for entry in answers.asked(run):
+        pool, votes = of_batch(run, dataset, entry["batch"]), answers.load_batch(run, entry)
         parts.append(pool.take(rows_of(pool.ids, votes.ids)))
     return parts[0] if len(parts) == 1 else _together(parts)
 

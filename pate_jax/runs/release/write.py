@@ -1,4 +1,4 @@
-"""Writes `release/`, the folder that may be handed over; `pate_jax.audit` looks whether it may."""
+"""Writes `release/`, the folder that may be handed over; `pate_jax.runs.release.check` looks whether it may."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pate_jax.audit import audit, check, predictor
+from pate_jax.runs.release.check import audit, check, predictor
 from pate_jax.student import Student
 from pate_jax.system import storage
 

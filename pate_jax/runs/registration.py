@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pate_jax import budget, data, register, stages, voting
-from pate_jax.config import DataChoice, RunConfig, from_settings
+from pate_jax import data, voting
 from pate_jax.data import relation
 from pate_jax.mechanisms import Mechanism
-from pate_jax.rundir import RunDirectory
+from pate_jax.runs import budget, register, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import DataChoice, RunConfig, from_settings
 
 
 def before_training(

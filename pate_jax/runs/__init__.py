@@ -1,0 +1,1 @@
+"""A run on disk: its settings, inputs, ledger, budget and stages."""

@@ -1,0 +1,1 @@
+"""What may leave the house: the writer of `release/` and its guard."""
