@@ -9,7 +9,9 @@ import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax import confidential, separation, verify, voting
+from pate_jax import voting
+from pate_jax.audit import secrets as confidential
+from pate_jax.audit import shards, verify
 from pate_jax.errors import PateError
 from pate_jax.runs import ledger
 from pate_jax.runs.release import check
@@ -197,7 +199,7 @@ def test_what_only_the_owner_knows_is_found_too(copy):
 @pytest.mark.parametrize("form", ["as stored", "as nets see it", "in a column"])
 def test_the_input_of_a_private_record_is_found(copy, form):
     run = honest_runs.whole()
-    dataset = separation.opened(run)
+    dataset = shards.opened(run)
     record = dataset.private.inputs[17] if form == "as stored" else dataset.private.inputs[17:18]
     row = record if form == "as stored" else dataset.preprocessing.apply(record)[0]
 

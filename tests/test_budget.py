@@ -6,8 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from pate_jax import accounting, verify, voting
+from pate_jax import accounting, voting
 from pate_jax.accounting import curves
+from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict

@@ -9,8 +9,9 @@ import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax import accounting, data, verify
+from pate_jax import accounting, data
 from pate_jax.accounting.statement import RELATIONS
+from pate_jax.audit import verify
 from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, DiscreteGaussianMax, GNMax

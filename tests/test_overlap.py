@@ -7,7 +7,8 @@ import pytest
 from commands import call
 
 import pate_jax
-from pate_jax import data, separation
+from pate_jax import data
+from pate_jax.audit import shards
 from pate_jax.data import overlap
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import SharedInputs
@@ -82,7 +83,7 @@ def test_declared_coincidences_are_recorded_and_left_open(tmp_path):
         stages.vote(run, 4)
         stages.answer(run, DiscreteGaussianMax(3.0))
     assert run.recorded()["data"]["equal_rows_are_coincidences"] is True
-    found = [one for one in separation.queries(run) if "private ones too" in one.text]
+    found = [one for one in shards.queries(run) if "private ones too" in one.text]
     assert [(one.outcome, one.text[:17]) for one in found] == [("unchecked", "2 of 9 inputs of ")]
     np.savez(tmp_path / "further.npz", inputs=part(20, 1)["inputs"][:2])
     with run.writing():  # declared for all parts of the run

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pate_jax import verify
+from pate_jax.audit import verify
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pate_jax import student, verify, voting
+from pate_jax import student, voting
+from pate_jax.audit import verify
 from pate_jax.data.dataset import stored_as
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError

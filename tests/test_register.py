@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from commands import call
 
-from pate_jax import accounting, verify, voting
+from pate_jax import accounting, voting
+from pate_jax.audit import verify
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
 from pate_jax.runs import ledger, register, registration, stages

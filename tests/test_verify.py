@@ -7,7 +7,8 @@ import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax import cli, rerun, verify
+from pate_jax import cli
+from pate_jax.audit import retraining, verify
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Examination, examine, failed, passed, unchecked
@@ -63,8 +64,8 @@ def test_deep_makes_labels_teachers_and_student_again():
 def test_a_teacher_that_saw_another_record_is_found():
     """Half a thousandth of another teacher's weights is enough."""
     mine, other = {"a": np.zeros((3, 2), np.float32)}, {"a": np.full((3, 2), 5e-4, np.float32)}
-    assert rerun.compared(mine, mine, "teacher 1", "its shard").outcome == "passed"
-    assert rerun.compared(mine, other, "teacher 1", "its shard").outcome == "failed"
+    assert retraining.compared(mine, mine, "teacher 1", "its shard").outcome == "passed"
+    assert retraining.compared(mine, other, "teacher 1", "its shard").outcome == "failed"
 
 
 def test_a_run_that_is_not_finished_is_open_and_not_failed(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 
-from pate_jax import verify
+from pate_jax.audit import verify
 from pate_jax.cli.printing import RunPath, finish
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory

@@ -145,7 +145,7 @@ def _name(test) -> str:
 
 def verified(run: RunDirectory, deep: bool = False) -> list[str]:
     """What `pate verify` says of a run."""
-    from pate_jax import verify
+    from pate_jax.audit import verify
 
     return verify.of_run(run, deep=deep, retrained=6).of("failed")
 

@@ -12,8 +12,10 @@ import small_runs
 import test_separation
 from catalogue import case, fails, is_caught, made, replaced, source, verified
 
-from pate_jax import ensemble, rerun, separation, student
+from pate_jax import ensemble, student
 from pate_jax.aggregate import Answers
+from pate_jax.audit import retraining
+from pate_jax.audit import shards as separation
 from pate_jax.data import partition
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import feeding, programs, training
@@ -269,7 +271,7 @@ def taught(patch, folder):
     with run.writing():
         stages.teach(run, honest_runs.STUDENT)
     patch.undo()
-    return [f"student: {one.text}" for one in rerun.student_again(run) if one.outcome == "failed"]
+    return [f"student: {one.text}" for one in retraining.student_again(run) if one.outcome == "failed"]
 
 
 REST = [

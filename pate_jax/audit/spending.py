@@ -10,13 +10,13 @@ import numpy as np
 
 from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter
+from pate_jax.audit.shards import absent
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.mechanisms.laws import is_discrete
 from pate_jax.runs import batches, budget, ledger, stages
 from pate_jax.runs.answers import load_batch
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.separation import absent
 from pate_jax.system import storage
 
 ROUNDING = 1e-8  # relative, between two computations of one epsilon on different machines

@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import data, ensemble, models, separation, student
+from pate_jax import data, ensemble, models, student
+from pate_jax.audit import shards as shard_checks
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import kept
 from pate_jax.runs import answers, inputs, stages
@@ -54,7 +55,7 @@ def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
     if isinstance(dataset, Finding):
         yield dataset
         return
-    shards = separation.shards_of(run, dataset)
+    shards = shard_checks.shards_of(run, dataset)
     config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
     config = replace(config, width=kept.plan(kept.folders(run.teachers)[0]).width)
     key = stages.teacher_key(run)
@@ -105,7 +106,7 @@ def compared(before: Any, again: Any, who: str, what: str) -> Finding:
 
 def student_again(run: RunDirectory) -> Iterator[Finding]:
     """Whether the student, trained again from public inputs and answers alone, is the one in release/."""
-    dataset = separation.opened(run)
+    dataset = shard_checks.opened(run)
     if isinstance(dataset, Finding):
         yield dataset
         return
@@ -122,7 +123,7 @@ def _ready(run: RunDirectory) -> data.Dataset | Finding:
     """The data of a run whose teachers are kept and have been asked, or why nothing can be done again."""
     if "data" in run.recorded() and not (kept.folders(run.teachers) and run.answers.exists()):
         return unchecked("no teachers are kept in this run, or nothing was answered yet")
-    return separation.opened(run)
+    return shard_checks.opened(run)
 
 
 def _model(run: RunDirectory, dataset: data.Dataset) -> models.Model:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from pate_jax import accounting, confidential, reckoning, rerun, separation
+from pate_jax import accounting
+from pate_jax.audit import retraining, secrets, shards, spending
 from pate_jax.errors import PateError
 from pate_jax.runs import register
 from pate_jax.runs.directory import RunDirectory
@@ -57,21 +58,21 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
     student is trained again from public inputs and answers alone.
     """
     checks: Checks = {
-        "keys": partial(separation.keys, run),
-        "partition": partial(separation.certified, run),
-        "fed": partial(separation.fed, run),
-        "votes": partial(separation.votes, run),
-        "queries": partial(separation.queries, run),
-        "ledger": partial(reckoning.chain, run),
-        "noise": partial(reckoning.noise, run),
+        "keys": partial(shards.keys, run),
+        "partition": partial(shards.certified, run),
+        "fed": partial(shards.fed, run),
+        "votes": partial(shards.votes, run),
+        "queries": partial(shards.queries, run),
+        "ledger": partial(spending.chain, run),
+        "noise": partial(spending.noise, run),
         "budget": partial(_spent, run),
-        "statement": partial(reckoning.stated, run),
+        "statement": partial(spending.stated, run),
         "release": partial(_released, run),
     }
     again: Checks = {
-        "labels": partial(rerun.labels, run),
-        "teachers": partial(rerun.teachers, run, retrained),
-        "student": partial(rerun.student_again, run),
+        "labels": partial(retraining.labels, run),
+        "teachers": partial(retraining.teachers, run, retrained),
+        "student": partial(retraining.student_again, run),
     }
     if not deep:
         again = dict.fromkeys(again, _shallow)
@@ -90,15 +91,15 @@ def of_release(folder: Path) -> Examination:
 
 
 def _spent(run: RunDirectory) -> Iterator[Finding]:
-    yield from reckoning.spent(run)
+    yield from spending.spent(run)
     yield from register.examined(run)
 
 
 def _released(run: RunDirectory) -> Iterator[Finding]:
     if not run.public_statement.exists():
-        yield separation.absent(run, run.public_statement, "account")
+        yield shards.absent(run, run.public_statement, "account")
         return
-    yield from check.look(run.release, confidential.secrets(run))
+    yield from check.look(run.release, secrets.secrets(run))
     yield from check.agrees(run.release)
     yield from _stated(run.release)
 
@@ -106,8 +107,8 @@ def _released(run: RunDirectory) -> Iterator[Finding]:
 def _stated(folder: Path) -> Iterator[Finding]:
     body = storage.read_json(folder / "statement.json", "statement")
     statement = accounting.Statement.from_dict(body)
-    yield from reckoning.coherent(body, statement)
-    yield from reckoning.published(statement, body.get("model_card_line"))
+    yield from spending.coherent(body, statement)
+    yield from spending.published(statement, body.get("model_card_line"))
 
 
 def _shallow() -> Iterator[Finding]:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from pate_jax import voting
+from pate_jax.audit.shards import coincide, opened, public_parts
 from pate_jax.data import duplicates
 from pate_jax.ensemble import kept
 from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Finding
-from pate_jax.separation import coincide, opened, public_parts
 from pate_jax.system import storage
 
 _SHORT = 5  # names of fewer characters occur in any text

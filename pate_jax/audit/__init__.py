@@ -1,0 +1,1 @@
+"""What somebody else can check: `pate verify`."""
