@@ -15,7 +15,18 @@ from commands import call
 from pate_jax.accounting.many import many
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax, LNMax, from_dict
-from pate_jax.sweep import Grid, SweepConfig, answering, cells, front, page, results, sources, sweep, working
+from pate_jax.sweep import (
+    Grid,
+    SweepConfig,
+    cells,
+    front,
+    page,
+    results,
+    runner,
+    sweep,
+    tallies,
+    vote_sources,
+)
 from pate_jax.sweep.grid import from_file
 from pate_jax.system import storage
 
@@ -81,10 +92,10 @@ def test_a_row_says_what_its_setting_answers_and_costs(file, whole):
 def test_answers_do_not_depend_on_the_company_or_the_devices(file):
     votes, words = np.load(file, allow_pickle=False)["votes"], np.arange(88, dtype=np.uint32).reshape(11, 8)
     some = [ConfidentDiscreteGaussian(40.0 + place, 30.0, 9.0 + place) for place in range(11)]
-    together = answering.tallies(some, votes, None, [25, 40], words)
+    together = tallies.tallies(some, votes, None, [25, 40], words)
     for place in (0, 10):
-        alone = answering.tallies(some[place : place + 1], votes, None, [25, 40], words[place : place + 1])
-        found = answering.answers(some[place], votes, words[place])
+        alone = tallies.tallies(some[place : place + 1], votes, None, [25, 40], words[place : place + 1])
+        found = tallies.answers(some[place], votes, words[place])
         counted = [int(np.asarray(found.answered)[:size].sum()) for size in (25, 40)]
         assert together.answered[place].tolist() == alone.answered[0].tolist() == counted
         assert together.same[place].tolist() == alone.same[0].tolist()
@@ -93,7 +104,7 @@ def test_answers_do_not_depend_on_the_company_or_the_devices(file):
 
 @pytest.mark.long
 def test_shards_cover_every_cell_once_and_agree_with_the_whole(file, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(working, "_draw", lambda *_: None)
+    monkeypatch.setattr(runner, "_draw", lambda *_: None)
     for part in ("1/3", "2/3", "3/3"):
         sharded = sweep(SweepConfig((str(file),), out=tmp_path, values=GRID, shard=part))
     bare = [{name: value for name, value in row.items() if "exact" not in name} for row in whole[1]["rows"]]
@@ -104,7 +115,7 @@ def test_shards_cover_every_cell_once_and_agree_with_the_whole(file, whole, tmp_
     merged = sweep(SweepConfig(out=tmp_path, merge=True))
     lines = (tmp_path / "results.jsonl").read_text().splitlines()
     assert by_cell(map(json.loads, lines)) == by_cell(merged["rows"]) == by_cell(bare)
-    monkeypatch.setattr(answering, "tallies", lambda *_: pytest.fail("a finished cell was done again"))
+    monkeypatch.setattr(tallies, "tallies", lambda *_: pytest.fail("a finished cell was done again"))
     assert sweep(SweepConfig((str(file),), out=tmp_path, values=GRID))["done_before"] == 12
 
 
@@ -317,11 +328,11 @@ def test_shards_at_the_same_moment_train_once_and_agree_with_the_whole(tmp_path)
 
 
 def test_votes_are_kept_under_the_digest_of_their_content(file, whole):
-    votes = sources.of_file(file, whole[0], None).votes()
-    assert (whole[0] / "votes" / f"{sources.content_digest(votes)}.npz").exists()
+    votes = vote_sources.of_file(file, whole[0], None).votes()
+    assert (whole[0] / "votes" / f"{vote_sources.content_digest(votes)}.npz").exists()
     changed = votes._replace(votes=votes.votes[::-1])
-    assert sources.content_digest(changed) != sources.content_digest(votes)
-    assert storage.digest(votes.votes, votes.labels).startswith(sources.content_digest(votes))
+    assert vote_sources.content_digest(changed) != vote_sources.content_digest(votes)
+    assert storage.digest(votes.votes, votes.labels).startswith(vote_sources.content_digest(votes))
 
 
 def test_cells_have_the_same_digest_wherever_they_are(file, whole):

@@ -5,8 +5,8 @@ so a choice made from rows on private votes is a cost that no statement covers: 
 votes.
 """
 
-from pate_jax.sweep.front import front
 from pate_jax.sweep.grid import Grid
-from pate_jax.sweep.working import SweepConfig, sweep
+from pate_jax.sweep.pareto import front
+from pate_jax.sweep.runner import SweepConfig, sweep
 
 __all__ = ["Grid", "SweepConfig", "front", "sweep"]

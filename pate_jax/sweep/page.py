@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from pate_jax.runs.report import run_pages
-from pate_jax.sweep.front import thinned
+from pate_jax.sweep.pareto import thinned
 
 Row = Mapping[str, Any]
 _SHOWN = 20  # rows of a table

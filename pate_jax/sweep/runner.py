@@ -11,16 +11,18 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from pate_jax import trials, voting
+from pate_jax import voting
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.many_exact import exact_many
 from pate_jax.errors import PateError
 from pate_jax.runs.settings import DataChoice, StudentConfig, TeacherConfig, check_delta, to_settings
-from pate_jax.sweep import cells, judging, page, pictures, results, sources
+from pate_jax.sweep import cells, charts, page, results, vote_sources
+from pate_jax.sweep import rows as judged_rows
+from pate_jax.sweep import students as student_trials
 from pate_jax.sweep.cells import Cell
-from pate_jax.sweep.front import front
 from pate_jax.sweep.grid import Grid, from_file
-from pate_jax.sweep.sources import JudgedOn, Source
+from pate_jax.sweep.pareto import front
+from pate_jax.sweep.vote_sources import JudgedOn, Source
 from pate_jax.system import storage
 
 Row = Mapping[str, Any]
@@ -78,7 +80,7 @@ class SweepConfig:
     def __post_init__(self) -> None:
         check_delta(self.delta)
         cells.parse_shard(self.shard)
-        trials.check_methods(self.students)
+        student_trials.check_methods(self.students)
         if not 0 <= self.seed < 1 << 32:
             raise PateError(f"seed={self.seed} must be from 0 to 2^32 - 1")
         if self.grid is not None and self.values != Grid():
@@ -109,7 +111,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         for source in found:
             left = [cell for cell in mine if cell.source == source.digest and cell.digest not in done]
             if left:
-                judging.judge(
+                judged_rows.judge(
                     source, left, source.votes(), config.student, lambda rows: results.append(path, rows)
                 )
         _declare(found, mine, done, path)
@@ -184,12 +186,12 @@ def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
     with_queries = None
     if cached.exists():
         votes = voting.load_votes(cached).votes
-        with_queries = pictures.queries(middle, votes, exact=config.exact != "none")
+        with_queries = charts.queries(middle, votes, exact=config.exact != "none")
     figures = [
-        ("Accuracy against epsilon, by number of teachers; lines join the best.", pictures.accuracy(rows)),
+        ("Accuracy against epsilon, by number of teachers; lines join the best.", charts.accuracy(rows)),
         (
             "Answered, and answered and right, against the threshold (means over the other settings).",
-            pictures.thresholds(rows),
+            charts.thresholds(rows),
         ),
         (f"What {page.setting(middle)} costs, by queries and way of accounting.", with_queries),
     ]
@@ -232,7 +234,7 @@ def _sources(config: SweepConfig, grids: list[Grid]) -> list[Source]:
         path = Path(text)
         if path.exists() or path.suffix in (".npz", ".npy"):
             found.append(
-                sources.of_file(
+                vote_sources.of_file(
                     path,
                     config.folder,
                     config.judged_on,
@@ -265,7 +267,7 @@ def _of_data(config: SweepConfig, name: str | None, queries: int) -> list[Source
         equal_rows_are_coincidences=config.equal_rows_are_coincidences,
     )
     return [
-        sources.of_data(
+        vote_sources.of_data(
             choice,
             teachers,
             config.teacher,

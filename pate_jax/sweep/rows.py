@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import __version__, trials
+from pate_jax import __version__
 from pate_jax.accounting.many import many
 from pate_jax.mechanisms import Mechanism, laws, to_dict
-from pate_jax.sweep import answering
+from pate_jax.sweep import students, tallies
 from pate_jax.sweep.cells import Cell
-from pate_jax.sweep.sources import Source, content_digest
+from pate_jax.sweep.vote_sources import Source, content_digest
 from pate_jax.system import progress
 from pate_jax.voting import Votes
 
@@ -72,7 +72,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     first = {cell.mechanism: cell for cell in reversed(cells)}
     words = [first[mechanism].words("noise") for mechanism in some]
-    found = answering.tallies(list(some), votes.votes, votes.labels, sizes, words)
+    found = tallies.tallies(list(some), votes.votes, votes.labels, sizes, words)
     settings = list(dict.fromkeys((cell.mechanism, cell.queries) for cell in cells))
     costs = many(
         [mechanism for mechanism, _ in settings],
@@ -118,11 +118,11 @@ def _rows(
     return rows
 
 
-def _taught(cell: Cell, votes: Votes, lesson: trials.Lesson, config: Any) -> float | None:
-    found = answering.answers(cell.mechanism, votes.votes, cell.words("noise"))
+def _taught(cell: Cell, votes: Votes, lesson: students.Lesson, config: Any) -> float | None:
+    found = tallies.answers(cell.mechanism, votes.votes, cell.words("noise"))
     asked = type(found)(found.labels[: cell.queries], found.answered[: cell.queries])
     key = jax.random.key(int.from_bytes(bytes.fromhex(cell.digest[:8]), "big"))
-    return trials.accuracy(key, lesson, asked, str(cell.student), config)
+    return students.accuracy(key, lesson, asked, str(cell.student), config)
 
 
 def _finite(value: float) -> float | None:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pate_jax import data, trials, voting
+from pate_jax import data, voting
 from pate_jax.errors import PateError
 from pate_jax.runs import inputs, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, TeacherConfig, from_settings, to_settings
-from pate_jax.sweep import cells
+from pate_jax.sweep import cells, students
 from pate_jax.system import storage
 from pate_jax.voting import Votes
 
@@ -37,7 +37,7 @@ class Source:
     available: int  # queries
     judged_on: JudgedOn
     votes: Callable[[], Votes]
-    lesson: Callable[[Votes], trials.Lesson]
+    lesson: Callable[[Votes], students.Lesson]
 
 
 def of_file(
@@ -62,7 +62,7 @@ def of_file(
     if not cached.exists():
         voting.save_votes(cached, votes)
 
-    def lesson(_: Votes) -> trials.Lesson:
+    def lesson(_: Votes) -> students.Lesson:
         if choice is not None:
             return _lesson_of(choice, votes)
         if public is None:
@@ -74,7 +74,7 @@ def of_file(
             raise PateError(
                 f"{public} has {len(dataset.public.ids)} inputs for {len(votes.votes)} rows of votes"
             )
-        return trials.lesson(dataset, dataset.public.take(slice(len(votes.votes))))
+        return students.lesson(dataset, dataset.public.take(slice(len(votes.votes))))
 
     synthetic = choice is not None and _is_synthetic(choice)
     return Source(
@@ -116,7 +116,7 @@ def of_data(
                 voting.save_votes(cached, found)
             return found
 
-    def lesson(found: Votes) -> trials.Lesson:
+    def lesson(found: Votes) -> students.Lesson:
         return _lesson_of(from_settings(DataChoice, RunDirectory(home).recorded()["data"]), found)
 
     label = "own data" if choice.private else choice.dataset
@@ -158,11 +158,11 @@ def _voted(
         return stages.vote(run, queries)
 
 
-def _lesson_of(choice: DataChoice, votes: Votes) -> trials.Lesson:
+def _lesson_of(choice: DataChoice, votes: Votes) -> students.Lesson:
     dataset = stages.open_data(choice)
     if votes.ids is None:
         raise PateError("the votes file names no inputs, so no student can be taught: leave out --students")
-    return trials.lesson(dataset, dataset.public.take(inputs.rows_of(dataset.public.ids, votes.ids)))
+    return students.lesson(dataset, dataset.public.take(inputs.rows_of(dataset.public.ids, votes.ids)))
 
 
 def _is_synthetic(choice: DataChoice) -> bool:

@@ -12,7 +12,7 @@ from pate_jax.accounting.many import many
 from pate_jax.accounting.many_exact import exact_many
 from pate_jax.accounting.plots import rendered
 from pate_jax.mechanisms import from_dict
-from pate_jax.sweep.front import front
+from pate_jax.sweep.pareto import front
 
 Row = Mapping[str, Any]
 COLOURS = ("#1b6ca8", "#c8553d", "#3f7d20", "#e3b23c", "#6a4c93", "#4a4a4a", "#2a9d8f", "#b00020")
