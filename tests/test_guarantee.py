@@ -33,7 +33,7 @@ def test_every_test_that_is_named_exists():
     assert len(named) >= 20
     for path, name in named:
         assert name in functions(ROOT / path), f"{path} has no {name}"
-    assert (ROOT / "tests" / "mutations").is_dir()
+    assert (ROOT / "tests" / "system" / "mutations").is_dir()
 
 
 def test_every_check_that_is_named_exists(tmp_path):

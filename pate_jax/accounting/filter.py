@@ -26,8 +26,8 @@ order at once is allowed (each order satisfies the theorem with `R = a rho`), an
 the largest such `rho`; so nothing is lost by one order there.
 
 **Delta.** `R = epsilon - log1p(-1/a) + (log(delta') + log(a)) / (a - 1)` inverts the tight conversion. What
-is drawn strays from the ideal law by a total-variation distance `s_t` a question (`mechanisms.laws`), itself a
-function of the history; the filter keeps their sum below `S`, and `delta' = delta - (1 + e^epsilon) S` pays
+is drawn strays from the ideal law by a total-variation distance `s_t` a question (`mechanisms.laws`), itself
+a function of the history; the filter keeps their sum below `S`, and `delta' = delta - (1 + e^epsilon) S` pays
 for it: if ideal answers are `(epsilon, delta')`-private, drawn ones are `(epsilon, delta)`-private.
 """
 

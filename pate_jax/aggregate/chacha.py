@@ -163,7 +163,7 @@ def lanes(key: Any, first: Any, count: int, *, private: bool, in_line: bool) -> 
 
 def _refuse_seed(seed: Any) -> jax.Array:
     raise PateError(
-        "a private key cannot be made from a number: use pate_jax.noise.fresh_key(), "
+        "a private key cannot be made from a number: use pate_jax.fresh_key(), "
         "or seeded_key(seed) for an experiment that is not private"
     )
 

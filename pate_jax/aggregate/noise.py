@@ -60,7 +60,7 @@ def check_key(key: Any) -> jax.Array:
     dtype = getattr(key, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         raise PateError(
-            f"key={type(key).__name__} is not a typed JAX key: use pate_jax.noise.fresh_key(), "
+            f"key={type(key).__name__} is not a typed JAX key: use pate_jax.fresh_key(), "
             "or seeded_key(seed) for an experiment that is not private"
         )
     if key.shape != ():

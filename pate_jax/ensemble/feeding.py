@@ -111,4 +111,4 @@ def _check_shards(rows: np.ndarray, counts: np.ndarray, records: int) -> None:
     if len(used) and not 0 <= used.min() <= used.max() < records:
         raise PateError(f"shards name rows {used.min()} to {used.max()} of {records} records")
     if len(np.unique(used)) != len(used):
-        raise PateError("a record stands in two shards, or twice in one; cut them with pate_jax.partition")
+        raise PateError("a record stands in two shards, or twice in one; cut them with data.partition")

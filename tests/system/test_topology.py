@@ -18,7 +18,7 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import PartitionChoice, RunConfig
 from pate_jax.system import devices, topology
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LAUNCHER = ROOT / "tpu_configs" / "launch.py"
 TINY = {"--records": 90, "--teachers": 6, "--epochs": 1, "--min-steps": 4, "--net": "mlp", "--queries": 21}
 STUDENT = {"--student.method": "supervised", "--student.net": "mlp", "--student.steps": 6, "--seed": 3}
@@ -78,7 +78,7 @@ def test_half_an_address_is_refused(given):
 
 
 def test_a_named_topology_becomes_devices_before_jax_starts():
-    script = "from pate_jax import devices, topology; devices.prepare(); "
+    script = "from pate_jax.system import devices, topology; devices.prepare(); "
     script += "topology.prepare(['run', '--topology=cpu-8']); topology.enter('cpu-8'); print('eight')"
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     command = [sys.executable, "-c", script]

@@ -14,7 +14,8 @@ from pate_jax.system import devices
 
 
 def devices_of(flags, call):
-    script = f"from pate_jax import devices; print(devices.{call}); import jax; print(len(jax.devices()))"
+    script = "from pate_jax.system import devices; "
+    script += f"print(devices.{call}); import jax; print(len(jax.devices()))"
     environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True

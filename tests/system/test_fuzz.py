@@ -36,7 +36,7 @@ from pate_jax.student.released import predict
 from pate_jax.sweep import results
 from pate_jax.system import storage, topology
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KEY = partition.seeded_key(3)
 FEW = settings(
     max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
@@ -187,7 +187,9 @@ def read_table(folder):
 
 
 def topologies(folder):
-    (folder / "mine.toml").write_text((ROOT / "pate_jax" / "topologies" / "cpu-8.toml").read_text())
+    (folder / "mine.toml").write_text(
+        (ROOT / "pate_jax" / "system" / "topologies" / "cpu-8.toml").read_text()
+    )
 
 
 def rows(folder):

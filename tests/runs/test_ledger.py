@@ -290,7 +290,7 @@ def test_a_writer_goes_on_after_a_full_disk(tmp_path, monkeypatch):
 IN_A_PROCESS_OF_ITS_OWN = """
 import resource, signal, sys
 from pathlib import Path
-from pate_jax import ledger
+from pate_jax.runs import ledger
 from pate_jax.errors import PateError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])

@@ -26,7 +26,7 @@ from pate_jax.data.archives import tfds as others
 from pate_jax.data.archives.sources import Archive
 from pate_jax.errors import PateError
 
-SHARED = Path(__file__).parents[1] / "../shared/data"
+SHARED = Path(__file__).parents[2] / "../shared/data"
 HELD_OUT = {"mnist": 9500, "fashion_mnist": 9500, "svhn": 10_500, "cifar10": 9500}
 ALIKE = {"equal_rows_are_coincidences": True}  # made-up rows repeat themselves
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[1]
-BEGIN = "from pate_jax import endings, errors\nwith endings.told('pate'):\n    "
+ROOT = Path(__file__).parents[2]
+BEGIN = "from pate_jax import errors\nfrom pate_jax.system import exits\nwith exits.told('pate'):\n    "
 
 
 def in_pipe(command, *, unbuffered=False, errors_too=False):

@@ -16,7 +16,7 @@ from commands import call
 from pate_jax import cli
 from pate_jax.system import exits
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
 STUDENT = ["--student.method", "supervised", "--student.net", "mlp", "--student.steps", "12"]
 MECHANISM = ["confident-discrete-gaussian", "--threshold", "1", "--sigma-threshold", "3", "--sigma", "2"]

@@ -1,13 +1,7 @@
 """Tells what was tried, and lets the mutations call the tests of the other folders."""
 
-import sys
-from pathlib import Path
-
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [place for place in map(str, (TESTS, TESTS / "accounting")) if place not in sys.path]
-
-import catalogue  # noqa: E402
-import pytest  # noqa: E402
+import catalogue
+import pytest
 
 
 @pytest.fixture(autouse=True)

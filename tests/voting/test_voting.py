@@ -14,7 +14,7 @@ from pate_jax.system import storage
 from pate_jax.voting import Votes, counting
 
 LABELS = np.random.default_rng(0).integers(0, 4, (37, 11)).astype(np.int16)
-PUBLISHED = Path(__file__).parents[1] / "../shared/data/votes"
+PUBLISHED = Path(__file__).parents[2] / "../shared/data/votes"
 
 
 def counted(labels, classes):

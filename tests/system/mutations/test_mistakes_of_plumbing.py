@@ -8,9 +8,9 @@ import pytest
 import small_runs
 import test_ensemble
 import test_noise
+import test_own_files
 import test_partition
 import test_release
-import test_tables
 from catalogue import case, fails, is_caught, made, replaced
 
 from pate_jax.aggregate import noise
@@ -127,13 +127,13 @@ CASES = [
     case(
         "scales fitted on private records",
         replaced(own_files, "_inputs", scaled_by_private),
-        in_a_folder(test_tables.test_tables_are_scaled_by_public_statistics),
+        in_a_folder(test_own_files.test_tables_are_scaled_by_public_statistics),
         "public_statistics",
     ),
     case(
         "categories taken from private records",
         replaced(own_files, "_inputs", categories_of_private),
-        in_a_folder(test_tables.test_one_private_row_more_changes_no_other_row),
+        in_a_folder(test_own_files.test_one_private_row_more_changes_no_other_row),
         "one_private_row",
     ),
     case(

@@ -63,7 +63,7 @@ def test_two_processes_vote_as_one(tmp_path, width, count):
     environment = {
         **os.environ,
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}",
+        "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
     }
     script = "import sys, test_multihost; test_multihost.one_of_two(*sys.argv[1:])"
     address, rest = free_address(), [str(tmp_path), str(width), str(count)]
@@ -117,7 +117,10 @@ def test_two_processes_that_are_killed_leave_nothing_open_and_go_on(tmp_path):
     )
     student = "--student.method supervised --student.net mlp --student.steps 6 --seed 3 --queries 21"
     noise = "confident-discrete-gaussian --threshold 1 --sigma-threshold 3 --sigma 2"
-    environment = {**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
+    }
     killing = ["-c", "import sys, test_multihost; test_multihost.run_until_killed(*sys.argv[1:])"]
 
     def pate(how, out, *more):

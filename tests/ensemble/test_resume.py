@@ -142,7 +142,8 @@ def test_no_file_holds_a_pickle(begun):
 def kill_at(folder, checkpoints, patience):
     """Train in a process of its own, killed `patience` seconds after it kept so many checkpoints."""
     script = f"import test_resume, sys; test_resume.fit({str(folder)!r}, epochs=60)"
-    environment = {**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}"}
+    places = os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE)))
+    environment = {**os.environ, "PYTHONPATH": places}
     process = subprocess.Popen([sys.executable, "-W", "error", "-c", script], env=environment, cwd=HERE)
     while process.poll() is None and len(list(Path(folder).glob("wave-*.json"))) < checkpoints:
         time.sleep(0.01)

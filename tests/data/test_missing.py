@@ -17,7 +17,7 @@ from pate_jax.runs.release import write
 from pate_jax.student import Student, serving
 from pate_jax.student.released import predict
 
-SHARED = Path(__file__).parents[1] / "../shared/data/support2"
+SHARED = Path(__file__).parents[2] / "../shared/data/support2"
 FORMS = ["", "  ", "NA", "na", "NaN", "nan", "null", "NULL", " Na "]
 PUBLIC = "age,pulse,town,sick\n20,60,Oslo,no\n,70,Rome,yes\n60,80,NA,no\n41,90,null,yes\n"
 PRIVATE = "id,age,pulse,town,sick\nann,30,61,Rome,yes\nbob,NA,62,,no\ncyd,50,,Lima,yes\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FILES = {
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "pate_jax").rglob("*")
@@ -49,7 +49,7 @@ def installed(wheel, tmp_path):
 
 
 def test_an_installed_copy_finds_its_topologies(installed, tmp_path):
-    script = "from pate_jax import topology; topology.prepare(['--topology', 'cpu-8']); "
+    script = "from pate_jax.system import topology; topology.prepare(['--topology', 'cpu-8']); "
     script += "topology.enter('cpu-8'); print(topology.__file__)"
     assert Path(installed(script)).is_relative_to(tmp_path / "installed")
 

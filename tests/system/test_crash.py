@@ -24,7 +24,7 @@ from pate_jax.student import StudentConfig
 from pate_jax.system import storage
 from pate_jax.voting import Votes
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NAME = "confident-discrete-gaussian"
 MECHANISM = ConfidentDiscreteGaussian(threshold=12.0, sigma_threshold=12.0, sigma=6.0)
 CALLS = ("open", "write", "fsync", "replace", "ftruncate", "unlink", "makedirs")
@@ -189,9 +189,11 @@ def test_killed_between_any_two_files_a_run_tells_the_same(unharmed, tmp_path, m
 
 CHILDREN = """
 import json, os, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 import test_crash
-from pate_jax import artefact, cli, pipeline
+from pate_jax import cli
+from pate_jax.runs import pipeline
+from pate_jax.system import storage
 for line in sys.stdin:
     at, half, commands = json.loads(line)
     child = os.fork()
@@ -199,7 +201,7 @@ for line in sys.stdin:
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if at is not None:
-            artefact.os = test_crash.Mortal(at, half, die=test_crash.kill_me)
+            storage.os = test_crash.Mortal(at, half, die=test_crash.kill_me)
         for command in commands:
             cli.main(command)
         os._exit(0)
@@ -267,7 +269,7 @@ class Children:
             "JAX_COMPILATION_CACHE_DIR": str(kept_programs),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
-        command = [sys.executable, "-c", CHILDREN, str(Path(__file__).parent)]
+        command = [sys.executable, "-c", CHILDREN, str(ROOT / "tests"), str(ROOT / "tests/system")]
         pipe = subprocess.PIPE
         self.parent = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 

@@ -17,7 +17,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax
 from pate_jax.runs.settings import check_threshold
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 VOTES = ROOT / "../shared/data/votes"
 GOLDENS = ROOT / "../shared/data/goldens.json"
 shared = pytest.mark.skipif(not GOLDENS.exists(), reason="the published votes are not here")

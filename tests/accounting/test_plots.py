@@ -47,5 +47,8 @@ def test_split_adds_up_to_epsilon():
 
 
 def test_matplotlib_waits_until_a_plot_is_drawn():
-    code = "import sys, pate_jax.plots; sys.exit('matplotlib' in sys.modules or 'jax' in sys.modules)"
+    code = (
+        "import sys; from pate_jax.accounting import plots; "
+        "sys.exit('matplotlib' in sys.modules or 'jax' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
