@@ -44,7 +44,8 @@ def test_a_seed_makes_the_same_secrets(tmp_path):
 def test_a_second_writer_is_refused_with_the_holders_number(tmp_path):
     run = RunDirectory(tmp_path / "run")
     script = (
-        "import sys\nfrom pate_jax.runs.directory import RunDirectory\nfrom pate_jax.errors import PateError\n"
+        "import sys\nfrom pate_jax.errors import PateError\n"
+        "from pate_jax.runs.directory import RunDirectory\n"
         "try:\n    with RunDirectory(sys.argv[1]).writing(): print('in')\n"
         "except PateError as error: print(error)"
     )

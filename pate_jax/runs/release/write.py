@@ -1,4 +1,4 @@
-"""Writes `release/`, the folder that may be handed over; `pate_jax.runs.release.check` looks whether it may."""
+"""Writes `release/`, the folder that may be handed over; `check.py` looks whether it may."""
 
 from __future__ import annotations
 
