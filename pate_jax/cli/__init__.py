@@ -13,21 +13,21 @@ devices.prepare()
 import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes  # noqa: E402
 
-from pate_jax.cli import checking, costs, learning, running, spending, sweeping  # noqa: E402
+from pate_jax.cli import checking, costs, run, spending, student, sweep  # noqa: E402
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
-    "run": running.run,
-    "train": running.train,
-    "vote": running.vote,
-    "aggregate": running.aggregate,
+    "run": run.run,
+    "train": run.train,
+    "vote": run.vote,
+    "aggregate": run.aggregate,
     "account": costs.account,
-    "student": learning.student,
-    "predict": learning.predict,
+    "student": student.student,
+    "predict": student.predict,
     "budget": spending.budget_command,
     "report": checking.report_command,
     "verify": checking.verify_command,
-    "sweep": sweeping.sweep,
-    "plan": sweeping.plan,
+    "sweep": sweep.sweep,
+    "plan": sweep.plan,
 }
 
 

@@ -6,7 +6,7 @@ import json as json_format
 import sys
 
 from pate_jax.audit import verify
-from pate_jax.cli.printing import RunPath, finish
+from pate_jax.cli.output import RunPath, finish
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 

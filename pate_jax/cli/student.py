@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from tyro.conf import Positional, arg
 
-from pate_jax.cli.printing import RunPath, say
+from pate_jax.cli.output import RunPath, say
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import Student, StudentConfig, serving

@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from pate_jax.accounting import Relation
 from pate_jax.cli.files import votes_of
-from pate_jax.cli.printing import RunPath, finish, say
+from pate_jax.cli.output import RunPath, finish, say
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
