@@ -13,19 +13,20 @@ devices.prepare()
 import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes  # noqa: E402
 
-from pate_jax.cli import checking, costs, run, spending, student, sweep  # noqa: E402
+from pate_jax import __version__  # noqa: E402
+from pate_jax.cli import account, budget, inspect, run, student, sweep  # noqa: E402
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
     "run": run.run,
     "train": run.train,
     "vote": run.vote,
     "aggregate": run.aggregate,
-    "account": costs.account,
+    "account": account.account,
     "student": student.student,
     "predict": student.predict,
-    "budget": spending.budget_command,
-    "report": checking.report_command,
-    "verify": checking.verify_command,
+    "budget": budget.budget_command,
+    "report": inspect.report_command,
+    "verify": inspect.verify_command,
     "sweep": sweep.sweep,
     "plan": sweep.plan,
 }
@@ -33,9 +34,13 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; bad input ends with one sentence and exit code 2."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if list(given) == ["--version"]:
+        print(f"pate {__version__}")
+        return
     settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
     with exits.told("pate"):
-        topology.prepare(sys.argv[1:] if arguments is None else arguments)
+        topology.prepare(given)
         tyro.extras.subcommand_cli_from_dict(
             _COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__
         )

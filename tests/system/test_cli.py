@@ -1,5 +1,6 @@
 """The command line: help that reads, stages that follow each other, bad input that costs one sentence."""
 
+import importlib.metadata
 import json
 import os
 import re
@@ -27,6 +28,11 @@ def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "run"
     assert call("run", *TINY, "--seed", 3, "--queries", 21, *STUDENT, "--out", out, "--json", *MECHANISM) == 0
     return out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert call("--version") == 0
+    assert capsys.readouterr().out == f"pate {importlib.metadata.version('pate-jax')}\n"
 
 
 @pytest.mark.parametrize(
