@@ -161,11 +161,12 @@ def test_all_classes_of_a_block_and_more_than_a_block_holds(mechanism, classes, 
 @pytest.mark.parametrize("classes", [3, 10, 25])
 def test_ties_of_continuous_noise_are_broken_evenly(classes):
     """Noise this small vanishes beside the counts in float32, so all classes tie, in all groups."""
-    labels = ask(GNMax(1e-9), counts=[4] * classes).labels
+    most = 1 << 19
+    labels = ask(GNMax(1e-3), counts=[most] * classes).labels
     assert p_value(labels, np.append(0, np.full(classes, 1 / classes))) > 1e-4
-    some = [4, 1, 4, 4] + [0] * (classes - 3)
-    labels = ask(GNMax(1e-9), counts=some).labels
-    assert p_value(labels, np.append(0, np.array(some) == 4) / 3) > 1e-4
+    some = [most, 1, most, most] + [0] * (classes - 3)
+    labels = ask(GNMax(1e-3), counts=some).labels
+    assert p_value(labels, np.append(0, np.array(some) == most) / 3) > 1e-4
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_killed_between_any_two_files_a_run_tells_the_same(unharmed, tmp_path, m
     """Account, student and report; pictures are left out, since they say nothing of crashes."""
     for module, names in (
         (stages.plots, ("cumulative", "by_consensus", "split")),
-        (stages.report, ("consensus", "accuracies")),
+        (stages.run_pages, ("consensus", "accuracies")),
     ):
         for name in names:
             monkeypatch.setattr(module, name, lambda *_: b"<svg/>")
