@@ -7,13 +7,10 @@ and can never be released.
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pate_jax import data, voting
 from pate_jax.errors import PateError
@@ -21,7 +18,7 @@ from pate_jax.runs import inputs, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, TeacherConfig, from_settings, to_settings
 from pate_jax.sweep import cells, students
-from pate_jax.system import storage
+from pate_jax.system import locks, storage
 from pate_jax.voting import Votes
 
 JudgedOn = Literal["private", "public", "synthetic"]
@@ -109,7 +106,7 @@ def of_data(
     home = folder / "teachers" / name
 
     def votes() -> Votes:
-        with _alone(home / ".sweep.lock"):
+        with locks.held(home / ".sweep.lock", home, wait=True):
             found = _voted(home, choice, cut, config, queries)
             cached = folder / "votes" / f"{content_digest(found)}.npz"
             if not cached.exists():
@@ -172,15 +169,3 @@ def _is_synthetic(choice: DataChoice) -> bool:
 def own(choice: DataChoice, dataset: str) -> DataChoice:
     """The same choice of files and folders for another data set by name."""
     return replace(choice, dataset=dataset)
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Wait until no other shard trains these teachers."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    held: Any = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)

@@ -1,4 +1,4 @@
-"""A file that one process holds at a time; who comes second is told who holds it."""
+"""A lock file: one process holds it, and a second one waits or is refused with the holder's name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pate_jax.system import storage
 
 
 @contextmanager
-def held(path: Path, subject: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold `path` while `subject` is written; the system lets go of it when the process ends.
+def held(path: Path, subject: Path, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
+    """Hold the lock file `path` while `subject` is written; the system frees it when its holder ends.
 
-    Several processes may hold it `shared`, while nobody holds it alone.
+    Several processes may hold it `shared`, while nobody holds it alone. A process that finds it taken is
+    refused, or waits for it where `wait` is true.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -31,15 +32,15 @@ def held(path: Path, subject: Path, *, shared: bool = False) -> Iterator[None]:
     except OSError as error:
         raise PateError(storage.cannot_write(path, error)) from error
     try:
-        _take(lock, subject, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        _take(lock, subject, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(lock)
 
 
-def _take(lock: int, subject: Path, kind: int) -> None:
+def _take(lock: int, subject: Path, mode: int) -> None:
     try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        fcntl.flock(lock, mode)
     except BlockingIOError as error:
         holder = os.pread(lock, 200, 0).decode(errors="replace") or "another process"
         raise PateError(f"{subject} is being written by {holder}; wait for it to end") from error

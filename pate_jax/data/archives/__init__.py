@@ -51,7 +51,7 @@ def load(
         note = "the user's own files, which are not the registered ones"
     else:
         own = None
-    with locked(root / f".{name}.lock"):
+    with locked(root, name):
         if manual_dir is None and not (root / f"pate_{name}" / VERSION).exists():
             _check_network(source, root)  # before the imports that the builder needs, which take a second
         builder = _builder(source, root)

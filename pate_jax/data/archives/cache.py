@@ -1,17 +1,18 @@
-"""The folder of prepared data: where it is, one process at a time in it, and silence around it."""
+"""The folder of prepared data: where it is, its lock, and where tensorflow-datasets' messages go."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from pate_jax.errors import PateError
+from pate_jax.system import locks
 
 
 def folder(data_dir: Path | str | None) -> Path:
@@ -24,24 +25,18 @@ def folder(data_dir: Path | str | None) -> Path:
     return Path(chosen).expanduser()
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One process at a time; the system frees the lock when its holder ends, however it ends."""
+def locked(root: Path, name: str) -> AbstractContextManager[None]:
+    """Hold the folder for one process while the data set `name` is prepared in it; others wait."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stream = open(path, "w")  # noqa: SIM115
+        root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PateError(
-            f"--data-dir {path.parent} cannot be written ({error.strerror}); choose another"
-        ) from error
-    with stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
+        raise PateError(f"--data-dir {root} cannot be written ({error.strerror}); choose another") from error
+    return locks.held(root / f".{name}.lock", root, wait=True)
 
 
 @contextlib.contextmanager
 def quiet(tfds: Any) -> Iterator[None]:
-    """tensorflow-datasets' messages go to standard error, and nowhere when that is no terminal."""
+    """Send tensorflow-datasets' messages to standard error, or drop them where that is not a terminal."""
     terminal = sys.stderr.isatty()
     (tfds.enable_progress_bar if terminal else tfds.disable_progress_bar)()
     with contextlib.redirect_stdout(sys.stderr if terminal else io.StringIO()):

@@ -98,9 +98,8 @@ def _prepare(name: str, root: Path, manual_dir: Path | str | None, known: Sequen
             f"data={name!r} is prepared by tensorflow-datasets' own builder, which needs TensorFlow; "
             f"pip install 'pate-jax[tensorflow]', or choose one of {', '.join(known)}"
         )
-    root.mkdir(parents=True, exist_ok=True)
     config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
-    with locked(root / f".{slug(name)}.lock"), quiet(tfds):
+    with locked(root, slug(name)), quiet(tfds):
         builder = tfds.builder(name, data_dir=root, file_format="array_record")
         if manual_dir is None:
             check_reachable(name, builder.url_infos or ())
