@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -16,7 +17,7 @@ from pate_jax import cli, ensemble
 from pate_jax.ensemble import checkpoint, kept
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.system import devices
+from pate_jax.system import devices, storage
 
 HERE = Path(__file__).parent
 
@@ -92,26 +93,45 @@ def readable(folder):
 
 
 def run_until_killed(*arguments):
-    """`pate`, in a process that is killed once its first wave is kept, after another has tried to come in."""
+    """`pate`, in a process that waits to be killed once its first wave is kept and a writer was refused."""
     finish = checkpoint.Store.finish
 
-    def killed(store, index, wave):
+    def wait_to_be_killed(store, index, wave):
         finish(store, index, wave)
         run = RunDirectory(store.folder.parents[2])
         try:
             with run.writing():
                 pass
         except PateError as error:
-            (run.root.parent / f"refused-{store.folder.name}").write_text(str(error))
-        os.kill(os.getpid(), signal.SIGKILL)
+            storage.write_bytes(run.root.parent / f"refused-{store.folder.name}", str(error).encode())
+        while True:
+            signal.pause()
 
-    checkpoint.Store.finish = killed
+    checkpoint.Store.finish = wait_to_be_killed
     cli.main(list(arguments))
+
+
+def killed_together(commands, environment, markers):
+    """The exit codes of processes that are killed once each has written its file.
+
+    The first process coordinates: JAX aborts the others when it is lost, so it is killed last.
+    """
+    running = [subprocess.Popen(command, env=environment, cwd=HERE.parent) for command in commands]
+    try:
+        while not all(marker.exists() for marker in markers):
+            assert [process.poll() for process in running] == [None] * len(running), "one ended too early"
+            time.sleep(0.1)
+        for process in reversed(running):
+            process.kill()
+        return [process.wait(300) for process in running]
+    finally:
+        for process in running:
+            process.kill()
 
 
 @pytest.mark.long
 def test_two_processes_that_are_killed_leave_nothing_open_and_go_on(tmp_path):
-    """Two waves of three teachers in each process, three in a program; both are killed after the first."""
+    """Two waves of three teachers in each process, three in a program; both are killed after one wave."""
     wanted = (
         "run strokes --records 180 --teachers 12 --epochs 1 --min-steps 4 --net mlp --width 3 --devices 1"
     )
@@ -127,13 +147,14 @@ def test_two_processes_that_are_killed_leave_nothing_open_and_go_on(tmp_path):
         words = [*wanted.split(), *student.split(), "--out", str(tmp_path / out), *more, *noise.split()]
         return [sys.executable, *how, *words]
 
-    def both(how):
+    def both(how, markers=()):
         together = ["--coordinator", free_address(), "--processes", "2", "--process"]
-        return ended([pate(how, "two", *together, index) for index in "01"], environment)
+        commands = [pate(how, "two", *together, index) for index in "01"]
+        return killed_together(commands, environment, markers) if markers else ended(commands, environment)
 
-    assert both(killing) == [-signal.SIGKILL] * 2
-    refusals = [(tmp_path / f"refused-process-00{index}").read_text() for index in (0, 1)]
-    assert all("two is being written by process" in said for said in refusals)
+    refusals = [tmp_path / f"refused-process-00{index}" for index in (0, 1)]
+    assert both(killing, markers=refusals) == [-signal.SIGKILL] * 2
+    assert all("two is being written by process" in path.read_text() for path in refusals)
     private = tmp_path / "two" / "private"
     assert readable(private) == []
     first = sorted(private.glob("teachers/process-*/wave-00000-*/arrays.npz"))
