@@ -1,6 +1,6 @@
-"""Plots of what a run spent, as SVG: for `pate account` and the report. All of them show sensitive figures.
+"""Plots of what a run spent, as SVG, for `pate account` and the report; and the canvas of all pictures.
 
-matplotlib is loaded when a plot is drawn and not before.
+All plots here show sensitive figures. matplotlib is imported when a picture is drawn and not before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def cumulative(
     curves = _curves(mechanism, votes, student_probabilities)
     queries = len(curves["exact"])
     at = np.unique(np.linspace(1, queries, min(queries, _POINTS)).round().astype(int))
-    figure, axes = _canvas("queries asked", f"epsilon at delta = {delta:g}")
+    figure, axes = _sensitive_canvas("queries asked", f"epsilon at delta = {delta:g}")
     for name, curve in curves.items():
         spent = accounting.epsilon(
             accounting.default_orders(), np.cumsum(curve, axis=0)[at - 1], delta
@@ -71,7 +71,7 @@ def by_consensus(
     bucket = np.minimum((share * 10).astype(int), 9)
     curves = _curves(mechanism, votes, student_probabilities)
     column = _column(16.0 if order is None else order)
-    figure, axes = _canvas(
+    figure, axes = _sensitive_canvas(
         "share of teachers behind the plurality", f"mean Renyi cost at order {column[1]:g}"
     )
     for place, (name, curve) in enumerate(curves.items()):
@@ -98,7 +98,7 @@ def split(
     >>> split(ConfidentGNMax(200, 150, 40), [[240, 10], [130, 120]], 1e-5)[:5]
     b'<?xml'
     """
-    figure, axes = _canvas("", f"epsilon at delta = {delta:g}")
+    figure, axes = _sensitive_canvas("", f"epsilon at delta = {delta:g}")
     rows = split_figures(mechanism, votes, delta, student_probabilities=student_probabilities)
     shades = {"test": "#e3b23c", "argmax": "#1b6ca8", "delta": "#9aa0a6"}
     bottom = np.zeros(len(rows))
@@ -126,11 +126,11 @@ def split_figures(
     rows = {}
     for name, curve in curves.items():
         summed = curve.sum(axis=0)
-        found = accounting.epsilon(orders, summed, delta)
-        index = int(np.flatnonzero(orders == found.order)[0])
+        spent = accounting.epsilon(orders, summed, delta)
+        index = int(np.flatnonzero(orders == spent.order)[0])
         test = min(float(tests[name].sum(axis=0)[index]), float(summed[index]))
         argmax = float(summed[index]) - test
-        rows[name] = {"test": test, "argmax": argmax, "delta": max(float(found.epsilon) - test - argmax, 0.0)}
+        rows[name] = {"test": test, "argmax": argmax, "delta": max(float(spent.epsilon) - test - argmax, 0.0)}
     return rows
 
 
@@ -166,15 +166,25 @@ def _column(order: float) -> tuple[int, float]:
     return index, float(orders[index])
 
 
-def _canvas(across: str, up: str) -> tuple[Any, Any]:
+def _sensitive_canvas(across: str, up: str) -> tuple[Any, Any]:
+    figure, axes = canvas(across, up, (7.0, 4.0))
+    axes.set_title("sensitive: computed from the private votes", fontsize=8, loc="right", color="#b00020")
+    return figure, axes
+
+
+def canvas(across: str, up: str, size: tuple[float, float] = (4.8, 3.3)) -> tuple[Any, Any]:
+    """A figure and its axes with these labels; without a size (in inches) it fits the width of a phone.
+
+    >>> canvas("queries asked", "epsilon")[1].get_ylabel()
+    'epsilon'
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title("sensitive: computed from the private votes", fontsize=8, loc="right", color="#b00020")
     return figure, axes
 
 

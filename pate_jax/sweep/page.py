@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from pate_jax.runs.report import run_pages
+from pate_jax.runs.report import html
 from pate_jax.sweep.pareto import thinned
 
 Row = Mapping[str, Any]
@@ -22,7 +22,7 @@ _HEADS = {
     "answered": "Queries that were answered",
     "asked": "Queries",
     "setting": "Threshold/noise of the test/noise of the answer, or the noise alone",
-    "mechanism": "How the votes are made an answer",
+    "mechanism": "How the votes become an answer",
     "votes": "The votes, and how many teachers cast them",
     "published": "By the papers' analysis: a function of the votes",
     "exact": "Of exactly these votes: a function of them",
@@ -31,7 +31,7 @@ _HEADS = {
 
 
 def judged(rows: Sequence[Row]) -> tuple[str, bool]:
-    """What kind of votes the settings were judged on, what that costs, and whether it is a warning.
+    """What kind of votes the settings were judged on and what that costs, and whether to warn of it.
 
     >>> judged([{"judged_on": "synthetic"}])[1], judged([{"judged_on": "private"}])[1]
     (False, True)
@@ -57,7 +57,7 @@ def judged(rows: Sequence[Row]) -> tuple[str, bool]:
 
 
 def setting(row: Row) -> str:
-    """A mechanism in few words.
+    """A mechanism on one line.
 
     >>> setting({"mechanism": {"name": "gnmax", "sigma": 40.0}})
     'gnmax sigma=40'
@@ -67,7 +67,7 @@ def setting(row: Row) -> str:
 
 
 def short(row: Row) -> str:
-    """The same, for a narrow table: threshold, noise of the test and noise of the answer by slashes.
+    """The same for a narrow table: threshold, noise of the test and noise of the answer, parted by slashes.
 
     >>> short({"mechanism": {"name": "confident-gnmax", "threshold": 9, "sigma_threshold": 8, "sigma": 3}})
     'confident-gnmax 9/8/3'
@@ -97,8 +97,8 @@ def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
 
 def page(rows: Sequence[Row], best: Sequence[Row], figures: Sequence[tuple[str, bytes | None]]) -> str:
     """The whole page."""
-    told, alarming = judged(rows)
-    lead, _, rest = told.partition(".")
+    verdict, alarming = judged(rows)
+    lead, _, rest = verdict.partition(".")
     inside = (
         "Keep this page inside. Its answers were drawn with a known seed, and the published and the exact "
         "epsilon are functions of the votes."
@@ -106,24 +106,24 @@ def page(rows: Sequence[Row], best: Sequence[Row], figures: Sequence[tuple[str, 
         else "Answers were drawn with a known seed: they serve to judge, and none of them may be used."
     )
     body = [
-        f'<p class="{"warn" if alarming else "note"}"><strong>{html.escape(lead)}.</strong>',
-        f"{html.escape(rest)}</p>",
-        f"<p>{html.escape(inside)}</p>",
+        f'<p class="{"warn" if alarming else "note"}"><strong>{escape(lead)}.</strong>',
+        f"{escape(rest)}</p>",
+        f"<p>{escape(inside)}</p>",
         f"<h2>The settings worth a look</h2><p>{_explained(rows, best)}</p>",
         _table(thinned(best, _SHOWN), _heads(best)),
         "<h2>Pictures</h2>",
-        *(run_pages.picture(caption, svg, compact=True) for caption, svg in figures if svg is not None),
+        *(html.picture(caption, svg, compact=True) for caption, svg in figures if svg is not None),
         f"<details><summary>All {len(best)} cells of the front</summary>",
         _table(best, _heads(best)) + "</details>",
         _made(rows),
     ]
-    return run_pages.page("Sweep of privacy settings", body, _STYLE)
+    return html.page("Sweep of privacy settings", body, _STYLE)
 
 
 def _explained(rows: Sequence[Row], best: Sequence[Row]) -> str:
     students = any(row["student_accuracy"] is not None for row in best)
     counts = "epsilon and its student's accuracy" if students else "epsilon, answers and how many are right"
-    return html.escape(
+    return escape(
         f"{len(rows):,} cells were judged; {len(best)} of them are beaten by no other in {counts} together. "
         f"{f'{_SHOWN} of these, evenly picked, are listed. ' if len(best) > _SHOWN else ''}Epsilon is the "
         "price in privacy, the smaller the better; it holds for all queries asked, answered or not. "
@@ -132,7 +132,7 @@ def _explained(rows: Sequence[Row], best: Sequence[Row]) -> str:
 
 
 def _heads(rows: Sequence[Row]) -> list[str]:
-    """The columns that tell something."""
+    """The columns that are neither empty nor the same in all rows."""
     names = {"exact": "exact", "student": "student_accuracy", "right": "label_accuracy"}
     empty = {head for head, name in names.items() if all(row.get(name) is None for row in rows)}
     return [head for head in _HEADS if head not in empty | set(_shared(rows))]
@@ -174,13 +174,13 @@ def _up(epsilon: float | None) -> str:
 
 
 def _table(rows: Sequence[Row], heads: Sequence[str]) -> str:
-    top = "".join(f'<th title="{html.escape(_HEADS[head])}">{head}</th>' for head in heads)
+    top = "".join(f'<th title="{escape(_HEADS[head])}">{head}</th>' for head in heads)
     lines = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_cell(row, head))}</td>" for head in heads) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(f"<td>{escape(_cell(row, head))}</td>" for head in heads) + "</tr>" for row in rows
     )
-    told = "; ".join(f"{head}: {_HEADS[head][0].lower()}{_HEADS[head][1:]}" for head in heads)
-    return f'<div class="scroll wide"><table><tr>{top}</tr>{lines}</table></div><p><small>{told}.</small></p>'
+    meanings = "; ".join(f"{head}: {_HEADS[head][0].lower()}{_HEADS[head][1:]}" for head in heads)
+    table = f'<div class="scroll wide"><table><tr>{top}</tr>{lines}</table></div>'
+    return f"{table}<p><small>{meanings}.</small></p>"
 
 
 def _made(rows: Sequence[Row]) -> str:
@@ -192,4 +192,4 @@ def _made(rows: Sequence[Row]) -> str:
             sorted({", ".join(f"{k} {v}" for k, v in row["versions"].items()) for row in rows})
         ),
     }
-    return run_pages.folded("How it was made", facts)
+    return html.folded("How it was made", html.table(facts))

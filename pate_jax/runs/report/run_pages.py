@@ -1,36 +1,21 @@
 """What a person reads of a run: the summary in the terminal and the two pages.
 
 `private/report.html` shows all, `release/report.html` only what may be published. Both are single files that
-need no network and are read on a phone as well; what only experts look for is folded. `page`, `picture` and
-`folded` are what other pages are made of.
+need no network and fit a phone as well; what only experts look for is folded.
 """
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 
-from pate_jax import __version__
+from pate_jax.accounting.plots import canvas, rendered
+from pate_jax.runs.report import html
 
-_STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding:0 1rem;color:#1c2330}
-h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem}
-table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.95rem}
-td,th{padding:.35rem .6rem;text-align:left;border-bottom:1px solid #d8dde6;vertical-align:top}
-.scroll{overflow-x:auto} .scroll td:last-child{min-width:13rem}
-img{width:100%;min-width:27rem;height:auto} img.compact{min-width:0;max-width:36rem}
-pre{white-space:pre-wrap} td:last-child,p,li{overflow-wrap:anywhere}
-figure{margin:1.2rem 0} figcaption{color:#4b5565;font-size:.92rem}
-.big{font-size:1.1rem} .warn{background:#fdecea;border-left:4px solid #b3261e;padding:.6rem 1rem}
-.note{background:#eef4fb;border-left:4px solid #2b6cb0;padding:.6rem 1rem}
-details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
-"""
 CONSENSUS = (
     "How far the teachers agree: queries by the share of teachers behind the commonest vote. Sensitive."
 )
@@ -39,6 +24,7 @@ BY_CONSENSUS = "What a query costs, by the share of teachers that agree on it. S
 SPLIT = "Where the cost goes: the test, the answer, and the price of delta. Sensitive."
 ACCURACY = "How often each is right on public data, in %. The teachers' and the vote's figures are sensitive."
 _MAY_LEAVE = ". Only what lies in the folder release/ may leave the house"
+_SIZE = (4.8, 2.6)  # of a picture, in inches: as wide as a phone
 _FOR_EXPERTS = (CUMULATIVE, BY_CONSENSUS, SPLIT)
 NOT_PRIVATE = "NOT PRIVATE: this run was made from a seed, so anyone can draw its noise again."
 _SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
@@ -72,23 +58,25 @@ def private_page(
         "<h2>What one person risks</h2>",
         _promised(statement),
     ]
-    body += [_own_promise(statement), _opened("All figures of the accountant", statement.html())]
+    body += [_own_promise(statement), html.folded("All figures of the accountant", statement.html())]
     body += [
         "<h2>Pictures</h2>",
-        *(picture(*one, compact=True) for one in figures if one[0] not in _FOR_EXPERTS),
+        *(html.picture(*one, compact=True) for one in figures if one[0] not in _FOR_EXPERTS),
     ]
-    experts = "".join(picture(*one) for one in figures if one[0] in _FOR_EXPERTS)
+    experts = "".join(html.picture(*one) for one in figures if one[0] in _FOR_EXPERTS)
     body += [f"<details><summary>Pictures for those who check the figures</summary>{experts}</details>"]
-    body += [folded(title.capitalize(), content) for title, content in details.items() if content]
-    return page(f"Run report: {results['dataset']} (private)", body)
+    body += [
+        html.folded(title.capitalize(), html.table(content)) for title, content in details.items() if content
+    ]
+    return html.page(f"Run report: {results['dataset']} (private)", body)
 
 
 def public_page(results: Mapping[str, Any], statement: Any) -> str:
     """The report that goes with the student: publishable figures only."""
     body = [_head(results), _short(results), "<h2>What one person risks</h2>", _promised(statement)]
-    body += [f"<p>For experts: {html.escape(statement.model_card_line())}</p>", _explained()]
-    body += [_opened("The figures", statement.html(publishable_only=True))]
-    return page(f"Student report: {results['dataset']}", body)
+    body += [f"<p>For experts: {escape(statement.model_card_line())}</p>", _explained()]
+    body += [html.folded("The figures", statement.html(publishable_only=True))]
+    return html.page(f"Student report: {results['dataset']}", body)
 
 
 def odds(epsilon: float, delta: float) -> str:
@@ -109,7 +97,7 @@ def odds(epsilon: float, delta: float) -> str:
 def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
     """SVG: how many queries have how large a share of votes for their first class. Sensitive."""
     share = votes.max(1) / np.maximum(votes.sum(1), 1)
-    figure, axes = _axes("share of the teachers that agree", "queries")
+    figure, axes = canvas("share of the teachers that agree", "queries", _SIZE)
     edges = np.linspace(0, 1, 21)
     axes.hist(
         [share[answered], share[~answered]],
@@ -119,7 +107,7 @@ def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
         color=["#2b6cb0", "#c9d3e0"],
     )
     axes.legend(frameon=False)
-    return _svg(figure)
+    return rendered(figure)
 
 
 def accuracies(results: Mapping[str, Any], inside: Mapping[str, Any]) -> bytes:
@@ -131,12 +119,12 @@ def accuracies(results: Mapping[str, Any], inside: Mapping[str, Any]) -> bytes:
         ("student", results["student_accuracy"]),
     ]
     rows = [(name, value) for name, value in rows if value is not None]
-    figure, axes = _axes("accuracy on public data, %", "")
+    figure, axes = canvas("accuracy on public data, %", "", _SIZE)
     names, values = [name for name, _ in rows][::-1], [100 * value for _, value in rows][::-1]
     bars = axes.barh(names, values, color="#2b6cb0")
     axes.bar_label(bars, fmt="%.1f", padding=3)
     axes.set_xlim(0, 108)
-    return _svg(figure)
+    return rendered(figure)
 
 
 def _sentences(results: Mapping[str, Any]) -> list[str]:
@@ -169,7 +157,7 @@ def _inside(inside: Mapping[str, Any]) -> list[str]:
 def _head(results: Mapping[str, Any]) -> str:
     alarm = "" if results["private"] else f'<p class="warn"><strong>{NOT_PRIVATE}</strong></p>'
     synthetic = f'<p class="note">{_SYNTHETIC}</p>' if results["synthetic"] else ""
-    return f"{alarm}<p>{html.escape(results['data'])}</p>{synthetic}"
+    return f"{alarm}<p>{escape(results['data'])}</p>{synthetic}"
 
 
 def _short(results: Mapping[str, Any], also: str = "") -> str:
@@ -229,72 +217,3 @@ def _explained() -> str:
         "that is allowed to fall outside of that. <em>Data-independent</em>: the figure reads nothing from "
         "the private data, so it may be told to anyone.</p></details>"
     )
-
-
-def _scrolling(fragment: str) -> str:
-    return f'<div class="scroll">{fragment}</div>'
-
-
-def picture(caption: str, svg: bytes, *, compact: bool = False) -> str:
-    """A figure with its caption; on a narrow screen it scrolls by itself, unless it is drawn small enough."""
-    encoded = base64.b64encode(svg).decode()
-    text, kind = html.escape(caption), ' class="compact"' if compact else ""
-    image = _scrolling(f'<img{kind} alt="{text}" src="data:image/svg+xml;base64,{encoded}">')
-    return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
-
-
-def folded(title: str, content: Mapping[str, Any]) -> str:
-    """A table of names and values that is folded until somebody asks for it."""
-    cells = [
-        f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
-        for name, value in _flat(content)
-    ]
-    return _opened(html.escape(title), f"<table>{''.join(cells)}</table>")
-
-
-def _opened(title: str, fragment: str) -> str:
-    return f"<details><summary>{title}</summary>{_scrolling(fragment)}</details>"
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            rows += _flat(value, f"{prefix}{name} · ")
-        else:
-            rows.append((f"{prefix}{name}".replace("_", " "), _shown(value)))
-    return rows
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "not set"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def page(title: str, body: Sequence[str], style: str = "") -> str:
-    """A whole page from fragments; `style` adds to the common one. No scripts, nothing from elsewhere."""
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-        f'content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
-        f'<link rel="icon" href="data:,"><style>{_STYLE}{style}</style></head>'
-        f"<body><h1>{html.escape(title)}</h1>"
-        f"{''.join(body)}<p><small>pate_jax {__version__}</small></p></body></html>\n"
-    )
-
-
-def _axes(x_label: str, y_label: str):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.8, 2.6), layout="constrained")  # as wide as a phone
-    axes = figure.subplots()
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _svg(figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
