@@ -30,7 +30,7 @@ from pate_jax.runs.batches import declare as declare
 from pate_jax.runs.batches import draw as draw
 from pate_jax.runs.batches import stream as stream
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.release import write
+from pate_jax.runs.release import check, write
 from pate_jax.runs.report import run_pages
 from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.student.selection import Selection
@@ -288,7 +288,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     storage.write_bytes(run.report, page.encode())
     public = run_pages.public_page(results, statement)
     storage.write_bytes(run.public_report, public.encode())
-    write.check(run.release)
+    check.check(run.release)
     return {**results, "statement": whole, "inside": inside}
 
 

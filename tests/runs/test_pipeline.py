@@ -12,7 +12,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.runs import ledger, pipeline, stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.release import write
+from pate_jax.runs.release import check
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, to_settings
 from pate_jax.student import Student, StudentConfig
 from pate_jax.system import storage
@@ -162,7 +162,7 @@ def test_private_runs_draw_fresh_noise(private, tmp_path):
 
 def test_the_release_holds_only_what_may_leave(private):
     run, results = private
-    assert write.audit(run.release) == []
+    assert check.audit(run.release) == []
     published = storage.read_json(run.public_statement, "statement")
     assert set(published["figures"]) == {"data_independent"}
     text = " ".join(path.read_text() for path in run.release.rglob("*.*") if path.suffix != ".npz")
@@ -185,9 +185,9 @@ def test_the_audit_finds_what_was_planted(private, tmp_path, plant, said):
     folder = tmp_path / "release"
     shutil.copytree(run.release, folder)
     plant(folder)
-    assert any(said in finding for finding in write.audit(folder))
+    assert any(said in finding for finding in check.audit(folder))
     with pytest.raises(PateError, match="must not be handed over"):
-        write.check(folder)
+        check.check(folder)
 
 
 def test_the_audit_finds_teachers_among_the_parameters(private, tmp_path):
@@ -198,7 +198,7 @@ def test_the_audit_finds_teachers_among_the_parameters(private, tmp_path):
     name = next(iter(arrays))
     stacked = {**arrays, name: np.stack([arrays[name]] * 5)}
     storage.write_arrays(folder / "student" / "parameters.npz", "student-parameters", stacked)
-    assert any(name in finding for finding in write.audit(folder))
+    assert any(name in finding for finding in check.audit(folder))
 
 
 def test_the_audit_finds_a_sensitive_figure(private, tmp_path):
@@ -206,7 +206,7 @@ def test_the_audit_finds_a_sensitive_figure(private, tmp_path):
     folder = tmp_path / "release"
     shutil.copytree(run.release, folder)
     storage.write_bytes(folder / "statement.json", run.statement.read_bytes())
-    assert any("sensitive figure 'exact'" in finding for finding in write.audit(folder))
+    assert any("sensitive figure 'exact'" in finding for finding in check.audit(folder))
 
 
 def test_verify_finds_nothing_in_an_honest_run(private, finished):

@@ -8,7 +8,7 @@ from pate_jax import accounting, models
 from pate_jax.data import Part, Preprocessing, columns
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import inputs as pools
-from pate_jax.runs.release import write
+from pate_jax.runs.release import check, write
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -50,10 +50,10 @@ def test_the_student_folder_is_whole_and_passes_the_audit(tmp_path):
         "statement.json",
         "student.json",
     ]
-    assert write.audit(tmp_path) == []
+    assert check.audit(tmp_path) == []
     told = storage.read_json(tmp_path / "student" / "statement.json", "statement")
     assert told == storage.read_json(tmp_path / "statement.json", "statement")
-    assert (tmp_path / "student" / "predict.py").read_text() == write.predictor()
+    assert (tmp_path / "student" / "predict.py").read_text() == check.predictor()
 
 
 def test_the_card_says_what_was_bought_at_what_cost_and_how_good_it_is(tmp_path):

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from pate_jax import models
+from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import Preprocessing, duplicates
 from pate_jax.errors import PateError
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -65,7 +66,7 @@ _PATTERNS = {
     "a comment of HTML": re.compile(r"<!--"),
     "an embedded file": re.compile(r"data:(?!,)[\w/+.-]*[;,]"),
 }
-_ALARM = "NOT PRIVATE"
+_ALARM = NOT_PRIVATE.partition(":")[0]  # the rest read otherwise in cards and pages of older runs
 _PREDICTOR, _PARAMETERS = "student/predict.py", "student/parameters.npz"
 _LARGEST = 1 << 31  # bytes of one file
 _SPELT = 16  # numbers of a table in a row that are no accident

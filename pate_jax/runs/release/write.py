@@ -1,4 +1,4 @@
-"""Writes `release/`, the folder that may be handed over; `check.py` looks whether it may."""
+"""Write `release/`, the folder that may be handed over; `check.py` checks that it may."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pate_jax.runs.release.check import audit, check, predictor
+from pate_jax.accounting.statement import NOT_PRIVATE
+from pate_jax.runs.release.check import predictor
 from pate_jax.student import Student
 from pate_jax.system import storage
-
-__all__ = ["audit", "check", "model_card", "predictor", "write"]
-
-
-_NOT_PRIVATE = "**NOT PRIVATE: a reproducible run, whose noise anyone can draw again.**\n\n"
 
 
 def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
@@ -34,7 +30,7 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
 
 def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """What the student is, what it cost and what that does not cover, for whoever is handed it."""
-    warning = "" if facts["private"] else _NOT_PRIVATE
+    warning = "" if facts["private"] else f"**{NOT_PRIVATE}**\n\n"
     names = ", ".join(student.class_names[:20]) + (" ..." if len(student.class_names) > 20 else "")
     lines = [
         f"Task: {len(student.class_names)} classes: {names}.",

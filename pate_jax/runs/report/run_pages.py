@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pate_jax.accounting.plots import canvas, rendered
+from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.runs.report import html
 
 CONSENSUS = (
@@ -26,7 +27,6 @@ ACCURACY = "How often each is right on public data, in %. The teachers' and the 
 _MAY_LEAVE = ". Only what lies in the folder release/ may leave the house"
 _SIZE = (4.8, 2.6)  # of a picture, in inches: as wide as a phone
 _FOR_EXPERTS = (CUMULATIVE, BY_CONSENSUS, SPLIT)
-NOT_PRIVATE = "NOT PRIVATE: this run was made from a seed, so anyone can draw its noise again."
 _SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
 
 
