@@ -50,7 +50,19 @@ def _exported(tree: ast.Module) -> Iterator[_Definition]:
             wanted = {alias.name for alias in node.names}
             source = (ROOT / str(node.module).replace(".", "/")).with_suffix(".py")
             if source.is_file():
-                yield from (one for one in _defined(ast.parse(source.read_text())) if one.name in wanted)
+                tree = ast.parse(source.read_text())
+                wanted = _public_names(tree) if wanted == {"*"} else wanted
+                yield from (one for one in _defined(tree) if one.name in wanted)
+
+
+def _public_names(tree: ast.Module) -> set[str]:
+    """What a module lists in `__all__`."""
+    lists = [node.value for node in tree.body if isinstance(node, ast.Assign) and "__all__" in _targets(node)]
+    return {name for listed in lists for name in ast.literal_eval(listed)}
+
+
+def _targets(node: ast.Assign) -> set[str]:
+    return {target.id for target in node.targets if isinstance(target, ast.Name)}
 
 
 def _entry(node: _Definition, indent: str = "") -> Iterator[str]:

@@ -16,7 +16,7 @@ from pate_jax.accounting import curves, figures
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, laws, to_dict
+from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, to_dict
 
 NAMES = ("exact", "pld", "published", "data_independent", "sanitised")
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
@@ -133,7 +133,7 @@ class Statement:
         """What the figure does not cover where noise is continuous; whole-number noise has no such gap."""
         mechanism = from_dict(self.mechanism)
         noises = [mechanism.noise, *([mechanism.test.noise] if mechanism.test is not None else [])]
-        return "" if all(laws.is_discrete(noise) for noise in noises) else _IDEAL
+        return "" if all(noise.is_discrete for noise in noises) else _IDEAL
 
     def text(self, *, publishable_only: bool = False) -> str:
         """For a terminal; sensitive rows say so."""

@@ -244,7 +244,7 @@ def _checked_votes(sampler: Sampler, votes: Any, probabilities: Any) -> tuple:
 
 
 def _longest(noises: list[Noise]) -> int | None:
-    return max((laws.padded_length(one) for one in noises if laws.is_discrete(one)), default=None)
+    return max((laws.padded_length(one) for one in noises if one.is_discrete), default=None)
 
 
 def _ready(mechanism: Mechanism, noise_length: int | None, test_length: int | None) -> Sampler:

@@ -106,7 +106,7 @@ def source(noise: Noise, length: int | None = None) -> Source:
     >>> source(Noise("discrete_gaussian", 1.0)).words.shape
     (64, 4)
     """
-    if not laws.is_discrete(noise):
+    if not noise.is_discrete:
         return Source(noise.family, jnp.asarray(noise.scale, jnp.float32), None, None)
     if isinstance(noise.scale, jax.core.Tracer):
         raise PateError(

@@ -12,7 +12,6 @@ from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms import Mechanism, from_dict
-from pate_jax.mechanisms.laws import is_discrete
 from pate_jax.runs import batches, budget, ledger, stages
 from pate_jax.runs.answers import load_batch
 from pate_jax.runs.directory import RunDirectory
@@ -115,7 +114,7 @@ def _drawn_again(run: RunDirectory, entry: dict[str, Any], mechanism: Mechanism)
     differ = (given != np.where(answered, labels, -1)) | (np.asarray(again.answered) != answered)
     if not differ.any():
         return passed(f"batch {batch}: {len(labels):,} answers follow from the votes and the noise")
-    if not is_discrete(mechanism.noise) and differ.mean() <= _MOVED:
+    if not mechanism.noise.is_discrete and differ.mean() <= _MOVED:
         return unchecked(f"batch {batch}: {differ.sum()} answers differ; continuous noise rounds by machine")
     return failed(f"batch {batch}: {differ.sum()} answers do not follow from the votes and the run's noise")
 

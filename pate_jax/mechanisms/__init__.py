@@ -1,41 +1,6 @@
 """What an aggregation is, as frozen data, and the exact laws of its noise; NumPy at most."""
 
-from pate_jax.mechanisms.descriptions import (
-    BY_NAME,
-    ConfidentDiscreteGaussian,
-    ConfidentDiscreteLaplace,
-    ConfidentGNMax,
-    DiscreteGaussianMax,
-    DiscreteLaplaceMax,
-    GNMax,
-    GumbelMax,
-    InteractiveGNMax,
-    LNMax,
-    Mechanism,
-    Noise,
-    PermuteAndFlip,
-    ThresholdTest,
-    from_dict,
-    name_of,
-    to_dict,
-)
+from pate_jax.mechanisms import descriptions
+from pate_jax.mechanisms.descriptions import *  # noqa: F403, the public names stand there, once
 
-__all__ = [
-    "BY_NAME",
-    "ConfidentDiscreteGaussian",
-    "ConfidentDiscreteLaplace",
-    "ConfidentGNMax",
-    "DiscreteGaussianMax",
-    "DiscreteLaplaceMax",
-    "GNMax",
-    "GumbelMax",
-    "InteractiveGNMax",
-    "LNMax",
-    "Mechanism",
-    "Noise",
-    "PermuteAndFlip",
-    "ThresholdTest",
-    "from_dict",
-    "name_of",
-    "to_dict",
-]
+__all__ = descriptions.__all__

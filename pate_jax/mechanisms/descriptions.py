@@ -1,19 +1,47 @@
 """Frozen descriptions of aggregation mechanisms: what is drawn from is what is accounted for.
 
-A mechanism says which noise joins the vote counts before the largest is taken (`noise`), and which test, if
-any, a query must pass first (`test`). Samplers and accountants read these two properties and nothing else.
-Standard library only.
+A mechanism says which noise is added to the vote counts before the largest is taken (`noise`), and which
+test, if any, a query must pass first (`test`). Samplers and accountants read these two properties and nothing
+else. Each mechanism is a shape (`Plain` or `Tested`) with one family of noise, which its class names; what
+its numbers mean stands beside them. Standard library only.
+
+A new mechanism is a class here and its place in `Mechanism`; command line, files, sweeps and samplers find it
+there.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 from pate_jax.errors import PateError
 
+__all__ = [
+    "BY_NAME",
+    "ConfidentDiscreteGaussian",
+    "ConfidentDiscreteLaplace",
+    "ConfidentGNMax",
+    "DiscreteGaussianMax",
+    "DiscreteLaplaceMax",
+    "GNMax",
+    "GumbelMax",
+    "InteractiveGNMax",
+    "LNMax",
+    "Mechanism",
+    "Noise",
+    "PermuteAndFlip",
+    "ThresholdTest",
+    "from_dict",
+    "name_of",
+    "to_dict",
+]
+
 Family = Literal["gaussian", "laplace", "gumbel", "exponential", "discrete_gaussian", "discrete_laplace"]
+
+SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; where every curve is tested against 60 digits
+LARGEST_DISCRETE_SCALE = 1e6  # of discrete noise, whose laws are tables and sums
 
 
 class Noise(NamedTuple):
@@ -21,6 +49,15 @@ class Noise(NamedTuple):
 
     family: Family
     scale: float
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether the noise is integer-valued, drawn from a table.
+
+        >>> Noise("discrete_laplace", 3.0).is_discrete, Noise("laplace", 3.0).is_discrete
+        (True, False)
+        """
+        return self.family.startswith("discrete_")
 
 
 class ThresholdTest(NamedTuple):
@@ -30,38 +67,79 @@ class ThresholdTest(NamedTuple):
     noise: Noise
 
 
-SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; where every curve is tested against 60 digits
-LARGEST_WHOLE_SCALE = 1e6  # of discrete noise, whose laws are tables and sums
-
-
 def largest_scale(family: Family) -> float:
     """The largest scale that a mechanism with this noise may have.
 
     >>> largest_scale("gaussian"), largest_scale("discrete_gaussian")
     (1000000000000.0, 1000000.0)
     """
-    return LARGEST_WHOLE_SCALE if "discrete" in family else LARGEST_SCALE
+    return LARGEST_DISCRETE_SCALE if Noise(family, 1.0).is_discrete else LARGEST_SCALE
 
 
-def _positive(name: str, value: float, largest: float = LARGEST_SCALE) -> None:
-    if not (isinstance(value, int | float) and SMALLEST_SCALE <= value <= largest):
-        raise PateError(
-            f"{name}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to {largest:g}, where "
-            "privacy figures are tested to be right: less noise hides nothing and more drowns all votes, so "
-            "take a value in between"
-        )
+class _Shape:
+    """What all mechanisms share: a name, and a family of noise whose scale is called sigma or scale."""
+
+    name: ClassVar[str]  # on the command line and in files
+    family: ClassVar[Family]
+
+    def __init_subclass__(cls, *, name: str = "", family: Family = "gaussian") -> None:
+        cls.name, cls.family = name, family
+
+    def __post_init__(self) -> None:
+        self._check_scale("")
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on each count."""
+        return self._noise("")
+
+    def _noise(self, suffix: str) -> Noise:
+        return Noise(self.family, getattr(self, self._scale_name(suffix)))
+
+    def _check_scale(self, suffix: str) -> None:
+        value, largest = self._noise(suffix).scale, largest_scale(self.family)
+        if not (isinstance(value, int | float) and SMALLEST_SCALE <= value <= largest):
+            raise PateError(
+                f"{self._scale_name(suffix)}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to "
+                f"{largest:g}, where privacy figures are tested to be right: less noise hides nothing and "
+                "more drowns all votes, so take a value in between"
+            )
+
+    def _scale_name(self, suffix: str) -> str:
+        return ("sigma" if "gaussian" in self.family else "scale") + suffix
 
 
-def _threshold(value: float) -> None:
-    if not (isinstance(value, int | float) and 0 <= value <= LARGEST_SCALE):
-        raise PateError(
-            f"threshold={value!r} must be a number of votes from 0 to {LARGEST_SCALE:g}; about 0.8 times the "
-            "number of teachers is usual"
-        )
+class Plain(_Shape):
+    """The largest count after noise on each: every query is answered."""
+
+    @property
+    def test(self) -> None:
+        """Every query is answered."""
+        return
+
+
+class Tested(_Shape):
+    """The same on the queries that pass a test of their largest count, with noise of the same family."""
+
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.threshold, int | float) and 0 <= self.threshold <= LARGEST_SCALE):
+            raise PateError(
+                f"threshold={self.threshold!r} must be a number of votes from 0 to {LARGEST_SCALE:g}; about "
+                "0.8 times the number of teachers is usual"
+            )
+        self._check_scale("_threshold")
+        super().__post_init__()
+
+    @property
+    def test(self) -> ThresholdTest:
+        """The test that a query must pass."""
+        return ThresholdTest(self.threshold, self._noise("_threshold"))
 
 
 @dataclass(frozen=True)
-class LNMax:
+class LNMax(Plain, name="lnmax", family="laplace"):
     """Largest count after Laplace noise (Papernot et al. 2017): `argmax_j n_j + Lap(scale)`.
 
     >>> LNMax(scale=20.0).noise
@@ -70,22 +148,9 @@ class LNMax:
 
     scale: float  # b of the Laplace law; the 2017 paper's gamma is 1/b
 
-    def __post_init__(self) -> None:
-        _positive("scale", self.scale)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("laplace", self.scale)
-
-    @property
-    def test(self) -> None:
-        """Every query is answered."""
-        return
-
 
 @dataclass(frozen=True)
-class GNMax:
+class GNMax(Plain, name="gnmax", family="gaussian"):
     """Largest count after Gaussian noise (Papernot et al. 2018): `argmax_j n_j + N(0, sigma^2)`.
 
     >>> GNMax(sigma=40.0).test is None
@@ -94,22 +159,9 @@ class GNMax:
 
     sigma: float  # standard deviation of the noise on each count
 
-    def __post_init__(self) -> None:
-        _positive("sigma", self.sigma)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("gaussian", self.sigma)
-
-    @property
-    def test(self) -> None:
-        """Every query is answered."""
-        return
-
 
 @dataclass(frozen=True)
-class ConfidentGNMax:
+class ConfidentGNMax(Tested, name="confident-gnmax", family="gaussian"):
     """GNMax on the queries whose noisy largest count reaches a threshold (Papernot et al. 2018).
 
     >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).test
@@ -120,24 +172,9 @@ class ConfidentGNMax:
     sigma_threshold: float  # noise of the test
     sigma: float  # noise of the answer
 
-    def __post_init__(self) -> None:
-        _threshold(self.threshold)
-        _positive("sigma_threshold", self.sigma_threshold)
-        _positive("sigma", self.sigma)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("gaussian", self.sigma)
-
-    @property
-    def test(self) -> ThresholdTest:
-        """The test that a query must pass."""
-        return ThresholdTest(self.threshold, Noise("gaussian", self.sigma_threshold))
-
 
 @dataclass(frozen=True)
-class InteractiveGNMax:
+class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian"):
     """GNMax on the queries where the teachers contradict the student (Papernot et al. 2018).
 
     The test reads `max_j (n_j - T p_j)` with the student's own probabilities `p` in place of `max_j n_j`. A
@@ -154,26 +191,16 @@ class InteractiveGNMax:
     student_confidence: float  # from this probability on, the student's own label serves
 
     def __post_init__(self) -> None:
-        _threshold(self.threshold)
-        _positive("sigma_threshold", self.sigma_threshold)
-        _positive("sigma", self.sigma)
+        super().__post_init__()
         known = isinstance(self.student_confidence, int | float)
         if not (known and 0 <= self.student_confidence <= 1):
-            raise PateError(f"student_confidence={self.student_confidence!r} must be between 0 and 1")
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("gaussian", self.sigma)
-
-    @property
-    def test(self) -> ThresholdTest:
-        """The test that a query must pass (on the votes less the student's share of them)."""
-        return ThresholdTest(self.threshold, Noise("gaussian", self.sigma_threshold))
+            raise PateError(
+                f"student_confidence={self.student_confidence!r} must be between 0 and 1; 0.9 is an example"
+            )
 
 
 @dataclass(frozen=True)
-class GumbelMax:
+class GumbelMax(Plain, name="gumbel", family="gumbel"):
     """Exponential mechanism: `P[j]` is proportional to `exp(n_j / scale)`.
 
     >>> GumbelMax(scale=4.0).noise.family
@@ -182,22 +209,9 @@ class GumbelMax:
 
     scale: float  # of the Gumbel noise
 
-    def __post_init__(self) -> None:
-        _positive("scale", self.scale)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("gumbel", self.scale)
-
-    @property
-    def test(self) -> None:
-        """Every query is answered."""
-        return
-
 
 @dataclass(frozen=True)
-class PermuteAndFlip:
+class PermuteAndFlip(Plain, name="permute-and-flip", family="exponential"):
     """Permute-and-flip (McKenna and Sheldon 2020), as the largest count after exponential noise.
 
     >>> PermuteAndFlip(scale=4.0).noise.family
@@ -206,22 +220,9 @@ class PermuteAndFlip:
 
     scale: float  # mean of the exponential noise
 
-    def __post_init__(self) -> None:
-        _positive("scale", self.scale)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("exponential", self.scale)
-
-    @property
-    def test(self) -> None:
-        """Every query is answered."""
-        return
-
 
 @dataclass(frozen=True)
-class DiscreteGaussianMax:
+class DiscreteGaussianMax(Plain, name="discrete-gaussian", family="discrete_gaussian"):
     """Largest count after discrete Gaussian noise (Canonne, Kamath, Steinke 2020), ties at random.
 
     >>> DiscreteGaussianMax(sigma=40.0).noise.family
@@ -230,22 +231,9 @@ class DiscreteGaussianMax:
 
     sigma: float  # the law is proportional to exp(-x^2 / (2 sigma^2)) on the integers
 
-    def __post_init__(self) -> None:
-        _positive("sigma", self.sigma, LARGEST_WHOLE_SCALE)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("discrete_gaussian", self.sigma)
-
-    @property
-    def test(self) -> None:
-        """Every query is answered."""
-        return
-
 
 @dataclass(frozen=True)
-class DiscreteLaplaceMax:
+class DiscreteLaplaceMax(Plain, name="discrete-laplace", family="discrete_laplace"):
     """Largest count after discrete Laplace noise, ties at random.
 
     >>> DiscreteLaplaceMax(scale=20.0).noise.family
@@ -254,22 +242,9 @@ class DiscreteLaplaceMax:
 
     scale: float  # the law is proportional to exp(-|x| / scale) on the integers
 
-    def __post_init__(self) -> None:
-        _positive("scale", self.scale, LARGEST_WHOLE_SCALE)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("discrete_laplace", self.scale)
-
-    @property
-    def test(self) -> None:
-        """Every query is answered."""
-        return
-
 
 @dataclass(frozen=True)
-class ConfidentDiscreteGaussian:
+class ConfidentDiscreteGaussian(Tested, name="confident-discrete-gaussian", family="discrete_gaussian"):
     """Confident-GNMax with discrete Gaussian noise in the test and in the answer.
 
     >>> ConfidentDiscreteGaussian(threshold=200, sigma_threshold=150, sigma=40).test.noise.family
@@ -280,24 +255,9 @@ class ConfidentDiscreteGaussian:
     sigma_threshold: float  # noise of the test
     sigma: float  # noise of the answer
 
-    def __post_init__(self) -> None:
-        _threshold(self.threshold)
-        _positive("sigma_threshold", self.sigma_threshold, LARGEST_WHOLE_SCALE)
-        _positive("sigma", self.sigma, LARGEST_WHOLE_SCALE)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("discrete_gaussian", self.sigma)
-
-    @property
-    def test(self) -> ThresholdTest:
-        """The test that a query must pass."""
-        return ThresholdTest(self.threshold, Noise("discrete_gaussian", self.sigma_threshold))
-
 
 @dataclass(frozen=True)
-class ConfidentDiscreteLaplace:
+class ConfidentDiscreteLaplace(Tested, name="confident-discrete-laplace", family="discrete_laplace"):
     """Discrete Laplace noise in the test and in the answer.
 
     >>> ConfidentDiscreteLaplace(threshold=200, scale_threshold=100, scale=20).noise.scale
@@ -307,21 +267,6 @@ class ConfidentDiscreteLaplace:
     threshold: float  # votes that the noisy largest count must reach
     scale_threshold: float  # noise of the test
     scale: float  # noise of the answer
-
-    def __post_init__(self) -> None:
-        _threshold(self.threshold)
-        _positive("scale_threshold", self.scale_threshold, LARGEST_WHOLE_SCALE)
-        _positive("scale", self.scale, LARGEST_WHOLE_SCALE)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise("discrete_laplace", self.scale)
-
-    @property
-    def test(self) -> ThresholdTest:
-        """The test that a query must pass."""
-        return ThresholdTest(self.threshold, Noise("discrete_laplace", self.scale_threshold))
 
 
 Mechanism = (
@@ -337,19 +282,7 @@ Mechanism = (
     | ConfidentDiscreteLaplace
 )
 
-BY_NAME: dict[str, type] = {
-    "lnmax": LNMax,
-    "gnmax": GNMax,
-    "confident-gnmax": ConfidentGNMax,
-    "interactive-gnmax": InteractiveGNMax,
-    "gumbel": GumbelMax,
-    "permute-and-flip": PermuteAndFlip,
-    "discrete-gaussian": DiscreteGaussianMax,
-    "discrete-laplace": DiscreteLaplaceMax,
-    "confident-discrete-gaussian": ConfidentDiscreteGaussian,
-    "confident-discrete-laplace": ConfidentDiscreteLaplace,
-}
-_NAME_OF = {kind: name for name, kind in BY_NAME.items()}
+BY_NAME: dict[str, type[Mechanism]] = {kind.name: kind for kind in get_args(Mechanism)}
 
 
 def name_of(mechanism: Mechanism) -> str:
@@ -358,10 +291,10 @@ def name_of(mechanism: Mechanism) -> str:
     >>> name_of(GNMax(sigma=40))
     'gnmax'
     """
-    return _NAME_OF[type(mechanism)]
+    return mechanism.name
 
 
-def to_dict(mechanism: Mechanism) -> dict[str, Any]:
+def to_dict(mechanism: Mechanism) -> dict[str, str | float]:
     """A JSON-ready description; `from_dict` is its inverse.
 
     >>> to_dict(GNMax(sigma=40))
@@ -370,14 +303,14 @@ def to_dict(mechanism: Mechanism) -> dict[str, Any]:
     return {"name": name_of(mechanism), **dataclasses.asdict(mechanism)}
 
 
-def from_dict(description: dict[str, Any]) -> Mechanism:
+def from_dict(description: Mapping[str, object]) -> Mechanism:
     """The mechanism that `to_dict` described.
 
     >>> from_dict({'name': 'lnmax', 'scale': 20.0})
     LNMax(scale=20.0)
     """
-    if not isinstance(description, dict):
-        raise PateError(f"mechanism={description!r} is no description of one")
+    if not isinstance(description, Mapping):
+        raise PateError(f"mechanism={description!r} does not describe one; it must be an object with a name")
     settings = dict(description)
     name = settings.pop("name", None)
     if not isinstance(name, str) or name not in BY_NAME:
@@ -385,4 +318,5 @@ def from_dict(description: dict[str, Any]) -> Mechanism:
     wanted = {field.name for field in dataclasses.fields(BY_NAME[name])}
     if set(settings) != wanted:
         raise PateError(f"mechanism {name} takes {sorted(wanted)}, not {sorted(settings)}")
-    return BY_NAME[name](**settings)
+    make: Callable[..., Mechanism] = BY_NAME[name]
+    return make(**settings)

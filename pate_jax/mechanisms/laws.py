@@ -31,7 +31,6 @@ CONTINUOUS_TAIL = 2.0**-62  # mass of a continuous law beyond what its sampler c
 _TAIL_BITS = 142  # the law's mass beyond a table is below 2^-139 on either side
 _BITS = 256  # fractional bits of the host's fixed-point numbers
 _GUARD = 64  # further bits while an exponential is computed
-_DISCRETE = ("discrete_gaussian", "discrete_laplace")
 
 
 class Table(NamedTuple):
@@ -40,15 +39,6 @@ class Table(NamedTuple):
     words: np.ndarray  # uint32[n, 4], most significant word first; entries past the support are all ones
     lowest: int  # the least value that can be drawn
     size: int  # values that can be drawn; rows from here on are padding
-
-
-def is_discrete(noise: Noise) -> bool:
-    """Whether the noise is integer-valued, drawn from a table.
-
-    >>> is_discrete(Noise("discrete_laplace", 3.0)), is_discrete(Noise("laplace", 3.0))
-    (True, False)
-    """
-    return noise.family in _DISCRETE
 
 
 def support(noise: Noise) -> int:
@@ -120,7 +110,7 @@ def distance(noise: Noise) -> float:
     >>> distance(Noise("discrete_gaussian", 40.0)) < 2.0**-117, distance(Noise("gaussian", 40.0)) == 2.0**-62
     (True, True)
     """
-    if not is_discrete(noise):
+    if not noise.is_discrete:
         return CONTINUOUS_TAIL
     return (2 * support(noise) + 2) * 2.0**-WORD_BITS
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import __version__
 from pate_jax.accounting.many import many
-from pate_jax.mechanisms import Mechanism, laws, to_dict
+from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.sweep import students, tallies
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.vote_sources import Source, content_digest
@@ -62,7 +62,7 @@ def _together(mechanisms: Sequence[Mechanism]) -> Iterable[dict[Mechanism, int]]
     for mechanism in mechanisms:
         kinds.setdefault(type(mechanism), []).append(mechanism)
     for some in kinds.values():
-        size = _TABLES if laws.is_discrete(some[0].noise) else _TOGETHER
+        size = _TABLES if some[0].noise.is_discrete else _TOGETHER
         for start in range(0, len(some), size):
             yield {mechanism: place for place, mechanism in enumerate(some[start : start + size])}
 

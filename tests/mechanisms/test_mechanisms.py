@@ -79,6 +79,30 @@ def test_noise_and_test_say_what_the_fields_say(name):
         assert own.test.noise.scale == 3.0 and own.noise.scale == 7.5
 
 
+def test_names_and_fields_are_those_that_files_and_scripts_have():
+    tested = {"threshold", "sigma_threshold", "sigma"}
+    assert {name: {field.name for field in dataclasses.fields(kind)} for name, kind in BY_NAME.items()} == {
+        "lnmax": {"scale"},
+        "gnmax": {"sigma"},
+        "confident-gnmax": tested,
+        "interactive-gnmax": {*tested, "student_confidence"},
+        "gumbel": {"scale"},
+        "permute-and-flip": {"scale"},
+        "discrete-gaussian": {"sigma"},
+        "discrete-laplace": {"scale"},
+        "confident-discrete-gaussian": tested,
+        "confident-discrete-laplace": {"threshold", "scale_threshold", "scale"},
+    }
+    assert repr(EXAMPLES["discrete-gaussian"]) == "DiscreteGaussianMax(sigma=7.5)"
+    assert BY_NAME["gnmax"](7.5) != BY_NAME["discrete-gaussian"](7.5)
+
+
+@pytest.mark.parametrize("description", [None, ["gnmax"], "gnmax", 3])
+def test_what_is_no_description_is_refused(description):
+    with pytest.raises(PateError, match="does not describe one"):
+        from_dict(description)
+
+
 def test_unknown_descriptions_are_refused():
     with pytest.raises(PateError, match="'newmax' is unknown"):
         from_dict({"name": "newmax"})

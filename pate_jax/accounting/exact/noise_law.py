@@ -15,7 +15,6 @@ from scipy.special import log_ndtr
 
 from pate_jax.mechanisms import Noise
 
-DISCRETE = ("discrete_gaussian", "discrete_laplace")
 TABLE_LIMIT = 500.0  # discrete Gaussians wider than this take the Euler-Maclaurin series instead of a table
 TABLE_REACH = 1 << 18  # and so do values further out than this
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -71,7 +70,7 @@ def log_tail(noise: Noise, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     family, scale = noise
     x = np.asarray(x, np.float64)
-    if family in DISCRETE:
+    if noise.is_discrete:
         first = np.ceil(x)  # the smallest whole number that reaches x; both laws are symmetric
         return log_cdf(noise, -first), log_cdf(noise, first - 1)
     if family == "exponential":

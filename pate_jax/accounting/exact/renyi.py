@@ -17,7 +17,6 @@ import numpy as np
 from pate_jax.accounting.exact import argmax_law, divergence, remote_classes, screening, softmax_law
 from pate_jax.accounting.exact.caps import caps, concentrated, shift_cost
 from pate_jax.accounting.exact.groups import Groups, Merged, merge
-from pate_jax.accounting.exact.noise_law import DISCRETE
 from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism, Noise, ThresholdTest
@@ -149,7 +148,7 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
     near = remote_classes.leave_out(made, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
     law = _Law(near.groups, near.made, near.log_p, None if test is None else _test_law(test, near.groups))
     return (
-        _screened(law, near.possible, orders, noise.family not in DISCRETE)
+        _screened(law, near.possible, orders, not noise.is_discrete)
         + remote_classes.LEFT_OUT * (near.error > 0)[:, None]
     )
 
