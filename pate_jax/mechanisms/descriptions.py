@@ -38,7 +38,15 @@ __all__ = [
     "to_dict",
 ]
 
-Family = Literal["gaussian", "laplace", "gumbel", "exponential", "discrete_gaussian", "discrete_laplace"]
+Family = Literal[
+    "gaussian",
+    "laplace",
+    "gumbel",
+    "exponential",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "rounded_gaussian",
+]
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; where every curve is tested against 60 digits
 LARGEST_DISCRETE_SCALE = 1e6  # of discrete noise, whose laws are tables and sums
@@ -57,7 +65,7 @@ class Noise(NamedTuple):
         >>> Noise("discrete_laplace", 3.0).is_discrete, Noise("laplace", 3.0).is_discrete
         (True, False)
         """
-        return self.family.startswith("discrete_")
+        return self.family.startswith(("discrete_", "rounded_"))
 
 
 class ThresholdTest(NamedTuple):

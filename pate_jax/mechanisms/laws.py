@@ -30,6 +30,7 @@ LARGEST_TABLE = 1 << 22  # rows, 64 MiB: Gaussian scales to 149,471, Laplace sca
 CONTINUOUS_TAIL = 2.0**-62  # mass of a continuous law beyond what its sampler can reach
 _TAIL_BITS = 142  # the law's mass beyond a table is below 2^-139 on either side
 _BITS = 256  # fractional bits of the host's fixed-point numbers
+_CELL_BITS = 192  # of a cell of the rounded Gaussian, beside its density
 _GUARD = 64  # further bits while an exponential is computed
 
 
@@ -46,13 +47,16 @@ def support(noise: Noise) -> int:
 
     `P[X > m] <= exp(-m^2 / (2 sigma^2))` for the discrete Gaussian, whose tail is no heavier than the
     continuous one's, and `P[X > m] <= exp(-m / scale)` for the discrete Laplace. Both are solved for 2^-142;
-    the rest covers the rounding of this function.
+    the rest covers the rounding of this function. The rounded Gaussian exceeds m where the continuous one
+    exceeds m + 1/2.
 
     >>> support(Noise("discrete_gaussian", 40.0)), support(Noise("discrete_laplace", 20.0))
     (563, 1970)
     """
     exponent = _TAIL_BITS * math.log(2)
-    if noise.family == "discrete_gaussian":
+    if noise.family == "rounded_gaussian" and noise.scale < 1:
+        raise PateError(f"scale={noise.scale!r} of rounded Gaussian noise must be at least 1, one whole vote")
+    if noise.family in ("discrete_gaussian", "rounded_gaussian"):
         reach = noise.scale * math.sqrt(2 * exponent)
     elif noise.family == "discrete_laplace":
         reach = noise.scale * exponent
@@ -170,9 +174,13 @@ def _weights(noise: Noise) -> list[int]:
     All factors are at most 1 and given within 2 units, and products are rounded down, so a product's error is
     at most the sum of its factors' errors plus 1: that of `r_x` at most `3 x + 2`, and that of `w_x` at most
     the sum of `3 y + 3` over `y < x`, which is below `12 (x + 1)^2`.
+
+    The rounded Gaussian's are those of the discrete one times `_cell`, which is at most 2^8 and off by less
+    than 2^-162: a weight is at most `2^12 (x + 1)^2 + 1` units too small beside that. In `_ends` all of it is
+    within 2^77 units and a share of 2^-162, so the quotient is within 2^-137 there as well.
     """
     scale = Fraction(noise.scale)
-    if noise.family == "discrete_gaussian":
+    if noise.family != "discrete_laplace":
         ratio, change = exp_minus(1 / (2 * scale * scale)), exp_minus(1 / (scale * scale))
     else:
         ratio, change = exp_minus(1 / scale), 1 << _BITS
@@ -182,7 +190,30 @@ def _weights(noise: Noise) -> list[int]:
         weight = weight * ratio >> _BITS
         ratio = ratio * change >> _BITS
         weights.append(weight)
+    if noise.family == "rounded_gaussian":
+        return [weight * _cell(scale, value) >> _CELL_BITS for value, weight in enumerate(weights)]
     return weights
+
+
+def _cell(scale: Fraction, value: int) -> int:
+    """What a Gaussian has from `value - 1/2` to `value + 1/2`, over its density at `value`, times 2^192.
+
+    With `h = 1 / (2 scale)` the density at `value + v / 2` is that at `value` times the sum of `t_n (-v)^n`,
+    a generating function of Hermite polynomials: `t_0 = 1`, `(n + 1) t_{n+1} = b t_n - h^2 t_{n-1}` and `b =
+    value / (2 scale^2)`. Over v from -1 to 1 the mean of an odd term is 0 and of an even one `t_n / (n + 1)`.
+    At scales from 1 and within the support `b <= 8` and `h^2 <= 1/4`, so all terms together, and the growth
+    of an error, are at most `e^(b + h^2)`, below 2^12. Step n adds at most `2^13 + 2` units of error over n,
+    the steps together less than 2^16, and what follows the last term less than that: in all below 2^30 units.
+    """
+    slope = (value << _CELL_BITS) * scale.denominator**2 // (2 * scale.numerator**2)
+    square = (scale.denominator**2 << _CELL_BITS) // (4 * scale.numerator**2)
+    before, term = 0, 1 << _CELL_BITS
+    total, degree = term, 0
+    while abs(term) > 1 or abs(before) > 1:
+        before, term = term, (slope * term - square * before >> _CELL_BITS) // (degree + 1)
+        degree += 1
+        total += 0 if degree % 2 else term // (degree + 1)
+    return total
 
 
 def _ends(noise: Noise) -> list[int]:

@@ -28,6 +28,9 @@ CASES = [
     Noise("discrete_laplace", 0.03),
     Noise("discrete_laplace", 1.3),
     Noise("discrete_laplace", 20.0),
+    Noise("rounded_gaussian", 1.0),
+    Noise("rounded_gaussian", 2.5),
+    Noise("rounded_gaussian", 41.3),
 ]
 
 
@@ -51,6 +54,9 @@ def ideal_chances(noise: Noise, reach: int) -> tuple[dict[int, mpmath.mpf], mpma
         return {x: (1 - q) / (1 + q) * q ** abs(x) for x in range(-reach, reach + 1)}, 2 * q ** (
             reach + 1
         ) / (1 + q)
+    if noise.family == "rounded_gaussian":
+        ends = {x: mpmath.ncdf((x - mpmath.mpf(1) / 2) / scale) for x in range(-reach, reach + 2)}
+        return {x: ends[x + 1] - ends[x] for x in range(-reach, reach + 1)}, 2 * ends[-reach]
     wide = reach + int(30 * noise.scale) + 50
     weights = {x: mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * scale**2)) for x in range(-wide, wide + 1)}
     total = mpmath.fsum(weights.values())
@@ -104,6 +110,20 @@ def test_a_large_scale_agrees_with_arbitrary_precision_at_sampled_places():
             assert abs(chance - exact) <= 2
 
 
+def test_a_large_rounded_gaussian_agrees_with_arbitrary_precision_at_sampled_places():
+    noise = Noise("rounded_gaussian", 1234.5)
+    ends, largest = entries(laws.table(noise)), laws.support(Noise("rounded_gaussian", 1234.5))
+    with mpmath.workprec(300):
+        for x in (-16000, -1234, 0, 1, 4321, 17000):
+            exact = mpmath.ncdf((x + mpmath.mpf(1) / 2) / mpmath.mpf(noise.scale)) * 2**128
+            assert abs(ends[x + largest] + 1 - exact) <= 1
+
+
+def test_rounded_noise_below_one_vote_is_refused():
+    with pytest.raises(PateError, match=r"scale=0\.5 .* at least 1"):
+        laws.table(Noise("rounded_gaussian", 0.5))
+
+
 @given(st.fractions(min_value=0, max_value=400, max_denominator=10**9))
 def test_exponentials_are_rounded_down_by_less_than_two(exponent):
     with mpmath.workprec(900):
@@ -116,7 +136,7 @@ def test_exponents_far_out_give_nothing():
     assert drawn_chances(laws.table(Noise("discrete_gaussian", 1e-3)))[0] > 1 - Fraction(1, 2**120)
 
 
-@pytest.mark.parametrize("family", ["discrete_gaussian", "discrete_laplace"])
+@pytest.mark.parametrize("family", ["discrete_gaussian", "discrete_laplace", "rounded_gaussian"])
 def test_too_large_a_scale_is_refused_with_the_largest_that_is_not(family):
     with pytest.raises(PateError, match=r"scale=1000000\.0 ") as caught:
         laws.table(Noise(family, 1e6))

@@ -1,0 +1,173 @@
+"""What the noisy table of a crowd costs: data-independent, so it may be published.
+
+A release adds noise of scale sigma to every cell of a table that one voter moves by at most `sqrt(S)`, in
+Euclidean length (`mechanisms.crowds`). Then, for any two neighbours and in both directions:
+
+- **Rounded Gaussian noise** is computed from continuous Gaussian noise, so the release is mu-Gaussian-DP with
+  `mu = sqrt(S) / sigma`, for any number of cells (Dong, Roth, Su 2022, Theorem 2.7 and rotation). The epsilon
+  at delta is exact for the worst pair of neighbours, up to what rounding forgets.
+- **Discrete Gaussian noise**: cells that move by whole numbers `d_i` have Renyi divergence at most `a d_i^2 /
+  (2 sigma^2)` each (Canonne, Kamath, Steinke 2020, Proposition 5), so at most `a S / (2 sigma^2)` together.
+  Of counts, which move by 1 in at most S cells, the exact distribution of losses is that of one moved cell,
+  composed S times.
+
+Both add up adaptively, and with anything else whose Renyi curve or mu is known: curves add, and so do squares
+of mu. What the tables of the noise stray from their laws is paid for in delta.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from dp_accounting.pld import privacy_loss_distribution as losses
+from numpy.typing import ArrayLike, NDArray
+
+from pate_jax.accounting import composition, curves, figures
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import laws
+from pate_jax.mechanisms.crowds import LARGEST_SIGMA, Change, CrowdRelease, NeighbourCounts
+
+_UP = 1 + 1e-12  # every figure is rounded up by this
+_FINE = 2e-3  # step of the losses' grid, in losses of one moved cell
+_MOST_COMPOSED = 64  # moved cells past which composed losses are left to the Renyi curve
+
+
+def rdp(release: CrowdRelease, orders: ArrayLike, *, change: Change = "changed") -> NDArray[np.float64]:
+    """The Renyi curve [order] of a release: `a S / (2 sigma^2)`, for both kinds of noise.
+
+    >>> rdp(NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0), [2.0, 4.0])
+    array([0.02, 0.04])
+    """
+    grid = curves.check_orders(orders)
+    return grid * release.squared_shift(change) / 2 / release.sigma / release.sigma * _UP
+
+
+def gaussian_mu(release: CrowdRelease, *, change: Change = "changed") -> float | None:
+    """The mu of Gaussian-DP of a release, rounded up; None where its noise is discrete Gaussian.
+
+    >>> round(gaussian_mu(NeighbourCounts(queries=80, classes=10, votes=2, sigma=20.0)), 9)
+    0.1
+    """
+    if release.family != "rounded_gaussian":
+        return None
+    return math.sqrt(release.squared_shift(change)) / release.sigma * _UP
+
+
+def epsilon(
+    releases: Sequence[CrowdRelease],
+    delta: float,
+    *,
+    change: Change = "changed",
+    other_mu: float = 0.0,
+    other_rdp: NDArray[np.float64] | None = None,
+) -> float:
+    """The least epsilon that is known for several releases together; settings may follow from earlier ones.
+
+    What the same records are asked beside comes as its mu (`composition.gaussian_dp`), where it is all
+    Gaussian, or as its data-independent curve on `curves.default_orders()`, else.
+
+    >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
+    >>> round(epsilon([release], 1e-5), 4), round(epsilon([release, release], 1e-5, change="joined"), 4)
+    (0.497, 0.497)
+    """
+    curves.check_delta(delta)
+    if other_mu and other_rdp is not None:
+        raise PateError("what else was asked is given by other_mu or by other_rdp, not by both")
+    slack = math.fsum(_slack(release) for release in releases) * _UP
+
+    def least(inner: float) -> curves.Epsilon:
+        return curves.Epsilon(_least(releases, inner, change, other_mu, other_rdp), None)
+
+    return float(figures.with_slack(least, delta, slack).epsilon)
+
+
+def calibrate(
+    release: CrowdRelease, target: float, delta: float, *, change: Change = "changed"
+) -> CrowdRelease:
+    """The release with the least noise, to one part in a million, whose epsilon is at most the target.
+
+    >>> release = calibrate(NeighbourCounts(queries=80, classes=10, votes=1, sigma=1.0), 0.1, 1e-5)
+    >>> round(release.sigma, 2), epsilon([release], 1e-5) <= 0.1
+    (43.49, True)
+    """
+    if not (target > 0 and math.isfinite(target)):
+        raise PateError(f"target={target!r} must be a finite epsilon above 0")
+    low = high = 1.0
+    while epsilon([_with(release, high)], delta, change=change) > target:
+        if high >= LARGEST_SIGMA:
+            raise PateError(f"target={target!r} needs noise beyond {LARGEST_SIGMA:g}: raise it, or delta")
+        low, high = high, min(2 * high, LARGEST_SIGMA)
+    while high / low > 1 + 1e-6:
+        middle = math.sqrt(low * high)
+        low, high = (
+            (low, middle)
+            if epsilon([_with(release, middle)], delta, change=change) <= target
+            else (middle, high)
+        )
+    return _with(release, high)
+
+
+def mu_for(target: float, delta: float) -> float:
+    """The largest mu of Gaussian-DP whose epsilon at delta is at most the target, rounded down.
+
+    >>> [round(mu_for(target, 1e-5), 4) for target in (0.05, 0.1, 0.5, 1)]
+    [0.0173, 0.0325, 0.1422, 0.2681]
+    """
+    curves.check_delta(delta)
+    if not (target > 0 and math.isfinite(target)):
+        raise PateError(f"target={target!r} must be a finite epsilon above 0")
+    low, high = 0.0, 1.0
+    while composition.gaussian_log_delta(high, target) <= math.log(delta):
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        fits = composition.gaussian_log_delta(middle, target) <= math.log(delta)
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def _with(release: CrowdRelease, sigma: float) -> CrowdRelease:
+    return dataclasses.replace(release, sigma=sigma)
+
+
+def _slack(release: CrowdRelease) -> float:
+    """Total-variation distance of all that is drawn from its law, at most."""
+    return math.prod(release.shape) * laws.distance(release.noise)
+
+
+def _least(
+    releases: Sequence[CrowdRelease],
+    delta: float,
+    change: Change,
+    other_mu: float,
+    other_rdp: NDArray[np.float64] | None,
+) -> float:
+    """The least of the bounds that hold for these releases."""
+    mus = [gaussian_mu(release, change=change) for release in releases]
+    if other_rdp is None and all(mu is not None for mu in mus):
+        together = math.sqrt(math.fsum(mu * mu for mu in [*mus, other_mu] if mu)) * _UP
+        return composition.gaussian_epsilon(together, delta)
+    orders = curves.default_orders()
+    others = orders * other_mu**2 / 2 * _UP if other_rdp is None else other_rdp
+    total = np.sum([others, *(rdp(release, orders, change=change) for release in releases)], axis=0)
+    found = float(curves.epsilon(orders, total * _UP, delta).epsilon)
+    return min(found, _composed(releases, delta, change)) if not others.any() else found
+
+
+def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) -> float:
+    """Epsilon of counts with discrete Gaussian noise alone, by their exact losses; infinite for all else."""
+    moved = [(release.sigma, release.squared_shift(change)) for release in releases]
+    counts = all(isinstance(one, NeighbourCounts) and one.family == "discrete_gaussian" for one in releases)
+    if not moved or not counts or sum(cells for _, cells in moved) > _MOST_COMPOSED:
+        return math.inf
+    step = min(_FINE / sigma for sigma, _ in moved)
+    total = losses.identity(value_discretization_interval=step)
+    for sigma, cells in moved:
+        one = losses.from_discrete_gaussian_mechanism(
+            sigma, sensitivity=1, value_discretization_interval=step, use_connect_dots=True
+        )
+        total = total.compose(one.self_compose(cells))
+    return float(total.get_epsilon_for_delta(delta * (1 - 1e-9))) * _UP

@@ -1,0 +1,126 @@
+"""Frozen descriptions of what a crowd of voters releases: a whole table of noisy numbers, once.
+
+A voter is a record, or all records of one user. It adds a whole-number table of its own to the sum of all,
+and that table is bounded, whatever the voter's records are. Noise joins every cell, and all cells are
+released. The sampler and the accountant read the same description.
+
+**How far one voter moves the sum**, in the Euclidean length of the table (its square is `squared_shift`):
+
+- `NeighbourCounts`: a voter adds 1 to at most `votes` different cells, at most one of each query. Added or
+  removed it moves `votes` cells by 1: length `sqrt(votes)`. Changed, it takes back at most `votes` of them
+  and adds at most `votes` others: at most `2 votes` cells move by 1, length `sqrt(2 votes)`.
+- `ClassSums`: a record with the vector v, no longer than `length`, and the label y adds `v (C e_y - 1)`: C -
+  1 times v to the sum of its class and -v to each other one. The length of that table is `|v| sqrt((C-1)^2 +
+  C - 1) = |v| sqrt(C (C-1))`; a user adds the mean of its records' tables, which is no longer. Added or
+  removed it moves the sum by at most `length sqrt(C (C-1))`, and changed by twice that (the triangle
+  inequality, which two records of one class and opposite vectors reach).
+
+The rounded Gaussian is the default noise: a Gaussian rounded to the nearest whole number. As the sums are
+whole numbers, `sum + round(noise) = round(sum + noise)` is computed from the sum with Gaussian noise alone,
+so whatever holds of that one (exact Gaussian-DP, for any number of cells) holds here, without any continuous
+number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.descriptions import Noise
+
+Change = Literal["changed", "joined"]  # a voter's contents are replaced; or the voter is added or removed
+WholeFamily = Literal["rounded_gaussian", "discrete_gaussian"]
+LARGEST_SIGMA = 149_000.0  # the widest noise that a table of `laws` holds
+
+
+@dataclass(frozen=True)
+class NeighbourCounts:
+    """Noisy counts of votes, [queries, classes], where each voter votes for its label at a few queries.
+
+    >>> release = NeighbourCounts(queries=80, classes=10, votes=2, sigma=40.0)
+    >>> release.squared_shift("changed"), release.squared_shift("joined"), release.noise.family
+    (4, 2, 'rounded_gaussian')
+    """
+
+    queries: int
+    classes: int
+    votes: int  # of one voter at most, each at another query
+    sigma: float
+    family: WholeFamily = "rounded_gaussian"
+
+    def __post_init__(self) -> None:
+        _check(self.classes, self.sigma, self.family)
+        if not 1 <= self.votes <= self.queries:
+            raise PateError(f"votes={self.votes} of a voter must be from 1 to the {self.queries} queries")
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on each count."""
+        return Noise(self.family, self.sigma)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the table that is released."""
+        return self.queries, self.classes
+
+    def squared_shift(self, change: Change) -> int:
+        """The square of the length by which one voter moves the table."""
+        return self.votes * _times(change, 2)
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """Noisy sums of voters' vectors, [classes, directions], each class's against all others'.
+
+    >>> release = ClassSums(classes=2, directions=16, length=100, sigma=4000.0)
+    >>> release.squared_shift("changed"), release.squared_shift("joined")
+    (80000, 20000)
+    """
+
+    classes: int
+    directions: int
+    length: int  # of a record's whole-number vector at most
+    sigma: float
+    family: WholeFamily = "rounded_gaussian"
+
+    def __post_init__(self) -> None:
+        _check(self.classes, self.sigma, self.family)
+        if self.directions < 1 or self.length < 1:
+            raise PateError(f"directions={self.directions} and length={self.length} must be at least 1")
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on each sum."""
+        return Noise(self.family, self.sigma)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the table that is released."""
+        return self.classes, self.directions
+
+    def squared_shift(self, change: Change) -> int:
+        """The square of the length by which one voter moves the table."""
+        return self.length**2 * self.classes * (self.classes - 1) * _times(change, 4)
+
+
+CrowdRelease = NeighbourCounts | ClassSums
+
+
+def _check(classes: int, sigma: float, family: str) -> None:
+    if classes < 2:
+        raise PateError(f"classes={classes} must be at least 2")
+    if family not in get_args(WholeFamily):
+        raise PateError(
+            f"family={family!r} must be one of {', '.join(get_args(WholeFamily))}: whole numbers take whole "
+            "noise, which has no bits that give them away"
+        )
+    if not (isinstance(sigma, int | float) and 1 <= sigma <= LARGEST_SIGMA):
+        raise PateError(f"sigma={sigma!r} must be from 1, one whole vote, to {LARGEST_SIGMA:g}")
+
+
+def _times(change: Change, changed: int) -> int:
+    """`changed` where a voter's contents change, and 1 where a voter is added or removed."""
+    if change not in get_args(Change):
+        raise PateError(f"change={change!r} must be one of {', '.join(get_args(Change))}")
+    return changed if change == "changed" else 1
