@@ -13,6 +13,7 @@ from pate_jax import voting
 from pate_jax.audit.shards import coincide, opened, public_parts
 from pate_jax.data import duplicates
 from pate_jax.ensemble import kept
+from pate_jax.models import trees
 from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
@@ -91,5 +92,5 @@ def _arrays(run: RunDirectory) -> Iterator[tuple[str, np.ndarray]]:
         if votes.teacher_labels is not None:
             yield f"the teachers' labels of batch {batch}", votes.teacher_labels
     for ids, load in kept.kept(run.teachers).parts if kept.folders(run.teachers) else ():
-        for name, leaf in kept.leaves(load()):
-            yield f"{name} of one of the teachers {ids[0]} to {ids[-1]}", leaf
+        for name, leaf in trees.flat(load()).items():
+            yield f"{name} of one of the teachers {ids[0]} to {ids[-1]}", np.asarray(leaf)

@@ -22,9 +22,9 @@ import numpy as np
 
 from pate_jax.ensemble.waves import Wave
 from pate_jax.errors import PateError
+from pate_jax.models.trees import Tree, flat, nested
 from pate_jax.system import storage
 
-Tree = Any
 IDENTITY, STAGE = "teachers", "teachers-wave"
 ARRAYS = "arrays.npz"  # of a wave, where several processes run together
 
@@ -44,8 +44,9 @@ class Store:
                 raise PateError(
                     f"{path} does not say what was begun here; restore it, or give another folder"
                 )
-            for name in sorted({*flat(before), *flat(identity)}):
-                was, now = flat(before).get(name), flat(identity).get(name)
+            recorded, wanted = flat(before, "."), flat(dict(identity), ".")
+            for name in sorted({*recorded, *wanted}):
+                was, now = recorded.get(name), wanted.get(name)
                 if was != now:
                     raise PateError(
                         f"{name}={now!r} but the teachers in {self.folder} were begun with {was!r}; "
@@ -128,7 +129,7 @@ class Store:
         if not folder.is_dir():
             raise PateError(f"{folder} is gone: restore it from a backup, or give another folder")
         if (folder / ARRAYS).exists():
-            return _tree(storage.read_arrays(folder / ARRAYS, STAGE))
+            return nested(storage.read_arrays(folder / ARRAYS, STAGE), ".")
         return _orbax().restore(folder)
 
     def _write(self, index: int, tree: Tree, finished: bool) -> None:
@@ -143,7 +144,7 @@ class Store:
 
     def _save(self, folder: Path, tree: Tree) -> None:
         if jax.process_count() > 1:  # of host arrays, Orbax writes the first process's only
-            leaves = {name: np.asarray(leaf) for name, leaf in flat(tree).items()}
+            leaves = {name: np.asarray(leaf) for name, leaf in flat(tree, ".").items()}
             storage.write_arrays(folder / ARRAYS, STAGE, leaves)
             return
         from orbax.checkpoint import args
@@ -170,30 +171,5 @@ def _orbax() -> Any:
     return orbax.PyTreeCheckpointer()
 
 
-def _tree(leaves: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The nested mapping that `flat` flattened."""
-    tree: dict[str, Any] = {}
-    for path, leaf in leaves.items():
-        *branches, last = path.split(".")
-        here = tree
-        for branch in branches:
-            here = here.setdefault(branch, {})
-        here[last] = leaf
-    return tree
-
-
 def _ordered(tree: Mapping[str, Any]) -> list[Any]:
     return [tree[name] for name in sorted(tree)]
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping with dotted names.
-
-    >>> flat({"config": {"epochs": 3}, "teachers": 5})
-    {'config.epochs': 3, 'teachers': 5}
-    """
-    found: dict[str, Any] = {}
-    for name, value in tree.items():
-        inner = flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-        found.update(inner)
-    return found

@@ -78,9 +78,3 @@ def of(teachers: Teachers, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
         stacked = load() if rows else None
         for row in rows:
             yield int(ids[row]), jax.tree.map(lambda leaf: np.asarray(leaf[row]), stacked)  # noqa: B023
-
-
-def leaves(params: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Every array of a tree of parameters, with its path."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        yield jax.tree_util.keystr(path, simple=True, separator="/"), np.asarray(leaf)

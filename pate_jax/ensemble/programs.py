@@ -18,8 +18,8 @@ import numpy as np
 
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.teacher import Teacher
+from pate_jax.models.trees import Tree
 
-Tree = Any
 COLLECTIVES = (
     "all-reduce",
     "all-gather",

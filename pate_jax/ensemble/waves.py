@@ -15,8 +15,7 @@ from pate_jax.ensemble import feeding
 from pate_jax.ensemble import programs as compiled
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.teacher import News, Shard, State, Teacher, TeacherConfig, steps_per_epoch
-
-Tree = Any
+from pate_jax.models.trees import Tree
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,7 @@ from pate_jax import models
 from pate_jax.data import Preprocessing, columns
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.errors import PateError
+from pate_jax.models import trees
 from pate_jax.system import progress, storage
 
 _SIZES = (32, 250, 1000)  # batches that are compiled for; a part of one is padded
@@ -58,12 +59,12 @@ class Student(NamedTuple):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of every parameter by its path."""
-        return {name: tuple(leaf.shape) for name, leaf in _leaves(self.parameters).items()}
+        return {name: tuple(leaf.shape) for name, leaf in trees.flat(self.parameters).items()}
 
     def save(self, folder: Path | str) -> None:
         """Write parameters and description into a folder; `load` is the inverse."""
         folder = Path(folder)
-        arrays = {name: np.asarray(leaf) for name, leaf in _leaves(self.parameters).items()}
+        arrays = {name: np.asarray(leaf) for name, leaf in trees.flat(self.parameters).items()}
         storage.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
         body = {
             "net": self.description,
@@ -82,7 +83,7 @@ class Student(NamedTuple):
         body = storage.read_json(folder / "student.json", "student")
         arrays = storage.read_arrays(folder / "parameters.npz", "student-parameters")
         try:
-            return _from_body(body, _tree(arrays))
+            return _from_body(body, trees.nested(arrays))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, PateError):
                 raise
@@ -246,7 +247,7 @@ def _wanted_shapes(description: str) -> dict[str, tuple[int, ...]]:
     model = _net(description)
     return {
         name: tuple(leaf.shape)
-        for name, leaf in _leaves(jax.eval_shape(model.init, jax.random.key(0))).items()
+        for name, leaf in trees.flat(jax.eval_shape(model.init, jax.random.key(0))).items()
     }
 
 
@@ -263,24 +264,3 @@ def _check_parameters(student: Student) -> None:
 def _padded(chunk: np.ndarray) -> np.ndarray:
     missing = next(size for size in _SIZES if size >= len(chunk)) - len(chunk)
     return np.concatenate([chunk, np.repeat(chunk[-1:], missing, axis=0)]) if missing else chunk
-
-
-def _leaves(tree: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(tree, dict):
-        return {prefix[:-1]: tree}
-    return {
-        name: leaf
-        for key, branch in tree.items()
-        for name, leaf in _leaves(branch, f"{prefix}{key}/").items()
-    }
-
-
-def _tree(leaves: dict[str, np.ndarray]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for path, leaf in leaves.items():
-        *branches, last = path.split("/")
-        here = tree
-        for branch in branches:
-            here = here.setdefault(branch, {})
-        here[last] = leaf
-    return tree

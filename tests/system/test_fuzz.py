@@ -28,6 +28,7 @@ from pate_jax.ensemble import kept
 from pate_jax.ensemble.checkpoint import Store
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax
+from pate_jax.models import trees
 from pate_jax.runs import budget, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
@@ -143,7 +144,7 @@ def teachers(folder):
 
 def read_teachers(folder):
     for _, load in kept.kept(folder / "teachers").parts:
-        list(kept.leaves(load()))
+        trees.flat(load())
     Store(folder / "teachers", 0.0).sweep()
 
 

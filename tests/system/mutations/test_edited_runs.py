@@ -16,6 +16,7 @@ from pate_jax import accounting, voting
 from pate_jax.accounting.figures import Figure
 from pate_jax.ensemble import kept
 from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
+from pate_jax.models import trees
 from pate_jax.runs import batches, budget, ledger, stages
 from pate_jax.system import storage
 
@@ -492,7 +493,7 @@ def teacher_for_student(run):
     ((_, parameters),) = kept.of(teachers, [2])
     path = run.student / "parameters.npz"
     found = storage.read_arrays(path, "student-parameters")
-    own = dict(kept.leaves(parameters))
+    own = trees.flat(parameters)
     storage.write_arrays(
         path, "student-parameters", {name: own.get(name, array) for name, array in found.items()}
     )
