@@ -17,7 +17,7 @@ import numpy as np
 from pate_jax import data, ensemble, models, student
 from pate_jax.audit import shards as shard_checks
 from pate_jax.data.partition import Shards
-from pate_jax.ensemble import kept
+from pate_jax.ensemble import checkpoint
 from pate_jax.runs import answers, inputs, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -38,7 +38,8 @@ def labels(run: RunDirectory) -> Iterator[Finding]:
         yield unchecked("the votes files hold no labels of single teachers")
         return
     asked = inputs.asked_inputs(run, dataset).inputs
-    again = ensemble.predict(_model(run, dataset), dataset.preprocessing, kept.kept(run.teachers), asked)
+    teachers = checkpoint.finished_teachers(run.teachers)
+    again = ensemble.predict(_model(run, dataset), dataset.preprocessing, teachers, asked)
     wrong = again != votes.teacher_labels
     if 0 < wrong.mean() <= _MOVED:
         yield unchecked(f"{wrong.sum()} of {wrong.size:,} labels differ, as rounding may between machines")
@@ -57,10 +58,11 @@ def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
         return
     shards = shard_checks.shards_of(run, dataset)
     config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
-    config = replace(config, width=kept.plan(kept.folders(run.teachers)[0]).width)
+    config = replace(config, width=checkpoint.plan(checkpoint.folders(run.teachers)[0]).width)
     key = stages.teacher_key(run)
     net = _model(run, dataset)
-    before = dict(kept.of(kept.kept(run.teachers), _sample(len(shards.counts), sample)))
+    drawn = _sample(len(shards.counts), sample)
+    before = dict(checkpoint.parameters_of(checkpoint.finished_teachers(run.teachers), drawn))
     for teacher, parameters in before.items():
         again = ensemble.fit(
             net,
@@ -71,8 +73,8 @@ def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
             key=key,
             config=config,
         )
-        own = dict(kept.of(again, [teacher]))[teacher]
-        yield compared(parameters, own, f"teacher {teacher}", "its own shard and key")
+        trained = dict(checkpoint.parameters_of(again, [teacher]))[teacher]
+        yield compared(parameters, trained, f"teacher {teacher}", "its own shard and key")
 
 
 def _sample(teachers: int, wanted: int) -> list[int]:
@@ -121,7 +123,7 @@ def student_again(run: RunDirectory) -> Iterator[Finding]:
 
 def _ready(run: RunDirectory) -> data.Dataset | Finding:
     """The data of a run whose teachers are kept and have been asked, or why nothing can be done again."""
-    if "data" in run.recorded() and not (kept.folders(run.teachers) and run.answers.exists()):
+    if "data" in run.recorded() and not (checkpoint.folders(run.teachers) and run.answers.exists()):
         return unchecked("no teachers are kept in this run, or nothing was answered yet")
     return shard_checks.opened(run)
 

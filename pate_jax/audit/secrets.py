@@ -12,7 +12,7 @@ import numpy as np
 from pate_jax import voting
 from pate_jax.audit.shards import coincide, opened, public_parts
 from pate_jax.data import duplicates
-from pate_jax.ensemble import kept
+from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
 from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
@@ -91,6 +91,8 @@ def _arrays(run: RunDirectory) -> Iterator[tuple[str, np.ndarray]]:
         yield f"the votes of batch {batch}", votes.votes
         if votes.teacher_labels is not None:
             yield f"the teachers' labels of batch {batch}", votes.teacher_labels
-    for ids, load in kept.kept(run.teachers).parts if kept.folders(run.teachers) else ():
+    if not checkpoint.folders(run.teachers):
+        return
+    for ids, load in checkpoint.finished_teachers(run.teachers).parts:
         for name, leaf in trees.flat(load()).items():
             yield f"{name} of one of the teachers {ids[0]} to {ids[-1]}", np.asarray(leaf)

@@ -15,7 +15,7 @@ from pate_jax import data, ensemble, voting
 from pate_jax.data import duplicates as asking
 from pate_jax.data import overlap, partition, relation
 from pate_jax.data.partition import Shards
-from pate_jax.ensemble import feeding, kept, training
+from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.runs import inputs, stages
@@ -144,7 +144,7 @@ def fed(run: RunDirectory) -> Iterator[Finding]:
     if isinstance(dataset, Finding):
         yield dataset
         return
-    if not kept.folders(run.teachers):
+    if not checkpoint.folders(run.teachers):
         yield absent(run, run.teachers, "train")
         return
     shards, key = shards_of(run, dataset), run.derive("partition")
@@ -166,7 +166,7 @@ def fed(run: RunDirectory) -> Iterator[Finding]:
 
 def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[str]:
     key = cutting_keys(run, len(shards.counts))
-    for one in kept.identities(run.teachers):
+    for one in checkpoint.identities(run.teachers):
         if one.get("preprocessing") != training.plain(dataset.preprocessing):
             yield "the teachers were begun with another preprocessing than that of the public part"
         if one.get("key") != key:
@@ -177,7 +177,7 @@ def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards)
         "shards": storage.digest(np.asarray(shards.rows), np.asarray(shards.counts, np.int32)),
     }
     for name, digest in wanted.items():
-        if any(one["data"].get(name) != digest for one in kept.identities(run.teachers)):
+        if any(one["data"].get(name) != digest for one in checkpoint.identities(run.teachers)):
             yield f"the teachers were begun with other {name} than the certified ones"
 
 
@@ -203,8 +203,10 @@ def _width(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator
     """Whether how many teachers share a program was settled by public things alone."""
     report = storage.read_json(run.teacher_report, "teacher-report")["training"]
     config, backend = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"]), report["backend"]
-    for folder, one in zip(kept.folders(run.teachers), kept.identities(run.teachers), strict=True):
-        share, net, found = -(-one["teachers"] // one["processes"]), one["net"].get("name"), kept.plan(folder)
+    identities = checkpoint.identities(run.teachers)
+    for folder, one in zip(checkpoint.folders(run.teachers), identities, strict=True):
+        share, net = -(-one["teachers"] // one["processes"]), one["net"].get("name")
+        found = checkpoint.plan(folder)
         wanted = plans.choose(net, backend, share, report["devices"], config.width).width
         if found.width == wanted:
             yield passed(f"{wanted} teachers shared a program, as the committed table or the settings say")

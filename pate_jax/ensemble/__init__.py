@@ -1,13 +1,14 @@
 """All teachers as one program: `vmap` inside a device, `pmap` over devices, in waves that fit into memory.
 
-training    how ONE teacher learns: pure functions of its own key and its own shard
-shards      host arrays of the private records -> what one round of teachers is fed
+teacher     how ONE teacher learns: pure functions of its own key and its own shard
+feeding     host arrays of the private records -> what one round of teachers is fed
 programs    those functions for devices x width teachers at once; the only file that names pmap
 plan        how many teachers share a vmap, and in which form: from a committed table and measured memory
 waves       the loop over epochs, rounds and waves; restarts of teachers that failed
-checkpoint  what is kept on disk and what a resumed run must agree on; the only file that names Orbax
-fitting     `fit`: all of it
-votes       `predict` and `vote`: labels per teacher, or histograms summed on the device
+checkpoint  what lies on disk, what a resumed run must agree on, and finished teachers read again
+training    `fit`: all of it
+report      how the teachers fared
+prediction  `predict` and `vote`: labels per teacher, or histograms summed on the device
 """
 
 from pate_jax.ensemble.prediction import predict, score, vote

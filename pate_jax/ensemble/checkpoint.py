@@ -1,39 +1,42 @@
-"""What an ensemble leaves on disk, and what a run that goes on must agree on; the only file that names Orbax.
+"""What an ensemble leaves on disk, what a run that goes on must agree on, and finished teachers read again.
 
-    identity.json        config, net, digests of the data, key, plan: whatever decides the result
+    identity.json        config, net, digests of the data, key: whatever decides the result
+    plan.json            how the teachers are computed
     wave-00003.json      which folder holds wave 3, and whether it is finished; written once that is whole
-    wave-00003-000012/   an Orbax checkpoint of the wave's stacked tree (of several processes: arrays.npz)
+    wave-00003-000012/   arrays.npz: the wave's arrays by their paths
 
-A folder that no JSON file names is left over from a crash and is removed. Orbax is called synchronously.
+A folder that no JSON file names is left over from a crash and is removed.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from pate_jax.ensemble.waves import Wave
+from pate_jax.ensemble.plan import Plan
+from pate_jax.ensemble.waves import Teachers, Wave
 from pate_jax.errors import PateError
-from pate_jax.models.trees import Tree, flat, nested
+from pate_jax.models.trees import Tree, filled, flat, nested, with_dtype
 from pate_jax.system import storage
 
 IDENTITY, STAGE = "teachers", "teachers-wave"
-ARRAYS = "arrays.npz"  # of a wave, where several processes run together
+ARRAYS = "arrays.npz"
 
 
 class Store:
-    """The folder of one process's teachers."""
+    """The folder of one process's teachers; `like` has the containers and types of a net's parameters."""
 
-    def __init__(self, folder: Path | str, seconds: float) -> None:
-        self.folder, self._seconds, self._saved = Path(folder), seconds, time.monotonic()
+    def __init__(self, folder: Path | str, seconds: float, like: Tree = None) -> None:
+        self.folder, self._seconds, self._like = Path(folder), seconds, like
+        self._saved = time.monotonic()
 
     def agree(self, identity: Mapping[str, Any]) -> None:
         """Refuse to go on with another config, net, key or data set than those of the run that began here."""
@@ -80,37 +83,35 @@ class Store:
 
     def params(self, index: int) -> Tree:
         """The stacked parameters of a finished wave."""
-        return self._read(index)["params"]
+        leaves = self._read(index, "params")
+        return nested(leaves, ".") if self._like is None else filled(self._like, leaves, ".")
 
     def news(self, index: int) -> dict[str, np.ndarray]:
         """What the last epoch of each teacher of a finished wave came to."""
-        return self._read(index)["news"]
+        return self._read(index, "news")
 
     def resume(self, index: int, empty: Wave) -> Wave:
-        """The wave as it was last kept, or `empty`."""
+        """The wave as it was last written, or `empty`."""
         if not self._stage(index):
             return empty
-        leaves, shape = jax.tree.flatten(empty)
-        kept = [np.array(leaf) for leaf in jax.tree.leaves(_ordered(self._read(index)["wave"]))]
-        same = len(kept) == len(leaves) and all(
-            (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(kept, leaves, strict=True)
-        )
-        if not same:
-            raise PateError(
-                f"wave {index} in {self.folder} has other shapes than this run; give another folder"
-            )
-        return jax.tree.unflatten(shape, kept)
+        leaves, structure = jax.tree.flatten(empty)
+        stored = [leaf for _, leaf in sorted(self._read(index, "wave").items())]
+        if [leaf.shape for leaf in stored] == [leaf.shape for leaf in leaves]:
+            stored = [np.array(with_dtype(*pair)) for pair in zip(stored, leaves, strict=True)]
+            if [leaf.dtype for leaf in stored] == [leaf.dtype for leaf in leaves]:
+                return jax.tree.unflatten(structure, stored)
+        raise PateError(f"wave {index} in {self.folder} has other shapes than this run; give another folder")
 
     def offer(self, index: int, fill: Callable[[], Wave]) -> None:
-        """Keep the wave if the last time is long enough ago."""
+        """Write the wave if the last time is long enough ago."""
         if time.monotonic() - self._saved >= self._seconds:
-            leaves = jax.tree.leaves(fill())
-            self._write(index, {"wave": {f"{place:04d}": leaf for place, leaf in enumerate(leaves)}}, False)
+            leaves = enumerate(jax.tree.leaves(fill()))
+            self._write(index, {"wave": {f"{place:04d}": leaf for place, leaf in leaves}}, finished=False)
             self._saved = time.monotonic()
 
     def finish(self, index: int, wave: Wave) -> None:
-        """Keep what a finished wave leaves: parameters and how its teachers fared."""
-        self._write(index, {"params": wave.state.params, "news": wave.news._asdict()}, True)
+        """Write what a finished wave leaves: parameters and how its teachers fared."""
+        self._write(index, {"params": wave.state.params, "news": wave.news._asdict()}, finished=True)
         self._saved = time.monotonic()
 
     def sweep(self) -> None:
@@ -124,32 +125,46 @@ class Store:
         path = self.folder / f"wave-{index:05d}.json"
         return _checked(path, index) if path.exists() else {}
 
-    def _read(self, index: int) -> Any:
+    def _read(self, index: int, part: str) -> dict[str, np.ndarray]:
+        """The arrays of one part of a wave, by their paths."""
         folder = self.folder.absolute() / self._stage(index)["folder"]
         if not folder.is_dir():
             raise PateError(f"{folder} is gone: restore it from a backup, or give another folder")
-        if (folder / ARRAYS).exists():
-            return nested(storage.read_arrays(folder / ARRAYS, STAGE), ".")
-        return _orbax().restore(folder)
+        written = (folder / ARRAYS).exists()
+        arrays = storage.read_arrays(folder / ARRAYS, STAGE) if written else _of_older_version(folder)
+        prefix = f"{part}."
+        return {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)}
 
-    def _write(self, index: int, tree: Tree, finished: bool) -> None:
+    def _write(self, index: int, parts: Mapping[str, Tree], *, finished: bool) -> None:
         before = self._stage(index)
         turn = before.get("turn", 0) + 1
         name = f"wave-{index:05d}-{turn:06d}"
-        self._save(self.folder.absolute() / name, tree)
+        path = self.folder.absolute() / name / ARRAYS
+        storage.write_arrays(path, STAGE, _by_path(parts), mode=0o600, compressed=False)
         stage = {"folder": name, "turn": turn, "finished": finished}
         storage.write_json(self.folder / f"wave-{index:05d}.json", STAGE, stage)
         if before:
             shutil.rmtree(self.folder / before["folder"], ignore_errors=True)
 
-    def _save(self, folder: Path, tree: Tree) -> None:
-        if jax.process_count() > 1:  # of host arrays, Orbax writes the first process's only
-            leaves = {name: np.asarray(leaf) for name, leaf in flat(tree, ".").items()}
-            storage.write_arrays(folder / ARRAYS, STAGE, leaves)
-            return
-        from orbax.checkpoint import args
 
-        _orbax().save(folder, args=args.PyTreeSave(tree))
+def _by_path(parts: Mapping[str, Tree]) -> dict[str, np.ndarray]:
+    return {
+        f"{part}.{path}": np.asarray(leaf)
+        for part, tree in parts.items()
+        for path, leaf in flat(tree, ".").items()
+    }
+
+
+def _of_older_version(folder: Path) -> dict[str, np.ndarray]:
+    """A wave as one process wrote it before version 0.2: an Orbax checkpoint. Flax brings Orbax."""
+    try:
+        from orbax.checkpoint import PyTreeCheckpointer
+    except ImportError as error:
+        raise PateError(
+            f"{folder} was written by a version of pate_jax that used Orbax: `pip install orbax-checkpoint` "
+            "to read it, or train again in another folder"
+        ) from error
+    return _by_path(PyTreeCheckpointer().restore(folder))
 
 
 def _checked(path: Path, index: int | None = None) -> dict[str, Any]:
@@ -164,12 +179,64 @@ def _checked(path: Path, index: int | None = None) -> dict[str, Any]:
     return stage
 
 
-@functools.cache
-def _orbax() -> Any:
-    import orbax.checkpoint as orbax
+def folders(directory: Path | str) -> list[Path]:
+    """The folders of the processes that trained teachers here, in order; empty where none did."""
+    root = Path(directory)
+    if (root / "identity.json").exists():
+        return [root]
+    return sorted(path.parent for path in root.glob("process-*/identity.json"))
 
-    return orbax.PyTreeCheckpointer()
+
+def identities(directory: Path | str) -> list[dict[str, Any]]:
+    """What each process began its teachers with: config, net, digests of data and key."""
+    return [_identity(folder / "identity.json") for folder in folders(directory)]
 
 
-def _ordered(tree: Mapping[str, Any]) -> list[Any]:
-    return [tree[name] for name in sorted(tree)]
+def _identity(path: Path) -> dict[str, Any]:
+    identity: Any = storage.read_json(path, IDENTITY).get("identity")
+    numbers = [identity.get(name) for name in ("teachers", "processes")] if isinstance(identity, dict) else []
+    if not numbers or not all(type(one) is int and 0 < one < 1 << 24 for one in numbers):
+        raise PateError(f"{path} does not say how many teachers and processes there are; restore it")
+    return identity
+
+
+def plan(folder: Path) -> Plan:
+    """How the teachers of one of the `folders` were computed."""
+    stored = Store(folder, 0.0).plan()
+    if stored is None:
+        raise PateError(f"{folder} holds no plan.json, so nobody can say how its teachers were computed")
+    try:
+        return Plan(**stored)
+    except TypeError as error:
+        raise PateError(f"{folder}: plan.json is no plan ({error}); restore it") from error
+
+
+def finished_teachers(directory: Path | str) -> Teachers:
+    """The teachers of all processes, read from disk wave by wave as they are asked for.
+
+    Nothing is trained, removed or written; teachers that are not finished are refused.
+    """
+    parts: list[tuple[np.ndarray, Any]] = []
+    present = folders(directory)
+    for index, (folder, identity) in enumerate(zip(present, identities(directory), strict=True)):
+        teachers, processes = identity["teachers"], identity["processes"]
+        if processes != len(present):
+            raise PateError(f"{directory} holds the teachers of {len(present)} of {processes} processes")
+        mine = np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
+        store, wave = Store(folder, 0.0), plan(folder).wave
+        for number, first in enumerate(range(0, len(mine), wave)):
+            if not store.finished(number):
+                raise PateError(f"{folder} holds no finished wave {number}: repeat `pate train` to go on")
+            parts.append((mine[first : first + wave], partial(store.params, number)))
+    if not parts:
+        raise PateError(f"{directory} holds no teachers")
+    return Teachers(np.concatenate([ids for ids, _ in parts]), {}, tuple(parts))
+
+
+def parameters_of(teachers: Teachers, wanted: Sequence[int]) -> Iterator[tuple[int, Tree]]:
+    """The numbers of some teachers, each with its parameters."""
+    for ids, load in teachers.parts:
+        rows = [row for row, one in enumerate(ids.tolist()) if one in set(wanted)]
+        stacked = load() if rows else None
+        for row in rows:
+            yield int(ids[row]), jax.tree.map(lambda leaf: np.asarray(leaf[row]), stacked)  # noqa: B023

@@ -71,7 +71,7 @@ def fit(
         _check_net(model, preprocessing, data)
     chosen = machines.local(config.devices)
     mine = own_ids(len(data.counts))
-    store = _store(directory, config)
+    store = _store(directory, config, model)
     if store is not None:
         store.agree(identity(model, preprocessing, data, config))
         store.sweep()
@@ -143,13 +143,13 @@ def plain(preprocessing: Any) -> Any:
     }
 
 
-def _store(directory: Path | str | None, config: TeacherConfig) -> Store | None:
+def _store(directory: Path | str | None, config: TeacherConfig, model: Model) -> Store | None:
     if directory is None:
         return None
     folder = Path(directory)
     if jax.process_count() > 1:
         folder = folder / f"process-{jax.process_index():03d}"
-    return Store(folder, config.checkpoint_seconds)
+    return Store(folder, config.checkpoint_seconds, jax.eval_shape(model.init, jax.random.key(0)))
 
 
 def _plan(model, preprocessing, data, config, chosen, store: Store | None) -> Plan:

@@ -39,7 +39,7 @@ UNREADABLE = (
 )
 
 
-def write_bytes(path: Path | str, content: bytes, *, mode: int = 0o666) -> None:
+def write_bytes(path: Path | str, content: bytes | memoryview, *, mode: int = 0o666) -> None:
     """Write a whole file durably: after a crash the old content or the new is there, never a part of it."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -101,14 +101,14 @@ def cannot_write(path: Path | str, error: OSError) -> str:
     return f"{path} could not be written ({error.strerror or error}): {remedy}, and repeat the command"
 
 
-def _fill(stream: int, content: bytes) -> None:
+def _fill(stream: int, content: bytes | memoryview) -> None:
     try:
         _fill_and_sync(stream, content)
     finally:
         os.close(stream)
 
 
-def _fill_and_sync(stream: int, content: bytes) -> None:
+def _fill_and_sync(stream: int, content: bytes | memoryview) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(stream, left) :]
@@ -182,12 +182,22 @@ def _number(text: str) -> float:
     return value
 
 
-def write_arrays(path: Path | str, kind: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an NPZ artefact of this kind."""
+def write_arrays(
+    path: Path | str,
+    kind: str,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    mode: int = 0o666,
+    compressed: bool = True,
+) -> None:
+    """Write an NPZ file of this kind; not `compressed` where that takes long and saves little."""
     stamp = np.array(json.dumps({_STAMP: kind, "schema": SCHEMA}))
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **{_STAMP: stamp, **arrays})
-    write_bytes(path, buffer.getvalue())
+    if compressed:
+        np.savez_compressed(buffer, allow_pickle=False, **{_STAMP: stamp, **arrays})
+    else:
+        np.savez(buffer, allow_pickle=False, **{_STAMP: stamp, **arrays})
+    write_bytes(path, buffer.getbuffer(), mode=mode)
 
 
 def read_arrays(path: Path | str, kind: str) -> dict[str, np.ndarray]:

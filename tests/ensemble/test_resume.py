@@ -2,13 +2,17 @@
 
 import json
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_teachers as tiny
@@ -16,6 +20,7 @@ import tiny_teachers as tiny
 from pate_jax import ensemble
 from pate_jax.ensemble import checkpoint
 from pate_jax.errors import PateError
+from pate_jax.models import trees
 from pate_jax.system import storage
 
 HERE = Path(__file__).parent
@@ -137,6 +142,71 @@ def test_no_file_holds_a_pickle(begun):
         if path.is_file():
             assert not path.read_bytes().startswith(b"\x80"), path
             assert path.suffix not in (".pkl", ".pickle")
+
+
+def test_teachers_can_be_read_by_their_owner_only(begun):
+    arrays = list(begun.glob("wave-*/arrays.npz"))
+    assert arrays and all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in arrays)
+
+
+class Layer(NamedTuple):
+    kernel: jax.Array
+    bias: jax.Array
+
+
+def net_of_layers():
+    """Parameters as a list of named tuples, one of them of a type that NumPy does not know."""
+    plain = tiny.table_net()
+
+    def init(key):
+        params = plain.init(key)
+        bias = params["hidden"]["bias"].astype(jnp.bfloat16)
+        return [Layer(params["hidden"]["kernel"], bias), (params["logits"]["kernel"],)]
+
+    def apply(params, inputs):
+        hidden, (logits,) = params
+        return plain.apply({"hidden": hidden._asdict(), "logits": {"kernel": logits}}, inputs)
+
+    return plain._replace(init=init, apply=apply)
+
+
+def test_parameters_in_any_containers_come_back_from_disk(tmp_path, monkeypatch):
+    net = net_of_layers()
+    trained = fit(None, net=net).params
+    with monkeypatch.context() as patched:
+        crash_after(patched, 9, written=True)
+        with pytest.raises(Crash):
+            fit(tmp_path, net=net)
+    fit(tmp_path, net=net)
+    monkeypatch.setattr("pate_jax.ensemble.waves.train", None)
+    stored = fit(tmp_path, net=net).params
+    assert jax.tree.structure(stored) == jax.tree.structure(trained)
+    assert [leaf.dtype for leaf in jax.tree.leaves(stored)] == ["float32", "bfloat16", "float32"]
+    assert np.array_equal(tiny.leaves(stored), tiny.leaves(trained))
+
+
+def as_older_version(folder):
+    """Write every wave of a folder as one process did before there was one format."""
+    orbax = pytest.importorskip("orbax.checkpoint")
+    for path in folder.glob("wave-*/arrays.npz"):
+        tree = trees.nested(storage.read_arrays(path, checkpoint.STAGE), ".")
+        shutil.rmtree(path.parent)
+        orbax.PyTreeCheckpointer().save(path.parent, tree)
+
+
+def test_a_run_of_an_older_version_goes_on(tmp_path, undisturbed, monkeypatch):
+    with monkeypatch.context() as patched:
+        crash_after(patched, 17, written=True)
+        with pytest.raises(Crash):
+            fit(tmp_path)
+    finished = [json.loads(path.read_text())["finished"] for path in tmp_path.glob("wave-*.json")]
+    assert sorted(finished) == [False, True]
+    as_older_version(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "orbax.checkpoint", None)
+        with pytest.raises(PateError, match="pip install orbax-checkpoint"):
+            fit(tmp_path)
+    assert np.array_equal(tiny.leaves(fit(tmp_path).params), undisturbed)
 
 
 def kill_at(folder, checkpoints, patience):

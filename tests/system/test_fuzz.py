@@ -24,7 +24,7 @@ from pate_jax import accounting, mechanisms, voting
 from pate_jax.data import own_files, partition
 from pate_jax.data.archives import adult, formats
 from pate_jax.data.dataset import Part
-from pate_jax.ensemble import kept
+from pate_jax.ensemble import checkpoint
 from pate_jax.ensemble.checkpoint import Store
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax
@@ -143,7 +143,7 @@ def teachers(folder):
 
 
 def read_teachers(folder):
-    for _, load in kept.kept(folder / "teachers").parts:
+    for _, load in checkpoint.finished_teachers(folder / "teachers").parts:
         trees.flat(load())
     Store(folder / "teachers", 0.0).sweep()
 

@@ -14,7 +14,7 @@ import pytest
 import tiny_teachers as tiny
 
 from pate_jax import cli, ensemble
-from pate_jax.ensemble import checkpoint, kept
+from pate_jax.ensemble import checkpoint
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import devices, storage
@@ -79,8 +79,8 @@ def test_two_processes_vote_as_one(tmp_path, width, count):
     assert len(first["ids"]) in (5, 6)
     folders = [tmp_path / "teachers" / f"process-00{index}" for index in (0, 1)]
     assert set(folders) == set((tmp_path / "teachers").iterdir())
-    assert [kept.plan(folder).width for folder in folders] == [width, width]
-    again = tiny.leaves(kept.kept(tmp_path / "teachers").params)
+    assert [checkpoint.plan(folder).width for folder in folders] == [width, width]
+    again = tiny.leaves(checkpoint.finished_teachers(tmp_path / "teachers").params)
     np.testing.assert_allclose(again, tiny.leaves(whole.params), rtol=1e-4, atol=1e-5)
 
 

@@ -7,14 +7,13 @@ import shutil
 from dataclasses import replace
 
 import honest_runs
-import jax
 import numpy as np
 import pytest
 from catalogue import edit, is_found
 
 from pate_jax import accounting, voting
 from pate_jax.accounting.figures import Figure
-from pate_jax.ensemble import kept
+from pate_jax.ensemble import checkpoint
 from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
 from pate_jax.models import trees
 from pate_jax.runs import batches, budget, ledger, stages
@@ -408,15 +407,12 @@ def forged_to_the_end(run):
 
 def of_another_teacher(run):
     """The first teacher's numbers replaced by the second's: it has seen a shard that is not its own."""
-    (folder,) = kept.folders(run.teachers)
-    from orbax import checkpoint as orbax
-
-    for path in sorted(path for path in folder.glob("wave-*") if path.is_dir()):
-        store = orbax.PyTreeCheckpointer()
-        tree = store.restore(path)
-        tree["params"] = jax.tree.map(lambda leaf: np.concatenate([leaf[1:2], leaf[1:]]), tree["params"])
-        shutil.rmtree(path)
-        store.save(path, tree)
+    (folder,) = checkpoint.folders(run.teachers)
+    for path in sorted(folder.glob("wave-*/arrays.npz")):
+        arrays = storage.read_arrays(path, checkpoint.STAGE)
+        params = {name: leaf for name, leaf in arrays.items() if name.startswith("params.")}
+        swapped = {name: np.concatenate([leaf[1:2], leaf[1:]]) for name, leaf in params.items()}
+        storage.write_arrays(path, checkpoint.STAGE, {**arrays, **swapped})
 
 
 RECORDS = [
@@ -489,8 +485,8 @@ def put(name, content):
 
 
 def teacher_for_student(run):
-    teachers = kept.kept(run.teachers)
-    ((_, parameters),) = kept.of(teachers, [2])
+    teachers = checkpoint.finished_teachers(run.teachers)
+    ((_, parameters),) = checkpoint.parameters_of(teachers, [2])
     path = run.student / "parameters.npz"
     found = storage.read_arrays(path, "student-parameters")
     own = trees.flat(parameters)
