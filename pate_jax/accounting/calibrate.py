@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pate_jax.accounting import figures
-from pate_jax.accounting.curves import check_delta
+from pate_jax.accounting.inputs import check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, largest_scale

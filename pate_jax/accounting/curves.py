@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.bounds import gnmax, laplace, threshold
+from pate_jax.accounting.inputs import check_delta, check_orders, check_shares, check_votes
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+from pate_jax.mechanisms import Mechanism
 
 Method = Literal["exact", "published", "data_independent"]
 Conversion = Literal["tight", "classic"]
-_LARGEST = 1 << 53  # float64 holds every whole number up to here
 Curve = NDArray[np.float64]
 
 
@@ -49,47 +49,6 @@ def default_orders() -> NDArray[np.float64]:
     """
     below_two = 1 + np.geomspace(1e-3, 0.9, 14)
     return np.concatenate([below_two, np.arange(2.0, 32.0, 0.5), np.geomspace(32, 4096, 36)])
-
-
-def check_orders(orders: ArrayLike) -> NDArray[np.float64]:
-    """The orders as a float64 vector, each above 1.
-
-    >>> check_orders([2, 3])
-    array([2., 3.])
-    """
-    grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
-    if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid) & (grid > 1)):
-        raise PateError(f"orders={orders!r} must be a list of finite numbers above 1")
-    return grid
-
-
-def check_votes(votes: ArrayLike) -> NDArray[np.int64]:
-    """The vote histograms as int64 [query, class], checked.
-
-    >>> check_votes([[2, 0], [1, 1]]).shape
-    (2, 2)
-    """
-    table = np.asarray(votes)
-    if table.ndim != 2 or table.shape[1] < 2:
-        raise PateError(f"votes of shape {table.shape} must be [query, class] with at least two classes")
-    if not np.all(np.isfinite(table)) or np.any(table < 0) or np.any(table != np.floor(table)):
-        raise PateError("votes must be whole numbers, none below 0; pass histograms, not shares")
-    if table.size and table.max() >= _LARGEST:
-        raise PateError(
-            f"votes hold {table.max()}, which is 2^53 or more: no ensemble has that many teachers"
-        )
-    return table.astype(np.int64)
-
-
-def check_delta(delta: float) -> float:
-    """`delta` as a float between 0 and 1, both excluded.
-
-    >>> check_delta(1e-5)
-    1e-05
-    """
-    if not 0 < delta < 1:
-        raise PateError(f"delta={delta!r} must be above 0 and below 1; below 1/records is usual")
-    return float(delta)
 
 
 def epsilon(orders: ArrayLike, rdp: ArrayLike, delta: float, *, conversion: Conversion = "tight") -> Epsilon:
@@ -131,13 +90,9 @@ def margins(mechanism: Mechanism, votes: NDArray[np.int64], student_probabilitie
     >>> margins(mechanism, np.array([[8, 2]]), [[0.5, 0.5]])
     array([3.])
     """
-    if not isinstance(mechanism, InteractiveGNMax):
+    shares = check_shares(mechanism, student_probabilities, votes.shape)
+    if shares is None:
         return votes.max(axis=1).astype(np.float64)
-    if student_probabilities is None:
-        raise PateError("student_probabilities=None must be the student's [query, class] table here")
-    shares = np.asarray(student_probabilities, dtype=np.float64)
-    if shares.shape != votes.shape:
-        raise PateError(f"student_probabilities of shape {shares.shape} must match the votes {votes.shape}")
     return (votes - votes.sum(axis=1, keepdims=True) * shares).max(axis=1)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
 from pate_jax.accounting.curves import Conversion, Epsilon
+from pate_jax.accounting.inputs import check_orders
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 from pate_jax.system import progress
 
@@ -282,7 +283,7 @@ def worst_case(
     >>> round(found.epsilon, 4), basis
     (1.3565, 'Gaussian-DP')
     """
-    grid = curves.default_orders() if orders is None else curves.check_orders(orders)
+    grid = curves.default_orders() if orders is None else check_orders(orders)
     totals = np.atleast_1d(np.asarray(teachers))
     different, times = np.unique(totals, return_counts=True)
     summed = times @ curves.data_independent(mechanism, different, grid)

@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import curves, figures
+from pate_jax.accounting.inputs import check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 
@@ -138,7 +139,7 @@ def plan(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: float, d
     """The filter whose order affords this mechanism most questions; from public numbers only."""
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise PateError(f"budget_epsilon={epsilon!r} must be a finite number above 0")
-    delta = curves.check_delta(delta)
+    delta = check_delta(delta)
     slack = _slack(mechanism, teachers, classes, epsilon, delta)
     inner = delta - (1 + math.exp(min(epsilon, 700.0))) * slack * (1 + _ROUNDING)
     if inner <= 0:

@@ -23,6 +23,7 @@ from scipy import sparse
 from pate_jax.accounting import composition, curves, figures, papers
 from pate_jax.accounting.bounds import gnmax, laplace, threshold
 from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.inputs import check_delta, check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, LNMax, Mechanism
 from pate_jax.system.progress import bar
@@ -63,7 +64,7 @@ def tally(votes: ArrayLike) -> Tally:
     >>> merged.counts.tolist(), merged.times(2).tolist(), merged.largest.tolist()
     ([[5, 5, 0], [7, 3, 0]], [0, 2], [5, 7])
     """
-    ordered = -np.sort(-curves.check_votes(votes), axis=1)
+    ordered = -np.sort(-check_votes(votes), axis=1)
     counts, row_of = np.unique(ordered, axis=0, return_inverse=True)
     largest, level = np.unique(counts[:, 0], return_inverse=True)
     return Tally(counts, row_of.reshape(-1), largest, level.reshape(-1))
@@ -83,7 +84,7 @@ def many(
     >>> found.published.round(4).tolist(), found.data_independent.round(4).tolist()
     ([0.2252, 0.1203], [0.16, 0.0749])
     """
-    counts, delta = curves.check_votes(votes), curves.check_delta(delta)
+    counts, delta = check_votes(votes), check_delta(delta)
     asked = check_settings(mechanisms, counts, queries)
     merged = tally(counts)
     by_noise: dict[tuple, list[int]] = {}

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from pate_jax.accounting import curves, figures
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.exact import groups, renyi
+from pate_jax.accounting.inputs import check_delta, check_votes
 from pate_jax.accounting.many import check_settings, spread
 from pate_jax.mechanisms import Mechanism
 
@@ -43,7 +44,7 @@ def exact_many(
     >>> [round(one.epsilon, 4) for one in exact_many([GNMax(40.0)], [[240, 10], [130, 120]], 1e-5)]
     [0.1203]
     """
-    counts, delta = curves.check_votes(votes), curves.check_delta(delta)
+    counts, delta = check_votes(votes), check_delta(delta)
     asked = check_settings(mechanisms, counts, queries)
 
     @lru_cache(maxsize=32)

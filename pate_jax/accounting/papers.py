@@ -15,6 +15,7 @@ from scipy import special
 
 from pate_jax.accounting import curves, smooth
 from pate_jax.accounting.bounds import gnmax, threshold
+from pate_jax.accounting.inputs import check_votes
 from pate_jax.mechanisms import LNMax, Mechanism
 
 Curve = NDArray[np.float64]
@@ -112,7 +113,7 @@ def smooth_sensitivity_2018(mechanism: Mechanism, votes: ArrayLike, order: float
     Faults kept: local sensitivity at distance `d` only, Pr[answered] as a fixed weight, release cost below
     its worst case. Use `smooth_sensitivity` for anything but comparison.
     """
-    counts = curves.check_votes(votes)
+    counts = check_votes(votes)
     sigma, teachers = mechanism.noise.scale, int(counts.sum(axis=1).max())
     total = np.zeros(teachers)
     weight, rdp = np.ones(len(counts)), np.zeros(len(counts))

@@ -18,7 +18,7 @@ from scipy import special
 
 from pate_jax import accounting
 from pate_jax.accounting import composition, figures
-from pate_jax.accounting.curves import check_delta
+from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.vote_models import MODELS, VoteModel, VotesOf
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict

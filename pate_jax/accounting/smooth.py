@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from pate_jax.accounting import curves, figures
 from pate_jax.accounting.bounds import gnmax, smooth_bounds, threshold
 from pate_jax.accounting.figures import Figure
+from pate_jax.accounting.inputs import check_delta, check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 from pate_jax.system import progress
@@ -120,7 +121,7 @@ def smooth_sensitivity(
     >>> found.value < 2 * 14 / 40**2, found.sensitivity > 0
     (True, True)
     """
-    counts = curves.check_votes(votes)
+    counts = check_votes(votes)
     test = mechanism.test
     if mechanism.noise.family != "gaussian" or (test is not None and test.noise.family != "gaussian"):
         raise PateError(f"{mechanism!r} has no smooth sensitivity here; use gnmax or confident-gnmax")
@@ -192,14 +193,14 @@ def sanitise(
     >>> sanitise(GNMax(40.0), [[240, 10]] * 50, 1e-5, Plan(14.0, 0.02, 8.0), normal=0.0).status
     'publishable'
     """
-    counts = curves.check_votes(votes)
+    counts = check_votes(votes)
     found = smooth_sensitivity(mechanism, counts, plan)
     drawn = SystemRandom().gauss(0.0, 1.0) if normal is None else normal
     noisy = max(found.value + drawn * found.sensitivity * plan.noise, 0.0)
     released = math.ceil(noisy / plan.grid) * plan.grid + plan.cost
     slack = figures.sampler_slack(mechanism, *counts.shape)
     result = figures.with_slack(
-        lambda inner: curves.epsilon([plan.order], [released], inner), curves.check_delta(delta), slack
+        lambda inner: curves.epsilon([plan.order], [released], inner), check_delta(delta), slack
     )
     status: figures.Status = "sensitive" if plan.from_private_votes else "publishable"
     note = f"{OWN_VOTES if plan.from_private_votes else ESTIMATE}; {ROUNDED.format(grid=plan.grid)}"

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from pate_jax.accounting import curves, figures
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
+from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, to_dict
 
@@ -225,7 +226,7 @@ def _check(statement: Statement) -> None:
     if statement.relation not in RELATIONS:
         raise PateError(f"relation={statement.relation!r} must be one of {', '.join(RELATIONS)}")
     from_dict(statement.mechanism)
-    curves.check_delta(statement.delta)
+    check_delta(statement.delta)
 
 
 def _status(name: str) -> figures.Status:
@@ -295,7 +296,7 @@ def statement(
     >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5).covers
     'the whole vote of one party changed, whatever its records, as declared by the makers of the votes'
     """
-    counts = curves.check_votes(votes)
+    counts = check_votes(votes)
     _check_rows(counts, voters_may_sit_out)
     mask = np.ones(len(counts), bool) if answered is None else np.asarray(answered)
     if mask.shape != (len(counts),) or mask.dtype != np.bool_:
@@ -305,12 +306,12 @@ def statement(
     if relation not in RELATIONS:
         raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
     adaptive = adaptive or figures.is_adaptive(mechanism)
-    grid = curves.default_orders() if orders is None else curves.check_orders(orders)
+    grid = curves.default_orders() if orders is None else check_orders(orders)
     slack = figures.sampler_slack(mechanism, *counts.shape)
     kinds = _kinds(mechanism, counts, mask)
     known = None if answered is None else kinds.answered
     given = student_probabilities if isinstance(mechanism, InteractiveGNMax) else None
-    delta = curves.check_delta(delta)
+    delta = check_delta(delta)
     case = figures.Case(mechanism, kinds.votes, kinds.asked, known, delta, grid, slack, given, adaptive)
     return Statement(
         figures=figures.all_figures(case, budget, sanitised, pld),

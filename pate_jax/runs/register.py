@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate_jax.accounting import curves, figures, filter
+from pate_jax.accounting.inputs import check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism, from_dict, to_dict
 from pate_jax.runs import budget, ledger
@@ -100,7 +101,7 @@ def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int
 
 def limit(file: Path, epsilon: float, delta: float) -> None:
     """Set what the runs of a register may spend together, once; the order of the sum is fixed with it."""
-    found = _filter(epsilon, curves.check_delta(delta))
+    found = _filter(epsilon, check_delta(delta))
     _check_kind(file)
     with ledger.Writer(file) as book:
         before = _limit(_lines(file))

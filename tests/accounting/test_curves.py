@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import accounting
-from pate_jax.accounting import curves
+from pate_jax.accounting.inputs import check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
@@ -156,11 +156,11 @@ def test_gaussian_figures_are_worth_what_a_mechanism_of_one_shift_costs():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: curves.check_votes([[1, -1]]), "below 0"),
-        (lambda: curves.check_votes([[0.5, 0.5]]), "whole numbers"),
-        (lambda: curves.check_votes([1, 2]), "shape"),
-        (lambda: curves.check_votes([[1], [2]]), "two classes"),
-        (lambda: curves.check_votes([[1.0, np.nan]]), "whole numbers"),
+        (lambda: check_votes([[1, -1]]), "below 0"),
+        (lambda: check_votes([[0.5, 0.5]]), "whole numbers"),
+        (lambda: check_votes([1, 2]), "shape"),
+        (lambda: check_votes([[1], [2]]), "two classes"),
+        (lambda: check_votes([[1.0, np.nan]]), "whole numbers"),
         (lambda: accounting.epsilon([1.0], [0.1], 1e-5), "above 1"),
         (lambda: accounting.epsilon([2.0], [-0.1], 1e-5), "negative"),
         (lambda: accounting.epsilon([2.0], [np.nan], 1e-5), "NaN"),

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.errors import PateError
+from pate_jax.accounting.inputs import check_votes
 
 _ROWS = 1 << 16  # queries looked at at a time
 
@@ -60,20 +61,18 @@ class Merged(NamedTuple):
     classes: int
 
 
-def merge(votes, student_probabilities=None) -> Merged:
+def merge(votes: ArrayLike, shares: NDArray[np.float64] | None = None) -> Merged:
     """Group equal counts in each histogram and merge the histograms that are equal when sorted.
 
     >>> merged = merge([[7, 3, 0], [0, 7, 3], [5, 5, 0]])
     >>> merged.row_of.tolist(), merged.buckets[0].counts.tolist(), merged.buckets[0].sizes.tolist()
     ([1, 1, 0], [[5.0, 0.0]], [[2.0, 1.0]])
     """
-    counts = check(votes)
-    margins = counts
-    if student_probabilities is not None:
-        margins = counts - counts.sum(axis=1, keepdims=True) * _shares(student_probabilities, counts.shape)
+    counts = check_votes(votes).astype(np.float64)
+    margins = counts if shares is None else counts - counts.sum(axis=1, keepdims=True) * shares
     order = np.lexsort((-margins, -counts), axis=-1)
     counts, margins = (np.take_along_axis(array, order, axis=1) for array in (counts, margins))
-    both = counts if student_probabilities is None else np.concatenate([counts, margins], axis=1)
+    both = counts if shares is None else np.concatenate([counts, margins], axis=1)
     _, first, row_of = np.unique(both, axis=0, return_index=True, return_inverse=True)
     counts, margins = counts[first], margins[first]
     return Merged(_buckets(counts, margins), row_of.reshape(-1), len(counts), counts.shape[1])
@@ -102,31 +101,6 @@ def _added(votes: np.ndarray, asked: np.ndarray, answered: np.ndarray) -> Distin
     votes, asked, answered = votes[order], asked[order], answered[order].astype(np.int64)
     starts = np.flatnonzero(np.concatenate([[True], (votes[1:] != votes[:-1]).any(axis=1)]))
     return Distinct(votes[starts], np.add.reduceat(asked, starts), np.add.reduceat(answered, starts))
-
-
-def check(votes) -> np.ndarray:
-    """The votes as float64 [query, class], or an error that says what is wrong with them."""
-    counts = np.asarray(votes)
-    if counts.ndim != 2 or counts.shape[1] < 2:
-        raise PateError(
-            f"votes of shape {counts.shape} must be histograms [query, class] of 2 classes or more"
-        )
-    counts = counts.astype(np.float64)
-    if not np.isfinite(counts).all() or (counts < 0).any() or (counts != np.rint(counts)).any():
-        raise PateError(
-            "votes must be whole numbers >= 0; pass counts of teachers, not shares or noisy counts"
-        )
-    return counts
-
-
-def _shares(student_probabilities, shape: tuple[int, ...]) -> np.ndarray:
-    """The student's probabilities, checked against the votes they go with."""
-    shares = np.asarray(student_probabilities, np.float64)
-    if shares.shape != shape:
-        raise PateError(f"student_probabilities of shape {shares.shape} must have the votes' shape {shape}")
-    if not np.isfinite(shares).all() or (shares < 0).any() or (shares > 1).any():
-        raise PateError("student_probabilities must be between 0 and 1; pass the student's softmax")
-    return shares
 
 
 def _buckets(counts: np.ndarray, margins: np.ndarray) -> list[Groups]:

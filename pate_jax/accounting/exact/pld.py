@@ -22,6 +22,7 @@ from pate_jax.accounting.exact import profile
 from pate_jax.accounting.exact import renyi as exact_renyi
 from pate_jax.accounting.exact.caps import caps
 from pate_jax.accounting.exact.groups import merge
+from pate_jax.accounting.inputs import check_delta, check_shares
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise
 from pate_jax.system.progress import bar
@@ -55,8 +56,8 @@ def epsilon(
     >>> epsilon(GNMax(40), [[150, 100]] * 5, 1e-5) == epsilon(GNMax(40), [[150, 100]], 1e-5, times=[5])
     True
     """
-    _check_delta(delta)
-    merged = merge(votes, exact_renyi.margins_for(mechanism, student_probabilities))
+    check_delta(delta)
+    merged = merge(votes, check_shares(mechanism, student_probabilities, np.shape(votes)))
     if not merged.rows:
         return 0.0
     each = np.ones(len(merged.row_of), np.int64) if times is None else np.asarray(times)
@@ -89,7 +90,7 @@ def data_independent_epsilon(mechanism: Mechanism, queries: int, classes: int, d
     >>> round(data_independent_epsilon(GNMax(sigma=40), queries=100, classes=10, delta=1e-5), 4)
     1.3565
     """
-    _check_delta(delta)
+    check_delta(delta)
     if queries < 0 or classes < 2:
         raise PateError(f"queries={queries} must be >= 0 and classes={classes} at least 2")
     if queries == 0:
@@ -120,11 +121,6 @@ def gaussian_epsilon(mean: float, delta: float) -> float:
         return 0.0
     high = mean * (mean / 2 + math.sqrt(2 * math.log(1 / delta))) + mean
     return float(brentq(excess, 0.0, high, xtol=1e-13 * (1 + high), rtol=1e-14)) * (1 + 1e-11) + 1e-12
-
-
-def _check_delta(delta: float) -> None:
-    if not (isinstance(delta, int | float) and 0 < delta < 1):
-        raise PateError(f"delta={delta!r} must be between 0 and 1; 1e-5 is common, below 1/records advisable")
 
 
 def _trim(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float]:

@@ -18,8 +18,8 @@ from pate_jax.accounting.exact import argmax_law, divergence, remote_classes, sc
 from pate_jax.accounting.exact.caps import caps, concentrated, shift_cost
 from pate_jax.accounting.exact.groups import Groups, Merged, merge
 from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
-from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism, Noise, ThresholdTest
+from pate_jax.accounting.inputs import check_orders, check_shares
+from pate_jax.mechanisms import Mechanism, Noise, ThresholdTest
 from pate_jax.system.progress import bar
 
 BLOCK = 1_500_000  # numbers in one intermediate array
@@ -42,7 +42,7 @@ def rdp(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> n
     [[0.0, 1e-06], [0.000791, 0.003187]]
     """
     orders = check_orders(orders)
-    merged = merge(votes, margins_for(mechanism, student_probabilities))
+    merged = merge(votes, check_shares(mechanism, student_probabilities, np.shape(votes)))
     return _costs(mechanism.noise, mechanism.test, merged, orders)[merged.row_of]
 
 
@@ -55,7 +55,7 @@ def parts(mechanism: Mechanism, votes, orders, *, student_probabilities=None) ->
     ((1, 1), (1, 1), [-0.805])
     """
     orders = check_orders(orders)
-    merged = merge(votes, margins_for(mechanism, student_probabilities))
+    merged = merge(votes, check_shares(mechanism, student_probabilities, np.shape(votes)))
     argmax = _costs(mechanism.noise, None, merged, orders)
     test, answered = np.zeros((merged.rows, len(orders))), np.zeros(merged.rows)
     if mechanism.test is not None:
@@ -84,25 +84,6 @@ def probabilities(mechanism: Mechanism, votes) -> np.ndarray:
     out = np.empty(counts.shape)
     np.put_along_axis(out, order, table[merged.row_of], axis=1)
     return out
-
-
-def margins_for(mechanism: Mechanism, student_probabilities):
-    """The student's probabilities where the mechanism's test reads them, else None."""
-    if not isinstance(mechanism, InteractiveGNMax):
-        return None
-    if student_probabilities is None:
-        raise PateError(
-            "student_probabilities=None, but the interactive test reads them; pass [query, class]"
-        )
-    return student_probabilities
-
-
-def check_orders(orders) -> np.ndarray:
-    """The orders as float64 [A], all finite and above 1."""
-    orders = np.atleast_1d(np.asarray(orders, np.float64))
-    if orders.ndim != 1 or not (np.isfinite(orders) & (orders > 1)).all():
-        raise PateError(f"orders={orders.ravel().tolist()[:8]} must be finite numbers above 1")
-    return orders
 
 
 def pieces(noise: Noise, merged: Merged, *, every_move: bool = False) -> Iterator[Groups]:

@@ -1,0 +1,78 @@
+"""What figures are computed from, checked: orders, votes, delta and a student's probabilities."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+
+_LARGEST = 1 << 53  # float64 holds every whole number up to here
+
+
+def check_orders(orders: ArrayLike) -> NDArray[np.float64]:
+    """The orders as a float64 vector, each above 1.
+
+    >>> check_orders([2, 3])
+    array([2., 3.])
+    """
+    grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
+    if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid) & (grid > 1)):
+        raise PateError(f"orders={orders!r} must be a list of finite numbers above 1")
+    return grid
+
+
+def check_votes(votes: ArrayLike) -> NDArray[np.int64]:
+    """The vote histograms as int64 [query, class], checked.
+
+    >>> check_votes([[2, 0], [1, 1]]).shape
+    (2, 2)
+    """
+    table = np.asarray(votes)
+    if table.ndim != 2 or table.shape[1] < 2:
+        raise PateError(
+            f"votes of shape {table.shape} must be histograms [query, class] of at least two classes"
+        )
+    if not np.all(np.isfinite(table)) or np.any(table < 0) or np.any(table != np.floor(table)):
+        raise PateError("votes must be whole numbers, none below 0; pass histograms, not shares")
+    if table.size and table.max() >= _LARGEST:
+        raise PateError(
+            f"votes hold {table.max()}, which is 2^53 or more: no ensemble has that many teachers"
+        )
+    return table.astype(np.int64)
+
+
+def check_delta(delta: float) -> float:
+    """`delta` as a float between 0 and 1, both excluded.
+
+    >>> check_delta(1e-5)
+    1e-05
+    """
+    if not (isinstance(delta, Real) and 0 < delta < 1):
+        raise PateError(f"delta={delta!r} must be above 0 and below 1; below 1/records is usual")
+    return float(delta)
+
+
+def check_shares(
+    mechanism: Mechanism, student_probabilities: ArrayLike | None, shape: tuple[int, ...]
+) -> NDArray[np.float64] | None:
+    """The student's probabilities [query, class] if the mechanism's test reads them, checked, else `None`.
+
+    >>> check_shares(InteractiveGNMax(1, 2, 1, 0.9), [[0.5, 0.5]], (1, 2))
+    array([[0.5, 0.5]])
+    """
+    if not isinstance(mechanism, InteractiveGNMax):
+        return None
+    if student_probabilities is None:
+        raise PateError(
+            "student_probabilities=None, but the test of interactive-gnmax reads them; pass [query, class]"
+        )
+    shares = np.asarray(student_probabilities, dtype=np.float64)
+    if shares.shape != shape:
+        raise PateError(f"student_probabilities of shape {shares.shape} must match the votes' shape {shape}")
+    if not np.all((shares >= 0) & (shares <= 1)):
+        raise PateError("student_probabilities must be between 0 and 1; pass the student's softmax")
+    return shares
