@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax.runs import ledger
+from pate_jax.runs import chain, ledger
 
 
 def main():
@@ -36,17 +36,17 @@ def main():
 def measure(path, queries, batch):
     random, count = np.random.default_rng(0), queries // batch
     peaks, start = [peak()], time.perf_counter()
-    with ledger.Writer(path) as book:
+    with chain.Writer(path) as book:
         for number in range(count):
             labels, answered = random.integers(0, 10, batch), random.random(batch) < 0.6
             book.append(entry(number, batch, labels, answered))
             if number in (count // 10, count - 1):
                 peaks.append(peak())
     written, start = time.perf_counter() - start, time.perf_counter()
-    state = ledger.check(path)
+    state = chain.check(path)
     verified, start = time.perf_counter() - start, time.perf_counter()
     peaks.append(peak())
-    ledger.append(path, entry(count, batch, labels, answered))
+    chain.append(path, entry(count, batch, labels, answered))
     return {
         "what": "ledger",
         "queries": queries,

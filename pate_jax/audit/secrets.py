@@ -34,10 +34,9 @@ def secrets(run: RunDirectory) -> check.Secrets:
     texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
     entropy = storage.read_json(run.keys, "keys").get("entropy")
     texts |= {"the secret of the run": entropy} if entropy else {}
-    for entry in ledger.entries(run.ledger):
-        texts |= {
-            f"the {name} of batch {entry['batch']}": entry[name] for name in ("votes", "noise", "digest")
-        }
+    for line in ledger.lines(run.ledger):
+        digests = {"votes": line.votes, "noise": line.noise, "digest": line.digest}
+        texts |= {f"the {name} of batch {line.batch}": digest for name, digest in digests.items()}
     if run.statement.exists():
         texts |= _sensitive(storage.read_json(run.statement, "statement"))
     inputs = None if isinstance(opened(run), Finding) else partial(_inputs, run)

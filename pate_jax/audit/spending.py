@@ -11,10 +11,11 @@ import numpy as np
 from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter
 from pate_jax.audit.shards import absent
-from pate_jax.mechanisms import Mechanism, from_dict
-from pate_jax.runs import batches, budget, ledger, stages
+from pate_jax.mechanisms import from_dict
+from pate_jax.runs import batches, budget, chain, ledger, stages
 from pate_jax.runs.answers import load_batch
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.ledger import Line
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -27,57 +28,59 @@ _OLDER = (
 _MOVED = 1e-3  # share of answers that continuous noise may round differently on another machine
 
 
-def chain(run: RunDirectory) -> Iterator[Finding]:
+def lines(run: RunDirectory) -> Iterator[Finding]:
     """Whether the ledger is whole, and shows every answer that the run has given and no other."""
     if not run.ledger.exists():
         yield absent(run, run.ledger, "aggregate")
         return
-    entries = []
-    for entry in ledger.entries(run.ledger):
-        entries.append(entry["batch"])
+    answered = []
+    for line in ledger.lines(run.ledger):
+        answered.append(line.batch)
         yield from judged(
-            (f"batch {entry['batch']}: {fault}" for fault in _entry(run, entry)),
-            f"batch {entry['batch']}: votes, queries, mechanism and answers are the recorded ones",
+            (f"batch {line.batch}: {fault}" for fault in _faults(run, line)),
+            f"batch {line.batch}: votes, queries, mechanism and answers are the recorded ones",
         )
-    state = ledger.check(run.ledger)
+    state = chain.check(run.ledger)
     if state.torn is not None:
         yield unchecked("the last line was being written when a crash came; none of its answers had left")
     yield passed(f"{state.entries} lines form one chain, and its head counts {state.counted} of them")
     voted, given = range(1, run.batches + 1), run.answers.parent.glob(f"{run.answers.stem}*.npz")
-    if entries != sorted(set(entries)) or set(entries) - set(voted):
-        yield failed(f"the ledger shows the batches {entries}, and votes are there for {len(voted)}")
-    shown = {run.answers_of(batch).name for batch in entries}
+    if answered != sorted(set(answered)) or set(answered) - set(voted):
+        yield failed(f"the ledger shows the batches {answered}, and votes are there for {len(voted)}")
+    shown = {run.answers_of(batch).name for batch in answered}
     for name in sorted({path.name for path in given} - shown):
         yield failed(f"{name} holds answers that the ledger does not show")
     for name in sorted(name for name in shown if not (run.private / name).exists()):
         yield failed(f"{name} is missing; `pate aggregate` writes it again from the ledger")
 
 
-def _entry(run: RunDirectory, entry: dict[str, Any]) -> Iterator[str]:
+def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
     """What of one line differs from the files of its batch."""
-    batch, fixed = entry["batch"], budget.fixed(run)
-    if not run.votes_of(batch).exists() or not run.answers_of(batch).exists():
+    fixed, recorded = budget.fixed(run), run.recorded().get("mechanism")
+    if not run.votes_of(line.batch).exists() or not run.answers_of(line.batch).exists():
         yield "its votes or its answers are missing"
         return
-    votes = load_batch(run, entry)
-    answers = storage.read_arrays(run.answers_of(batch), "answers")
-    if entry["mechanism"] != run.recorded().get("mechanism"):
+    votes = load_batch(run, line)
+    answers = storage.read_arrays(run.answers_of(line.batch), "answers")
+    if recorded is None or line.mechanism != from_dict(recorded):
         yield "the ledger names another mechanism than the settings"
-    if entry["votes"] != storage.digest(votes.votes):
+    if line.votes != storage.digest(votes.votes):
         yield "the votes are not those that were answered"
     digests = storage.digest(votes.ids), storage.digest(votes.digests)
-    if (entry["queries"], entry["inputs"], entry["asked"]) != (*digests, len(votes.votes)):
+    if (line.queries, line.inputs, line.asked) != (*digests, len(votes.votes)):
         yield "the queries are not those that were charged"
-    labels, answered = ledger.unpack(entry["answers"])
+    labels, answered = ledger.unpack(line.answers)
     if not (np.array_equal(labels, answers["labels"]) and np.array_equal(answered, answers["answered"])):
         yield "the answers are not those that the ledger recorded"
-    size = {"teachers": entry["teachers"], "classes": entry["classes"]}
     totals = np.unique(votes.votes.sum(1)).tolist()
-    if totals not in ([], [size["teachers"]]) or votes.votes.shape[1] != size["classes"]:
+    if totals not in ([], [line.teachers]) or votes.votes.shape[1] != line.classes:
         yield "it was charged for another number of teachers or classes"
-    cost = budget.cost_of(fixed, from_dict(entry["mechanism"]), asked=entry["asked"], **size)
-    if list(_differences(entry["cost"], cost)):
-        yield f"it was charged {entry['cost']} and costs {cost}"
+    charged = ledger.cost_to_dict(line.order, line.cost)
+    costs = ledger.cost_to_dict(
+        *budget.cost_of(fixed, line.mechanism, line.teachers, line.classes, line.asked)
+    )
+    if list(_differences(charged, costs)):
+        yield f"it was charged {charged} and costs {costs}"
 
 
 def noise(run: RunDirectory) -> Iterator[Finding]:
@@ -85,29 +88,28 @@ def noise(run: RunDirectory) -> Iterator[Finding]:
     if not run.ledger.exists():
         yield absent(run, run.ledger, "aggregate")
         return
-    streams = []
-    for entry in ledger.entries(run.ledger):
-        batch, mechanism = entry["batch"], from_dict(entry["mechanism"])
-        streams.append(entry["noise"])
-        stream = batches.stream(mechanism, entry["votes"], _label(entry))
-        if entry["noise"] != batches.commitment(run, stream):
-            yield failed(f"batch {batch}: the ledger commits to another noise than the run's")
-        yield _drawn_again(run, entry, mechanism)
-        if batch == 1 and entry["schema"] < 3:
+    commitments = []
+    for line in ledger.lines(run.ledger):
+        commitments.append(line.noise)
+        stream = batches.stream(line.mechanism, line.votes, _label(line))
+        if line.noise != batches.commitment(run, stream):
+            yield failed(f"batch {line.batch}: the ledger commits to another noise than the run's")
+        yield _drawn_again(run, line)
+        if line.batch == 1 and line.schema < 3:
             yield unchecked(_OLDER)
-    if len(set(streams)) != len(streams):
+    if len(set(commitments)) != len(commitments):
         yield failed("one noise served two batches")
 
 
-def _label(entry: dict[str, Any]) -> int | str:
-    return batches.noise_label(entry["batch"], entry["queries"], entry["inputs"], entry["schema"])
+def _label(line: Line) -> int | str:
+    return batches.noise_label(line.batch, line.queries, line.inputs, line.schema)
 
 
-def _drawn_again(run: RunDirectory, entry: dict[str, Any], mechanism: Mechanism) -> Finding:
-    batch = entry["batch"]
-    votes = load_batch(run, entry).votes
-    again = batches.draw(run, mechanism, votes, _label(entry))
-    labels, answered = ledger.unpack(entry["answers"])
+def _drawn_again(run: RunDirectory, line: Line) -> Finding:
+    batch, mechanism = line.batch, line.mechanism
+    votes = load_batch(run, line).votes
+    again = batches.draw(run, mechanism, votes, _label(line))
+    labels, answered = ledger.unpack(line.answers)
     if len(labels) != len(votes):
         return failed(f"batch {batch}: {len(labels)} answers were given to {len(votes)} queries")
     given = np.where(np.asarray(again.answered), np.asarray(again.labels), -1)
@@ -132,10 +134,14 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
     if not run.ledger.exists():
         yield absent(run, run.ledger, "aggregate")
         return
-    first = next(ledger.entries(run.ledger))
-    size = {"teachers": first["teachers"], "classes": first["classes"]}
-    mechanism = from_dict(settings["mechanism"])
-    again = filter.plan(mechanism, epsilon=fixed.epsilon, delta=fixed.delta, **size)
+    first = next(ledger.lines(run.ledger))
+    again = filter.plan(
+        from_dict(settings["mechanism"]),
+        teachers=first.teachers,
+        classes=first.classes,
+        epsilon=fixed.epsilon,
+        delta=fixed.delta,
+    )
     differing = _differences(fixed.to_dict(), again.to_dict())
     yield from judged(
         (f"the recorded budget is not that of its epsilon: {one}" for one in differing),

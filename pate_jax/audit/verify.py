@@ -63,7 +63,7 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
         "fed": partial(shards.fed, run),
         "votes": partial(shards.votes, run),
         "queries": partial(shards.queries, run),
-        "ledger": partial(spending.chain, run),
+        "ledger": partial(spending.lines, run),
         "noise": partial(spending.noise, run),
         "budget": partial(_spent, run),
         "statement": partial(spending.stated, run),

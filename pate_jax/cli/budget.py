@@ -77,9 +77,9 @@ def _said(epsilon: float | None) -> str:
 def _lines(found: dict[str, Any]) -> list[str]:
     spent, left, fixed = found["spent"], found["left"], found["budget"]
     lines = [f"Run {found['run_dir']}: {found['mechanism']}"]
-    for entry in found["batches"]:
-        rdp, order = entry["cost"]["rdp"], entry["cost"]["order"]
-        lines.append(f"  batch {entry['batch']}: {entry['asked']} queries, {rdp:.6f} at order {order:.4g}")
+    for batch in found["batches"]:
+        rdp, order = batch["cost"]["rdp"], batch["cost"]["order"]
+        lines.append(f"  batch {batch['batch']}: {batch['asked']} queries, {rdp:.6f} at order {order:.4g}")
     if fixed is None:
         epsilon = "no finite epsilon" if spent["epsilon"] is None else f"epsilon {spent['epsilon']:.4f}"
         lines.append(

@@ -6,33 +6,32 @@ ledger does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import aggregate, voting
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import from_dict, to_dict
 from pate_jax.runs import budget, ledger
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.ledger import Line
 from pate_jax.system import storage
 
 _PARTS = ("labels", "answered")
 
 
-def shown(run: RunDirectory) -> list[dict[str, Any]]:
+def shown(run: RunDirectory) -> list[Line]:
     """The lines of the ledger, where settings and files of answers agree with them."""
-    mechanism, fixed, lines = run.recorded().get("mechanism"), budget.fixed(run), []
-    for entry in ledger.entries(run.ledger):
-        budget.recorded_cost(fixed, entry)
-        if entry["mechanism"] != mechanism:
+    recorded, fixed, lines = run.recorded().get("mechanism"), budget.fixed(run), []
+    for line in ledger.lines(run.ledger):
+        budget.recorded_cost(fixed, line)
+        if recorded is None or line.mechanism != from_dict(recorded):
             raise PateError(
-                f"batch {entry['batch']} in {run.ledger} was answered by {entry['mechanism']}, and "
-                f"{run.settings} now says {mechanism}: restore it from a backup"
+                f"batch {line.batch} in {run.ledger} was answered by {to_dict(line.mechanism)}, and "
+                f"{run.settings} now says {recorded}: restore it from a backup"
             )
-        lines.append(entry)
-    known = {run.answers_of(entry["batch"]) for entry in lines}
+        lines.append(line)
+    known = {run.answers_of(line.batch) for line in lines}
     for path in sorted({*run.private.glob(f"{run.answers.stem}*{run.answers.suffix}")} - known):
         raise PateError(
             f"{path} holds answers that {run.ledger} does not show: the ledger is from an older copy. "
@@ -41,24 +40,24 @@ def shown(run: RunDirectory) -> list[dict[str, Any]]:
     return lines
 
 
-def asked(run: RunDirectory) -> list[dict[str, Any]]:
+def asked(run: RunDirectory) -> list[Line]:
     """The lines of the ledger, at least one, where all their answers have been written."""
     lines = shown(run)
-    for batch in [entry["batch"] for entry in lines] or [1]:
+    for batch in [line.batch for line in lines] or [1]:
         run.existing(run.answers_of(batch), "aggregate")
     return lines
 
 
 def load_answers(run: RunDirectory) -> aggregate.Answers:
     """The answers to all queries asked so far, batch after batch."""
-    parts = [_issued(run, entry) for entry in asked(run)]
+    parts = [_issued(run, line) for line in asked(run)]
     labels, answered = (np.concatenate(part) for part in zip(*parts, strict=True))
     return aggregate.Answers(jnp.asarray(labels), jnp.asarray(answered))
 
 
 def load_asked(run: RunDirectory) -> voting.Votes:
     """The votes on all queries asked so far, row by row those of `load_answers`."""
-    parts = [load_batch(run, entry) for entry in asked(run)]
+    parts = [load_batch(run, line) for line in asked(run)]
     return voting.Votes(
         np.concatenate([part.votes for part in parts]),
         _joined([part.teacher_labels for part in parts], axis=1),
@@ -69,8 +68,8 @@ def load_asked(run: RunDirectory) -> voting.Votes:
 def asked_rows(run: RunDirectory) -> np.ndarray:
     """For each query asked, its row among all rows that were handed in, batch after batch."""
     rows, before, asked_before = [], 0, 0
-    for entry in asked(run):
-        batch, count = entry["batch"], entry["asked"]
+    for line in asked(run):
+        batch, count = line.batch, line.asked
         if run.rows_of(batch).exists():
             by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]
             queries, first = np.unique(by, return_index=True)
@@ -84,10 +83,10 @@ def asked_rows(run: RunDirectory) -> np.ndarray:
     return np.concatenate(rows)
 
 
-def load_batch(run: RunDirectory, entry: Mapping[str, Any]) -> voting.Votes:
+def load_batch(run: RunDirectory, line: Line) -> voting.Votes:
     """The votes on the queries of a line that were asked."""
-    votes = voting.load_votes(run.existing(run.votes_of(entry["batch"]), "vote"))
-    return subset(votes, slice(entry["asked"]))
+    votes = voting.load_votes(run.existing(run.votes_of(line.batch), "vote"))
+    return subset(votes, slice(line.asked))
 
 
 def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
@@ -97,9 +96,9 @@ def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
     return voting.Votes(votes.votes[rows], labels, *rest)
 
 
-def _issued(run: RunDirectory, entry: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def _issued(run: RunDirectory, line: Line) -> tuple[np.ndarray, np.ndarray]:
     """The answers of a line, where its file holds the same."""
-    recorded, file = ledger.unpack(entry["answers"]), run.answers_of(entry["batch"])
+    recorded, file = ledger.unpack(line.answers), run.answers_of(line.batch)
     held = storage.read_arrays(file, "answers")
     both = zip(_PARTS, recorded, strict=True)
     if not all(name in held and np.array_equal(part, held[name]) for name, part in both):

@@ -25,9 +25,10 @@ from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
-from pate_jax.runs import budget, ledger, register
+from pate_jax.runs import budget, chain, ledger, register
 from pate_jax.runs.answers import load_answers, load_batch, shown, subset
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.ledger import Line
 from pate_jax.runs.settings import check_threshold
 from pate_jax.system import progress, storage
 
@@ -89,7 +90,7 @@ def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
 def next_batch(run: RunDirectory) -> int:
     """The number of a further batch; refused before the last one is answered, and without a budget."""
     budget.needed_for_more(run)
-    answered = [entry["batch"] for entry in shown(run)]
+    answered = [line.batch for line in shown(run)]
     for batch in range(1, run.batches + 1):
         if batch not in answered or not run.answers_of(batch).exists():
             raise PateError(
@@ -106,17 +107,17 @@ def answer(
     teachers, classes = _size(votes)
     check_threshold(mechanism, teachers)
     _settle(run, mechanism, teachers, classes, epsilon, delta)
-    with ledger.Writer(run.ledger) as book:
-        lines, gone = shown(run), budget.spent(run)
-        for entry in lines:
-            _issue(run, entry)
-        waiting = sorted({*range(1, run.batches + 1)} - {entry["batch"] for entry in lines})
+    with chain.Writer(run.ledger) as book:
+        lines, spent = shown(run), budget.spent(run)
+        for line in lines:
+            _issue(run, line)
+        waiting = sorted({*range(1, run.batches + 1)} - {line.batch for line in lines})
         if waiting:
             register.confirm(run, mechanism, teachers, classes, len(votes))
         for batch in waiting:
-            entry = book.append(_charge(run, mechanism, batch, gone))
-            gone = gone.plus(budget.recorded_cost(budget.fixed(run), entry))
-            _issue(run, entry)
+            line = ledger.append(book, _charge(run, mechanism, batch, spent))
+            spent = spent.plus(budget.recorded_cost(budget.fixed(run), line))
+            _issue(run, line)
     return load_answers(run)
 
 
@@ -199,7 +200,7 @@ def _identity(votes: voting.Votes) -> dict[str, Any]:
 def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
     """Write the queries of a batch that are new in the run, and which query answers each row."""
     known = _known(run, votes.digests is not None)
-    total = sum(entry["asked"] for entry in shown(run))
+    total = sum(line.asked for line in shown(run))
     by: list[int] = []
     new: list[int] = []
     for row, name in enumerate(_names(votes)):
@@ -225,8 +226,8 @@ def _known(run: RunDirectory, by_digest: bool) -> dict[Any, int]:
     """The inputs asked about so far, and the number of the query that answers each."""
     known: dict[Any, int] = {}
     total = 0
-    for entry in shown(run):
-        part = load_batch(run, entry)
+    for line in shown(run):
+        part = load_batch(run, line)
         names = part.digests if by_digest else part.ids
         for place, name in enumerate([] if names is None else names.tolist()):
             known.setdefault(name, total + place)
@@ -239,10 +240,17 @@ def known_digests(run: RunDirectory) -> list[str]:
     return list(_known(run, by_digest=True))
 
 
-def _settle(run, mechanism, teachers, classes, epsilon, delta) -> None:
-    found = budget.fixed(run)
-    if epsilon is None and found is not None:
-        epsilon, delta = found.epsilon, delta or found.delta
+def _settle(
+    run: RunDirectory,
+    mechanism: Mechanism,
+    teachers: int,
+    classes: int,
+    epsilon: float | None,
+    delta: float | None,
+) -> None:
+    fixed = budget.fixed(run)
+    if epsilon is None and fixed is not None:
+        epsilon, delta = fixed.epsilon, delta or fixed.delta
     if epsilon is None and delta is not None:
         raise PateError(
             f"delta={delta:g} is the delta of a budget, and {run.root} has none: give --budget-epsilon with "
@@ -252,41 +260,43 @@ def _settle(run, mechanism, teachers, classes, epsilon, delta) -> None:
     budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
-def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, gone: budget.Cost) -> dict[str, Any]:
+def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, spent: budget.Cost) -> Line:
     """The line of a batch: as many of its queries as the budget affords, and their answers."""
     whole = voting.load_votes(run.votes_of(batch))
     teachers, classes = _size(voting.load_votes(run.votes).votes)
-    asked = budget.fit(run, gone, wanted=len(whole.votes), teachers=teachers, classes=classes)
+    asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
     digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
-    named, fixed = noise_label(batch, queries, inputs, ledger.SCHEMA), budget.fixed(run)
-    drawn = draw(run, mechanism, votes.votes, named)
-    return {
-        "batch": batch,
-        "mechanism": to_dict(mechanism),
-        "teachers": teachers,
-        "classes": classes,
-        "asked": asked,
-        "votes": digest,
-        "queries": queries,
-        "inputs": inputs,
-        "noise": commitment(run, stream(mechanism, digest, named)),
-        "budget": budget.described(fixed),
-        "cost": budget.cost_of(fixed, mechanism, teachers, classes, asked),
-        "answers": ledger.pack(drawn.labels, drawn.answered),
-    }
+    label, fixed = noise_label(batch, queries, inputs, chain.SCHEMA), budget.fixed(run)
+    drawn = draw(run, mechanism, votes.votes, label)
+    order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked)
+    return Line(
+        batch,
+        mechanism,
+        teachers,
+        classes,
+        asked,
+        votes=digest,
+        queries=queries,
+        inputs=inputs,
+        noise=commitment(run, stream(mechanism, digest, label)),
+        budget=fixed,
+        order=order,
+        cost=cost,
+        answers=ledger.pack(drawn.labels, drawn.answered),
+    )
 
 
-def _issue(run: RunDirectory, entry: dict[str, Any]) -> None:
+def _issue(run: RunDirectory, line: Line) -> None:
     """Write the answers that the ledger shows, once more if need be; never drawn again."""
-    batch = entry["batch"]
-    votes = load_batch(run, entry)
-    if storage.digest(votes.votes) != entry["votes"]:
+    batch = line.batch
+    votes = load_batch(run, line)
+    if storage.digest(votes.votes) != line.votes:
         raise PateError(
             f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
             "restore them from a backup, or choose another --out, and add up what both have spent"
         )
-    labels, answered = ledger.unpack(entry["answers"])
+    labels, answered = ledger.unpack(line.answers)
     arrays = {"labels": labels, "answered": answered}
     if run.rows_of(batch).exists():
         by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]

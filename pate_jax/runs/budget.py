@@ -7,7 +7,7 @@ teachers and classes, delta and what the ledger holds already, so a refusal tell
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,13 @@ from pate_jax.accounting import curves, figures, filter
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, to_dict
-from pate_jax.runs import ledger
+from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.ledger import Line, budget_from_dict, budget_to_dict
 from pate_jax.system import progress
 
 CUSTOMARY_DELTA = 1e-5
+_SHOWN = ("batch", "asked", "teachers", "classes", "cost", "mechanism")
 
 
 def warn_of_delta(delta: float, records: int) -> None:
@@ -54,61 +56,58 @@ def settle(
 
 def fixed(run: RunDirectory) -> Filter | None:
     """The filter of a run; None where it has no budget."""
-    recorded = run.recorded().get("budget", described(None))
-    return None if recorded == described(None) else Filter.from_dict(recorded)
+    return budget_from_dict(run.recorded().get("budget", budget_to_dict(None)))
 
 
-def described(found: Filter | None) -> dict[str, Any]:
-    """A budget, or that there is none, as settings and ledger record it."""
-    return {"epsilon": None} if found is None else found.to_dict()
-
-
-def cost_of(found: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int) -> dict:
-    """What a batch costs whatever the votes, at the filter's order or else its own, as the ledger has it."""
-    order = _own_order(mechanism, teachers, asked) if found is None else found.order
+def cost_of(
+    fixed: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int
+) -> tuple[float, Cost]:
+    """What a batch costs whatever the votes, and the order: that of the budget, or else the batch's own."""
+    order = _own_order(mechanism, teachers, asked) if fixed is None else fixed.order
     each = filter.cost(mechanism, teachers=teachers, classes=classes, order=order)
-    return {"order": order, **each.times(asked)._asdict()}
+    return order, each.times(asked)
 
 
 def spent(run: RunDirectory) -> Cost:
     """What the ledger shows, at the order of the run's filter."""
-    found, total = fixed(run), NOTHING
-    for entry in ledger.entries(run.ledger):
-        total = total.plus(recorded_cost(found, entry))
+    budget, total = fixed(run), NOTHING
+    for line in ledger.lines(run.ledger):
+        total = total.plus(recorded_cost(budget, line))
     return total
 
 
-def recorded_cost(found: Filter | None, entry: Mapping[str, Any]) -> Cost:
-    """What one entry of the ledger cost, under the budget that is still the run's."""
-    if entry.get("budget") != described(found):
+def recorded_cost(fixed: Filter | None, line: Line) -> Cost:
+    """What one line of the ledger cost, under the budget that is still the run's."""
+    if line.budget != fixed:
+        then, now = budget_to_dict(line.budget), budget_to_dict(fixed)
         raise PateError(
-            f"batch {entry['batch']} in the ledger was answered under the budget {entry.get('budget')}, and "
-            f"private/settings.json now says {described(found)}: a budget is fixed before the first answer. "
+            f"batch {line.batch} in the ledger was answered under the budget {then}, and "
+            f"private/settings.json now says {now}: a budget is fixed before the first answer. "
             "Restore private/settings.json from a backup"
         )
-    return Cost(entry["cost"]["rdp"], entry["cost"]["slack"])
+    return line.cost
 
 
-def fit(run: RunDirectory, gone: Cost, *, wanted: int, teachers: int, classes: int) -> int:
+def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: int) -> int:
     """How many of the queries wanted may be asked: all without a budget, else as many as it affords.
 
     Says so where it is fewer, and refuses where it is none; a function of public numbers only.
     """
-    found = fixed(run)
-    if found is None or wanted == 0:
+    budget = fixed(run)
+    if budget is None or wanted == 0:
         return wanted
     mechanism = from_dict(run.recorded()["mechanism"])
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=found.order)
-    room = found.affords(gone, each)
+    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=budget.order)
+    room = budget.affords(spent, each)
     if room == 0:
         raise PateError(
-            f"budget_epsilon={found.epsilon:g} of {run.root} is spent: not one more query of {mechanism!r} "
+            f"budget_epsilon={budget.epsilon:g} of {run.root} is spent: not one more query of {mechanism!r} "
             f"fits, and nothing was asked. `pate budget {run.root}` shows where it went; more privacy can be "
             "spent only by a new run, whose budget adds to this one"
         )
     if room < wanted:
         progress.say(
-            f"The budget of epsilon {found.epsilon:g} affords {room} more queries of this mechanism, "
+            f"The budget of epsilon {budget.epsilon:g} affords {room} more queries of this mechanism, "
             f"whatever the votes: of the {wanted} wanted, the first {room} are asked"
         )
     return min(wanted, room)
@@ -126,40 +125,39 @@ def needed_for_more(run: RunDirectory) -> None:
 
 def agreed_delta(run: RunDirectory, delta: float | None) -> float:
     """The delta of the run's statement: that of its budget, or the one recorded, or the one asked for."""
-    found = fixed(run)
-    if found is not None and delta not in (None, found.delta):
-        raise PateError(f"delta={delta} is not that of the budget of {run.root}, {found.delta}; leave it out")
+    budget = fixed(run)
+    if budget is not None and delta not in (None, budget.delta):
+        raise PateError(
+            f"delta={delta} is not that of the budget of {run.root}, {budget.delta}; leave it out"
+        )
     recorded = run.recorded().get("account", {}).get("delta")
     known = CUSTOMARY_DELTA if recorded is None else recorded
-    return found.delta if found is not None else known if delta is None else delta
+    return budget.delta if budget is not None else known if delta is None else delta
 
 
 def summary(run: RunDirectory) -> dict[str, Any]:
     """What `pate budget` shows: the budget, what is spent of it and what is left, whatever the votes."""
-    entries = [
-        {name: entry[name] for name in ("batch", "asked", "teachers", "classes", "cost", "mechanism")}
-        for entry in ledger.entries(run.ledger)
-    ]
-    found, total = fixed(run), spent(run)
+    lines, budget, total = ledger.read(run.ledger), fixed(run), spent(run)
     settings = run.recorded()
-    if not entries and found is None:
+    if not lines and budget is None:
         raise PateError(f"{run.root} has answered nothing and has no budget: there is nothing to show yet")
     mechanism = from_dict(settings["mechanism"])
-    asked = sum(entry["asked"] for entry in entries)
-    shown = {"run_dir": str(run.root), "mechanism": to_dict(mechanism), "batches": entries}
-    if found is None:
+    asked = sum(line.asked for line in lines)
+    batches = [{name: line.to_dict()[name] for name in _SHOWN} for line in lines]
+    shown = {"run_dir": str(run.root), "mechanism": to_dict(mechanism), "batches": batches}
+    if budget is None:
         delta = settings.get("account", {}).get("delta", CUSTOMARY_DELTA)
-        spent_now = {"queries": asked, "epsilon": _epsilon(mechanism, entries, delta), "delta": delta}
+        spent_now = {"queries": asked, "epsilon": _epsilon(mechanism, lines, delta), "delta": delta}
         return {**shown, "budget": None, "spent": spent_now, "left": None}
-    share = total.rdp / found.rdp
-    left = {"rdp": max(found.rdp - total.rdp, 0.0), "share": max(1 - share, 0.0), "queries": None}
-    if entries:
-        last = entries[-1]
-        each = filter.cost(mechanism, teachers=last["teachers"], classes=last["classes"], order=found.order)
-        left["queries"] = found.affords(total, each)
+    share = total.rdp / budget.rdp
+    left = {"rdp": max(budget.rdp - total.rdp, 0.0), "share": max(1 - share, 0.0), "queries": None}
+    if lines:
+        last = lines[-1]
+        each = filter.cost(mechanism, teachers=last.teachers, classes=last.classes, order=budget.order)
+        left["queries"] = budget.affords(total, each)
     return {
         **shown,
-        "budget": found.to_dict(),
+        "budget": budget.to_dict(),
         "spent": {"queries": asked, "rdp": total.rdp, "share": share},
         "left": left,
     }
@@ -174,13 +172,13 @@ def _plan(
     delta: float,
 ) -> dict[str, Any]:
     if epsilon is None:
-        return described(None)
-    if ledger.check(run.ledger).entries:
+        return budget_to_dict(None)
+    if chain.check(run.ledger).entries:
         raise PateError(
             f"budget_epsilon={epsilon:g} comes too late for {run.root}, which has answered already: a budget "
             "is fixed before the first answer; choose another --out"
         )
-    return described(filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta))
+    return filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta).to_dict()
 
 
 def _agree(run: RunDirectory, epsilon: float | None, delta: float) -> None:
@@ -202,10 +200,10 @@ def _own_order(mechanism: Mechanism, teachers: int, asked: int) -> float:
     return float(np.asarray(best, np.float64))
 
 
-def _epsilon(mechanism: Mechanism, entries: list[dict[str, Any]], delta: float) -> float | None:
-    totals = np.concatenate([np.full(entry["asked"], entry["teachers"]) for entry in entries])
-    classes = max(entry["classes"] for entry in entries)
+def _epsilon(mechanism: Mechanism, lines: Sequence[Line], delta: float) -> float | None:
+    totals = np.concatenate([np.full(line.asked, line.teachers) for line in lines])
+    classes = max(line.classes for line in lines)
     slack = figures.sampler_slack(mechanism, len(totals), classes)
-    found, _ = accounting.worst_case(mechanism, totals, delta, slack=slack)
-    epsilon = float(found.epsilon)
+    cost, _ = accounting.worst_case(mechanism, totals, delta, slack=slack)
+    epsilon = float(cost.epsilon)
     return epsilon if np.isfinite(epsilon) else None

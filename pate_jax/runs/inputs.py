@@ -89,8 +89,8 @@ def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
 def asked_inputs(run: RunDirectory, dataset: data.Dataset) -> data.Part:
     """The inputs that were asked about, batch after batch."""
     parts = []
-    for entry in answers.asked(run):
-        pool, votes = of_batch(run, dataset, entry["batch"]), answers.load_batch(run, entry)
+    for line in answers.asked(run):
+        pool, votes = of_batch(run, dataset, line.batch), answers.load_batch(run, line)
         parts.append(pool.take(rows_of(pool.ids, votes.ids)))
     return parts[0] if len(parts) == 1 else _together(parts)
 

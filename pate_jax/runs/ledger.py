@@ -1,183 +1,125 @@
-"""What has been spent: an append-only chain of lines, each durable before the answers in it leave.
+"""What has been spent: one line a batch of queries, durable before the answers in it leave.
 
-    ledger.jsonl        one JSON object a line, only ever appended to
-    ledger.head.json    how many lines there are and the digest of the last: written after each line
-
-A line ends in `, "digest": "..."}`, the SHA-256 of all its bytes before that, and holds the digest of the
-line before it as `previous`: a byte that changes, a line that is dropped, moved or edited breaks the chain.
-Lines missing at the end do not, so the head counts them. Order of events: line, fsync, head, fsync, and only
-then may answers leave. Hence what a crash leaves is one of three things, and each says what it is:
-
-- the head counts all lines: nothing was under way;
-- one whole line more than the head counts: it was recorded, its answers may not have left; it stands;
-- past the lines that the head counts, a part of a line: it was being recorded, none of its answers had left.
-  The next writer cuts it off, says so, and notes it in the line that takes its place.
-
-Anything else is damage and is refused. Readers hold one line at a time, so memory does not grow with the
-file, and may read while a writer appends. A ledger and head that are both put back from one older copy cannot
-be told from the past by themselves; files of answers that they do not show betray them (`batches`).
+The file is a chain (`chain`), so no line of it can be changed, dropped or moved unseen. Here is what a line
+says, checked where it is read.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pate_jax.accounting.filter import Cost, Filter
 from pate_jax.errors import PateError
-from pate_jax.system import locks, progress, storage
+from pate_jax.mechanisms import Mechanism, from_dict, to_dict
+from pate_jax.runs import chain
 
-SCHEMA = 3
-READABLE = (2, 3)  # in lines of schema 2 the noise of batch 1 is not named after its inputs
-GENESIS = "0" * 64
 REFUSED = "-"
-LONGEST = 1 << 28  # bytes of a line, at most
-_TAIL = len(', "digest": ""}\n') + 64
+_COUNTS = {"batch": 1, "teachers": 0, "classes": 0, "asked": 0}  # and the least that each may be
+_TEXTS = ("votes", "queries", "inputs", "noise", "answers")
+_COST = ("order", "rdp", "slack")
 
 
-class Torn(NamedTuple):
-    """A part of a line at the end of the file."""
+class Line(NamedTuple):
+    """What a batch asked, by which mechanism and under which budget, what it cost and what was answered."""
 
-    bytes: int
-    sha256: str
+    batch: int
+    mechanism: Mechanism
+    teachers: int
+    classes: int
+    asked: int  # the first queries of the batch, as many as the budget afforded
+    votes: str  # digests: of the votes, of the ids of the queries, of their inputs, and of the noise
+    queries: str
+    inputs: str
+    noise: str
+    budget: Filter | None
+    order: float  # at which the cost is stated
+    cost: Cost
+    answers: str  # as `pack` writes them
+    schema: int = chain.SCHEMA
+    digest: str = ""  # of the line itself, once it is written
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, without what the chain adds."""
+        return {
+            "batch": self.batch,
+            "mechanism": to_dict(self.mechanism),
+            "teachers": self.teachers,
+            "classes": self.classes,
+            "asked": self.asked,
+            "votes": self.votes,
+            "queries": self.queries,
+            "inputs": self.inputs,
+            "noise": self.noise,
+            "budget": budget_to_dict(self.budget),
+            "cost": cost_to_dict(self.order, self.cost),
+            "answers": self.answers,
+        }
 
 
-class State(NamedTuple):
-    """What a ledger comes to."""
-
-    entries: int  # whole lines
-    digest: str  # of the last of them
-    size: int  # bytes of the whole lines
-    counted: int  # lines that the head counts: as many, or one fewer after a crash
-    torn: Torn | None  # what follows the whole lines
+def lines(path: Path) -> Iterator[Line]:
+    """The lines of a ledger in order, each after the chain up to it was checked; an absent file has none."""
+    for entry in chain.entries(path):
+        yield parse(entry, path)
 
 
-class Head(NamedTuple):
-    """What the head file says."""
-
-    entries: int
-    digest: str
+def read(path: Path) -> list[Line]:
+    """All lines at once."""
+    return list(lines(path))
 
 
-class Writer:
-    """The one writer of a ledger; use it in a `with` statement.
+def append(book: chain.Writer, line: Line) -> Line:
+    """Add a line; when this returns, its answers may leave."""
+    return parse(book.append(line.to_dict()), book.path)
 
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "ledger.jsonl"
-    >>> with Writer(path) as book:
-    ...     entry = book.append({"batch": 1, "answers": "3 - 7"})
-    >>> [entry["batch"] for entry in entries(path)], check(path).entries
-    ([1], 1)
+
+def parse(entry: Mapping[str, Any], path: Path) -> Line:
+    """The line that an entry holds; refused where a field is not of the kind that every version wrote."""
+    cost = entry.get("cost")
+    cost = cost if isinstance(cost, dict) else {}
+    wrong = [name for name, least in _COUNTS.items() if not _is_count(entry.get(name), least)]
+    wrong += [name for name in _TEXTS if not isinstance(entry.get(name), str)]
+    wrong += ["cost"] * (not all(_is_number(cost.get(name)) for name in _COST))
+    if wrong:
+        raise PateError(
+            f"line {entry.get('sequence', 0) + 1} of {path} has {wrong[0]}={entry.get(wrong[0])!r}, which is "
+            "no such thing as a ledger holds: restore the file from a backup"
+        )
+    return Line(
+        mechanism=from_dict(entry.get("mechanism", {})),
+        budget=budget_from_dict(entry.get("budget", {})),
+        order=cost["order"],
+        cost=Cost(cost["rdp"], cost["slack"]),
+        **{name: entry[name] for name in (*_COUNTS, *_TEXTS, "schema", "digest")},
+    )
+
+
+def budget_to_dict(budget: Filter | None) -> dict[str, Any]:
+    """A budget, or that there is none, as settings and ledger record it.
+
+    >>> budget_to_dict(None)
+    {'epsilon': None}
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Writer:
-        self._stack.enter_context(locks.held(self.path.with_name(".ledger.lock"), self.path))
-        try:
-            self.state = check(self.path)
-            self._settle()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def append(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Add an entry; when this returns, its answers may leave."""
-        self._settle()
-        state = self.state
-        body = {"artefact": "ledger", "schema": SCHEMA, "sequence": state.entries, "previous": state.digest}
-        body |= entry
-        self._check_size()
-        if state.torn is not None:
-            progress.say(
-                f"{self.path} ends in {state.torn.bytes} bytes of an unfinished line: a crash while a batch "
-                "was being recorded, before any of its answers left. The line is recorded anew"
-            )
-            body["torn"] = state.torn._asdict()
-        content = line(body)
-        if len(content) >= LONGEST:
-            raise PateError(
-                f"a line of {len(content):,} bytes is longer than a ledger may hold, {LONGEST:,}: ask in "
-                "smaller batches, with --budget-epsilon and --more"
-            )
-        storage.append_bytes(self.path, content, after=state.size)
-        digest = _digest(content)
-        self.state = State(state.entries + 1, digest, state.size + len(content), state.entries, None)
-        self._settle()
-        return {**body, "digest": digest}
-
-    def _check_size(self) -> None:
-        """Refuse to write over what came after this writer looked, as where its lock was removed."""
-        size = self.path.stat().st_size if self.path.exists() else 0
-        if size != self.state.size + (self.state.torn.bytes if self.state.torn else 0):
-            raise PateError(
-                f"{self.path} was changed by another process while process {os.getpid()} held it: nothing "
-                "was recorded and no answer left. Let one process at a time write it, and repeat the command"
-            )
-
-    def _settle(self) -> None:
-        """Let the head count all lines."""
-        if self.state.counted < self.state.entries:
-            head = {"entries": self.state.entries, "digest": self.state.digest}
-            storage.write_json(head_path(self.path), "ledger-head", head)
-            self.state = self.state._replace(counted=self.state.entries)
+    return {"epsilon": None} if budget is None else budget.to_dict()
 
 
-def append(path: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Add one entry; when this returns, its answers may leave."""
-    with Writer(path) as book:
-        return book.append(entry)
+def budget_from_dict(recorded: dict[str, Any]) -> Filter | None:
+    """The budget that `budget_to_dict` described."""
+    return None if recorded == budget_to_dict(None) else Filter.from_dict(recorded)
 
 
-def entries(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries in order, each after the chain up to it was checked; an absent file is an empty ledger."""
-    yield from _walk(path)
+def cost_to_dict(order: float, cost: Cost) -> dict[str, float]:
+    """What a batch costs, as the ledger records it.
 
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """All entries at once."""
-    return list(entries(path))
-
-
-def find(path: Path, **wanted: Any) -> dict[str, Any] | None:
-    """The first entry whose named fields have these values, if there is one; the whole chain is checked."""
-    found = None
-    for entry in entries(path):
-        if found is None and all(entry.get(name) == value for name, value in wanted.items()):
-            found = entry
-    return found
-
-
-def check(path: Path) -> State:
-    """Check the whole chain and the head, in the memory of one line."""
-    walk = _walk(path)
-    while True:
-        try:
-            next(walk)
-        except StopIteration as end:
-            return end.value
-
-
-def line(body: Mapping[str, Any]) -> bytes:
-    """The line of an entry, with its digest.
-
-    >>> line({"batch": 1})[:40]
-    b'{"batch": 1, "digest": "4e4fc74044eff621'
+    >>> cost_to_dict(10.0, Cost(0.5, 0.0))
+    {'order': 10.0, 'rdp': 0.5, 'slack': 0.0}
     """
-    content = json.dumps(body, allow_nan=False)[:-1].encode()
-    return content + f', "digest": "{hashlib.sha256(content).hexdigest()}"}}\n'.encode()
+    return {"order": order, "rdp": cost.rdp, "slack": cost.slack}
 
 
 def pack(labels: Iterable[int], answered: Iterable[bool]) -> str:
@@ -190,7 +132,7 @@ def pack(labels: Iterable[int], answered: Iterable[bool]) -> str:
     return " ".join(str(label) if given else REFUSED for label, given in pairs)
 
 
-def unpack(answers: str) -> tuple[np.ndarray, np.ndarray]:
+def unpack(answers: str) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Labels (-1 where refused) and which queries were answered.
 
     >>> unpack("3 - 12")
@@ -205,89 +147,9 @@ def unpack(answers: str) -> tuple[np.ndarray, np.ndarray]:
     return labels, answered
 
 
-def head_path(path: Path) -> Path:
-    """Where the head of a ledger lies."""
-    return path.with_suffix(".head.json")
+def _is_count(value: object, least: int) -> bool:
+    return type(value) is int and value >= least
 
 
-def _walk(path: Path) -> Generator[dict[str, Any], None, State]:
-    head = _read_head(path)
-    if not path.exists():
-        if head.entries:
-            raise PateError(_too_short(path, 0, head))
-        return State(0, GENESIS, 0, 0, None)
-    count, previous, size, torn = 0, GENESIS, 0, None
-    with open(path, "rb") as stream:
-        while content := stream.readline(LONGEST):
-            try:
-                entry = _entry(path, content, count, previous)
-            except PateError as error:
-                torn = _torn(path, content, stream.read(1), count, error)
-                break
-            count, previous, size = count + 1, entry["digest"], size + len(content)
-            if count == head.entries and previous != head.digest:
-                raise PateError(f"{path} line {count} is not the one that {head_path(path)} names: {_DAMAGE}")
-            yield entry
-    if count < head.entries:
-        raise PateError(_too_short(path, count, head))
-    if count > head.entries + 1 and count > _read_head(path).entries + 1:
-        raise PateError(
-            f"{path} has {count} lines and {head_path(path)} counts {head.entries}: it is from an older "
-            f"copy, so lines may be missing. {_RESTORE}"
-        )
-    return State(count, previous, size, head.entries, torn)
-
-
-_RESTORE = "Restore both files from a backup; a run whose ledger is lost must not answer again"
-_DAMAGE = f"the ledger was changed after it was written. {_RESTORE}"
-
-
-def _entry(path: Path, content: bytes, number: int, previous: str) -> dict[str, Any]:
-    """The entry of a line, or an error where it is not whole or does not follow the line before."""
-    where = f"{path} line {number + 1}"
-    entry = storage.parse_json(content, where)
-    if entry.get("schema") not in READABLE:
-        raise PateError(
-            f"{where} has schema version {entry.get('schema')!r}; this version of pate_jax reads "
-            f"{' and '.join(map(str, READABLE))}"
-        )
-    whole = content[-_TAIL:] == f', "digest": "{_digest(content)}"}}\n'.encode()
-    if not whole or entry.get("previous") != previous or entry.get("sequence") != number:
-        raise PateError(f"{where} does not fit the chain: {_DAMAGE}")
-    return entry
-
-
-def _torn(path: Path, content: bytes, following: bytes, count: int, error: PateError) -> Torn:
-    """A line that is not whole, where a crash can have left it; anything else is damage."""
-    if count != _read_head(path).entries or following or _is_whole(content):  # the head as it is by now
-        raise error
-    return Torn(len(content), hashlib.sha256(content).hexdigest())
-
-
-def _is_whole(content: bytes) -> bool:
-    """Whether this is a line of JSON to its end: then somebody changed it, or another version wrote it."""
-    try:
-        json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    return content.endswith(b"\n")
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content[:-_TAIL]).hexdigest()
-
-
-def _too_short(path: Path, count: int, head: Head) -> str:
-    head_says = f"{head_path(path)} counts {head.entries}"
-    return f"{path} has {count} lines where {head_says}: its end is missing. {_RESTORE}"
-
-
-def _read_head(path: Path) -> Head:
-    file = head_path(path)
-    if not file.exists():
-        return Head(0, GENESIS)
-    body = storage.read_json(file, "ledger-head")
-    count, digest = body.get("entries"), body.get("digest")
-    if not (isinstance(count, int) and count > 0 and isinstance(digest, str)):
-        raise PateError(f"{file} holds no count and digest of lines. {_RESTORE}")
-    return Head(count, digest)
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]

@@ -4,14 +4,14 @@ A register belongs to one holder's one collection of records, and is private lik
 counts, whatever table it names: tables overlap, and each line's digest of the ids shows only which are equal.
 A run is entered with all that it may ever spend, before it trains or answers, so a crash counts too much and
 never too little; the same run in the same place is entered once, a copy of it anew. The file is a chain of
-lines with a head, as a run's ledger is (`ledger`), with the same durability and the same one writer.
+lines, as a run's ledger is (`chain`), with the same durability and the same one writer.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from pate_jax.accounting import curves, figures, filter
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism, from_dict, to_dict
-from pate_jax.runs import budget, ledger
+from pate_jax.runs import budget, chain, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Finding, judged, unchecked
 from pate_jax.system import storage
@@ -34,7 +34,7 @@ _CLOSER = 1e-9  # relative: what is spent is rounded up
 
 
 class Plan(NamedTuple):
-    """All that a run may ever spend: so many answers of one mechanism, and whom its guarantee covers."""
+    """All that a run may ever spend: a number of answers of one mechanism, and whom its guarantee covers."""
 
     mechanism: Mechanism
     teachers: int
@@ -42,6 +42,55 @@ class Plan(NamedTuple):
     queries: int
     relation: str
     records: str | None  # a digest of the ids; None of votes made elsewhere
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**self._asdict(), "mechanism": to_dict(self.mechanism)}
+
+    @classmethod
+    def from_dict(cls, described: Any) -> Plan:
+        """The plan that `to_dict` described."""
+        if not (isinstance(described, dict) and set(described) == set(cls._fields)):
+            raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
+        return cls(**{**described, "mechanism": from_dict(described["mechanism"])})
+
+
+class Entry(NamedTuple):
+    """One run of a register."""
+
+    run: str  # what names it and tells nothing of its secret
+    name: str  # where it lies
+    time: str
+    plan: Plan
+
+
+class Book(NamedTuple):
+    """What a register says: its runs, and what they may spend together where a limit was set."""
+
+    entries: list[Entry]
+    limit: filter.Filter | None
+
+    @property
+    def plans(self) -> list[Plan]:
+        """What each of its runs may spend."""
+        return [entry.plan for entry in self.entries]
+
+
+def read(file: Path) -> Book:
+    """The lines of a register; an absent file has none."""
+    lines = chain.read(file)
+    if not all("plan" in line or "limit" in line for line in lines):
+        raise PateError(f"{file} is the ledger of a run and no register: name a file of its own")
+    limits = [filter.Filter.from_dict(line["limit"]) for line in lines if "limit" in line]
+    entries = [_entry(line, file) for line in lines if "plan" in line]
+    return Book(entries, limits[0] if limits else None)
+
+
+def _entry(line: Mapping[str, Any], file: Path) -> Entry:
+    run, name, time = (line.get(field) for field in ("run", "name", "time"))
+    if not (isinstance(run, str) and isinstance(name, str) and isinstance(time, str)):
+        raise PateError(f"a line of {file} names no run: restore the file from a backup")
+    return Entry(run, name, time, Plan.from_dict(line["plan"]))
 
 
 def planned(
@@ -76,12 +125,12 @@ def enter(run: RunDirectory, file: Path, plan: Plan) -> None:
     if _STAGE in run.recorded():
         run.agree(_STAGE, {"file": str(file.resolve())})
     _check_kind(file)
-    with ledger.Writer(file) as book:
-        lines = _lines(file)
-        if not _stands(lines, run, plan):
-            _check_limit(file, lines, plan)
-            book.append(_line(run, plan))
-    os.chmod(ledger.head_path(file), 0o600)
+    with chain.Writer(file) as writer:
+        book = read(file)
+        if not _stands(book, run, plan):
+            _check_limit(file, book, plan)
+            writer.append(_line(run, plan))
+    os.chmod(chain.head_path(file), 0o600)
     run.agree(_STAGE, {"file": str(file.resolve())})
 
 
@@ -92,7 +141,7 @@ def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int
     file, fixed = _file(run), budget.fixed(run)
     most = None if fixed is None else (fixed.epsilon, fixed.delta)
     queries = planned(mechanism, teachers=teachers, classes=classes, queries=queries, most=most)
-    if not _stands(_lines(file), run, Plan(mechanism, teachers, classes, queries, "", None)):
+    if not _stands(read(file), run, Plan(mechanism, teachers, classes, queries, "", None)):
         raise PateError(
             f"{file} does not show what {run.root} is about to spend: it was moved, copied or changed since "
             f"it was entered; enter it with `pate aggregate {run.root} --register {file}`"
@@ -101,18 +150,18 @@ def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int
 
 def limit(file: Path, epsilon: float, delta: float) -> None:
     """Set what the runs of a register may spend together, once; the order of the sum is fixed with it."""
-    found = _filter(epsilon, check_delta(delta))
+    limit = _filter(epsilon, check_delta(delta))
     _check_kind(file)
-    with ledger.Writer(file) as book:
-        before = _limit(_lines(file))
+    with chain.Writer(file) as writer:
+        before = read(file).limit
         if before is not None and (before.epsilon, before.delta) != (epsilon, delta):
             raise PateError(
                 f"{file} has the limit epsilon={before.epsilon:g} at delta={before.delta:g}, which is set "
                 "once: leave it as it is, or begin another register for other records"
             )
         if before is None:
-            book.append({"limit": found.to_dict()})
-    os.chmod(ledger.head_path(file), 0o600)
+            writer.append({"limit": limit.to_dict()})
+    os.chmod(chain.head_path(file), 0o600)
 
 
 def _filter(epsilon: float, delta: float) -> filter.Filter:
@@ -131,23 +180,22 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
     """Every run's line, and what those of one relation may spend together; relations are never added."""
     if not file.exists():
         raise PateError(f"{file} does not exist: `pate run --register {file}` begins it")
-    lines = _lines(file)
-    found, runs = _limit(lines), [line for line in lines if "plan" in line]
-    delta = delta or (found.delta if found else budget.CUSTOMARY_DELTA)
-    shown = [
-        {"name": line["name"], "time": line["time"], "plan": line["plan"], "epsilon": _spends([line], delta)}
-        for line in runs
+    book = read(file)
+    limit, plans = book.limit, book.plans
+    delta = delta or (limit.delta if limit else budget.CUSTOMARY_DELTA)
+    runs = [
+        {"name": name, "time": time, "plan": plan.to_dict(), "epsilon": together([plan], delta)}
+        for _, name, time, plan in book.entries
     ]
-    relations = dict.fromkeys(line["plan"]["relation"] for line in runs)
-    together = {
-        name: _spends([line for line in runs if line["plan"]["relation"] == name], delta)
-        for name in relations
+    by_relation = {
+        relation: together([plan for plan in plans if plan.relation == relation], delta)
+        for relation in dict.fromkeys(plan.relation for plan in plans)
     }
     limited = None
-    if found is not None:
-        total = _total([_plan(line) for line in runs], found.order)
-        limited = {**found.to_dict(), "spent": total.rdp, "share": total.rdp / found.rdp}
-    return {"register": str(file), "runs": shown, "delta": delta, "epsilon": together, "limit": limited}
+    if limit is not None:
+        total = _total(plans, limit.order)
+        limited = {**limit.to_dict(), "spent": total.rdp, "share": total.rdp / limit.rdp}
+    return {"register": str(file), "runs": runs, "delta": delta, "epsilon": by_relation, "limit": limited}
 
 
 def together(plans: list[Plan], delta: float) -> float | None:
@@ -172,19 +220,16 @@ def examined(run: RunDirectory) -> Iterator[Finding]:
     """Whether a run that was recorded with a register stands in it, with all that it has asked."""
     if _STAGE not in run.recorded():
         return
-    file, asked = _file(run), ledger.read(run.ledger)
+    file, lines = _file(run), ledger.read(run.ledger)
     if not file.exists():
         yield unchecked(f"{file} is not here, so nobody can see whether the run stands in it")
         return
-    key, total = _key(run), sum(entry["asked"] for entry in asked)
+    key, total = _key(run), sum(line.asked for line in lines)
     covered = run.recorded().get("relation", {}).get("relation")
-    wanted = [
-        {name: entry[name] for name in ("mechanism", "teachers", "classes")} | {"relation": covered}
-        for entry in asked
-    ]
-    plans = [line["plan"] for line in _lines(file) if line.get("run") == key]
+    asked = {(line.mechanism, line.teachers, line.classes, covered) for line in lines}
     stands = any(
-        plan["queries"] >= total and all(one.items() <= plan.items() for one in wanted) for plan in plans
+        plan.queries >= total and asked <= {(plan.mechanism, plan.teachers, plan.classes, plan.relation)}
+        for plan in (entry.plan for entry in read(file).entries if entry.run == key)
     )
     yield from judged(
         [] if stands else [f"{file} does not show this run with the {total} queries that it asked"],
@@ -202,30 +247,17 @@ def _key(run: RunDirectory) -> str:
 
 
 def _line(run: RunDirectory, plan: Plan) -> dict[str, Any]:
-    described = {**plan._asdict(), "mechanism": to_dict(plan.mechanism)}
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"run": _key(run), "name": str(run.root.resolve()), "time": now, "plan": described}
+    entry = Entry(_key(run), str(run.root.resolve()), datetime.now(UTC).isoformat(timespec="seconds"), plan)
+    return {**entry._asdict(), "plan": plan.to_dict()}
 
 
-def _plan(line: dict[str, Any]) -> Plan:
-    return Plan(**{**line["plan"], "mechanism": from_dict(line["plan"]["mechanism"])})
-
-
-def _stands(lines: list[dict[str, Any]], run: RunDirectory, plan: Plan) -> bool:
+def _stands(book: Book, run: RunDirectory, plan: Plan) -> bool:
     """Whether this run, in this place, was entered with at least this plan."""
     place = (_key(run), str(run.root.resolve()))
-    found = [_plan(line) for line in lines if (line.get("run"), line.get("name")) == place]
     return any(
         one[:3] == plan[:3] and one.queries >= plan.queries and plan.relation in ("", one.relation)
-        for one in found
+        for one in (entry.plan for entry in book.entries if (entry.run, entry.name) == place)
     )
-
-
-def _lines(file: Path) -> list[dict[str, Any]]:
-    lines = ledger.read(file)
-    if not all("plan" in line or "limit" in line for line in lines):
-        raise PateError(f"{file} is the ledger of a run and no register: name a file of its own")
-    return lines
 
 
 def _check_kind(file: Path) -> None:
@@ -233,14 +265,6 @@ def _check_kind(file: Path) -> None:
     begins = storage.read_bytes(file)[: len(_BEGINS)] if file.exists() else b""
     if not _BEGINS.startswith(begins):
         raise PateError(f"{file} is no register: name a file that `--register` has begun, or a new one")
-
-
-def _limit(lines: list[dict[str, Any]]) -> filter.Filter | None:
-    return next((filter.Filter.from_dict(line["limit"]) for line in lines if "limit" in line), None)
-
-
-def _spends(lines: list[dict[str, Any]], delta: float) -> float | None:
-    return together([_plan(line) for line in lines], delta)
 
 
 def _total(plans: list[Plan], order: float) -> filter.Cost:
@@ -252,9 +276,9 @@ def _total(plans: list[Plan], order: float) -> filter.Cost:
     return total
 
 
-def _check_limit(file: Path, lines: list[dict[str, Any]], plan: Plan) -> None:
-    found, before = _limit(lines), [_plan(line) for line in lines if "plan" in line]
-    if found is None:
+def _check_limit(file: Path, book: Book, plan: Plan) -> None:
+    limit, before = book.limit, book.plans
+    if limit is None:
         return
     others = sorted({one.relation for one in before} - {plan.relation})
     if others:
@@ -262,9 +286,9 @@ def _check_limit(file: Path, lines: list[dict[str, Any]], plan: Plan) -> None:
             f"{file} has a limit, and holds runs by {', '.join(others)}: one by {plan.relation} cannot be "
             "added to these; choose a run of the same relation"
         )
-    if not found.allows(_total([*before, plan], found.order)):
-        spent, more = (_total(plans, found.order).rdp / found.rdp for plans in (before, [plan]))
+    if not limit.allows(_total([*before, plan], limit.order)):
+        spent, more = (_total(plans, limit.order).rdp / limit.rdp for plans in (before, [plan]))
         raise PateError(
-            f"the limit of epsilon {found.epsilon:g} at delta {found.delta:g} in {file} would be exceeded: "
+            f"the limit of epsilon {limit.epsilon:g} at delta {limit.delta:g} in {file} would be exceeded: "
             f"{spent:.1%} of it is spent, and this run may cost {more:.1%}; ask fewer queries or add noise"
         )

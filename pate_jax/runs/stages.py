@@ -337,7 +337,7 @@ def _batch_to_vote_on(run: RunDirectory, more: bool) -> int:
     if not more:
         return 1
     run.existing(run.votes, "vote")
-    waiting = run.batches if ledger.find(run.ledger, batch=run.batches) is None else 1
+    waiting = run.batches if run.batches not in [line.batch for line in ledger.lines(run.ledger)] else 1
     return waiting if waiting > 1 else batches.next_batch(run)
 
 

@@ -12,7 +12,7 @@ from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import batches, budget, ledger, stages
+from pate_jax.runs import batches, budget, chain, ledger, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
@@ -45,7 +45,7 @@ def go_on(run, rows, shift, mechanism=MECHANISM, **given):
 
 
 def asked(run):
-    return [entry["asked"] for entry in ledger.entries(run.ledger)]
+    return [line.asked for line in ledger.lines(run.ledger)]
 
 
 def test_only_what_fits_is_asked_and_it_is_said_before(tmp_path, capsys):
@@ -173,17 +173,17 @@ def test_equal_votes_in_two_batches_share_no_noise(tmp_path):
     run = begin(tmp_path, rows=12, epsilon=4.0, split=34)
     go_on(run, 12, 12, split=34)
     one, two = ledger.read(run.ledger)
-    assert one["votes"] == two["votes"] and one["noise"] != two["noise"] and one["answers"] != two["answers"]
+    assert one.votes == two.votes and one.noise != two.noise and one.answers != two.answers
 
 
 def test_another_mechanism_on_a_copy_of_the_run_shares_no_noise(tmp_path):
     run = begin(tmp_path, rows=12)
     (line,) = ledger.read(run.ledger)
-    label = batches.noise_label(1, line["queries"], line["inputs"], ledger.SCHEMA)
+    label = batches.noise_label(1, line.queries, line.inputs, chain.SCHEMA)
     both = (MECHANISM, DiscreteGaussianMax(30.0))
-    names = [stages.stream(mechanism, line["votes"], label) for mechanism in both]
+    names = [stages.stream(mechanism, line.votes, label) for mechanism in both]
     assert stages.commitment(run, names[0]) != stages.commitment(run, names[1])
-    assert line["noise"] == stages.commitment(run, names[0])
+    assert line.noise == stages.commitment(run, names[0])
 
 
 @pytest.mark.parametrize("again", [0.5, 2.0])
@@ -199,7 +199,7 @@ def test_a_budget_cannot_be_changed(tmp_path, again):
 
 def test_a_lost_or_older_ledger_is_never_answered_around(tmp_path):
     run = begin(tmp_path, rows=12)
-    kept = [path.read_bytes() for path in (run.ledger, ledger.head_path(run.ledger))]
+    kept = [path.read_bytes() for path in (run.ledger, chain.head_path(run.ledger))]
     go_on(run, 12, 12)
     restored(run, kept)
     with (
@@ -213,14 +213,14 @@ def test_a_lost_or_older_ledger_is_never_answered_around(tmp_path):
 
 
 def restored(run, kept):
-    for path, content in zip((run.ledger, ledger.head_path(run.ledger)), kept, strict=True):
+    for path, content in zip((run.ledger, chain.head_path(run.ledger)), kept, strict=True):
         path.write_bytes(content)
 
 
 def test_an_older_ledger_alone_brings_the_same_answers_and_no_others(tmp_path):
     """Even without the answers that would betray it: the noise follows from run, batch, inputs and votes."""
     run = begin(tmp_path, rows=12)
-    kept = [path.read_bytes() for path in (run.ledger, ledger.head_path(run.ledger))]
+    kept = [path.read_bytes() for path in (run.ledger, chain.head_path(run.ledger))]
     go_on(run, 12, 12)
     whole = run.ledger.read_bytes(), run.answers_of(2).read_bytes()
     restored(run, kept)
@@ -239,8 +239,8 @@ def test_copies_of_a_run_that_go_on_differently_share_no_noise(tmp_path):
     for run, shift in zip(runs, (12, 24, 12), strict=True):
         go_on(run, 12, shift)
     one, other, same = (ledger.read(run.ledger)[1] for run in runs)
-    assert one["votes"] == other["votes"] and one["noise"] != other["noise"]
-    assert one["noise"] == same["noise"] and one["answers"] == same["answers"]
+    assert one.votes == other.votes and one.noise != other.noise
+    assert one.noise == same.noise and one.answers == same.answers
 
 
 @pytest.mark.parametrize("kind", ["ids", "digests"])
@@ -264,16 +264,16 @@ def test_copies_made_before_the_first_vote_share_no_noise(tmp_path, kind):
 def test_a_run_of_an_older_version_keeps_the_noise_it_was_made_with(tmp_path, monkeypatch):
     """A ledger of schema 2: the noise of its first batch is named after the votes alone."""
     with monkeypatch.context() as older:
-        older.setattr(ledger, "SCHEMA", 2)
+        older.setattr(chain, "SCHEMA", 2)
         run = begin(tmp_path, rows=12, split=34)
     line, by = ledger.read(run.ledger)[0], json.dumps(to_dict(MECHANISM), sort_keys=True)
-    assert line["noise"] == batches.commitment(run, f"noise of batch 1 for {line['votes']} by {by}")
+    assert line.noise == batches.commitment(run, f"noise of batch 1 for {line.votes} by {by}")
     go_on(run, 12, 12, split=34)
-    assert [line["schema"] for line in ledger.read(run.ledger)] == [2, 3]
+    assert [line.schema for line in ledger.read(run.ledger)] == [2, 3]
     found = verify.of_run(run)
     assert not found.of("failed") and any("older version" in text for text in found.of("unchecked"))
     relabelled = begin(tmp_path, rows=12, split=34, name="relabelled")
-    assert ledger.read(relabelled.ledger)[0]["answers"] != line["answers"]
+    assert ledger.read(relabelled.ledger)[0].answers != line.answers
 
 
 EDITS = {

@@ -66,12 +66,12 @@ def test_results_hold_together(finished):
 
 def test_the_ledger_has_the_answers(finished):
     run, _ = finished
-    (entry,) = ledger.read(run.ledger)
+    (line,) = ledger.read(run.ledger)
     answers = stages.load_answers(run)
-    labels, answered = ledger.unpack(entry["answers"])
+    labels, answered = ledger.unpack(line.answers)
     assert labels.tolist() == answers.labels.tolist()
     assert answered.tolist() == answers.answered.tolist()
-    assert entry["asked"] == 21
+    assert line.asked == 21
 
 
 def test_a_second_call_repeats_nothing(finished):

@@ -15,7 +15,7 @@ from pate_jax import accounting, voting
 from pate_jax.audit import verify
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import ledger, register, registration, stages
+from pate_jax.runs import chain, register, registration, stages
 from pate_jax.runs.directory import RunDirectory
 
 MECHANISM, TEACHERS, ROWS = DiscreteGaussianMax(60.0), 100, 30
@@ -37,7 +37,7 @@ def begin(folder, name, file, relation="record", mechanism=MECHANISM, epsilon=No
 
 
 def names(file):
-    return [line["name"] for line in ledger.read(file) if "plan" in line]
+    return [line["name"] for line in chain.read(file) if "plan" in line]
 
 
 def test_two_uses_cost_what_one_longer_list_costs(tmp_path):
@@ -50,7 +50,7 @@ def test_two_uses_cost_what_one_longer_list_costs(tmp_path):
     by_hand = float(accounting.epsilon(orders, 2 * ROWS * orders / 60.0**2, 1e-5).epsilon)
     assert found["epsilon"]["record"] == pytest.approx(by_hand, rel=1e-3)
     assert whole.epsilon <= found["epsilon"]["record"] < sum(one["epsilon"] for one in found["runs"])
-    assert oct(file.stat().st_mode & 0o777) == oct(ledger.head_path(file).stat().st_mode & 0o777) == "0o600"
+    assert oct(file.stat().st_mode & 0o777) == oct(chain.head_path(file).stat().st_mode & 0o777) == "0o600"
     assert json.dumps(to_dict(MECHANISM)) in file.read_text() and "private" not in found
 
 
@@ -142,11 +142,11 @@ def test_a_torn_line_is_cut_off_and_entered_anew(tmp_path, keep):
     """A crash while the second run was being entered: it had spent nothing."""
     file = tmp_path / "register.jsonl"
     begin(tmp_path, "a", file)
-    head, size = ledger.head_path(file).read_bytes(), file.stat().st_size
+    head, size = chain.head_path(file).read_bytes(), file.stat().st_size
     begin(tmp_path, "b", file)
     whole = file.read_bytes()
     file.write_bytes(whole[: size + keep] if keep >= 0 else whole[:-1])
-    ledger.head_path(file).write_bytes(head)
+    chain.head_path(file).write_bytes(head)
     assert names(file) == [str(tmp_path / "a")]
     begin(tmp_path, "c", file)
     assert names(file) == [str(tmp_path / "a"), str(tmp_path / "c")]

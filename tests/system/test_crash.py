@@ -18,7 +18,7 @@ from pate_jax import voting
 from pate_jax.accounting import filter
 from pate_jax.cli import main
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
-from pate_jax.runs import ledger, stages
+from pate_jax.runs import chain, ledger, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import StudentConfig
 from pate_jax.system import storage
@@ -100,7 +100,7 @@ def answers(run):
 
 def check_what_left(run):
     """Every answer that can be read in the run is one that the ledger shows."""
-    shown = {entry["batch"]: entry["answers"] for entry in ledger.entries(run.ledger)}
+    shown = {line.batch: line.answers for line in ledger.lines(run.ledger)}
     for batch in (1, 2):
         if run.answers_of(batch).exists():
             left = storage.read_arrays(run.answers_of(batch), "answers")
@@ -142,11 +142,11 @@ def test_killed_at_every_system_call_a_run_ends_with_the_same_answers(unharmed, 
             with pytest.raises(Crash):
                 ask(run)
         check_what_left(run)
-        said += run.ledger.exists() and ledger.check(run.ledger).torn is not None
+        said += run.ledger.exists() and chain.check(run.ledger).torn is not None
         ask(run)
         check_what_left(run)
         assert answers(run) == answers(expected), (at, name)
-        assert [entry["batch"] for entry in ledger.entries(run.ledger)] == [1, 2]
+        assert [line.batch for line in ledger.lines(run.ledger)] == [1, 2]
         assert not list(run.root.rglob("*.tmp"))
     assert len(calls) > 60
     assert said == (2 if half else 0)  # each of the two lines was torn once

@@ -29,7 +29,7 @@ from pate_jax.ensemble.checkpoint import Store
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax
 from pate_jax.models import trees
-from pate_jax.runs import budget, ledger
+from pate_jax.runs import budget, chain, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.student import serving
@@ -98,15 +98,15 @@ def read_statement(folder):
 
 
 def book(folder):
-    with ledger.Writer(folder / "ledger.jsonl") as writer:
+    with chain.Writer(folder / "ledger.jsonl") as writer:
         for batch in (1, 2):
             writer.append({"batch": batch, "asked": 3, "answers": "0 - 2", "cost": {"rdp": 0.1}})
 
 
 def read_book(folder):
-    for entry in ledger.entries(folder / "ledger.jsonl"):
+    for entry in chain.entries(folder / "ledger.jsonl"):
         ledger.unpack(entry["answers"])
-    ledger.check(folder / "ledger.jsonl")
+    chain.check(folder / "ledger.jsonl")
 
 
 def run_of(folder):

@@ -8,7 +8,7 @@ import numpy as np
 from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import ledger, pipeline, registration, stages
+from pate_jax.runs import chain, pipeline, registration, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import StudentConfig
@@ -50,18 +50,18 @@ def overlapping(folder):
 def crashed(folder):
     """A run whose process ends as its first batch is being recorded."""
     run = RunDirectory(folder)
-    append = ledger.Writer.append
+    append = chain.Writer.append
 
     def crash(book, entry):
         raise KeyboardInterrupt
 
-    ledger.Writer.append = crash
+    chain.Writer.append = crash
     try:
         answered(folder)
     except KeyboardInterrupt:
         pass
     finally:
-        ledger.Writer.append = append
+        chain.Writer.append = append
     return run
 
 

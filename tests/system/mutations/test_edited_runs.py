@@ -16,7 +16,7 @@ from pate_jax.accounting.figures import Figure
 from pate_jax.ensemble import checkpoint
 from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
 from pate_jax.models import trees
-from pate_jax.runs import batches, budget, ledger, stages
+from pate_jax.runs import batches, budget, chain, ledger, stages
 from pate_jax.system import storage
 
 CHAIN = ("artefact", "schema", "sequence", "previous", "digest")
@@ -39,10 +39,10 @@ def lines(change):
 
 def rewrite(run, change):
     """The whole ledger anew, chain and head and all, as only somebody with the program can."""
-    bodies = [{name: v for name, v in e.items() if name not in CHAIN} for e in ledger.read(run.ledger)]
+    bodies = [{name: v for name, v in e.items() if name not in CHAIN} for e in chain.read(run.ledger)]
     run.ledger.unlink()
-    ledger.head_path(run.ledger).unlink()
-    with ledger.Writer(run.ledger) as book:
+    chain.head_path(run.ledger).unlink()
+    with chain.Writer(run.ledger) as book:
         for body in change(bodies):
             book.append(body)
 
@@ -69,7 +69,7 @@ def other_label(body):
 
 def other_answers_everywhere(run):
     rewrite(run, lambda bodies: [{**bodies[0], "answers": other_label(bodies[0])}])
-    labels, answered = ledger.unpack(ledger.read(run.ledger)[0]["answers"])
+    labels, answered = ledger.unpack(ledger.read(run.ledger)[0].answers)
     storage.write_arrays(run.answers, "answers", {"labels": labels, "answered": answered})
 
 
@@ -83,10 +83,10 @@ def more_noise_than_was_drawn(run):
     settings(run, mechanism=to_dict(claimed))
 
     def changed(body):
-        label = batches.noise_label(body["batch"], body["queries"], body["inputs"], ledger.SCHEMA)
+        label = batches.noise_label(body["batch"], body["queries"], body["inputs"], chain.SCHEMA)
         noise = batches.commitment(run, batches.stream(claimed, body["votes"], label))
         size = {"teachers": body["teachers"], "classes": body["classes"], "asked": body["asked"]}
-        cost = budget.cost_of(fixed, claimed, **size)
+        cost = ledger.cost_to_dict(*budget.cost_of(fixed, claimed, **size))
         return {**body, "mechanism": to_dict(claimed), "noise": noise, "cost": cost}
 
     rewrite(run, lambda bodies: [changed(body) for body in bodies])
@@ -107,7 +107,7 @@ def edited_in_place(content):
 
 
 def lost_head(run):
-    ledger.head_path(run.ledger).unlink()
+    chain.head_path(run.ledger).unlink()
 
 
 LEDGER = [
@@ -399,7 +399,7 @@ def forged_to_the_end(run):
     histograms = np.asarray(voting.histogram(labels, 3))
     voting.save_votes(run.votes, votes._replace(votes=histograms, teacher_labels=labels))
     run.ledger.unlink()
-    ledger.head_path(run.ledger).unlink()
+    chain.head_path(run.ledger).unlink()
     run.answers.unlink()
     stages.answer(run, from_dict(run.recorded()["mechanism"]))
     stages.account(run)

@@ -51,10 +51,10 @@ def fresh_at_every_attempt(real):
 def answers_before_the_ledger(real):
     """Answers leave as soon as they are drawn; the ledger is written afterwards, or after a crash never."""
 
-    def charge(run, mechanism, batch, gone):
-        entry = real(run, mechanism, batch, gone)
-        batches._issue(run, entry)
-        return entry
+    def charge(run, mechanism, batch, spent):
+        line = real(run, mechanism, batch, spent)
+        batches._issue(run, line)
+        return line
 
     return charge
 
@@ -64,13 +64,13 @@ def drawn_again(real):
 
     issued = set()
 
-    def issue(run, entry):
-        if entry["digest"] not in issued:
-            issued.add(entry["digest"])
-            return real(run, entry)
-        votes = batches.load_batch(run, entry).votes
+    def issue(run, line):
+        if line.digest not in issued:
+            issued.add(line.digest)
+            return real(run, line)
+        votes = batches.load_batch(run, line).votes
         drawn = answers.answer(small_runs.MECHANISM, jnp.asarray(votes), key=noise.fresh_key())
-        return real(run, {**entry, "answers": batches.ledger.pack(drawn.labels, drawn.answered)})
+        return real(run, line._replace(answers=batches.ledger.pack(drawn.labels, drawn.answered)))
 
     return issue
 
