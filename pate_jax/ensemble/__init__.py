@@ -5,9 +5,9 @@ feeding     host arrays of the private records -> what one round of teachers is 
 programs    those functions for devices x width teachers at once; the only file that names pmap
 plan        how many teachers share a vmap, and in which form: from a committed table and measured memory
 waves       the loop over epochs, rounds and waves; restarts of teachers that failed
-checkpoint  what lies on disk, what a resumed run must agree on, and finished teachers read again
+checkpoint  what is on disk, what a resumed run must agree on, and how finished teachers are read
 training    `fit`: all of it
-report      how the teachers fared
+report      what became of the teachers, as JSON
 prediction  `predict` and `vote`: labels per teacher, or histograms summed on the device
 """
 

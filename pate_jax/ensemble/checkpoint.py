@@ -1,8 +1,8 @@
-"""What an ensemble leaves on disk, what a run that goes on must agree on, and finished teachers read again.
+"""What an ensemble writes to disk, what a resumed run must agree on, and how finished teachers are read.
 
     identity.json        config, net, digests of the data, key: whatever decides the result
     plan.json            how the teachers are computed
-    wave-00003.json      which folder holds wave 3, and whether it is finished; written once that is whole
+    wave-00003.json      which folder holds wave 3, and whether it is finished; written after that folder
     wave-00003-000012/   arrays.npz: the wave's arrays by their paths
 
 A folder that no JSON file names is left over from a crash and is removed.
@@ -211,6 +211,15 @@ def plan(folder: Path) -> Plan:
         raise PateError(f"{folder}: plan.json is no plan ({error}); restore it") from error
 
 
+def share_of(teachers: int, index: int, processes: int) -> np.ndarray:
+    """The teachers of one process: a contiguous share of all.
+
+    >>> share_of(5, 1, processes=2).tolist()
+    [2, 3, 4]
+    """
+    return np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
+
+
 def finished_teachers(directory: Path | str) -> Teachers:
     """The teachers of all processes, read from disk wave by wave as they are asked for.
 
@@ -222,7 +231,7 @@ def finished_teachers(directory: Path | str) -> Teachers:
         teachers, processes = identity["teachers"], identity["processes"]
         if processes != len(present):
             raise PateError(f"{directory} holds the teachers of {len(present)} of {processes} processes")
-        mine = np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
+        mine = share_of(teachers, index, processes)
         store, wave = Store(folder, 0.0), plan(folder).wave
         for number, first in enumerate(range(0, len(mine), wave)):
             if not store.finished(number):

@@ -1,4 +1,4 @@
-"""From host arrays of private records to what each teacher is fed: its own shard and its own key only."""
+"""From host arrays of private records to the input of each teacher: its own shard and its own key only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pate_jax.system import headcount
 
 
 class Records(NamedTuple):
-    """The private records, whose they are, and every teacher's own key."""
+    """The private records, which teacher each belongs to, and every teacher's own key."""
 
     inputs: np.ndarray
     labels: np.ndarray
@@ -24,13 +24,13 @@ class Records(NamedTuple):
     counts: np.ndarray
     keys: np.ndarray
     length: int
-    """to which every shard is padded; it shapes arrays and decides nothing"""
+    """the length to which every shard is padded; no result depends on it"""
     public: int
-    """how many records there are, as coarsely as plans may know it"""
+    """the number of records, rounded as far as plans may know it"""
 
 
 def records(inputs: Any, labels: Any, shards: Any, key: Array, config: TeacherConfig) -> Records:
-    """Check what came over the border, and give every teacher a key: `fold_in(key, teacher)`."""
+    """Check the records and shards, and give every teacher a key: `fold_in(key, teacher)`."""
     inputs, labels = np.asarray(inputs), np.asarray(labels)
     rows, counts = np.asarray(shards.rows), np.asarray(shards.counts, np.int32)
     _check_records(inputs, labels)
@@ -52,7 +52,7 @@ def take(data: Records, ids: np.ndarray, config: TeacherConfig) -> Shard:
     labels = data.labels[rows] if len(data.labels) else np.zeros(rows.shape, np.int32)
     shape = (*rows.shape, *data.inputs.shape[1:])
     inputs = data.inputs[rows] if len(data.inputs) else np.zeros(shape, data.inputs.dtype)
-    guess = [_constant_answer(own[:count]) for own, count in zip(labels, counts, strict=True)]
+    guess = [_constant_answer(shard[:count]) for shard, count in zip(labels, counts, strict=True)]
     majority, entropy = (np.array(column) for column in zip(*guess, strict=True))
     return Shard(
         inputs, labels, counts, epochs_of(counts, config), data.keys[ids],
@@ -61,15 +61,15 @@ def take(data: Records, ids: np.ndarray, config: TeacherConfig) -> Shard:
 
 
 def _constant_answer(labels: np.ndarray) -> tuple[int, float]:
-    """What the best constant answer reaches on these labels: hits, and mean loss (the labels' entropy)."""
+    """The hits of the best constant answer on these labels, and its mean loss (the labels' entropy)."""
     if not len(labels):
         return 0, 0.0
-    many = np.unique(labels, return_counts=True)[1]
-    return int(many.max()), float(-(many / len(labels) * np.log(many / len(labels))).sum())
+    counts = np.unique(labels, return_counts=True)[1]
+    return int(counts.max()), float(-(counts / len(labels) * np.log(counts / len(labels))).sum())
 
 
 def digest_of_keys(keys: np.ndarray) -> str:
-    """What may be told of the teachers' keys."""
+    """The digest of all teachers' keys, which reveals none of them."""
     return hashlib.sha256(keys.tobytes()).hexdigest()
 
 
@@ -80,8 +80,8 @@ def keys_of(key: Array, teachers: int) -> np.ndarray:
     if str(jax.random.key_impl(key)) != "threefry2x32":
         # Another generator (256 bits of ChaCha20, say) seeds the counter-based one that streams are cut from.
         key = jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl="threefry2x32")
-    own = jax.vmap(lambda teacher: jax.random.key_data(jax.random.fold_in(key, teacher)))
-    return np.asarray(own(jnp.arange(teachers)))
+    cut = jax.vmap(lambda teacher: jax.random.key_data(jax.random.fold_in(key, teacher)))
+    return np.asarray(cut(jnp.arange(teachers)))
 
 
 def _check_records(inputs: np.ndarray, labels: np.ndarray) -> None:
@@ -111,4 +111,4 @@ def _check_shards(rows: np.ndarray, counts: np.ndarray, records: int) -> None:
     if len(used) and not 0 <= used.min() <= used.max() < records:
         raise PateError(f"shards name rows {used.min()} to {used.max()} of {records} records")
     if len(np.unique(used)) != len(used):
-        raise PateError("a record stands in two shards, or twice in one; cut them with data.partition")
+        raise PateError("a record is in two shards, or twice in one; cut them with data.partition")

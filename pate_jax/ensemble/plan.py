@@ -70,7 +70,7 @@ def row(net: str | None, backend: str) -> dict[str, Any]:
 
 
 def choose(net: str | None, backend: str, teachers: int, devices: int, width: int | None) -> Plan:
-    """The plan that the table gives for so many teachers, before memory has its say.
+    """The plan that the table gives for this number of teachers, before memory is measured.
 
     >>> choose("cnn", "cpu", teachers=250, devices=2, width=None).width
     1
@@ -88,7 +88,7 @@ def choose(net: str | None, backend: str, teachers: int, devices: int, width: in
 
 
 def public_length(records: int, teachers: int, batch: int) -> int:
-    """Places for one of so many shards of so many records, in whole batches; hardly a shard is longer.
+    """How many records a shard is padded to, in whole batches; very few shards are longer.
 
     A hash cuts the shards, so their sizes spread like Poisson's: these are six deviations above the mean.
 
@@ -109,12 +109,12 @@ def within_memory(plan: Plan, devices: int, measure: Callable[[Plan], int]) -> P
 
 
 def program_bytes(compiled: Any) -> int:
-    """What a compiled program holds on one device: arguments, results that are not arguments, temporaries."""
-    found = compiled.memory_analysis()
-    if found is None:
-        return 0  # of a backend that does not tell
-    held = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
-    return int(held + found.temp_size_in_bytes)
+    """Bytes that a compiled program needs on one device: arguments, new results and temporaries."""
+    needs = compiled.memory_analysis()
+    if needs is None:
+        return 0  # this backend does not tell
+    held = needs.argument_size_in_bytes + needs.output_size_in_bytes - needs.alias_size_in_bytes
+    return int(held + needs.temp_size_in_bytes)
 
 
 def device_bytes(devices: list[Any]) -> int:
@@ -133,26 +133,26 @@ def free_bytes(devices: list[Any]) -> int:
 
 
 def _stats(devices: list[Any]) -> list[dict[str, int]] | None:
-    """What accelerators with a memory of their own tell of it."""
+    """Memory statistics of accelerators that have their own memory, or None."""
     stats = [device.memory_stats() or {} for device in devices if device.platform != "cpu"]
     return stats if stats and all("bytes_limit" in found for found in stats) else None
 
 
 def available_bytes() -> int:
-    """Memory that this machine, or the group of processes we are confined to, can still give."""
+    """Memory that this machine, or the control group of this process, can still give."""
     free = _meminfo(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     limit, used = _of_group("memory.max"), _of_group("memory.current")
     return free if limit is None or used is None else min(free, max(limit - used, 0))
 
 
 def _of_group(name: str) -> int | None:
-    """A figure of the group of processes that we are confined to, if there is one."""
+    """A figure of the control group that this process is confined to, if there is one."""
     try:
         with open(f"/sys/fs/cgroup/{name}") as file:
-            found = file.read().strip()
+            figure = file.read().strip()
     except OSError:
         return None  # no such group, no such limit
-    return int(found) if found.isdigit() else None
+    return int(figure) if figure.isdigit() else None
 
 
 def _meminfo(otherwise: int) -> int:

@@ -1,4 +1,4 @@
-"""What the teachers say: a label per teacher and query, or histograms summed on the device."""
+"""The teachers' predictions: a label per teacher and query, or histograms summed on the device."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ def predict(
     with progress.bar("labels", float(given.size)) as bar:
         for start, batches in voter.blocks():
             for rows, real, params in voter.rounds(teachers):
-                found = [answer(params, batch) for batch in batches]
-                told = np.concatenate([programs.fetch(part)[real] for part in found], axis=1)
-                stop = min(start + told.shape[1], len(inputs))
-                given[rows, start:stop] = told[:, : stop - start]
+                answers = [
+                    answer(params, batch) for batch in batches
+                ]  # all are started before one is fetched
+                labels = np.concatenate([programs.fetch(part)[real] for part in answers], axis=1)
+                stop = min(start + labels.shape[1], len(inputs))
+                given[rows, start:stop] = labels[:, : stop - start]
                 bar.advance(float(len(rows) * (stop - start)))
     return given
 
@@ -47,7 +49,7 @@ def vote(
 ) -> Int[np.ndarray, "queries classes"]:
     """How many teachers chose each class, for every input: int32, summed on the devices and over processes.
 
-    Labels of single teachers are never kept, and a place without a teacher counts nothing.
+    Labels of single teachers are never stored, and a place without a teacher does not count.
     """
     voter = _Voter(model, preprocessing, inputs, devices)
     count = programs.on_devices(voter.count, voter.devices, donate=(0,))
@@ -60,8 +62,8 @@ def vote(
                 here = real.reshape(len(voter.devices), voter.width).astype(np.int32)
                 sums = [count(sum_, params, batch, here) for sum_, batch in zip(sums, batches, strict=True)]
                 bar.advance(float(len(rows) * min(len(batches) * voter.batch, len(inputs) - start)))
-            found = np.concatenate([np.asarray(part).sum(axis=0, dtype=np.int32) for part in sums])
-            total[start : start + len(found)] = found[: len(inputs) - start]
+            counted = np.concatenate([np.asarray(part).sum(axis=0, dtype=np.int32) for part in sums])
+            total[start : start + len(counted)] = counted[: len(inputs) - start]
     return machines.sum_over_processes(total)
 
 
@@ -69,8 +71,8 @@ def score(teacher_labels: np.ndarray, labels: np.ndarray, classes: int) -> dict[
     """How good the teachers are, each and together, on inputs whose true labels are known.
 
     >>> import numpy as np
-    >>> found = score(np.array([[0, 1], [0, 0], [0, 1]]), np.array([0, 1]), classes=3)
-    >>> round(found["mean"], 3), found["plurality"]
+    >>> scores = score(np.array([[0, 1], [0, 0], [0, 1]]), np.array([0, 1]), classes=3)
+    >>> round(scores["mean"], 3), scores["plurality"]
     (0.833, 1.0)
     """
     each = (teacher_labels == labels).mean(axis=1)
@@ -91,7 +93,7 @@ class _Voter:
         row = plans.row(model.description.get("name"), jax.default_backend())
         self.devices, self.inputs = machines.local(devices), np.asarray(inputs)
         if not len(self.inputs):
-            raise PateError("inputs is empty; there is nothing to vote on")
+            raise PateError("inputs is empty; give at least one input to vote on")
         if model.front is not None:
             self.inputs, preprocessing = model.front(self.inputs), AS_STORED
         self.width, self.batch = row["predict"]["width"], min(row["predict"]["batch"], len(self.inputs))
@@ -107,7 +109,7 @@ class _Voter:
     def labels(self, params: Any, batch: Any) -> Any:
         """Labels [width, batch] of one device's teachers."""
         ready = self._preprocess(batch.astype(jnp.float32))
-        label: Callable = lambda own: jnp.argmax(self._apply(own, ready), axis=-1)  # noqa: E731
+        label: Callable = lambda teacher: jnp.argmax(self._apply(teacher, ready), axis=-1)  # noqa: E731
         return programs.inside(label, self.width)(params)
 
     def count(self, votes: Any, params: Any, batch: Any, real: Any) -> Any:
@@ -137,8 +139,8 @@ class _Voter:
             stacked = load()
             for group in cut(np.arange(len(ids)), len(self.devices) * self.width):
                 real = group >= 0
-                own = jax.tree.map(lambda leaf: leaf[np.maximum(group, 0)], stacked)  # noqa: B023
-                yield done + group[real], real, programs.place(own, self.devices, self.width)
+                chosen = jax.tree.map(lambda leaf: leaf[np.maximum(group, 0)], stacked)  # noqa: B023
+                yield done + group[real], real, programs.place(chosen, self.devices, self.width)
             done += len(ids)
 
     def _everywhere(self, batch: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""What training a process's teachers came to: for the run's private part, never for its release."""
+"""The report of training, for the private part of a run and never for its release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pate_jax.ensemble.waves import Machine
 def of(
     machine: Machine, data: Records, mine: np.ndarray, news: News, pace: float, seconds: float
 ) -> dict[str, Any]:
-    """How the teachers `mine` fared, as JSON."""
+    """What became of the teachers `mine`, as JSON."""
     some = data.counts[mine] > 0
     return {
         "teachers": len(mine),
@@ -37,8 +37,8 @@ def of(
 
 
 def _spread(values: np.ndarray) -> dict[str, float] | None:
-    """Least, mean and most of what is finite."""
-    found = np.asarray(values, np.float64)[np.isfinite(values)]
-    if not len(found):
+    """Minimum, mean and maximum of the finite values."""
+    finite = np.asarray(values, np.float64)[np.isfinite(values)]
+    if not len(finite):
         return None
-    return {"min": float(found.min()), "mean": float(found.mean()), "max": float(found.max())}
+    return {"min": float(finite.min()), "mean": float(finite.mean()), "max": float(finite.max())}

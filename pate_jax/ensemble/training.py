@@ -1,4 +1,4 @@
-"""`fit`: private records and shards in, trained teachers out; interrupted at any moment, it goes on."""
+"""`fit`: private records and shards in, trained teachers out; a run that was interrupted goes on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs, report, waves
 from pate_jax.ensemble import teacher as single_teacher
-from pate_jax.ensemble.checkpoint import Store
+from pate_jax.ensemble.checkpoint import Store, share_of
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.teacher import News, Shard, TeacherConfig
 from pate_jax.ensemble.waves import Machine, Teachers
@@ -28,8 +28,20 @@ from pate_jax.models import Model, in_form
 from pate_jax.system import devices as machines
 from pate_jax.system import progress, storage
 
-ELSEWHERE = ("devices", "checkpoint_seconds", "width", "public_records")  # where and when; or in the plan
-NOT_COMPILED = (*ELSEWHERE, "net", "activation", "epochs", "min_steps", "attempts")  # no program knows them
+ELSEWHERE = (
+    "devices",
+    "checkpoint_seconds",
+    "width",
+    "public_records",
+)  # where and when teachers are computed, or stored in the plan
+NOT_COMPILED = (
+    *ELSEWHERE,
+    "net",
+    "activation",
+    "epochs",
+    "min_steps",
+    "attempts",
+)  # no compiled program depends on them
 IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
 
 
@@ -88,12 +100,12 @@ def fit(
 
 
 def _behind(front: Any, data: cutting.Records, mine: np.ndarray, store: Store | None) -> cutting.Records:
-    """The records of these teachers as the front gives them; once all are trained, the shapes alone."""
+    """The records of these teachers behind the front; once all are trained, only their shapes matter."""
     if _all_finished(mine, store):
         one = front(data.inputs[:1])
         return data._replace(inputs=np.broadcast_to(one, (len(data.inputs), *one.shape[1:])))
-    own = data.rows[mine]
-    used = np.unique(own[np.arange(own.shape[1]) < data.counts[mine, None]])
+    mine_rows = data.rows[mine]
+    used = np.unique(mine_rows[np.arange(mine_rows.shape[1]) < data.counts[mine, None]])
     rows = np.minimum(np.searchsorted(used, data.rows), max(0, len(used) - 1))
     return data._replace(inputs=front(data.inputs[used]), labels=data.labels[used], rows=rows)
 
@@ -107,8 +119,7 @@ def _all_finished(mine: np.ndarray, store: Store | None) -> bool:
 
 def own_ids(teachers: int) -> np.ndarray:
     """The teachers of this process: a contiguous share of them."""
-    index, processes = jax.process_index(), jax.process_count()
-    return np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
+    return share_of(teachers, jax.process_index(), jax.process_count())
 
 
 def identity(
@@ -171,10 +182,10 @@ def _plan(model, preprocessing, data, config, chosen, store: Store | None) -> Pl
 
 
 def planned(model, preprocessing, data, config, chosen, devices: int, share: int, memory: int) -> Plan:
-    """The plan for a `share` of the teachers on so many devices, from public things alone.
+    """The plan for a `share` of the teachers on this number of devices, from public values alone.
 
-    What programs need is measured for the devices `chosen` at the length that the public number of records
-    gives. A width that the user named is not touched.
+    The memory of programs is measured on the devices `chosen`, at the length that follows from the public
+    number of records. A width that the user named is not changed.
     """
     net, backend = model.description.get("name"), jax.default_backend()
     length = plans.public_length(data.public, len(data.counts), config.batch_size)
@@ -191,7 +202,7 @@ def planned(model, preprocessing, data, config, chosen, devices: int, share: int
 
 
 def planned_again(model, preprocessing, data, config, plan: Plan, devices: int, share: int) -> Plan:
-    """What `planned` gives for the memory that a plan was made for, measured on one device."""
+    """The plan that `planned` gives for the memory that another plan was made for, measured on one device."""
     if model.front is not None:
         data, preprocessing = _behind(model.front, data, np.arange(1), None), AS_STORED
     return planned(model, preprocessing, data, config, machines.local(1), devices, share, plan.memory)
@@ -202,7 +213,7 @@ def _needed(machine: Machine, data: cutting.Records) -> int:
 
 
 def _check_room(machine: Machine, data: cutting.Records) -> None:
-    """Refuse to begin what does not fit: the longest shard may fail a run, and never changes how it goes."""
+    """Refuse to train what does not fit into memory; the longest shard may stop a run, never change it."""
     needed, free, width = _needed(machine, data), plans.free_bytes(machine.devices), machine.plan.width
     if needed > free:
         smaller = f"a --width below {width}" if width > 1 else "a smaller --batch-size or fewer --devices"
@@ -227,7 +238,7 @@ def _machine(
 def _compiled(
     init, apply, preprocessing, config, plan: Plan, chosen: tuple[Any, ...], shape
 ) -> tuple[Any, ...]:
-    """Programs are kept, so that a second ensemble of one kind is not compiled again."""
+    """The programs, cached: a second ensemble of the same kind is not compiled again."""
     model = Model(init, apply, {"input_shape": shape})
     teacher = single_teacher.teacher(model, preprocessing.apply, config)
     return teacher, programs.build(teacher, plan, list(chosen))
@@ -278,12 +289,12 @@ def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Sto
         for index, ids in enumerate(groups):
             if store is not None and store.finished(index):
                 bar.advance(_images(machine, data, ids))
-                params, told = (store.params(index) if light else None), News(**store.news(index))
+                params, latest = (store.params(index) if light else None), News(**store.news(index))
             else:
-                params, told = _train_wave(machine, data, ids, index, store, bar)
+                params, latest = _train_wave(machine, data, ids, index, store, bar)
                 trained += _images(machine, data, ids)
             parts.append((ids, partial(_same, params) if light else partial(_of(store).params, index)))
-            news.append(told)
+            news.append(latest)
     seconds = time.monotonic() - began
     together = jax.tree.map(lambda *columns: np.concatenate(columns), *news)
     return Teachers(mine, report.of(machine, data, mine, together, trained / seconds, seconds), tuple(parts))
@@ -306,7 +317,7 @@ def _images(machine: Machine, data: cutting.Records, ids: np.ndarray) -> int:
 
 
 def _is_light(machine: Machine, data: cutting.Records, teachers: int) -> bool:
-    """Do the parameters of so many teachers fit into memory together, and comfortably?"""
+    """Whether the parameters of all these teachers fit easily into memory together."""
     one = plans.tree_bytes(_one(machine, data)[0].params)
     return one * teachers <= IN_MEMORY * plans.available_bytes()
 

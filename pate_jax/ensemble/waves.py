@@ -1,4 +1,4 @@
-"""The loop over epochs, rounds and waves: a round fills the devices once, a wave is kept together on disk."""
+"""The loop over epochs, rounds and waves: a round fills the devices once, a wave is one checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Teachers:
 
     @classmethod
     def of(cls, params: Tree, report: dict[str, Any] | None = None) -> Teachers:
-        """Teachers whose parameters are stacked along a first axis already.
+        """Teachers from parameters that are stacked along a first axis.
 
         >>> import numpy as np
         >>> Teachers.of({"bias": np.zeros((5, 3))}).ids.tolist()
@@ -79,8 +79,8 @@ def cut(ids: np.ndarray, size: int) -> Iterator[np.ndarray]:
 def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Iterator[np.ndarray]:
     """The rounds of a wave.
 
-    Where a teacher trains alone on its device, teachers of like size meet in a round, so none waits long for
-    another. In a vmap the place of a teacher follows from its id only: bits may depend on the place.
+    Where a teacher trains alone on its device, a round holds teachers of similar size, so none waits long for
+    another. In a vmap the place of a teacher follows from its id alone, since bits may depend on the place.
     """
     if plan.width == 1:
         ids = ids[np.argsort(-counts[ids], kind="stable")]
@@ -88,7 +88,7 @@ def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Ite
 
 
 def empty(machine: Machine, data: feeding.Records, ids: np.ndarray) -> Wave:
-    """A wave of which nothing is trained yet."""
+    """A wave before training."""
     one = jax.tree.map(lambda leaf: leaf[0], feeding.take(data, ids[:1], machine.config))
     state = jax.eval_shape(machine.teacher.start, one, jax.ShapeDtypeStruct((), np.int32))
     _, news = jax.eval_shape(machine.teacher.turn, state, one)
@@ -104,24 +104,24 @@ def train(
     save: Callable[[Callable[[], Wave]], None],
     tell: Callable[[float, str], None],
 ) -> Wave:
-    """Train a wave's teachers to their end, from where `wave` left off; `save` is offered each epoch."""
+    """Train a wave's teachers to their end, from where `wave` stopped; `save` is called after each epoch."""
     row_of = {int(teacher): row for row, teacher in enumerate(ids)}
     for group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
         real = group >= 0
-        own = np.array([row_of[int(teacher)] for teacher in group[real]])
+        rows = np.array([row_of[int(teacher)] for teacher in group[real]])
         feed = feeding.take(data, group, machine.config)
-        begun = (wave.news.epoch[own] > 0) | (wave.news.attempt[own] > 0)
-        if (begun & (wave.news.epoch[own] >= feed.epochs[real])).all():
+        begun = (wave.news.epoch[rows] > 0) | (wave.news.attempt[rows] > 0)
+        if (begun & (wave.news.epoch[rows] >= feed.epochs[real])).all():
             tell(float((feed.count * feed.epochs).sum()), "")
             continue
         resident = compiled.place(feed, machine.devices, machine.plan.width)
         state = machine.programs.start(resident, _spread(np.zeros(len(group), np.int32), machine))
-        now = _enter(machine, state, wave, own, real)
-        del state  # its memory is given away by the first step
+        now = _enter(machine, state, wave, rows, real)
+        del state  # the first step donates its memory
         tell(float((feed.count * now[1].epoch).sum()), "")
         for now in _epochs(machine, *now, feed, resident, tell):  # noqa: B020
-            save(partial(_store, wave, *now, own, real))
-        _store(wave, *now, own, real)
+            save(partial(_store, wave, *now, rows, real))
+        _store(wave, *now, rows, real)
     return wave
 
 
@@ -133,13 +133,13 @@ def _epochs(
     resident: Shard,
     tell: Callable[[float, str], None],
 ) -> Iterator[tuple[State, News]]:
-    """Epoch after epoch, until every teacher of the round has done its own number of them."""
+    """Run epochs until every teacher of the round has done its own number of them."""
     steps = steps_per_epoch(feed.count, machine.config)
     while (busy := news.epoch < feed.epochs).any():
         began = time.monotonic()
         state = machine.programs.steps(state, resident, int(steps[busy].max()))
-        state, found = machine.programs.turn(state, resident)
-        news = _merge(busy, compiled.fetch(found), news)
+        state, latest = machine.programs.turn(state, resident)
+        news = _merge(busy, compiled.fetch(latest), news)
         again = busy & news.failed & (news.attempt + 1 < machine.config.attempts)
         if again.any():
             fresh = machine.programs.start(resident, _spread(news.attempt + 1, machine))
@@ -153,13 +153,13 @@ def _epochs(
 
 
 def _enter(
-    machine: Machine, state: State, wave: Wave, own: np.ndarray, real: np.ndarray
+    machine: Machine, state: State, wave: Wave, rows: np.ndarray, real: np.ndarray
 ) -> tuple[State, News]:
-    """Take a round up where its wave left it: the states just started, or those that were stored."""
+    """Continue a round where its wave stopped: from the stored states, or from those just started."""
 
-    def spread(kept):
-        whole = np.zeros((len(real), *kept.shape[1:]), kept.dtype)
-        whole[real] = kept[own]
+    def spread(stored):
+        whole = np.zeros((len(real), *stored.shape[1:]), stored.dtype)
+        whole[real] = stored[rows]
         return whole
 
     stored, news = jax.tree.map(spread, (wave.state, wave.news))
@@ -170,11 +170,11 @@ def _enter(
     return state, news
 
 
-def _store(wave: Wave, state: State, news: News, own: np.ndarray, real: np.ndarray) -> Wave:
-    """Bring a round's states into the wave: at the round's end, and whenever a checkpoint is due."""
-    found = jax.tree.leaves((compiled.fetch(state), news))
-    for kept, new in zip(jax.tree.leaves(wave), found, strict=True):
-        kept[own] = np.asarray(new)[real]
+def _store(wave: Wave, state: State, news: News, rows: np.ndarray, real: np.ndarray) -> Wave:
+    """Copy a round's states into the wave: at the round's end, and whenever a checkpoint is due."""
+    latest = jax.tree.leaves((compiled.fetch(state), news))
+    for leaf, new in zip(jax.tree.leaves(wave), latest, strict=True):
+        leaf[rows] = np.asarray(new)[real]
     return wave
 
 

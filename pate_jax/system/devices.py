@@ -1,8 +1,8 @@
 """Devices and processes: how many there are, which of them are used, and how a batch is spread over them.
 
-On a CPU a core is a device: two single-thread programs side by side train more images per second than one
-program on two threads. XLA reads that number once, when JAX first looks for devices, so `prepare()` has to
-run before that; nothing in this file imports JAX before it is called.
+On a CPU each core is a device: two single-threaded programs side by side train more images per second than
+one program on two threads. XLA reads the number of devices once, when JAX first looks for them, so
+`prepare()` has to run before that; nothing in this file imports JAX at import time.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def host_devices_flag(count: int | None = None) -> str:
 def prepare(count: int | None = None) -> bool:
     """Give XLA one host device per core; call it before anything else touches JAX.
 
-    A user's own setting in XLA_FLAGS wins. It has no effect on GPUs and TPUs. False means that nothing was
-    set: the user has, or it is too late.
+    A user's own setting in XLA_FLAGS wins. It has no effect on GPUs and TPUs. Returns False if nothing was
+    set, because the user has set it already or JAX has started.
     """
-    kept = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag not in _ours]
-    if any(_COUNT in flag for flag in kept) or _started():
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag not in _ours]
+    if any(_COUNT in flag for flag in flags) or _started():
         return False
     _ours[:] = [host_devices_flag(count)]
-    os.environ["XLA_FLAGS"] = " ".join([*kept, *_ours])
+    os.environ["XLA_FLAGS"] = " ".join([*flags, *_ours])
     return True
 
 
@@ -58,9 +58,9 @@ def _started() -> bool:
 
 @contextmanager
 def kept_memory() -> Iterator[None]:
-    """While this lasts, memory that a program frees stays with the process; a help to CPUs with glibc only.
+    """Within this context, memory that a program frees stays with the process; it helps CPUs with glibc only.
 
-    XLA takes a program's temporary memory anew at every call, glibc fetches large pieces from the system, and
+    XLA allocates a program's temporary memory at every call, glibc takes large blocks from the system, and
     the system clears them page by page: with the PATE-2017 net that was a third of a training step.
     """
     tune = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -82,18 +82,18 @@ def local(count: int | None = None) -> list[Any]:
     """The first `count` devices of this process (by default all of them)."""
     import jax
 
-    found = jax.local_devices()
-    if count is not None and not 1 <= count <= len(found):
+    present = jax.local_devices()
+    if count is not None and not 1 <= count <= len(present):
         raise PateError(
-            f"devices={count} but this process has {len(found)}; on a CPU set XLA_FLAGS={_COUNT}=N"
+            f"devices={count} but this process has {len(present)}; on a CPU set XLA_FLAGS={_COUNT}=N"
         )
-    return found[:count]
+    return present[:count]
 
 
 def join(address: str | None = None, processes: int | None = None, index: int | None = None) -> None:
     """Join the other processes of a run by `jax.distributed`; on TPU pods and Slurm no argument is needed.
 
-    On CPUs the processes talk by gloo. Call it before anything else touches JAX.
+    On CPUs the processes communicate through gloo. Call it before anything else touches JAX.
     """
     import jax
 
@@ -101,10 +101,10 @@ def join(address: str | None = None, processes: int | None = None, index: int | 
 
 
 def leave() -> None:
-    """Part from the other processes; each goes on with its own devices.
+    """Leave the other processes; each goes on with its own devices.
 
-    What JAX has on CPUs and GPUs is dropped, since even work on one process's devices would look for the
-    others. A TPU pod cannot be entered again, so there it is kept.
+    JAX's backends on CPUs and GPUs are dropped, since even work on one process's devices would look for the
+    others. A TPU pod cannot be joined again, so there they stay.
     """
     import jax
     from jax.extend import backend
@@ -139,7 +139,7 @@ def processes() -> int:
 
 
 def from_first(content: bytes) -> bytes:
-    """What the first process passed; the others pass as many bytes of anything.
+    """The bytes that the first process passed; the others pass any bytes of the same length.
 
     >>> from_first(b"key")
     b'key'
@@ -149,12 +149,12 @@ def from_first(content: bytes) -> bytes:
     import numpy as np
     from jax.experimental import multihost_utils
 
-    told = multihost_utils.broadcast_one_to_all(np.frombuffer(content, np.uint8))
-    return np.asarray(told, np.uint8).tobytes()
+    received = multihost_utils.broadcast_one_to_all(np.frombuffer(content, np.uint8))
+    return np.asarray(received, np.uint8).tobytes()
 
 
 def rows_of_all(array: Any) -> Any:
-    """The rows of every process's host array, in the order of processes; each may have another number.
+    """The rows of every process's host array, in the order of processes; their numbers of rows may differ.
 
     >>> import numpy as np
     >>> rows_of_all(np.array([[2, 5]])).tolist()
@@ -189,7 +189,7 @@ def shard_batch(array: Any, count: int | None = None) -> Any:
 
 
 def sum_over_processes(array: Any) -> Any:
-    """The sum of every process's host array of one shape and type; of one process, the array itself.
+    """The sum of all processes' host arrays, which share shape and type; with one process, the array itself.
 
     >>> import numpy as np
     >>> sum_over_processes(np.array([2, 5])).tolist()

@@ -1,5 +1,5 @@
-"""How a command of ours ends: bad input with one sentence, Ctrl-C with a word on how to go on, quietly where
-its reader has left, results alone on standard output."""
+"""How a command ends: with one sentence after bad input, with how to go on after Ctrl-C, and quietly when the
+reader of its output has closed the pipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN = 0.1  # seconds until a lost Ctrl-C is sent again
 
 @contextmanager
 def told(name: str) -> Iterator[None]:
-    """Around a whole command: what goes wrong is told in one line under its name, with an exit code.
+    """Wrap a whole command: an error becomes one line under the command's name, and an exit code.
 
     >>> with told("pate"):
     ...     raise PateError("teachers=0 must be at least 1")
@@ -43,23 +43,23 @@ def told(name: str) -> Iterator[None]:
 
 @contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """Where what we print is no longer read (`pate account ... | head`), end like any program in a pipe."""
+    """When nobody reads our output any more (`pate account ... | head`), end like any program in a pipe."""
     try:
         try:
             yield
         finally:
             sys.stdout.flush()  # else the interpreter does it last, and complains
     except BrokenPipeError:
-        left = [stream for stream in (sys.stdout, sys.stderr) if _is_left(stream.fileno())]
-        if not left:
-            raise  # another pipe than these broke
-        for stream in left:
+        closed = [stream for stream in (sys.stdout, sys.stderr) if _is_closed(stream.fileno())]
+        if not closed:
+            raise  # it was another pipe that broke
+        for stream in closed:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         sys.exit(_NO_READER)
 
 
-def _is_left(descriptor: int) -> bool:
-    """Whether it is a pipe whose other end has been closed."""
+def _is_closed(descriptor: int) -> bool:
+    """Whether the descriptor is a pipe whose other end is closed."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
@@ -67,8 +67,8 @@ def _is_left(descriptor: int) -> bool:
 
 @contextmanager
 def _ctrl_c_arrives() -> Iterator[None]:
-    """Python drops an interrupt that comes inside a destructor or a garbage collector's callback (JAX has
-    one of those): here it is sent once more."""
+    """Send an interrupt again that Python drops, as it does inside a destructor or a callback of the garbage
+    collector (JAX has one of those)."""
     usual = sys.unraisablehook
 
     def hook(dropped: Any) -> None:
@@ -86,11 +86,11 @@ def _ctrl_c_arrives() -> Iterator[None]:
 
 
 def results_alone_on_stdout() -> None:
-    """From here on what C libraries write to standard output (gloo does) goes to standard error.
+    """From here on, what C libraries write to standard output (gloo does) goes to standard error.
 
-    Python's own standard output stays where it was, so a program that reads our results reads them only.
+    Python's own standard output stays where it was, so a program that reads our results sees nothing else.
     """
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)
-    sys.stdout = os.fdopen(kept, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+    sys.stdout = os.fdopen(stdout, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)

@@ -1,4 +1,4 @@
-"""How many private records there are, told coarsely: what is chosen or refused by it tells of them."""
+"""The number of private records, rounded: a choice that depends on the exact number would reveal it."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 Item = TypeVar("Item")
 
 
-_open: list[Progress] = []  # the bars under way, the outermost first
+_open: list[Progress] = []  # the bars on the screen, the outermost first
 
 
 class Bar:
-    """A bar under way: `advance` moves it on and may say something beside it."""
+    """A progress bar on the screen: `advance` moves it on and may show a note."""
 
     def __init__(self, progress: Progress, task) -> None:
         self._progress = progress
@@ -29,7 +29,7 @@ class Bar:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal something that is no result: a line on standard error.
+    """Print a line on standard error, for what a person should read and a program should not.
 
     >>> say("3 queries are nearly equal")
     """
@@ -37,7 +37,7 @@ def say(text: str) -> None:
 
 
 def warn(text: str | None) -> None:
-    """The same for something to look at before going on; nothing where there is nothing.
+    """Print a warning on standard error; None prints nothing.
 
     >>> warn(None)
     """
@@ -71,7 +71,7 @@ def bar(description: str, total: float) -> Iterator[Bar]:
 
 
 def track(items: Iterable[Item], description: str, total: float) -> Iterator[Item]:
-    """Iterate under a progress bar.
+    """Iterate over the items while a progress bar shows how far it is.
 
     >>> list(track([1, 2], "counting", total=2))
     [1, 2]

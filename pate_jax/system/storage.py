@@ -1,6 +1,6 @@
 """Files that a run leaves behind: written whole or not at all, and stamped with what they are.
 
-Every write of the package passes `write_bytes` or `append_bytes`. Every JSON and NPZ artefact carries its
+Every file of the package is written by `write_bytes` or `append_bytes`. Every JSON and NPZ file carries its
 kind and a schema version; a reader refuses any other. No file is ever unpickled.
 """
 
@@ -30,8 +30,7 @@ SCHEMA = 1
 _STAMP = "artefact"
 _ROOM, _RATIO = 1 << 30, 250  # an archive may unpack to this many bytes, or to this many times its own
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-# What zipfile and NumPy raise for bytes that are no archive of arrays. Zip, struct, zlib, LZMA and tokenize
-# have errors of their own.
+# What zipfile and NumPy raise for bytes that are not an archive of arrays.
 UNREADABLE = (
     *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, EOFError, OSError),
     *(MemoryError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error),
@@ -57,9 +56,9 @@ def write_bytes(path: Path | str, content: bytes | memoryview, *, mode: int = 0o
 
 
 def append_bytes(path: Path | str, content: bytes, *, after: int) -> None:
-    """Add to the end of a file durably; what lies past its first `after` bytes is cut off before.
+    """Append to a file durably; what lies past its first `after` bytes is cut off before.
 
-    Where the disk refuses, the file is cut back to `after` bytes; after a crash it may end in a part of
+    If the disk refuses, the file is cut back to `after` bytes; after a crash it may end in a part of
     `content`.
     """
     path = Path(path)
@@ -124,7 +123,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """The content of a file, or one sentence that says why there is none."""
+    """The content of a file, or a PateError that says why it cannot be read."""
     path = Path(path)
     if not path.exists():
         raise PateError(f"{path} does not exist")
@@ -137,13 +136,13 @@ def read_bytes(path: Path | str) -> bytes:
 
 
 def write_json(path: Path | str, kind: str, body: Mapping[str, Any], *, mode: int = 0o666) -> None:
-    """Write a JSON artefact of this kind."""
+    """Write a JSON file of this kind."""
     stamped = {_STAMP: kind, "schema": SCHEMA, **body}
     write_bytes(path, (json.dumps(stamped, indent=1, allow_nan=False) + "\n").encode(), mode=mode)
 
 
 def read_json(path: Path | str, kind: str) -> dict[str, Any]:
-    """Read a JSON artefact, refusing another kind or an unknown schema."""
+    """Read a JSON file, refusing another kind or an unknown schema."""
     body = parse_json(read_bytes(path), path)
     _check_stamp(path, kind, body.pop(_STAMP, None), body.pop("schema", None))
     return body
@@ -162,23 +161,23 @@ def parse_json(content: bytes | str, source: Path | str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # of JSON, of UTF-8, of a number with too many digits
         raise PateError(f"{source} is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise PateError(f"{source} holds no JSON object")
+        raise PateError(f"{source} does not hold a JSON object")
     return body
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    body: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in body:
             raise ValueError(f"{name!r} is given twice")
-        found[name] = value
-    return found
+        body[name] = value
+    return body
 
 
 def _number(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is no number that JSON and float64 share")
+        raise ValueError(f"{text[:20]} is not a number that JSON and float64 share")
     return value
 
 
@@ -201,7 +200,7 @@ def write_arrays(
 
 
 def read_arrays(path: Path | str, kind: str) -> dict[str, np.ndarray]:
-    """Read an NPZ artefact, refusing another kind or an unknown schema."""
+    """Read an NPZ file, refusing another kind or an unknown schema."""
     arrays = read_foreign_arrays(path)
     stamp = arrays.pop(_STAMP, None)
     stamp_text = "" if stamp is None or stamp.dtype.kind != "U" or stamp.ndim else str(stamp)

@@ -1,6 +1,6 @@
 """Which machines a run is meant for: `--topology cpu-8` and the files in topologies/.
 
-A topology says what stands there (backend, devices on each host, number of hosts) and nothing about the run.
+A topology names the hardware (backend, devices on each host, number of hosts) and nothing about the run.
 It never changes a result. `prepare` has to run before JAX looks for devices, so nothing here imports JAX.
 """
 
@@ -21,7 +21,7 @@ _FOLDER = resources.files(__package__) / "topologies"
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """What stands there; `accelerator`, `zone` and `runtime` serve the launcher only."""
+    """The hardware of a run; `accelerator`, `zone` and `runtime` serve the launcher only."""
 
     name: str
     backend: str
@@ -52,17 +52,17 @@ def read(name: str | Path) -> Topology:
     >>> read("cpu-8").devices_per_host
     8
     """
-    own = Path(name).suffix == ".toml"
-    if not own and str(name) not in names():
+    is_file = Path(name).suffix == ".toml"
+    if not is_file and str(name) not in names():
         known = ", ".join(names())
         raise PateError(f"topology={str(name)!r} is unknown ({known}); name one of these or a .toml file")
-    file = Path(name) if own else _FOLDER / f"{name}.toml"
+    file = Path(name) if is_file else _FOLDER / f"{name}.toml"
     try:
         fields = tomllib.loads(file.read_text())
         return Topology(name=Path(name).stem, **fields)
     except (OSError, ValueError, TypeError, RecursionError) as error:  # of TOML, of UTF-8, of its fields
         raise PateError(
-            f'{file} is no topology ({error}); a file with backend = "cpu" and devices = 8 is one'
+            f'{file} is no topology ({error}); write for example backend = "cpu" and devices = 8'
         ) from error
 
 
@@ -92,9 +92,9 @@ def enter(
     processes: int | None = None,
     process: int | None = None,
 ) -> None:
-    """Join the other processes of a run, if there are any, and refuse to go on without the devices.
+    """Join the other processes of a run, if there are any, and check that all devices are there.
 
-    Slurm and TPU pods tell JAX who the others are; elsewhere `coordinator` is the first process's address.
+    On Slurm and TPU pods JAX finds the others; elsewhere `coordinator` is the first process's address.
     """
     topology = None if name is None else read(name)
     if topology is not None and processes is not None:
