@@ -33,7 +33,7 @@ from pate_jax import accounting, aggregate, voting  # noqa: E402
 from pate_jax.aggregate import Answers, noise  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.mechanisms import GNMax, InteractiveGNMax, Mechanism  # noqa: E402
-from pate_jax.student import PublicInputs, StudentConfig, contrast, fit, selection  # noqa: E402
+from pate_jax.student import PublicInputs, Supervised, contrast, fit, selection  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "selection.jsonl"
 POOL, BUDGETS, ROUNDS = 9000, (50, 100, 250), (25, 25, 50, 50, 50, 50)
@@ -58,7 +58,7 @@ class Mnist:
 
 
 def student(key: Any, public: PublicInputs, answers: Answers, steps: int) -> Any:
-    return fit(key, public, answers, StudentConfig(method="supervised", steps=steps))
+    return fit(key, public, answers, Supervised(steps=steps))
 
 
 def bought(way: str, mnist: Mnist, seed: int, steps: int) -> selection.Bought:

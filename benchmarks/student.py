@@ -29,10 +29,11 @@ import numpy as np  # noqa: E402
 from pate_jax import models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.models import Form  # noqa: E402
-from pate_jax.student import PublicInputs, StudentConfig, fitting, training  # noqa: E402
+from pate_jax.student import PublicInputs, StudentConfig, named, training  # noqa: E402
+from pate_jax.student.methods import fixmatch, gan, nets, supervised, vat  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "student.jsonl"
-METHODS = ("supervised", "vat", "gan", "fixmatch")
+METHODS = {"supervised": supervised, "vat": vat, "gan": gan, "fixmatch": fixmatch}
 POOL, ANSWERS, CLASSES, STEPS = 9000, 250, 10, 10
 SCALE = Preprocessing((0.0,), (255.0,))
 
@@ -57,7 +58,7 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 
 
 def config_of(method: str) -> StudentConfig:
-    return StudentConfig(method=method, steps=10**5).resolved(image=True)
+    return named(method, steps=10**5).resolved(image=True)
 
 
 def per_step(config: StudentConfig) -> int:
@@ -68,16 +69,20 @@ def ours(method: str, form: Form | None = None) -> Way:
     """The program that `student.fit` runs; `form` replaces the convolution form that it would choose."""
     config, (images, labels) = config_of(method), blobs()
     public = PublicInputs(images, SCALE, CLASSES, tuple(map(str, range(CLASSES))))
-    chosen = form or fitting.form_of(False)
-    model, keys = fitting.build(public, config, chosen), jax.random.key(0)[None]
+    chosen = form or nets.form_of(False)
+    model, keys = nets.build(public, config, chosen), jax.random.key(0)[None]
     about = json.dumps(model.description)
-    ready = fitting._program(about, chosen, config, SCALE, fitting.implementation(keys), False)
+    ready = nets._program(
+        METHODS[method].objective, about, chosen, config, SCALE, nets.implementation(keys), False
+    )
     rows = jnp.arange(ANSWERS, dtype=jnp.int32)
-    pool = training.Pool(jnp.asarray(images), rows, jnp.asarray(labels[:ANSWERS]), fitting.spread(public))
+    pool = training.Pool(
+        jnp.asarray(images), rows, jnp.asarray(labels[:ANSWERS]), nets.typical_distance(public)
+    )
     slots = np.arange(config.batch_size), np.arange(config.batch_size * (config.unlabelled or 1))
-    slots = devices.shard_batch(slots, config.devices or fitting.device_count(config, True))
+    slots = devices.shard_batch(slots, config.devices or nets.device_count(config.batch_size, True))
     everywhere = jax.sharding.NamedSharding(slots[0].sharding.mesh, jax.sharding.PartitionSpec())
-    starts, streams = fitting.streams(keys)
+    starts, streams = nets.streams(keys)
     starts, pool = jax.device_put((starts, pool), everywhere)
     held = [ready.start(starts), 0]
 

@@ -19,6 +19,7 @@ from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandP
 
 from experiments.presets import Preset, small  # noqa: E402
 from pate_jax import accounting  # noqa: E402
+from pate_jax.cli.student_flags import REGISTRY  # noqa: E402
 from pate_jax.runs import pipeline  # noqa: E402
 from pate_jax.runs.directory import RunDirectory  # noqa: E402
 from pate_jax.runs.report import run_pages  # noqa: E402
@@ -72,7 +73,12 @@ def _parse(preset: Preset, arguments: Sequence[str]) -> tuple[RunConfig, dict[st
 
     about = f"{preset.about} Needs: {preset.needs}. In print: {preset.paper}."
     return tyro.cli(
-        command, prog=f"experiments.{preset.name}", args=arguments, description=about, config=_SETTINGS
+        command,
+        prog=f"experiments.{preset.name}",
+        args=arguments,
+        description=about,
+        config=_SETTINGS,
+        registry=REGISTRY,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, LNMax
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, default_mechanism
-from pate_jax.student import StudentConfig
+from pate_jax.student import Auto, Supervised, Tandem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ FASHION_MNIST = Preset(
         queries=640,
         mechanism=MNIST.config.mechanism,
         teacher=TeacherConfig(net="patches"),
-        student=StudentConfig(method="tandem", flip=True, alignment=1.0),
+        student=Tandem(flip=True, alignment=1.0),
     ),
     needs="the archives (30 MB), or --manual-dir",
 )
@@ -88,7 +88,7 @@ SVHN = Preset(
         queries=8500,
         delta=1e-6,
         teacher=TeacherConfig(net="pate2017"),
-        student=StudentConfig(net="resnet"),
+        student=Auto(net="resnet"),
         mechanism=ConfidentDiscreteGaussian(220.0, 200.0, 40.0),
     ),
     needs="a download (246 MB) and a GPU",
@@ -125,7 +125,7 @@ CIFAR10 = Preset(
         100,
         queries=1000,
         teacher=TeacherConfig(net="resnet", augment="crop_flip"),
-        student=StudentConfig(net="resnet"),
+        student=Auto(net="resnet"),
         mechanism=ConfidentDiscreteGaussian(80.0, 60.0, 16.0),
     ),
     needs="a download (170 MB) and a GPU",
@@ -142,7 +142,7 @@ TUTORIAL_SVHN = Preset(
         teacher=TeacherConfig(
             net="tutorial", epochs=10, batch_size=50, optimizer="adam", learning_rate=0.003, augment="none"
         ),
-        student=StudentConfig(method="supervised", net="tutorial"),
+        student=Supervised(net="tutorial"),
         mechanism=LNMax(5.0),
     ),
     needs="a download (246 MB)",

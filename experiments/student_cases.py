@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pate_jax.mechanisms import GNMax, Mechanism
-from pate_jax.student import StudentConfig
+from pate_jax.student import FixMatch, StudentConfig, Supervised, Tandem, named
 from pate_jax.student.selection import Selection
 
 
@@ -23,11 +23,11 @@ class Case:
     """Of teachers that are trained for this case; unset: saved votes, or the data set's usual net."""
 
 
-_MNIST = StudentConfig(
-    method="fixmatch", steps=9600, batch_size=16, unlabelled=4, learning_rate=5e-3, alignment=1.0, devices=1,
+_MNIST = FixMatch(
+    steps=9600, batch_size=16, unlabelled=4, learning_rate=5e-3, alignment=1.0, devices=1,
 )  # fmt: skip
-_CLOTHES = StudentConfig(method="tandem", flip=True, alignment=1.0, devices=1)
-_ADULT = StudentConfig(method="supervised", steps=300, learning_rate=2e-3, weight_decay=0.3)
+_CLOTHES = Tandem(flip=True, alignment=1.0, devices=1)
+_ADULT = Supervised(steps=300, learning_rate=2e-3, weight_decay=0.3)
 CASES = {
     case.name: case
     for case in (
@@ -40,6 +40,6 @@ CASES = {
 TABLE = [
     Case(f"table_{method}_{queries}", "mnist", queries, GNMax(40.0), recipe, "kmeans")
     for method in ("supervised", "fixmatch", "vat", "gan", "ridge", "tandem")
-    for recipe in [StudentConfig(method=method, devices=1)]  # type: ignore[arg-type]
+    for recipe in [named(method) if method == "ridge" else named(method, devices=1)]
     for queries in (50, 100, 250, 500, 1000)
 ]

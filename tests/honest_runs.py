@@ -12,10 +12,10 @@ from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.runs import pipeline, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
-from pate_jax.student import StudentConfig
+from pate_jax.student import Supervised
 
 TEACHERS, QUERIES = 6, 18
-STUDENT = StudentConfig(method="supervised", net="table", steps=8, batch_size=8)
+STUDENT = Supervised(net="table", steps=8, batch_size=8)
 
 
 def _files(folder: Path) -> DataChoice:

@@ -115,7 +115,7 @@ def student_again(run: RunDirectory) -> Iterator[Finding]:
     if not run.results.exists():
         yield unchecked("there is no student yet: run `pate student`")
         return
-    config = from_settings(student.StudentConfig, run.recorded()["student"])
+    config = student.from_dict(run.recorded()["student"])
     again = stages.learn(run, config, dataset, inputs.asked_inputs(run, dataset))
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", "public inputs and answers")

@@ -14,7 +14,7 @@ import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes  # noqa: E402
 
 from pate_jax import __version__  # noqa: E402
-from pate_jax.cli import account, budget, inspect, run, student, sweep  # noqa: E402
+from pate_jax.cli import account, budget, inspect, run, student, student_flags, sweep  # noqa: E402
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
     "run": run.run,
@@ -42,5 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with exits.told("pate"):
         topology.prepare(given)
         tyro.extras.subcommand_cli_from_dict(
-            _COMMANDS, prog="pate", args=arguments, config=settings, description=__doc__
+            _COMMANDS,
+            prog="pate",
+            args=arguments,
+            config=settings,
+            description=__doc__,
+            registry=student_flags.REGISTRY,
         )

@@ -11,12 +11,13 @@ from tyro.conf import Positional, arg
 from pate_jax.cli.output import RunPath, say
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.student import Student, StudentConfig, serving
+from pate_jax.runs.settings import StudentFlags
+from pate_jax.student import Auto, Student, serving
 
 
 def student(
     run: RunPath,
-    config: Annotated[StudentConfig, arg(name="")],
+    config: Annotated[StudentFlags, arg(name="")] = Auto(),  # noqa: B008
     public: Path | None = None,
     test: Path | None = None,
     json: bool = False,

@@ -15,8 +15,9 @@ from tyro.conf import Positional, arg, subcommand
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, InteractiveGNMax, Mechanism
-from pate_jax.student import StudentConfig
+from pate_jax.student import Auto, StudentConfig
 from pate_jax.student.selection import Selection
+from pate_jax.student.settings import Settings
 
 Choice = TypeVar("Choice")
 _REACH = 6  # scales of the test's noise by which a threshold may exceed the number of teachers
@@ -34,6 +35,7 @@ MechanismChoice = Union[tuple(_BY_COMMAND)]  # type: ignore[valid-type]  # noqa:
 MechanismOrAuto = Union[(_AUTO, *_BY_COMMAND)]  # type: ignore[valid-type]
 _OF_RUN = Annotated[None, subcommand("of-run", description="The mechanism that the run recorded.")]
 MechanismOrRun = Union[(_OF_RUN, *_BY_COMMAND)]  # type: ignore[valid-type]
+StudentFlags = Annotated[StudentConfig, arg(constructor=Settings)]  # by `pate_jax.cli.student_flags`
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class RunConfig:
     """A file beside the private data that all runs on them are entered in with what they may spend; one that
     would exceed the limit set there is refused before it trains (`pate budget --register`)."""
     teacher: Annotated[TeacherConfig, arg(name="")] = field(default_factory=TeacherConfig)
-    student: StudentConfig = field(default_factory=StudentConfig)
+    student: StudentFlags = field(default_factory=Auto)
     mechanism: MechanismOrAuto = None
     """Unset: a confident discrete Gaussian whose threshold and noise follow the number of teachers."""
 
@@ -198,15 +200,19 @@ def check_budget(epsilon: float | None) -> None:
 
 
 def to_settings(choice: Any) -> dict[str, Any]:
-    """A flat dataclass as JSON values; paths become absolute.
+    """A flat dataclass as JSON values; paths become absolute, tuples lists.
 
     >>> to_settings(PartitionChoice(teachers=5))
     {'teachers': 5, 'by': 'record', 'seed': None}
     """
     values = dataclasses.asdict(choice)
-    return {
-        name: str(value.resolve()) if isinstance(value, Path) else value for name, value in values.items()
-    }
+    return {name: _to_json(value) for name, value in values.items()}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value.resolve())
+    return list(value) if isinstance(value, tuple) else value
 
 
 def from_settings(kind: type[Choice], settings: dict[str, Any]) -> Choice:

@@ -221,14 +221,14 @@ def teach(
     """Train the student on the answers and write release/; a finished student is not trained again."""
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
-        run.agree("student", to_settings(config))
+        run.agree("student", to_settings(config), but_not=student.not_taken(config))
         results = storage.read_json(run.results, "results")
         if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
     answers, votes = load_answers(run), load_asked(run)
     dataset, asked = _public(run, votes, public, test)
     method = config.resolved(image=dataset.kind == "image").method
-    run.agree("student", to_settings(config))
+    run.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned = learn(run, config, dataset, asked)
     right = None if asked.labels is None else answers.labels == asked.labels
     results = {

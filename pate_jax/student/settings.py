@@ -1,37 +1,61 @@
-"""What a student may be told: its method, its net and their settings, with recipes for what is left open."""
+"""What a student may be told: one frozen dataclass for each method; all of it is free of privacy cost.
+
+Nothing here needs JAX. A value of None follows the method's recipe, which may differ for images and tables.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError
 
-Method = Literal["auto", "supervised", "vat", "gan", "fixmatch", "ridge", "tandem"]
-FOR_IMAGES = ("gan", "fixmatch", "ridge", "tandem")  # methods that need images
+Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet"]
+_OF_PUBLIC_IMAGES = {"patches": "ridge", "tandem": "tandem"}  # nets that are a method's own
+Recipe = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class StudentConfig:
-    """How the student learns; everything here is free of privacy cost. Unset values follow the method."""
+class Settings:
+    """What the settings of all methods share: checks, and recipes for what is left open."""
 
-    method: Method = "auto"
-    """supervised: answered queries only; vat: answers stay the same under the worst small change of any
-    public input; gan: PATE-G, a generator to tell from public images; fixmatch: confident guesses on public
-    images are taught under strong distortion; ridge: least squares on likeness to the answered images, which
-    it holds, in seconds; tandem: ridge, and a net that learns what it says of every public input, together.
-    auto: fixmatch for images, vat for tables."""
-    net: str | None = None
-    """Its net; unset: `cnn` for images, `table` for tables."""
+    method: str = field(default="", init=False)
+    images: ClassVar[Recipe] = {}
+    tables: ClassVar[Recipe | None] = None  # None: a method for images only
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def resolved(self, *, image: bool) -> Settings:
+        """The same with every unset value of the recipe filled in.
+
+        >>> Supervised().resolved(image=True).steps
+        1200
+        """
+        recipe = self.images if image else self.tables
+        if recipe is None:
+            raise PateError(
+                f"student method={self.method!r} needs images; choose vat or supervised for tables"
+            )
+        missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **missing)
+
+
+_ANY: Recipe = {"label_smoothing": 0.1, "shift": 3, "batch_size": 64}
+
+
+@dataclass(frozen=True)
+class NetTraining(Settings):
+    """What every method takes that trains a net step by step."""
+
     maps: tuple[int, ...] | None = None
     """Feature maps of each convolution of `cnn`, `pate2017` and `tandem`; unset: the net's own."""
     steps: int | None = None
     """Steps of the optimiser."""
     batch_size: int | None = None
     """Answered queries a step; unset: 64, 16 for fixmatch, to which more steps are worth more."""
-    unlabelled: int | None = None
-    """Public inputs a step that need no answer, as a multiple of batch_size."""
     learning_rate: float | None = None
     """Peak rate of AdamW, reached after a tenth of the steps, then down a cosine to zero."""
     weight_decay: float = 1e-3
@@ -40,78 +64,265 @@ class StudentConfig:
     """Share of each label spread over all classes, since a few answers are wrong; unset: 0.1, and 0 for
     fixmatch, which would hardly ever be sure of a guess."""
     shift: int | None = None
-    """Images are moved by up to so many pixels in each direction at every step; unset: 3, 2 for fixmatch."""
+    """Images are moved by up to this many pixels in each direction at every step; unset: 3, and 2 for
+    fixmatch."""
     flip: bool = False
     """Also exchange left and right, in half of the cases: for photographs and clothes, not for characters."""
     average: float = 0.998
     """How much of the running average of the weights a step keeps; the average is what is published."""
+    devices: int | None = None
+    """Devices to spread each batch over; unset: all for images that divide the batch, one for tables."""
+
+
+@dataclass(frozen=True)
+class AnyNet(NetTraining):
+    """What a method takes that trains a net of the user's choice, and may hold answers out."""
+
+    net: Net | None = None
+    """Its net; unset: `cnn` for images, `table` for tables."""
+    hold_out: float = 0.0
+    """Share of the answers kept from training, to set the temperature and for early stopping."""
+    patience: int = 0
+    """Stop after this many hundreds of steps without a smaller loss on the answers held out; 0: never."""
+    first_moment: ClassVar[float] = 0.9  # of AdamW
+
+    @property
+    def unlabelled(self) -> int | None:
+        """Public inputs a step that need no answer, as a multiple of batch_size."""
+        return 1
+
+    @property
+    def strength(self) -> float:
+        """How strong distortions are, where a method distorts."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class FromPool(AnyNet):
+    """What a method takes that also learns from public inputs without an answer."""
+
+    unlabelled: int | None = None
+    """Public inputs a step that need no answer, as a multiple of batch_size."""
     weight: float | None = None
     """Weight of the part of the loss that needs no answers."""
+
+
+@dataclass(frozen=True)
+class Aligned(Settings):
+    """What a method takes that may know how frequent the classes are."""
+
+    alignment: float = 0.0
+    """fixmatch, tandem: how far guesses are pulled towards equally frequent classes, 0 to 1: for public pools
+    that are known to be balanced."""
+
+
+@dataclass(frozen=True)
+class Supervised(AnyNet):
+    """Cross-entropy on the answered queries only."""
+
+    method: str = field(default="supervised", init=False)
+    images: ClassVar[Recipe] = {**_ANY, "net": "cnn", "steps": 1200, "learning_rate": 5e-3}
+    tables: ClassVar[Recipe | None] = {**images, "net": "table"}
+
+
+@dataclass(frozen=True)
+class Vat(FromPool):
+    """Answers stay the same under the worst small change of any public input."""
+
+    radius: float = 0.2
+    """vat: length of the worst change, as a share of an input's typical distance from the pool's mean."""
+    entropy: float = 0.3
+    """vat: weight of the entropy of the guesses on public inputs, beside the adversarial part."""
+    method: str = field(default="vat", init=False)
+    images: ClassVar[Recipe] = {
+        **_ANY,
+        "net": "cnn",
+        "steps": 2000,
+        "learning_rate": 3e-3,
+        "unlabelled": 2,
+        "weight": 1.0,
+    }
+    tables: ClassVar[Recipe | None] = {**images, "net": "table", "steps": 1500, "unlabelled": 4}
+
+
+@dataclass(frozen=True)
+class Gan(FromPool):
+    """PATE-G: a generator whose images the student learns to tell from public ones."""
+
+    latent: int = 64
+    """gan: numbers that the generator starts from."""
+    method: str = field(default="gan", init=False)
+    first_moment: ClassVar[float] = 0.5  # generators overshoot with more memory
+    images: ClassVar[Recipe] = {
+        **_ANY,
+        "net": "cnn",
+        "steps": 2000,
+        "learning_rate": 1e-3,
+        "unlabelled": 1,
+        "weight": 1.0,
+    }
+
+
+@dataclass(frozen=True)
+class FixMatch(FromPool, Aligned):
+    """Confident guesses on public images are taught under strong distortion."""
+
     confidence: float = 0.95
     """fixmatch: a guess counts if its probability is at least this."""
     strength: float = 1.0
     """fixmatch: how strong the distortions are; 1 turns by up to 30 degrees."""
     distort_answers: bool = True
     """fixmatch: distort answered images too, as strongly; the paper only moves them."""
-    alignment: float = 0.0
-    """fixmatch, tandem: how far guesses are pulled towards equally frequent classes, 0 to 1: for public pools
-    that are known to be balanced."""
-    radius: float = 0.2
-    """vat: length of the worst change, as a share of an input's typical distance from the pool's mean."""
-    entropy: float = 0.3
-    """vat: weight of the entropy of the guesses on public inputs, beside the adversarial part."""
-    latent: int = 64
-    """gan: numbers that the generator starts from."""
-    hold_out: float = 0.0
-    """Share of the answers kept from training, to set the temperature and for early stopping."""
-    patience: int = 0
-    """Stop after so many hundreds of steps without a smaller loss on the answers held out; 0: never."""
-    devices: int | None = None
-    """Devices to spread each batch over; unset: all for images that divide the batch, one for tables."""
+    method: str = field(default="fixmatch", init=False)
+    images: ClassVar[Recipe] = {
+        "net": "cnn",
+        "steps": 6000,
+        "batch_size": 16,
+        "learning_rate": 5e-3,
+        "label_smoothing": 0.0,
+        "shift": 2,
+        "unlabelled": 4,
+        "weight": 1.0,
+    }
 
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "learning_rate", "unlabelled", "radius", "latent", "devices"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise PateError(f"student {name}={value} must be above 0")
-        for name in ("label_smoothing", "average", "hold_out"):
-            if not 0 <= (getattr(self, name) or 0) < 1:
-                raise PateError(f"student {name}={getattr(self, name)} must be at least 0 and below 1")
-        for name in ("confidence", "alignment"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise PateError(f"student {name}={getattr(self, name)} must be between 0 and 1")
-        for name in ("shift", "weight_decay", "weight", "strength", "entropy", "patience"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise PateError(f"student {name}={value} must be at least 0")
-        if self.patience and not self.hold_out:
-            raise PateError(f"student patience={self.patience} needs answers to judge by: set hold_out=0.1")
 
-    def resolved(self, *, image: bool) -> StudentConfig:
-        """The same with the method chosen and every unset value of the recipe filled in.
+@dataclass(frozen=True)
+class Ridge(Settings):
+    """Least squares on likeness to the answered images, which the student holds; seconds."""
 
-        >>> StudentConfig(method="supervised").resolved(image=True).steps
-        1200
+    method: str = field(default="ridge", init=False)
+
+
+@dataclass(frozen=True)
+class Tandem(NetTraining, Aligned):
+    """Ridge, and a net that learns what ridge says of every public input, together."""
+
+    method: str = field(default="tandem", init=False)
+    images: ClassVar[Recipe] = {**_ANY, "steps": 8000, "learning_rate": 5e-3}
+
+
+@dataclass(frozen=True)
+class Auto(FixMatch, Vat, Gan):
+    """Fixmatch for images, vat for tables; what the chosen method has no use for is not read."""
+
+    method: str = field(default="auto", init=False)
+
+    def resolved(self, *, image: bool) -> Settings:
+        """The settings of the method that suits the kind of data.
+
+        >>> Auto(steps=7).resolved(image=False).method
+        'vat'
         """
-        method = ("fixmatch" if image else "vat") if self.method == "auto" else self.method
-        if method in FOR_IMAGES and not image:
-            raise PateError(f"student method={method!r} needs images; choose vat or supervised for tables")
-        recipe = {**_ANY, **(_IMAGES if image else _TABLES)[method]}
-        missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
-        return dataclasses.replace(self, method=method, **missing)
+        return with_method(self, "fixmatch" if image else "vat").resolved(image=image)
 
 
-_ANY: dict[str, Any] = {"label_smoothing": 0.1, "shift": 3, "batch_size": 64}
-_SURE: dict[str, Any] = {"label_smoothing": 0.0, "shift": 2, "batch_size": 16}
-_IMAGES: dict[str, dict[str, Any]] = {
-    "supervised": {"net": "cnn", "steps": 1200, "learning_rate": 5e-3, "unlabelled": 1, "weight": 0.0},
-    "vat": {"net": "cnn", "steps": 2000, "learning_rate": 3e-3, "unlabelled": 2, "weight": 1.0},
-    "gan": {"net": "cnn", "steps": 2000, "learning_rate": 1e-3, "unlabelled": 1, "weight": 1.0},
-    "fixmatch": {"net": "cnn", "steps": 6000, "learning_rate": 5e-3, "unlabelled": 4, "weight": 1.0, **_SURE},
-    "ridge": {"net": "patches"},
-    "tandem": {"net": "tandem", "steps": 8000, "learning_rate": 5e-3, "unlabelled": 1, "weight": 0.0},
-}
-_TABLES: dict[str, dict[str, Any]] = {
-    "supervised": {"net": "table", "steps": 1200, "learning_rate": 5e-3, "unlabelled": 1, "weight": 0.0},
-    "vat": {"net": "table", "steps": 1500, "learning_rate": 3e-3, "unlabelled": 4, "weight": 1.0},
-}
+StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem
+KINDS: dict[str, type[StudentConfig]] = {kind.method: kind for kind in get_args(StudentConfig)}
+
+
+def names(kind: type[Settings]) -> frozenset[str]:
+    """The settings that a method takes.
+
+    >>> sorted(names(Ridge))
+    []
+    """
+    return frozenset(each.name for each in dataclasses.fields(kind) if each.init)
+
+
+def named(method: str, **settings: Any) -> StudentConfig:
+    """The settings of the method of this name; one that it does not take is refused.
+
+    >>> named("vat", steps=3).method
+    'vat'
+    """
+    if method not in KINDS:
+        raise PateError(f"student method={method!r} is unknown; choose {', '.join(KINDS)}")
+    kind = KINDS[method]
+    for name, value in settings.items():
+        if name not in names(kind):
+            raise PateError(_foreign(kind, name, value))
+    return kind(**settings)
+
+
+def with_method(config: Settings, method: str) -> StudentConfig:
+    """The settings of another method, as far as it takes what was set for this one.
+
+    >>> with_method(Vat(steps=3, radius=0.1), "gan").steps
+    3
+    """
+    shared = names(type(config)) & names(KINDS.get(method, Auto))
+    return named(method, **{name: getattr(config, name) for name in shared})
+
+
+def from_dict(recorded: Mapping[str, Any]) -> StudentConfig:
+    """The settings that `dataclasses.asdict` wrote, or an earlier version, which wrote those of all methods.
+
+    >>> from_dict({"method": "ridge", "steps": 3})
+    Ridge(method='ridge')
+    """
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in recorded.items()}
+    method = given.pop("method", None)
+    unknown = sorted(given.keys() - frozenset().union(*map(names, KINDS.values())))
+    if method not in KINDS or unknown:
+        raise PateError(
+            f"these are no settings of a student (method={method!r}, unknown: "
+            f"{', '.join(unknown) or 'none'}); restore the file"
+        )
+    return named(method, **{name: given[name] for name in names(KINDS[method]) & given.keys()})
+
+
+def not_taken(config: Settings) -> list[str]:
+    """The settings of other methods, which this one does not read; earlier versions recorded them too.
+
+    >>> "latent" in not_taken(Vat())
+    True
+    """
+    return sorted(frozenset().union(*map(names, KINDS.values())) - names(type(config)))
+
+
+def _foreign(kind: type[Settings], name: str, value: Any) -> str:
+    """What to say of a setting that a method does not take."""
+    takers = [method for method, each in KINDS.items() if name in names(each) and each is not Auto]
+    if not takers:
+        return f"student {name}={value!r} is no setting of any method; drop it"
+    own = ""
+    if not issubclass(kind, AnyNet):
+        own = f": {kind.method} has a net of its own and holds each answer out in turn"
+    return (
+        f"student {name}={value!r} is no setting of {kind.method}{own}; leave it out, or choose the method "
+        f"{' or '.join(takers)}"
+    )
+
+
+def _check(settings: Settings) -> None:
+    """Refuse values that make no sense."""
+    given = {name: getattr(settings, name) for name in names(type(settings))}
+
+    def value(name: str) -> Any:
+        return given.get(name)
+
+    for name in ("steps", "batch_size", "learning_rate", "unlabelled", "radius", "latent", "devices"):
+        if value(name) is not None and not value(name) > 0:
+            raise PateError(f"student {name}={value(name)} must be above 0")
+    for name in ("label_smoothing", "average", "hold_out"):
+        if not 0 <= (value(name) or 0) < 1:
+            raise PateError(f"student {name}={value(name)} must be at least 0 and below 1")
+    for name in ("confidence", "alignment"):
+        if not 0 <= (value(name) or 0) <= 1:
+            raise PateError(f"student {name}={value(name)} must be between 0 and 1")
+    for name in ("shift", "weight_decay", "weight", "strength", "entropy", "patience"):
+        if value(name) is not None and not value(name) >= 0:
+            raise PateError(f"student {name}={value(name)} must be at least 0")
+    if value("patience") and not value("hold_out"):
+        raise PateError(f"student patience={value('patience')} needs answers to judge by: set hold_out=0.1")
+    _check_net(value("net"))
+
+
+def _check_net(net: Any) -> None:
+    if net in _OF_PUBLIC_IMAGES:
+        raise PateError(
+            f"student net={net!r} is made of public images, not trained step by step: choose "
+            f"method={_OF_PUBLIC_IMAGES[net]!r}, or leave the net out"
+        )
+    if net is not None and net not in get_args(Net):
+        raise PateError(f"student net={net!r} is unknown; choose {', '.join(get_args(Net))}")

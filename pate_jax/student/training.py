@@ -1,13 +1,14 @@
 """The loop that every method shares: batches drawn on the device, AdamW, a running average of the weights.
 
-A method is a loss over a batch. Hundreds of steps are one loop on the device; several seeds run at once by
-`vmap`; a batch is spread over devices along its slots. Each slot draws its input and its distortion from its
-own stream, so that a run does not depend on the number of devices but for rounding.
+An objective is a loss over a batch. Hundreds of steps are one loop on the device; several students run at
+once by `vmap`; a batch is spread over devices along its slots. Each slot draws its input and its distortion
+from its own stream, so the number of devices changes a student by rounding only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,10 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from pate_jax.student.methods import losses
-from pate_jax.student.settings import StudentConfig
 from pate_jax.system import devices as machines
 from pate_jax.system import progress
 
@@ -46,8 +45,23 @@ class Batch(NamedTuple):
     scale: Array
 
 
-class Method(NamedTuple):
-    """One way to learn, as pure functions; the published net's parameters are at `parameters["net"]`."""
+@dataclass(frozen=True)
+class Loop:
+    """What the loop needs to know, whatever the objective."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    unlabelled: int = 1  # inputs without an answer a step, as a multiple of batch_size
+    label_smoothing: float = 0.0
+    weight_decay: float = 1e-3
+    average: float = 0.998
+    patience: int = 0
+    first_moment: float = 0.9
+
+
+class Objective(NamedTuple):
+    """What is learned, as pure functions; the published net's parameters are at `parameters["net"]`."""
 
     start: Callable[[Array], tuple[Tree, Tree]]
     """key -> (parameters, memory)"""
@@ -69,13 +83,22 @@ class State(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A method made ready to run."""
+    """An objective made ready to run."""
 
     start: Callable[[Any], State]
     """key data [seed, ...] -> states"""
     advance: Callable[..., State]
     """(states, key data, first step, last step, pool, slots, other slots) -> states"""
     shown: str
+
+
+def targets(labels: Array, classes: int, smoothing: float) -> Float[Array, "batch classes"]:
+    """One-hot labels with a share `smoothing` spread evenly over all classes.
+
+    >>> [round(share, 6) for share in targets(jnp.array([1]), 2, 0.2)[0].tolist()]
+    [0.1, 0.9]
+    """
+    return jax.nn.one_hot(labels, classes) * (1 - smoothing) + smoothing / classes
 
 
 def running_average(average: Tree, latest: Tree, keep: float, step: Array) -> Tree:
@@ -88,28 +111,26 @@ def running_average(average: Tree, latest: Tree, keep: float, step: Array) -> Tr
     return jax.tree.map(lambda old, new: kept * old + (1 - kept) * new, average, latest)
 
 
-def program(
-    method: Method, config: StudentConfig, classes: int, implementation: str, several: bool
-) -> Program:
-    """The functions that start and advance students; all seeds move together where there are several."""
-    rule = _rule(config)
+def program(objective: Objective, loop: Loop, classes: int, implementation: str, several: bool) -> Program:
+    """The functions that start and advance students; all move together where there are several."""
+    rule = _rule(loop)
     wrap = partial(jax.random.wrap_key_data, impl=implementation)
     each = jax.vmap if several else lambda function, **_: _alone(function)
 
     def start(key_data):
-        parameters, memory = method.start(wrap(key_data))
+        parameters, memory = objective.start(wrap(key_data))
         zero = jnp.zeros(())
         average = jax.tree.map(jnp.array, parameters["net"])
         return State(parameters, average, memory, rule.init(parameters), zero, zero)
 
     def step(state, key_data, index, pool, slots, other_slots):
         draw_key, loss_key = jax.random.split(jax.random.fold_in(wrap(key_data), index))
-        batch = _draw(draw_key, pool, slots, other_slots, config, classes)
-        found = jax.value_and_grad(method.loss, has_aux=True)(state.parameters, state.memory, batch, loss_key)
-        (loss, (memory, shown)), gradient = found
+        batch = _draw(draw_key, pool, slots, other_slots, loop.label_smoothing, classes)
+        slope = jax.value_and_grad(objective.loss, has_aux=True)
+        (loss, (memory, shown)), gradient = slope(state.parameters, state.memory, batch, loss_key)
         updates, moments = rule.update(gradient, state.moments, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
-        average = running_average(state.average, parameters["net"], config.average, index)
+        average = running_average(state.average, parameters["net"], loop.average, index)
         return State(parameters, average, memory, moments, loss, shown)
 
     many = each(step, in_axes=(0, 0, None, None, None, None))
@@ -120,22 +141,21 @@ def program(
 
         return jax.lax.fori_loop(first, last, body, states)
 
-    return Program(jax.jit(each(start)), jax.jit(advance, donate_argnums=0), method.shown)
+    return Program(jax.jit(each(start)), jax.jit(advance, donate_argnums=0), objective.shown)
 
 
 def run(
     program: Program,
     key_data: tuple[np.ndarray, np.ndarray],
     pool: Pool,
-    config: StudentConfig,
+    loop: Loop,
     devices: int,
     judge: Callable[[Tree], np.ndarray] | None = None,
     *,
     title: str,
 ) -> Tree:
-    """Train to the end and return the averaged weights of every seed, or the best where there is a judge."""
-    size = config.batch_size or 1
-    slots, others = np.arange(size), np.arange(size * (config.unlabelled or 1))
+    """Train to the end; return the averaged weights of every student, or the best where there is a judge."""
+    slots, others = np.arange(loop.batch_size), np.arange(loop.batch_size * loop.unlabelled)
     own = own_device()
     if devices == 1 and own is not None:
         slots, others, start, pool = jax.device_put((slots, others, key_data[0], pool), own)
@@ -143,15 +163,14 @@ def run(
         slots, others = machines.shard_batch((slots, others), devices)
         everywhere = jax.sharding.NamedSharding(slots.sharding.mesh, jax.sharding.PartitionSpec())
         start, pool = jax.device_put((key_data[0], pool), everywhere)
-    states, best = program.start(start), Best(config.patience)
-    steps = config.steps or 0
-    with machines.kept_memory(), progress.bar(title, total=steps) as bar:
-        for first in range(0, steps, TICK):
-            last = min(first + TICK, steps)
+    states, best = program.start(start), Best(loop.patience)
+    with machines.kept_memory(), progress.bar(title, total=loop.steps) as bar:
+        for first in range(0, loop.steps, TICK):
+            last = min(first + TICK, loop.steps)
             states = program.advance(states, key_data[1], first, last, pool, slots, others)
             loss, shown = float(states.loss.mean()), float(states.shown.mean())
             bar.advance(last - first, note=f"loss {loss:.3f}, {program.shown} {shown:.2f}")
-            if judge is not None and best.told(states.average, judge(states.average)):
+            if judge is not None and best.is_stale(states.average, judge(states.average)):
                 break
     return states.average if best.weights is None else best.weights
 
@@ -162,23 +181,23 @@ def own_device() -> Any:
 
 
 class Best:
-    """The best weights of every seed so far, and when to stop waiting for better ones."""
+    """The best weights of every student so far, and when to stop waiting for better ones."""
 
     def __init__(self, patience: int) -> None:
         self.patience, self.stale = patience, 0
         self.weights: Tree = None
         self.losses = np.array(np.inf)
 
-    def told(self, weights: Tree, found: np.ndarray) -> bool:
-        """Note the losses [seed] of these weights; true where no seed improved for `patience` times."""
+    def is_stale(self, weights: Tree, losses: np.ndarray) -> bool:
+        """Note the losses [student] of these weights; true where none improved for `patience` times."""
         if not self.patience:
             return False
-        better = found < self.losses
+        better = losses < self.losses
         self.stale = 0 if better.any() else self.stale + 1
         self.weights = (
             jax.tree.map(np.asarray, weights) if self.weights is None else self._mixed(weights, better)
         )
-        self.losses = np.where(better, found, self.losses)
+        self.losses = np.where(better, losses, self.losses)
         return self.stale >= self.patience
 
     def _mixed(self, weights: Tree, better: np.ndarray) -> Tree:
@@ -188,22 +207,22 @@ class Best:
         return jax.tree.map(pick, jax.tree.map(np.asarray, weights), self.weights)
 
 
-def _draw(key: Array, pool: Pool, slots: Array, other_slots: Array, config: StudentConfig, classes: int):
+def _draw(key: Array, pool: Pool, slots: Array, other_slots: Array, smoothing: float, classes: int):
     labelled_key, other_key = jax.random.split(key)
 
     def pick(stream, slot, count):
-        row_key, own = jax.random.split(jax.random.fold_in(stream, slot))
-        return jax.random.randint(row_key, (), 0, count), own
+        row_key, slot_key = jax.random.split(jax.random.fold_in(stream, slot))
+        return jax.random.randint(row_key, (), 0, count), slot_key
 
     choose = jax.vmap(pick, in_axes=(None, 0, None))
     answers, keys = choose(labelled_key, slots, pool.rows.shape[0])
     rows, other_keys = choose(other_key, other_slots, pool.inputs.shape[0])
-    wanted = losses.targets(pool.labels[answers], classes, config.label_smoothing or 0.0)
+    wanted = targets(pool.labels[answers], classes, smoothing)
     return Batch(pool.inputs[pool.rows[answers]], wanted, keys, pool.inputs[rows], other_keys, pool.scale)
 
 
 def _alone(function: Callable) -> Callable:
-    """One seed without vmap: only the seed's own axis comes off and goes on again."""
+    """One student without vmap: only its axis comes off and goes on again."""
 
     def run(first, *rest):
         if not rest:
@@ -214,8 +233,7 @@ def _alone(function: Callable) -> Callable:
     return run
 
 
-def _rule(config: StudentConfig) -> optax.GradientTransformation:
-    steps, rate = config.steps or 1, config.learning_rate or 0.0
+def _rule(loop: Loop) -> optax.GradientTransformation:
+    steps, rate = max(loop.steps, 1), loop.learning_rate
     schedule = optax.warmup_cosine_decay_schedule(0.0, rate, max(steps // 10, 1), max(steps, 2))
-    first_moment = 0.5 if config.method == "gan" else 0.9  # generators overshoot with more memory
-    return optax.adamw(schedule, b1=first_moment, weight_decay=config.weight_decay)
+    return optax.adamw(schedule, b1=loop.first_moment, weight_decay=loop.weight_decay)

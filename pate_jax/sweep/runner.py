@@ -15,7 +15,8 @@ from pate_jax import voting
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.many_exact import exact_many
 from pate_jax.errors import PateError
-from pate_jax.runs.settings import DataChoice, StudentConfig, TeacherConfig, check_delta, to_settings
+from pate_jax.runs.settings import DataChoice, StudentFlags, TeacherConfig, check_delta, to_settings
+from pate_jax.student import Auto
 from pate_jax.sweep import cells, charts, page, results, vote_sources
 from pate_jax.sweep import rows as judged_rows
 from pate_jax.sweep import students as student_trials
@@ -75,7 +76,7 @@ class SweepConfig:
     manual_dir: Path | None = None
     """Folder with the original archives, for use without a network."""
     teacher: Annotated[TeacherConfig, arg(name="")] = field(default_factory=TeacherConfig)
-    student: StudentConfig = field(default_factory=StudentConfig)
+    student: StudentFlags = field(default_factory=Auto)
 
     def __post_init__(self) -> None:
         check_delta(self.delta)

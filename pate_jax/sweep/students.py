@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import typing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -13,6 +11,7 @@ from pate_jax import student
 from pate_jax.aggregate import Answers
 from pate_jax.data import Dataset, Part
 from pate_jax.errors import PateError
+from pate_jax.student.settings import KINDS
 
 
 class Lesson(NamedTuple):
@@ -28,7 +27,7 @@ def methods() -> tuple[str, ...]:
     >>> "supervised" in methods()
     True
     """
-    return typing.get_args(typing.get_type_hints(student.StudentConfig)["method"])
+    return tuple(KINDS)
 
 
 def check_methods(names: tuple[str, ...]) -> None:
@@ -54,8 +53,7 @@ def accuracy(
         return None
     queries = len(answers.labels)
     public = given.public._replace(inputs=given.public.inputs[:queries])
-    choice: Any = method
-    learned = student.fit(key, public, answers, dataclasses.replace(config, method=choice))
+    learned = student.fit(key, public, answers, student.with_method(config, method))
     if given.test.labels is None:
         return None
     return learned.accuracy(given.test.inputs, given.test.labels)

@@ -14,7 +14,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.ensemble.teacher import RECIPES
 from pate_jax.errors import PateError
 from pate_jax.models import patches
-from pate_jax.student import StudentConfig, fit, fit_many
+from pate_jax.student import Ridge, fit, fit_many
 from pate_jax.student.methods import ridge
 
 SCALE = Preprocessing((0.0,), (255.0,))
@@ -170,7 +170,7 @@ def test_the_penalty_is_the_one_that_predicts_unseen_answers_best():
     assert np.abs(features.T @ noise.kernel).max() < 0.3 * np.abs(features.T @ signal.kernel).max()
 
 
-CONFIG = StudentConfig(method="ridge")
+CONFIG = Ridge()
 
 
 @pytest.mark.long
@@ -235,7 +235,7 @@ def test_a_ridge_student_holds_the_images_that_were_answered_and_no_others(train
 def test_settings_that_the_ridge_student_has_no_use_for_are_refused(setting):
     seen, labels = pictures(30)
     with pytest.raises(PateError, match="ridge has a net of its own"):
-        fit(jax.random.key(0), public(seen), answers_of(labels), StudentConfig(method="ridge", **setting))
+        fit(jax.random.key(0), public(seen), answers_of(labels), Ridge(**setting))
 
 
 def teachers(inputs, labels, cut, model, **changes):

@@ -73,7 +73,7 @@ def test_ids_of_a_further_pool_may_be_those_of_other_inputs(tmp_path, monkeypatc
     assert verify.verify(run)["queries"] == []
     dataset, given = stages.open_data(stages_choice(run)), []
     monkeypatch.setattr(student, "fit", lambda key, inputs, *rest: given.append(inputs) or _student())
-    stages.learn(run, student.StudentConfig(), dataset, pools.asked_inputs(run, dataset))
+    stages.learn(run, student.Auto(), dataset, pools.asked_inputs(run, dataset))
     expected = np.concatenate([pool[:8], fresh, pool[8:]])
     assert np.array_equal(given[0].inputs, expected)
 

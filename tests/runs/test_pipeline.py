@@ -14,7 +14,7 @@ from pate_jax.runs import ledger, pipeline, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, to_settings
-from pate_jax.student import Student, StudentConfig
+from pate_jax.student import Auto, Student, Supervised
 from pate_jax.system import storage
 
 
@@ -23,7 +23,7 @@ def tiny(out, seed=3, **changes):
         "data": DataChoice("strokes", records=90),
         "partition": PartitionChoice(teachers=5, seed=seed),
         "teacher": TeacherConfig(net="mlp", epochs=1, min_steps=4),
-        "student": StudentConfig(method="supervised", net="mlp", steps=12),
+        "student": Supervised(net="mlp", steps=12),
         "queries": 21,
         "mechanism": ConfidentDiscreteGaussian(1.0, 3.0, 2.0),
         "out": out,
@@ -251,5 +251,5 @@ def test_verify_finds_a_partition_with_another_key(private):
 
 
 def test_settings_are_plain_json():
-    for choice in (DataChoice(), PartitionChoice(), TeacherConfig(), StudentConfig()):
+    for choice in (DataChoice(), PartitionChoice(), TeacherConfig(), Auto()):
         assert json.loads(json.dumps(to_settings(choice))) == to_settings(choice)

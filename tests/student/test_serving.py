@@ -17,7 +17,7 @@ from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
-from pate_jax.student import Student, StudentConfig, serving
+from pate_jax.student import Student, Supervised, serving
 from pate_jax.student.released import predict
 from pate_jax.system import storage
 
@@ -96,9 +96,7 @@ def run(tmp_path_factory):
     stages.adopt(made, voting.Votes(votes, None, None, None), seed=None, relation="record")
     stages.answer(made, DiscreteGaussianMax(2.0))
     stages.account(made, 1e-5)
-    results = stages.teach(
-        made, StudentConfig(method="supervised", net="mlp", steps=3), root / "pool.npz", root / "pool.npz"
-    )
+    results = stages.teach(made, Supervised(net="mlp", steps=3), root / "pool.npz", root / "pool.npz")
     shutil.rmtree(made.private)
     return made, results, inputs
 

@@ -7,7 +7,7 @@ import pytest
 from pate_jax.aggregate import Answers
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.student import PublicInputs, Student, StudentConfig, fit
+from pate_jax.student import Auto, PublicInputs, Student, Supervised, fit
 
 CLASSES = 3
 
@@ -29,7 +29,7 @@ def learned():
     inputs, labels = table(240)
     answered = np.arange(240) % 3 != 0
     answers = Answers(np.where(answered, labels, -1).astype(np.int32), answered)
-    return fit(jax.random.key(5), public(inputs), answers, StudentConfig(steps=150, batch_size=32))
+    return fit(jax.random.key(5), public(inputs), answers, Auto(steps=150, batch_size=32))
 
 
 def test_it_learns_from_the_answered_queries(learned):
@@ -47,7 +47,7 @@ def test_probabilities_sum_to_one_for_any_number_of_inputs(learned):
 def test_random_answers_teach_nothing():
     inputs, _ = table(400)
     test_inputs, test_labels = table(2000, seed=4)
-    config = StudentConfig(method="supervised", steps=60, batch_size=32)
+    config = Supervised(steps=60, batch_size=32)
     found = []
     for draw in range(12):  # each cluster is learned as some class, at random: only the mean is at chance
         noise = np.random.default_rng(draw).integers(0, CLASSES, 400).astype(np.int32)
@@ -61,7 +61,7 @@ def test_refused_queries_have_no_influence():
     answered = np.arange(60) % 2 == 0
     first = np.where(answered, labels, -1).astype(np.int32)
     second = np.where(answered, labels, 2).astype(np.int32)
-    config = StudentConfig(steps=10, batch_size=8)
+    config = Auto(steps=10, batch_size=8)
     both = [
         fit(jax.random.key(7), public(inputs), Answers(each, answered), config) for each in (first, second)
     ]
@@ -73,7 +73,7 @@ def test_nothing_answered_is_an_error_with_a_remedy():
     inputs, _ = table(10)
     nothing = Answers(np.full(10, -1, np.int32), np.zeros(10, bool))
     with pytest.raises(PateError, match="lower the threshold"):
-        fit(jax.random.key(0), public(inputs), nothing, StudentConfig())
+        fit(jax.random.key(0), public(inputs), nothing, Auto())
 
 
 def test_a_saved_student_answers_the_same(learned, tmp_path):
@@ -97,4 +97,4 @@ def test_inputs_of_another_shape_are_refused(learned):
 def test_bad_settings_name_the_value(setting):
     name, value = next(iter(setting.items()))
     with pytest.raises(PateError, match=f"{name}={value}"):
-        StudentConfig(**setting)
+        Auto(**setting)

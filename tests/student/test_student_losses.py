@@ -7,7 +7,7 @@ import pytest
 
 from pate_jax import models
 from pate_jax.data import Preprocessing
-from pate_jax.student import StudentConfig, calibration, training
+from pate_jax.student import FixMatch, Gan, calibration, training
 from pate_jax.student.methods import fixmatch, gan, head, losses
 from pate_jax.student.methods.views import Views
 from pate_jax.student.training import Batch
@@ -98,7 +98,7 @@ def stub_views():
 
 def batch_of(inputs, others, labels):
     keys = jax.random.split(jax.random.key(0), len(inputs) + len(others))
-    wanted = losses.targets(jnp.asarray(labels), CLASSES, 0.0)
+    wanted = training.targets(jnp.asarray(labels), CLASSES, 0.0)
     split = len(inputs)
     return Batch(
         jnp.float32(inputs), wanted, keys[:split], jnp.float32(others), keys[split:], jnp.float32(1.0)
@@ -111,11 +111,11 @@ def test_fixmatch_by_hand(linear, distorted):
     weights, inputs = linear
     model = models.Model(lambda key: jnp.float32(weights), lambda w, x: x @ w, {"classes": CLASSES})
     others = np.random.default_rng(3).normal(size=(6, FEATURES))
-    method = fixmatch.method(
-        model, stub_views(), StudentConfig(confidence=0.7, weight=2.0, distort_answers=distorted)
+    objective = fixmatch.objective(
+        model, stub_views(), FixMatch(confidence=0.7, weight=2.0, distort_answers=distorted)
     )
-    parameters, memory = method.start(jax.random.key(1))
-    total, (memory, sure) = method.loss(
+    parameters, memory = objective.start(jax.random.key(1))
+    total, (memory, sure) = objective.loss(
         parameters, memory, batch_of(inputs, others, [0, 1, 2, 1]), jax.random.key(2)
     )
     guesses, taught = softmax(others @ weights), softmax(2 * others @ weights)
@@ -134,9 +134,9 @@ def test_no_gradient_flows_through_fixmatch_guesses(linear):
     model = models.Model(lambda key: jnp.float32(weights), lambda w, x: x @ w, {"classes": CLASSES})
     views = stub_views()
     blind = views._replace(strong=lambda keys, inputs: jnp.zeros(inputs.shape))  # teaches nothing but bias
-    method = fixmatch.method(model, blind, StudentConfig(confidence=0.0, weight=1.0, distort_answers=False))
+    objective = fixmatch.objective(model, blind, FixMatch(confidence=0.0, weight=1.0, distort_answers=False))
     batch = batch_of(inputs, inputs * 3, [0, 1, 2, 1])
-    with_others = jax.grad(lambda w: method.loss({"net": w}, jnp.ones(3) / 3, batch, jax.random.key(2))[0])
+    with_others = jax.grad(lambda w: objective.loss({"net": w}, jnp.ones(3) / 3, batch, jax.random.key(2))[0])
     labelled = jax.grad(lambda w: losses.cross_entropy(batch.inputs @ w, batch.targets).mean())
     np.testing.assert_allclose(with_others(jnp.float32(weights)), labelled(jnp.float32(weights)), atol=1e-6)
 
@@ -168,9 +168,9 @@ def test_student_and_generator_each_follow_their_own_loss():
     batch = batch_of(inputs, others, [0, 1, 2, 1])
     gradients = {}
     for weight in (0.0, 1.0):
-        method = gan.method(model, views, StudentConfig(method="gan", weight=weight, latent=3))
-        parameters, _ = method.start(jax.random.key(6))
-        loss = lambda tree, method=method: method.loss(tree, (), batch, jax.random.key(7))[0]  # noqa: E731
+        objective = gan.objective(model, views, Gan(weight=weight, latent=3))
+        parameters, _ = objective.start(jax.random.key(6))
+        loss = lambda tree, objective=objective: objective.loss(tree, (), batch, jax.random.key(7))[0]  # noqa: E731
         gradients[weight] = jax.grad(loss)(parameters)
 
     def moved(name):

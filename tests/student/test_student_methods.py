@@ -1,5 +1,7 @@
 """Every method end to end on small data: it learns, repeats itself, and does not depend on devices."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +10,9 @@ from pate_jax import data
 from pate_jax.aggregate import Answers
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.student import PublicInputs, StudentConfig, fit, fit_many
+from pate_jax.student import Auto, FixMatch, Gan, PublicInputs, Student, Supervised, Vat, fit, fit_many, named
+from pate_jax.student.methods import METHODS
+from pate_jax.student.settings import KINDS, names
 
 CLASSES, SIDE = 3, 8
 
@@ -46,9 +50,23 @@ def leaves(student):
 def trained():
     """One student by fixmatch on one device, and its inputs."""
     images, labels = pictures(300)
-    config = StudentConfig(method="fixmatch", steps=160, strength=0.5, confidence=0.8, devices=1, **SMALL)
+    config = FixMatch(steps=160, strength=0.5, confidence=0.8, devices=1, **SMALL)
     student = fit(jax.random.key(1), public(images), answers_of(labels[:60]), config)
     return images, labels, config, student
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_repeats_itself_and_serves_itself(method, tmp_path):
+    images, labels = pictures(60)
+    small = {"steps": 2, "batch_size": 4, "devices": 1, "net": "mlp"}
+    config = named(method, **{name: value for name, value in small.items() if name in names(KINDS[method])})
+    one, same = (fit(jax.random.key(1), public(images), answers_of(labels[:30]), config) for _ in range(2))
+    for left, right in zip(leaves(one), leaves(same), strict=True):
+        np.testing.assert_array_equal(left, right)
+    one.save(tmp_path)
+    found = Student.load(tmp_path)(images)
+    np.testing.assert_array_equal(found, one(images))
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
 
 
 def test_fixmatch_learns_from_few_answers(trained):
@@ -74,7 +92,7 @@ def test_the_number_of_devices_changes_nothing_but_rounding(trained, devices):
             jax.random.key(3),
             public(images),
             answers_of(labels[:60]),
-            StudentConfig(**{**vars(config), "steps": 12, "devices": count}),
+            dataclasses.replace(config, steps=12, devices=count),
         )
         for count in (1, devices)
     ]
@@ -87,7 +105,7 @@ def test_seeds_trained_together_are_those_trained_alone():
     random = np.random.default_rng(0)
     labels = random.integers(0, CLASSES, 60).astype(np.int32)
     inputs = (np.eye(CLASSES, 4)[labels] * 3 + random.normal(size=(60, 4))).astype(np.float32)
-    config = StudentConfig(method="vat", steps=12, batch_size=8, unlabelled=2)
+    config = Vat(steps=12, batch_size=8, unlabelled=2)
 
     def keys():
         return jax.random.split(jax.random.key(4), 3)
@@ -121,7 +139,7 @@ def test_vat_learns_from_inputs_without_answers():
     test_inputs, test_labels = moons(1000, seed=1)
 
     def reached(method, **more):
-        config = StudentConfig(method=method, steps=600, batch_size=8, **more)
+        config = named(method, steps=600, batch_size=8, **more)
         keys = jax.random.split(jax.random.key(5), 3)
         return np.mean([s.accuracy(test_inputs, test_labels) for s in fit_many(keys, pool, given, config)])
 
@@ -133,7 +151,7 @@ def test_vat_learns_from_inputs_without_answers():
 @pytest.mark.long
 def test_gan_learns():
     images, labels = pictures(300)
-    config = StudentConfig(method="gan", steps=150, devices=1, latent=8, learning_rate=3e-3, **SMALL)
+    config = Gan(steps=150, devices=1, latent=8, learning_rate=3e-3, **SMALL)
     student = fit(jax.random.key(6), public(images), answers_of(labels[:90]), config)
     test_images, test_labels = pictures(400, seed=9)
     assert student.accuracy(test_images, test_labels) > 0.7
@@ -144,7 +162,7 @@ def test_gan_learns():
 @pytest.mark.long
 def test_refused_queries_serve_as_inputs_without_answers(trained):
     images, labels, config, _ = trained
-    short = StudentConfig(**{**vars(config), "steps": 12})
+    short = dataclasses.replace(config, steps=12)
     answered = np.arange(120) % 2 == 0
     spoilt = answers_of(np.where(answered, labels[:120], 0), answered)
     spoilt = spoilt._replace(labels=np.where(answered, spoilt.labels, 2).astype(np.int32))
@@ -162,13 +180,13 @@ def test_a_missing_class_is_warned_about_by_name():
             jax.random.key(0),
             public(inputs),
             answers_of(labels),
-            StudentConfig(method="supervised", steps=1, batch_size=8),
+            Supervised(steps=1, batch_size=8),
         )
 
 
 def test_what_may_be_private_is_refused():
     dataset = data.load("strokes", size=20, public_size=12, test_size=5)
-    config = StudentConfig(steps=1)
+    config = Auto(steps=1)
     given = answers_of(np.zeros(5, np.int32))
     with pytest.raises(PateError, match="is a Part: pass PublicInputs"):
         fit(jax.random.key(0), dataset.private, given, config)
@@ -192,7 +210,7 @@ def test_a_label_outside_the_classes_is_refused(label):
     inputs = np.zeros((4, 5), np.float32)
     answers = Answers(np.array([0, label], np.int32), np.ones(2, bool))
     with pytest.raises(PateError, match=f"an answer is {label}"):
-        fit(jax.random.key(0), public(inputs), answers, StudentConfig())
+        fit(jax.random.key(0), public(inputs), answers, Auto())
 
 
 @pytest.mark.long
@@ -200,9 +218,7 @@ def test_answers_held_out_set_the_temperature_and_stop_early():
     random = np.random.default_rng(0)
     labels = random.integers(0, CLASSES, 300).astype(np.int32)
     inputs = (np.eye(CLASSES, 4)[labels] + random.normal(size=(300, 4)) * 0.7).astype(np.float32)
-    config = StudentConfig(
-        method="supervised", steps=1000, batch_size=16, label_smoothing=0.0, hold_out=0.3, patience=2
-    )
+    config = Supervised(steps=1000, batch_size=16, label_smoothing=0.0, hold_out=0.3, patience=2)
     student = fit(jax.random.key(8), public(inputs), answers_of(labels), config)
     plain = student._replace(temperature=1.0)
     assert student.temperature != 1.0
@@ -216,15 +232,15 @@ def test_answers_held_out_set_the_temperature_and_stop_early():
 
 
 def test_the_method_follows_the_kind_of_data():
-    assert StudentConfig().resolved(image=True).method == "fixmatch"
-    assert StudentConfig().resolved(image=False).method == "vat"
-    assert StudentConfig(steps=7).resolved(image=True).steps == 7
-    assert StudentConfig().resolved(image=True).label_smoothing == 0.0
-    assert StudentConfig(method="vat").resolved(image=True).label_smoothing == 0.1
-    assert StudentConfig(label_smoothing=0.2).resolved(image=True).label_smoothing == 0.2
+    assert Auto().resolved(image=True).method == "fixmatch"
+    assert Auto().resolved(image=False).method == "vat"
+    assert Auto(steps=7).resolved(image=True).steps == 7
+    assert Auto().resolved(image=True).label_smoothing == 0.0
+    assert Vat().resolved(image=True).label_smoothing == 0.1
+    assert Auto(label_smoothing=0.2).resolved(image=True).label_smoothing == 0.2
     for method in ("gan", "fixmatch", "ridge", "tandem"):
         with pytest.raises(PateError, match=f"method='{method}' needs images"):
-            StudentConfig(method=method).resolved(image=False)
+            named(method).resolved(image=False)
 
 
 @pytest.mark.parametrize(
@@ -243,4 +259,4 @@ def test_the_method_follows_the_kind_of_data():
 def test_settings_that_make_no_sense_are_named(setting):
     name, value = next(iter(setting.items()))
     with pytest.raises(PateError, match=f"{name}={value}"):
-        StudentConfig(**setting)
+        Auto(**setting)

@@ -1,5 +1,7 @@
 """The student of two nets: what the second is told, how their words are put together, and what it learns."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -9,10 +11,12 @@ from test_student_methods import answers_of, leaves, pictures, public
 
 from pate_jax import models
 from pate_jax.errors import PateError
-from pate_jax.student import StudentConfig, fit, fit_many
-from pate_jax.student.methods import ridge, tandem
+from pate_jax.models import patches
+from pate_jax.student import Tandem, Vat, fit, fit_many, named
+from pate_jax.student.lesson import Lesson
+from pate_jax.student.methods import METHODS, nets, ridge, tandem
 
-CONFIG = StudentConfig(method="tandem", steps=150, batch_size=16, maps=(4, 8), shift=1, average=0.98)
+CONFIG = Tandem(steps=150, batch_size=16, maps=(4, 8), shift=1, average=0.98)
 
 
 @pytest.fixture(scope="module")
@@ -42,25 +46,30 @@ def test_its_probabilities_are_the_product_of_those_of_its_nets(trained):
 
 
 @pytest.mark.long
-def test_the_second_net_is_told_what_ridge_says_and_never_an_answer_itself():
+def test_the_second_net_is_told_what_ridge_says_and_never_an_answer_itself(monkeypatch):
     seen, labels = pictures(200)
     rows = np.arange(3, 63)
     answers = np.where(rows % 4 == 0, (labels[rows] + 1) % 3, labels[rows])
     heard = []
 
-    def teach(key, inputs, told, config):
-        heard.append((np.asarray(told.labels), np.asarray(told.answered), config))
-        return fit(key, inputs, told, config)
+    def teach(config, keys, lesson):
+        heard.append((lesson, config))
+        return METHODS["supervised"](config, keys, lesson)
 
-    about = public(seen)
-    tandem.fit(jax.random.key(0), 5, about, rows, answers, CONFIG.resolved(image=True), teach)
-    ((told, answered, config),) = heard
-    parameters, unseen = ridge.learn(5, about, rows, answers)
-    wanted = ridge.logits(parameters, about.preprocessing.apply(seen)).argmax(1)
+    monkeypatch.setattr(tandem, "_small_net", teach)
+    given = Lesson(public(seen), rows, answers)
+    tandem.learn(CONFIG.resolved(image=True), jax.random.key(0)[None], given)
+    (((inputs, told_rows, told), config),) = heard
+    images = ridge.scaled(given)
+    known = patches.learn(images, seed=nets.seeds(jax.random.key(0)[None])[0])
+    features, of_answered = patches.features(known, images), patches.features(known, images[rows])
+    parameters, unseen = ridge.fit(known, images, of_answered, given)
+    wanted = ridge.logits(parameters["dense0"], features, of_answered).argmax(1)
     assert (wanted[rows] != unseen.argmax(1)).any(), "knowing an answer makes a difference"
     wanted[rows] = unseen.argmax(1)
     np.testing.assert_array_equal(told, wanted)
-    assert answered.all()
+    np.testing.assert_array_equal(told_rows, np.arange(200))
+    assert inputs is given.public
     assert (config.method, config.net, config.maps) == ("supervised", "cnn", (4, 8))
 
 
@@ -72,9 +81,7 @@ def test_a_known_balance_is_used():
     answers[np.flatnonzero(answers == 1)[::2]] = 0
     kept = public(seen)
     plain, pulled = (
-        fit(
-            jax.random.key(2), kept, answers_of(answers), StudentConfig(**{**vars(CONFIG), "alignment": each})
-        )
+        fit(jax.random.key(2), kept, answers_of(answers), dataclasses.replace(CONFIG, alignment=each))
         for each in (0.0, 1.0)
     )
 
@@ -133,11 +140,11 @@ def test_several_are_those_of_their_keys():
 def test_nets_of_public_images_are_refused_by_other_methods(net, method):
     seen, labels = pictures(30)
     with pytest.raises(PateError, match=f"net='{net}' is made of public images.*method='{method}'"):
-        fit(jax.random.key(0), public(seen), answers_of(labels), StudentConfig(method="vat", net=net))
+        fit(jax.random.key(0), public(seen), answers_of(labels), Vat(net=net))
 
 
 @pytest.mark.parametrize("setting", [{"net": "cnn"}, {"hold_out": 0.5}])
 def test_settings_that_it_has_no_use_for_are_refused(setting):
     seen, labels = pictures(30)
     with pytest.raises(PateError, match="tandem has a net of its own"):
-        fit(jax.random.key(0), public(seen), answers_of(labels), StudentConfig(method="tandem", **setting))
+        fit(jax.random.key(0), public(seen), answers_of(labels), named("tandem", **setting))

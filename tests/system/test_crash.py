@@ -20,7 +20,7 @@ from pate_jax.cli import main
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.runs import chain, ledger, stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.student import StudentConfig
+from pate_jax.student import Supervised
 from pate_jax.system import storage
 from pate_jax.voting import Votes
 
@@ -90,7 +90,7 @@ def ask(run):
 def tell(run):
     with run.writing():
         stages.account(run)
-        stages.teach(run, StudentConfig(method="supervised", steps=5), run.root.parent / "pool.npz")
+        stages.teach(run, Supervised(steps=5), run.root.parent / "pool.npz")
         return stages.tell(run)
 
 

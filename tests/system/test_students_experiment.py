@@ -8,7 +8,7 @@ import pytest
 from experiments import student_cases, students
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
-from pate_jax.student import StudentConfig
+from pate_jax.student import Supervised
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def files(tmp_path):
 
 @pytest.mark.long
 def test_each_student_is_one_line_and_is_done_once(files, monkeypatch, capsys):
-    config = StudentConfig(method="supervised", steps=40, batch_size=8)
+    config = Supervised(steps=40, batch_size=8)
     case = student_cases.Case("tiny", "none", 30, GNMax(20.0), config, "random")
     monkeypatch.setitem(students.CASES, "tiny", case)
     settings = {

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from pate_jax.models import Model
 from pate_jax.student.methods import losses
 from pate_jax.student.methods.views import Views, apart
-from pate_jax.student.settings import StudentConfig
-from pate_jax.student.training import Method
+from pate_jax.student.settings import FixMatch
+from pate_jax.student.training import Objective
 
 _REMEMBERED = 0.99  # of the classes' frequencies among the guesses, per step
 
 
-def method(model: Model, views: Views, config: StudentConfig) -> Method:
+def objective(model: Model, views: Views, config: FixMatch) -> Objective:
     """The loss: `CE(answers) + weight * E 1[max q >= confidence] CE(argmax q, p(distorted x))`.
 
     `q = p(moved x)` of any public image, with no gradient; the mean is over all of them, sure or not. The
@@ -41,4 +41,4 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         total = losses.cross_entropy(logits, batch.targets).mean() + weight * (sure * taught).mean()
         return total, (memory, sure.mean())
 
-    return Method(start, loss, "confident")
+    return Objective(start, loss, "confident")

@@ -15,13 +15,13 @@ from pate_jax.models import Model
 from pate_jax.student.methods import losses
 from pate_jax.student.methods.head import features, logits_of
 from pate_jax.student.methods.views import Views
-from pate_jax.student.settings import StudentConfig
-from pate_jax.student.training import Method
+from pate_jax.student.settings import Gan
+from pate_jax.student.training import Objective
 
 _HIDDEN = (256, 512)  # of the generator
 
 
-def method(model: Model, views: Views, config: StudentConfig) -> Method:
+def objective(model: Model, views: Views, config: Gan) -> Objective:
     """The losses: `CE(answers) + weight * real_or_generated` and, for the generator, `feature_matching`."""
     shape = tuple(model.description["input_shape"])
     pixels = int(jnp.prod(jnp.array(shape)))
@@ -48,4 +48,4 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         answers = losses.cross_entropy(logits, batch.targets).mean()
         return answers + (config.weight or 0.0) * telling + matching, (memory, right)
 
-    return Method(start, loss, "right")
+    return Objective(start, loss, "right")

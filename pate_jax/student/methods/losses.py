@@ -15,15 +15,6 @@ from jaxtyping import Array, Float
 Logits = Float[Array, "batch classes"]
 
 
-def targets(labels: Array, classes: int, smoothing: float) -> Float[Array, "batch classes"]:
-    """One-hot labels with a share `smoothing` spread evenly over all classes.
-
-    >>> [round(share, 6) for share in targets(jnp.array([1]), 2, 0.2)[0].tolist()]
-    [0.1, 0.9]
-    """
-    return jax.nn.one_hot(labels, classes) * (1 - smoothing) + smoothing / classes
-
-
 def cross_entropy(logits: Logits, wanted: Logits) -> Float[Array, " batch"]:
     """`-sum_c wanted_c log p_c` of each input."""
     return -jnp.sum(wanted * jax.nn.log_softmax(logits), axis=-1)

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
+from pate_jax import models
 from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
-from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.lesson import Learned, Lesson
+from pate_jax.student.methods import nets
+from pate_jax.student.settings import Ridge
 
-NET = "patches"
 _PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself
 _NOTHING = 1e-9  # likeness of equal images, and weight of the others where there are none
 _LOUD = 20.0  # scores become logits by it, before the temperature
@@ -31,40 +33,59 @@ class Line(NamedTuple):
     unseen: Float[np.ndarray, "answers classes"]  # each answer's scores, had it been left out
 
 
+class Fitted(NamedTuple):
+    """The net `patches`, and its logits of each answered input had that been left out."""
+
+    parameters: dict[str, Any]
+    unseen: Float[np.ndarray, "answers classes"]
+
+
+def learn(config: Ridge, keys: Array, lesson: Lesson) -> list[Learned]:
+    """One student for each key, which draws the patches."""
+    return [_learned(seed, lesson) for seed in nets.seeds(keys)]
+
+
+def _learned(seed: int, lesson: Lesson) -> Learned:
+    images = scaled(lesson)
+    known = patches.learn(images, seed=seed)
+    fitted = fit(known, images, patches.features(known, images[lesson.rows]), lesson)
+    shape, classes = images.shape[1:], lesson.public.classes
+    net = models.build("patches", input_shape=shape, classes=classes, examples=len(lesson.rows))
+    return Learned(net.description, fitted.parameters, temperature(fitted.unseen, lesson.labels))
+
+
+def scaled(lesson: Lesson) -> Float[np.ndarray, "image h w c"]:
+    """All public images as a net sees them."""
+    return np.asarray(lesson.public.preprocessing.apply(lesson.public.inputs))
+
+
 def fit(
-    seed: int, public: PublicInputs, rows: np.ndarray, labels: np.ndarray
-) -> tuple[dict[str, Any], float]:
-    """Parameters of the net `patches`, and its temperature."""
-    parameters, unseen = learn(seed, public, rows, labels)
-    return parameters, temperature(unseen, labels)
-
-
-def learn(
-    seed: int, public: PublicInputs, rows: np.ndarray, labels: np.ndarray
-) -> tuple[dict[str, Any], Float[np.ndarray, "answers classes"]]:
-    """Parameters of the net `patches`, and its logits of each answered input had that been left out."""
-    pool = np.asarray(public.preprocessing.apply(public.inputs))
-    known = patches.learn(pool, seed=seed)
-    examples = pool[rows]
-    features = jnp.asarray(patches.features(known, examples))
-    line = least_squares(np.asarray(patches.likeness(features, features)), labels, public.classes)
+    known: patches.Patches,
+    images: Float[np.ndarray, "image h w c"],
+    answered: Float[np.ndarray, "answers features"],
+    lesson: Lesson,
+) -> Fitted:
+    """Least squares on the answers, from the features of the answered images."""
+    features = jnp.asarray(answered)
+    alike = np.asarray(patches.likeness(features, features))
+    line = least_squares(alike, lesson.labels, lesson.public.classes)
     head = {"kernel": _LOUD * line.kernel, "bias": _LOUD * line.bias}
     parameters = {
         **known._asdict(),
-        "examples": examples.astype(np.float32),
+        "examples": images[lesson.rows].astype(np.float32),
         "dense0": {name: leaf.astype(np.float32) for name, leaf in head.items()},
     }
-    return parameters, _LOUD * line.unseen
+    return Fitted(parameters, _LOUD * line.unseen)
 
 
 def logits(
-    parameters: dict[str, Any], images: Float[np.ndarray, "image h w c"]
+    head: dict[str, np.ndarray],
+    features: Float[np.ndarray, "image features"],
+    answered: Float[np.ndarray, "answers features"],
 ) -> Float[np.ndarray, "image classes"]:
-    """What the net `patches` says of many images."""
-    known = patches.Patches(*(jnp.asarray(parameters[name]) for name in patches.Patches._fields))
-    seen, held = (jnp.asarray(patches.features(known, each)) for each in (images, parameters["examples"]))
-    head = parameters["dense0"]
-    return np.asarray(patches.likeness(seen, held)) @ head["kernel"] + head["bias"]
+    """What the net `patches` says of images, from their features and those of the answered images."""
+    alike = patches.likeness(jnp.asarray(features), jnp.asarray(answered))
+    return np.asarray(alike) @ head["kernel"] + head["bias"]
 
 
 def least_squares(
@@ -85,17 +106,17 @@ def least_squares(
     centred = alike - usual - usual[:, None] + usual.mean()
     values, directions = np.linalg.eigh(centred)
     turned = directions.T @ (targets - shares)
-    found = []
+    tried = []
     for penalty in _PENALTIES * max(np.trace(centred) / len(labels), _NOTHING):
-        kept = values / (values + penalty)
-        hat = (directions**2) @ kept
-        fitted = directions @ (kept[:, None] * turned)
+        shrunk = values / (values + penalty)
+        hat = (directions**2) @ shrunk
+        fitted = directions @ (shrunk[:, None] * turned)
         # What each answer would be without itself: its residual grows by 1 / (1 - its weight on itself),
         # and it has weight on itself through the means of answers and of likeness too.
         others = np.maximum(1 - 1 / len(labels) - hat, _NOTHING)
         left_out = targets - (targets - shares - fitted) / others[:, None]
-        found.append((((left_out - targets) ** 2).mean(), penalty, left_out))
-    _, penalty, unseen = min(found, key=lambda one: one[0])
+        tried.append((((left_out - targets) ** 2).mean(), penalty, left_out))
+    _, penalty, unseen = min(tried, key=lambda one: one[0])
     weights = directions @ (turned / (values + penalty)[:, None])
     weights -= weights.mean(0)  # as centring the likeness does
     return Line(weights, shares - usual @ weights, unseen)

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from pate_jax.models import Model
 from pate_jax.student.methods import losses
 from pate_jax.student.methods.views import Views
-from pate_jax.student.settings import StudentConfig
-from pate_jax.student.training import Method
+from pate_jax.student.settings import Supervised
+from pate_jax.student.training import Objective
 
 
-def method(model: Model, views: Views, config: StudentConfig) -> Method:
+def objective(model: Model, views: Views, config: Supervised) -> Objective:
     """The loss: `E CE(smoothed answer, p(moved input))`."""
 
     def start(key):
@@ -22,4 +22,4 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
         return losses.cross_entropy(logits, batch.targets).mean(), (memory, right)
 
-    return Method(start, loss, "right")
+    return Objective(start, loss, "right")

@@ -2,63 +2,77 @@
 
 The net sees each image moved, and flipped if so wished, and what it makes of nine thousand guesses differs
 from what made them: the product of both probabilities is right more often than either. Of an answered input
-the net is told what ridge would say without that answer, so the answers can tell how sure both may be.
+the net is taught what ridge would say without that answer, so the answers tell how sure both may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from pate_jax.aggregate import Answers
+from pate_jax import models
+from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
-from pate_jax.student.methods import ridge
-from pate_jax.student.public_inputs import PublicInputs
-from pate_jax.student.serving import Student
-from pate_jax.student.settings import StudentConfig
+from pate_jax.student.lesson import Learned, Lesson
+from pate_jax.student.methods import nets, ridge, supervised
+from pate_jax.student.settings import Supervised, Tandem, names
 
-NET = "tandem"
 _ROUNDS = 2000  # of pulling towards equally frequent classes, at most; each gets closer
 _CLOSE = 1e-3  # how much more or less frequent than all others a class may stay
 _SMALLEST = 1e-6  # share of the pool that a class has at least, when it is compared
+_small_net = nets.trainer(supervised.objective)
 
 
-def fit(
-    key: jax.Array,
-    seed: int,
-    public: PublicInputs,
-    rows: np.ndarray,
-    labels: np.ndarray,
-    config: StudentConfig,
-    teach: Callable[..., Student],
-) -> tuple[dict[str, Any], float]:
-    """Parameters of the net `tandem`, and its temperature; `teach` fits the small net."""
-    first, unseen = ridge.learn(seed, public, rows, labels)
-    warmth = temperature(unseen, labels)
-    unseen = unseen / warmth
-    head = {name: (leaf / warmth).astype(np.float32) for name, leaf in first["dense0"].items()}
-    images = np.asarray(public.preprocessing.apply(public.inputs))
-    pool = ridge.logits({**first, "dense0": head}, images)
-    pulled = pull(pool, config.alignment)
-    guesses = (pool + pulled).argmax(1)
-    guesses[rows] = (unseen + pulled).argmax(1)
-    told = Answers(jnp.asarray(guesses, jnp.int32), jnp.ones(len(guesses), bool))
-    second = teach(key, public, told, replace(config, method="supervised", net="cnn"))
-    found = np.log(np.maximum(second(public.inputs), np.finfo(np.float32).tiny))
-    pulled = pull(pool + found, config.alignment)
+def learn(config: Tandem, keys: Array, lesson: Lesson) -> list[Learned]:
+    """One student for each key: both nets, their logits added."""
+    return [_learned(config, key, seed, lesson) for key, seed in zip(keys, nets.seeds(keys), strict=True)]
+
+
+def _learned(config: Tandem, key: Array, seed: int, lesson: Lesson) -> Learned:
+    public, rows, labels = lesson
+    images = ridge.scaled(lesson)
+    known = patches.learn(images, seed=seed)
+    features = patches.features(known, images)
+    first = ridge.fit(known, images, features[rows], lesson)
+    warmth = temperature(first.unseen, labels)
+    unseen = first.unseen / warmth
+    head = {name: (leaf / warmth).astype(np.float32) for name, leaf in first.parameters["dense0"].items()}
+    pool = ridge.logits(head, features, features[rows])
+    second = _taught(config, key, lesson, guesses(pool, unseen, rows, config.alignment))
+    logs = np.log(np.maximum(second.student(public)(public.inputs), np.finfo(np.float32).tiny))
+    pulled = pull(pool + logs, config.alignment)
     head["bias"] = (head["bias"] + pulled).astype(np.float32)
-    parameters = {"patches": {**first, "dense0": head}, "cnn": second.parameters}
-    return parameters, temperature(unseen + found[rows] + pulled, labels)
+    parameters = {"patches": {**first.parameters, "dense0": head}, "cnn": second.parameters}
+    sizes: dict[str, Any] = {"examples": len(rows), **({} if config.maps is None else {"maps": config.maps})}
+    net = models.build("tandem", input_shape=images.shape[1:], classes=public.classes, **sizes)
+    return Learned(net.description, parameters, temperature(unseen + logs[rows] + pulled, labels))
+
+
+def guesses(
+    pool: Float[np.ndarray, "inputs classes"],
+    unseen: Float[np.ndarray, "answers classes"],
+    rows: np.ndarray,
+    alignment: float,
+) -> np.ndarray:
+    """What ridge says of every public input, and of an answered one what it would say without that answer."""
+    pulled = pull(pool, alignment)
+    labels = (pool + pulled).argmax(1)
+    labels[rows] = (unseen + pulled).argmax(1)
+    return labels.astype(np.int32)
+
+
+def _taught(config: Tandem, key: Array, lesson: Lesson, labels: np.ndarray) -> Learned:
+    """The small net, trained on a label for every public input."""
+    shared = names(Supervised) & names(Tandem)
+    settings = Supervised(net="cnn", **{name: getattr(config, name) for name in shared})
+    everything = Lesson(lesson.public, np.arange(len(labels), dtype=np.int32), labels)
+    return _small_net(settings, key[None], everything)[0]
 
 
 def pull(logits: Float[np.ndarray, "inputs classes"], strength: float) -> Float[np.ndarray, " classes"]:
-    """What to add to logits so that classes are as frequent in the mean probability, or part of the way.
+    """What to add to logits to make all classes equally frequent in the mean probability, or part of the way.
 
     >>> logits = np.log([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
     >>> moved = np.exp(logits + pull(logits, 1.0))
@@ -67,12 +81,12 @@ def pull(logits: Float[np.ndarray, "inputs classes"], strength: float) -> Float[
     >>> pull(logits, 0.0).tolist()
     [0.0, 0.0]
     """
-    found = np.zeros(logits.shape[1])
+    added = np.zeros(logits.shape[1])
     for _ in range(_ROUNDS if strength else 0):
-        moved = logits + found
+        moved = logits + added
         raised = np.exp(moved - moved.max(1, keepdims=True))
-        shares = (raised / raised.sum(1, keepdims=True)).mean(0) * len(found)
+        shares = (raised / raised.sum(1, keepdims=True)).mean(0) * len(added)
         if abs(shares - 1).max() < _CLOSE:
             break
-        found -= np.log(np.maximum(shares, _SMALLEST))
-    return strength * found
+        added -= np.log(np.maximum(shares, _SMALLEST))
+    return strength * added

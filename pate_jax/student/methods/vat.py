@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from pate_jax.models import Model
 from pate_jax.student.methods import losses
 from pate_jax.student.methods.views import Views
-from pate_jax.student.settings import StudentConfig
-from pate_jax.student.training import Method
+from pate_jax.student.settings import Vat
+from pate_jax.student.training import Objective
 
 
-def method(model: Model, views: Views, config: StudentConfig) -> Method:
+def objective(model: Model, views: Views, config: Vat) -> Objective:
     """The loss: `CE(answers) + weight * (E KL(p(x) || p(x + r)) + entropy * E H(p(x)))`, x any public input.
 
     The paper's radius is a length; here it is a share of the pool's spread, so that one value serves data of
@@ -38,4 +38,4 @@ def method(model: Model, views: Views, config: StudentConfig) -> Method:
         total = losses.cross_entropy(logits, batch.targets).mean() + (config.weight or 0.0) * free
         return total, (memory, right)
 
-    return Method(start, loss, "right")
+    return Objective(start, loss, "right")

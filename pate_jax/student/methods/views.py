@@ -11,7 +11,6 @@ from jaxtyping import Array
 
 from pate_jax.data import Preprocessing
 from pate_jax.models import augment
-from pate_jax.student.settings import StudentConfig
 
 View = Callable[[Array, Array], Array]  # (key of each input, inputs as stored) -> inputs for the net
 
@@ -24,20 +23,22 @@ class Views(NamedTuple):
     strong: View
 
 
-def views(config: StudentConfig, preprocessing: Preprocessing, *, image: bool) -> Views:
-    """The views of this student's inputs."""
+def views(
+    preprocessing: Preprocessing, *, image: bool, shift: int, flip: bool = False, strength: float = 1.0
+) -> Views:
+    """Images move by up to `shift` pixels, `flip` exchanges left and right, `strength` is of distortions."""
     plain = preprocessing.apply
     if not image:
         return Views(plain, lambda _, inputs: plain(inputs), lambda _, inputs: plain(inputs))
 
     def moved(key, picture):
         shift_key, flip_key = jax.random.split(key)
-        picture = augment.shift(shift_key, picture, pixels=config.shift) if config.shift else picture
-        return augment.flip(flip_key, picture) if config.flip else picture
+        picture = augment.shift(shift_key, picture, pixels=shift) if shift else picture
+        return augment.flip(flip_key, picture) if flip else picture
 
     def bent(key, picture):
         weak_key, strong_key = jax.random.split(key)
-        return augment.distort(strong_key, moved(weak_key, picture), strength=config.strength)
+        return augment.distort(strong_key, moved(weak_key, picture), strength=strength)
 
     return Views(plain, partial(_each, moved, plain), partial(_each, bent, plain))
 

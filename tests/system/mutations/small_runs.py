@@ -11,7 +11,7 @@ from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import chain, pipeline, registration, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
-from pate_jax.student import StudentConfig
+from pate_jax.student import Ridge
 
 MECHANISM = DiscreteGaussianMax(6.0)
 TEACHER = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1)
@@ -104,7 +104,7 @@ def of_images(folder):
         data=DataChoice(private=folder / "private.npz", public=folder / "public.npz"),
         partition=PartitionChoice(teachers=3),
         teacher=TeacherConfig(net="mlp", epochs=1, min_steps=1, devices=1),
-        student=StudentConfig(method="ridge"),
+        student=Ridge(),
         queries=65,
         mechanism=MECHANISM,
         out=folder / "run",

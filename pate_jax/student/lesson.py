@@ -1,0 +1,95 @@
+"""What every method is handed, public inputs with their answers, and what it hands back."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int32
+
+from pate_jax import models
+from pate_jax.aggregate import Answers
+from pate_jax.errors import PateError
+from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.serving import Student
+
+
+class Lesson(NamedTuple):
+    """Public inputs, and the answers by their rows."""
+
+    public: PublicInputs
+    rows: Int32[np.ndarray, " answers"]  # of the inputs that were answered
+    labels: Int32[np.ndarray, " answers"]
+
+
+class Learned(NamedTuple):
+    """The net that a method trained."""
+
+    description: dict[str, Any]  # of the net, as `models.build` takes it
+    parameters: Any
+    temperature: float
+
+    def student(self, public: PublicInputs) -> Student:
+        """The net as a student that serves itself."""
+        return Student(
+            jax.tree.map(jnp.asarray, self.parameters),
+            models.build(**self.description).description,
+            public.preprocessing,
+            public.class_names,
+            temperature=self.temperature,
+            dtype=str(public.inputs.dtype),
+        )
+
+
+def lesson(public_inputs: PublicInputs, answers: Answers) -> Lesson:
+    """The lesson that public inputs and released answers make; anything else is refused."""
+    check_types(public_inputs, answers)
+    rows, labels = answered(public_inputs, answers)
+    return Lesson(public_inputs, rows, labels)
+
+
+def check_types(public_inputs: Any, answers: Any) -> None:
+    """Refuse everything but public inputs and answers, above all a data set's parts, which may be private."""
+    if not isinstance(public_inputs, PublicInputs):
+        raise PateError(
+            f"public_inputs is a {type(public_inputs).__name__}: pass PublicInputs, which hold public inputs"
+        )
+    if not isinstance(answers, Answers):
+        raise PateError(f"answers is a {type(answers).__name__}: pass the Answers that the mechanism gave")
+
+
+def answered(public_inputs: PublicInputs, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that were answered and their labels."""
+    queries = len(answers.labels)
+    if queries > len(public_inputs.inputs):
+        raise PateError(
+            f"{queries} answers for {len(public_inputs.inputs)} public inputs: pass the inputs asked about"
+        )
+    rows = np.flatnonzero(np.asarray(answers.answered))
+    if not len(rows):
+        raise PateError(
+            f"none of the {queries} queries was answered, so there is nothing to learn from: "
+            "lower the threshold or ask about more inputs"
+        )
+    labels = np.asarray(answers.labels)[rows]
+    if labels.min() < 0 or labels.max() >= public_inputs.classes:
+        raise PateError(
+            f"an answer is {labels.min() if labels.min() < 0 else labels.max()}, but labels run from 0 to "
+            f"{public_inputs.classes - 1}; pass the number of classes that the teachers voted on"
+        )
+    _warn_of_missing_classes(public_inputs, labels)
+    return rows.astype(np.int32), labels.astype(np.int32)
+
+
+def _warn_of_missing_classes(public_inputs: PublicInputs, labels: np.ndarray) -> None:
+    missing = np.setdiff1d(np.arange(public_inputs.classes), labels)
+    if len(missing):
+        names = ", ".join(str(public_inputs.class_names[label]) for label in missing[:5])
+        warnings.warn(
+            f"no answer names class {names}{' ...' if len(missing) > 5 else ''}: the student cannot learn "
+            f"{'it' if len(missing) == 1 else 'them'}; ask about more inputs or lower the threshold",
+            stacklevel=6,
+        )

@@ -1,0 +1,164 @@
+"""Methods that train a net step by step: from a lesson to the loop, and from the loop to learned nets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from pate_jax import models
+from pate_jax.data import Preprocessing
+from pate_jax.data.dataset import IMAGE_RANKS
+from pate_jax.models import Form, Model
+from pate_jax.student import training
+from pate_jax.student.calibration import negative_log_likelihood, temperature
+from pate_jax.student.lesson import Learned, Lesson
+from pate_jax.student.methods.views import Views, views
+from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.settings import AnyNet
+from pate_jax.student.training import Loop, Objective
+from pate_jax.system import devices as machines
+
+Config = TypeVar("Config", bound=AnyNet)
+MakeObjective = Callable[[Model, Views, Config], Objective]
+_LEAST_HELD_OUT = 20  # answers, for a temperature that means something
+
+
+def trainer(make: MakeObjective[Config]) -> Callable[[Config, Array, Lesson], list[Learned]]:
+    """The method that trains a net by this objective, all keys in one program."""
+
+    def learn(config: Config, keys: Array, lesson: Lesson) -> list[Learned]:
+        return _learn(make, config, keys, lesson)
+
+    return learn
+
+
+def _learn(make: MakeObjective[Config], config: Config, keys: Array, lesson: Lesson) -> list[Learned]:
+    public, drawn, several = lesson.public, streams(keys), len(keys) > 1
+    rows, labels, held_rows, held_labels = held_out(drawn[1][0], lesson, config.hold_out)
+    form = form_of(several)
+    model = build(public, config, form)
+    program = _program(
+        make, json.dumps(model.description), form, config, public.preprocessing, implementation(keys), several
+    )
+    pool = training.Pool(
+        jnp.asarray(public.inputs), jnp.asarray(rows), jnp.asarray(labels), typical_distance(public)
+    )
+    logits, judge = _logits(model, public, held_rows), None
+    if config.patience:
+        judge = lambda weights: negative_log_likelihood(logits(weights), held_labels)  # noqa: E731
+    loop = loop_of(config)
+    devices = config.devices or device_count(loop.batch_size, public.inputs.ndim in IMAGE_RANKS)
+    trained = training.run(program, drawn, pool, loop, devices, judge, title=f"student: {config.method}")
+    trained = jax.tree.map(np.asarray, trained)
+    calibrated = len(held_rows) >= _LEAST_HELD_OUT
+    warmth = [temperature(each, held_labels) for each in logits(trained)] if calibrated else [1.0] * len(keys)
+    each_key = [jax.tree.map(lambda leaf, place=place: leaf[place], trained) for place in range(len(keys))]
+    return [Learned(model.description, *one) for one in zip(each_key, warmth, strict=True)]
+
+
+def loop_of(config: AnyNet) -> Loop:
+    """What the loop reads of a method's settings, of which none is unset any more."""
+    return Loop(
+        steps=config.steps or 0,
+        batch_size=config.batch_size or 1,
+        learning_rate=config.learning_rate or 0.0,
+        unlabelled=config.unlabelled or 1,
+        label_smoothing=config.label_smoothing or 0.0,
+        weight_decay=config.weight_decay,
+        average=config.average,
+        patience=config.patience,
+        first_moment=config.first_moment,
+    )
+
+
+def held_out(
+    stream: np.ndarray, lesson: Lesson, share: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows and labels to train on, then those kept back, at random by the key data of a student's steps."""
+    rows, labels = lesson.rows, lesson.labels
+    count = int(share * len(rows))
+    if not count:
+        return rows, labels, rows[:0], labels[:0]
+    order = np.random.default_rng(stream.ravel().tolist()).permutation(len(rows))
+    kept, used = order[:count], order[count:]
+    return rows[used], labels[used], rows[kept], labels[kept]
+
+
+def build(public: PublicInputs, config: AnyNet, form: Form | None = None) -> Model:
+    """The student's net."""
+    sizes: dict[str, Any] = {} if config.maps is None else {"maps": config.maps}
+    shape = public.inputs.shape[1:]
+    return models.build(config.net or "mlp", input_shape=shape, classes=public.classes, form=form, **sizes)
+
+
+def form_of(several: bool) -> Form:
+    """How convolutions are computed: the fastest in a loop on this backend, of one net or of several."""
+    if jax.default_backend() != "cpu":
+        return Form("patches" if several else "lax")
+    return Form("patches" if several else "products")
+
+
+def typical_distance(public: PublicInputs) -> Array:
+    """Of a preprocessed input from the mean of all: the root of their mean square."""
+    inputs = public.inputs[:: max(1, len(public.inputs) // 2000)]
+    scaled = public.preprocessing.apply(inputs).reshape(len(inputs), -1)
+    return jnp.float32(np.sqrt(((scaled - scaled.mean(0)) ** 2).sum(1).mean()))
+
+
+def device_count(batch_size: int, image: bool) -> int:
+    """All devices of this process that the batch divides by; one for tables, whose steps are too short."""
+    most = len(machines.local()) if image else 1
+    return max(count for count in range(1, most + 1) if batch_size % count == 0)
+
+
+def streams(keys: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Key data of each student for its first weights and for its steps."""
+    pairs = jax.vmap(lambda key: jax.random.key_data(jax.random.split(key)))(keys)
+    return np.asarray(pairs[:, 0]), np.asarray(pairs[:, 1])
+
+
+def seeds(keys: Array) -> list[int]:
+    """A number of each student, from the key data of its first weights."""
+    return [int(stream.ravel()[0]) for stream in streams(keys)[0]]
+
+
+def implementation(keys: Array) -> str:
+    """The name of the generator of these keys."""
+    return str(jax.random.key_impl(keys))
+
+
+def _logits(model: Model, public: PublicInputs, rows: np.ndarray) -> Callable[[Any], np.ndarray]:
+    """`weights of all students -> logits [student, row, class]` of the public inputs at these rows."""
+    seen = public.preprocessing.apply(public.inputs[rows])
+    apply = jax.jit(lambda weights: jax.lax.map(lambda each: model.apply(each, seen), weights))
+    return lambda weights: np.asarray(apply(weights))
+
+
+@lru_cache(maxsize=8)
+def _program(
+    make: MakeObjective[Any],
+    net: str,
+    form: Form,
+    config: AnyNet,
+    preprocessing: Preprocessing,
+    implementation: str,
+    several: bool,
+) -> training.Program:
+    """Compile once for all students that differ in keys, inputs and answers only."""
+    model = models.build(**json.loads(net), form=form)
+    seen = views(
+        preprocessing,
+        image=len(model.description["input_shape"]) == 3,
+        shift=config.shift or 0,
+        flip=config.flip,
+        strength=config.strength,
+    )
+    objective = make(model, seen, config)
+    return training.program(objective, loop_of(config), model.description["classes"], implementation, several)
