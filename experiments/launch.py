@@ -93,7 +93,7 @@ def _line(preset: Preset, config: RunConfig, results: dict[str, Any]) -> dict[st
         "vote_accuracy": results["inside"].get("accuracy", {}).get("plurality"),
         "delta": config.delta,
         **{f"epsilon_{name}": figure["epsilon"] for name, figure in figures.items()},
-        "settings": _digest(RunDirectory(config.directory).recorded()),
+        "settings": _digest(RunDirectory(config.directory).record.stages()),
         "versions": {name: metadata.version(name) for name in ("jax", "numpy")},
     }
 

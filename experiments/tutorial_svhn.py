@@ -51,7 +51,7 @@ def tutorial_epsilon(votes: NDArray, rows: NDArray, scale: float, delta: float) 
 def compare(run: RunDirectory) -> dict[str, Any]:
     """The tutorial's epsilon of a finished run, and the same accountant fed the right rows."""
     votes, labels = voting.load_votes(run.votes).votes, np.asarray(stages.load_answers(run).labels)
-    settings = run.recorded()
+    settings = run.record.stages()
     return _both(votes, labels, settings["mechanism"]["scale"], settings["account"]["delta"])
 
 

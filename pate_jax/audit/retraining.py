@@ -21,7 +21,6 @@ from pate_jax.ensemble import checkpoint
 from pate_jax.runs import answers, inputs, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.runs.settings import from_settings
 
 _MOVED = 1e-3  # share of labels that rounding may move between two machines
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
@@ -57,7 +56,7 @@ def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
         yield dataset
         return
     shards = shard_checks.shards_of(run, dataset)
-    config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
+    config = run.record.read().teacher
     config = replace(config, width=checkpoint.plan(checkpoint.folders(run.teachers)[0]).width)
     key = stages.teacher_key(run)
     net = _model(run, dataset)
@@ -115,7 +114,7 @@ def student_again(run: RunDirectory) -> Iterator[Finding]:
     if not run.results.exists():
         yield unchecked("there is no student yet: run `pate student`")
         return
-    config = student.from_dict(run.recorded()["student"])
+    config = run.record.read().student
     again = stages.learn(run, config, dataset, inputs.asked_inputs(run, dataset))
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", "public inputs and answers")
@@ -123,10 +122,10 @@ def student_again(run: RunDirectory) -> Iterator[Finding]:
 
 def _ready(run: RunDirectory) -> data.Dataset | Finding:
     """The data of a run whose teachers are kept and have been asked, or why nothing can be done again."""
-    if "data" in run.recorded() and not (checkpoint.folders(run.teachers) and run.answers.exists()):
+    if "data" in run.record.read() and not (checkpoint.folders(run.teachers) and run.answers.exists()):
         return unchecked("no teachers are kept in this run, or nothing was answered yet")
     return shard_checks.opened(run)
 
 
 def _model(run: RunDirectory, dataset: data.Dataset) -> models.Model:
-    return stages.teachers_net(from_settings(ensemble.TeacherConfig, run.recorded()["teacher"]), dataset)
+    return stages.teachers_net(run.record.read().teacher, dataset)

@@ -28,9 +28,9 @@ def secrets(run: RunDirectory) -> check.Secrets:
     """Paths, keys, digests, figures, names, votes, teachers and private inputs of a run."""
     texts = {
         "the path of the run": str(run.root.resolve()),
-        "the partition key": run.derive("partition").hex(),
+        "the partition key": run.secret.derive("partition").hex(),
     }
-    paths = run.recorded().get("data", {})
+    paths = run.record.stages().get("data", {})
     texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
     entropy = storage.read_json(run.keys, "keys").get("entropy")
     texts |= {"the secret of the run": entropy} if entropy else {}

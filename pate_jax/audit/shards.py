@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pate_jax import data, ensemble, voting
+from pate_jax import data, voting
 from pate_jax.data import duplicates as asking
 from pate_jax.data import overlap, partition, relation
 from pate_jax.data.partition import Shards
@@ -20,8 +20,9 @@ from pate_jax.ensemble import plan as plans
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.runs import inputs, stages
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import stage_of
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings
+from pate_jax.runs.settings import DataChoice
 from pate_jax.system import storage
 
 _SECRET = "the secret is 32 bytes with more than 8 different values; where they came from cannot be checked"
@@ -40,10 +41,10 @@ def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
 
 def opened(run: RunDirectory) -> data.Dataset | Finding:
     """The data of a run, or why they cannot be had."""
-    settings = run.recorded()
+    settings = run.record.read()
     if "data" not in settings:
         return unchecked(ELSEWHERE)
-    choice = from_settings(DataChoice, settings["data"])
+    choice = settings.data
     try:
         return _open(choice)
     except PateError as error:
@@ -59,29 +60,29 @@ def _open(choice: DataChoice) -> data.Dataset:
 
 def public_parts(run: RunDirectory, dataset: data.Dataset) -> dict[str, data.Part]:
     """Every part that must not hold private inputs, further public ones among them."""
+    settings = run.record.read()
     further = {
         f"further public part of batch {batch}": inputs.of_batch(run, dataset, batch)
         for batch in range(2, run.batches + 1)
-        if run.recorded().get(f"vote {batch}", {}).get("public") is not None
+        if stage_of("vote", batch) in settings and settings.vote(batch).public is not None
     }
     return {**overlap.parts(dataset), **further}
 
 
 def coincide(run: RunDirectory, dataset: data.Dataset) -> bool:
     """Whether inputs that are private and public were known to be coincidences when the run was begun."""
-    declared = run.recorded()["data"].get("equal_rows_are_coincidences", False)
-    return bool(declared) or dataset.equal_rows == "published"
+    return run.record.read().data.equal_rows_are_coincidences or dataset.equal_rows == "published"
 
 
 def shards_of(run: RunDirectory, dataset: data.Dataset) -> Shards:
     """The shards, cut once more."""
-    cut = from_settings(PartitionChoice, run.recorded()["partition"])
-    return partition.divide(dataset.private, cut.teachers, key=run.derive("partition"), by=cut.by)
+    cut = run.record.read().partition
+    return partition.divide(dataset.private, cut.teachers, key=run.secret.derive("partition"), by=cut.by)
 
 
 def keys(run: RunDirectory) -> Iterator[Finding]:
     """Whether the run's noise can come from entropy, and is nobody else's to read."""
-    stored, settings = storage.read_json(run.keys, "keys"), run.recorded()
+    stored, settings = storage.read_json(run.keys, "keys"), run.record.read()
     seed, entropy = stored.get("seed"), stored.get("entropy")
     if seed is None and not _is_entropy(entropy):
         yield failed("keys.json has neither a seed nor 256 bits that look like entropy")
@@ -89,7 +90,7 @@ def keys(run: RunDirectory) -> Iterator[Finding]:
         yield failed("keys.json has both a seed and entropy")
     else:
         yield passed(_SECRET if seed is None else f"a run with the seed {seed}")
-    if settings.get("partition", {}).get("seed", seed) != seed:
+    if settings.stages.get("partition", {}).get("seed", seed) != seed:
         yield failed("the settings name another seed than keys.json")
     modes = {path: stat.S_IMODE(os.stat(path).st_mode) for path in (run.private, run.keys)}
     loose = [path for path, mode in modes.items() if mode & 0o077]
@@ -108,28 +109,28 @@ def _is_entropy(secret: object) -> bool:
 
 def certified(run: RunDirectory) -> Iterator[Finding]:
     """Whether the certificate proves a partition, and the data are the certified ones."""
-    settings = run.recorded()
+    settings = run.record.read()
     if "data" not in settings:
         yield unchecked(ELSEWHERE)
         return
     if not run.certificate.exists():
         yield absent(run, run.certificate, "train")
         return
-    certificate, claimed = storage.read_json(run.certificate, "certificate"), settings["partition"]
+    certificate, claimed = storage.read_json(run.certificate, "certificate"), settings.partition
     about = f"{certificate.get('teachers')} shards by {certificate.get('by')}"
     yield from judged(partition.check_sums(certificate), f"{about} are disjoint and cover the table")
-    if (certificate.get("teachers"), certificate.get("by")) != (claimed["teachers"], claimed["by"]):
-        yield failed(f"{about} are certified; the run claims {claimed['teachers']} by {claimed['by']}")
+    if (certificate.get("teachers"), certificate.get("by")) != (claimed.teachers, claimed.by):
+        yield failed(f"{about} are certified; the run claims {claimed.teachers} by {claimed.by}")
     dataset = opened(run)
     if isinstance(dataset, Finding):
         yield dataset
         return
-    shards, key = shards_of(run, dataset), run.derive("partition")
+    shards, key = shards_of(run, dataset), run.secret.derive("partition")
     yield from judged(
         partition.check_certificate(certificate, shards, dataset.private, key=key),
         "ids, contents and places of all records are the certified ones",
     )
-    stated, found = relation.claimed(settings), relation.of(dataset, claimed["by"])
+    stated, found = relation.claimed(settings.stages), relation.of(dataset, claimed.by)
     yield from judged(
         [f"the run claims the relation {stated!r}, and the ids of its records give {found!r}"]
         if stated != found
@@ -147,7 +148,7 @@ def fed(run: RunDirectory) -> Iterator[Finding]:
     if not checkpoint.folders(run.teachers):
         yield absent(run, run.teachers, "train")
         return
-    shards, key = shards_of(run, dataset), run.derive("partition")
+    shards, key = shards_of(run, dataset), run.secret.derive("partition")
     yield from judged(
         _begun_with_others(run, dataset, shards),
         "the teachers were begun with the certified inputs, labels and shards",
@@ -188,7 +189,7 @@ def cutting_keys(run: RunDirectory, teachers: int) -> str:
 
 def fed_rows(run: RunDirectory, shards: Shards, records: int) -> list[np.ndarray]:
     """The rows that reach each teacher: the feeding of training, with row numbers in place of the labels."""
-    config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
+    config = run.record.read().teacher
     config = replace(config, net=config.net or "mlp").resolved()  # every net is fed alike
     numbers, nothing = np.arange(records, dtype=np.int32), np.zeros((records, 1), np.uint8)
     table = feeding.records(nothing, numbers, shards, jax.random.key(0), config)
@@ -202,7 +203,7 @@ def fed_rows(run: RunDirectory, shards: Shards, records: int) -> list[np.ndarray
 def _width(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[Finding]:
     """Whether how many teachers share a program was settled by public things alone."""
     report = storage.read_json(run.teacher_report, "teacher-report")["training"]
-    config, backend = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"]), report["backend"]
+    config, backend = run.record.read().teacher, report["backend"]
     identities = checkpoint.identities(run.teachers)
     for folder, one in zip(checkpoint.folders(run.teachers), identities, strict=True):
         share, net = -(-one["teachers"] // one["processes"]), one["net"].get("name")
@@ -230,7 +231,7 @@ def _planned_again(
     run: RunDirectory, dataset: data.Dataset, shards: Shards, found: plans.Plan, devices: int, share: int
 ) -> plans.Plan:
     """The plan, measured once more from public numbers."""
-    config = from_settings(ensemble.TeacherConfig, run.recorded()["teacher"])
+    config = run.record.read().teacher
     net, private = stages.teachers_net(config, dataset), dataset.private
     config = replace(config, net=config.net or net.description.get("name")).resolved()
     table = feeding.records(private.inputs, private.labels, shards, stages.teacher_key(run), config)
@@ -242,7 +243,8 @@ def votes(run: RunDirectory) -> Iterator[Finding]:
     if not run.votes.exists():
         yield absent(run, run.votes, "vote")
         return
-    teachers = run.recorded().get("partition", {}).get("teachers")
+    settings = run.record.read()
+    teachers = settings.partition.teachers if "partition" in settings else None
     for batch in range(1, run.batches + 1):
         yield from _counted(voting.load_votes(run.votes_of(batch)), teachers, run.votes_of(batch).name)
 

@@ -56,13 +56,13 @@ def lines(run: RunDirectory) -> Iterator[Finding]:
 
 def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
     """What of one line differs from the files of its batch."""
-    fixed, recorded = budget.fixed(run), run.recorded().get("mechanism")
+    settings = run.record.read()
     if not run.votes_of(line.batch).exists() or not run.answers_of(line.batch).exists():
         yield "its votes or its answers are missing"
         return
     votes = load_batch(run, line)
     answers = storage.read_arrays(run.answers_of(line.batch), "answers")
-    if recorded is None or line.mechanism != from_dict(recorded):
+    if "mechanism" not in settings or line.mechanism != settings.mechanism:
         yield "the ledger names another mechanism than the settings"
     if line.votes != storage.digest(votes.votes):
         yield "the votes are not those that were answered"
@@ -77,7 +77,7 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
         yield "it was charged for another number of teachers or classes"
     charged = ledger.cost_to_dict(line.order, line.cost)
     costs = ledger.cost_to_dict(
-        *budget.cost_of(fixed, line.mechanism, line.teachers, line.classes, line.asked)
+        *budget.cost_of(settings.budget, line.mechanism, line.teachers, line.classes, line.asked)
     )
     if list(_differences(charged, costs)):
         yield f"it was charged {charged} and costs {costs}"
@@ -123,7 +123,8 @@ def _drawn_again(run: RunDirectory, line: Line) -> Finding:
 
 def spent(run: RunDirectory) -> Iterator[Finding]:
     """Whether what was spent is within the budget, and the budget is what its epsilon and delta allow."""
-    fixed, settings = budget.fixed(run), run.recorded()
+    settings = run.record.read()
+    fixed = settings.budget
     if fixed is None:
         batch = run.batches
         yield from judged(
@@ -136,7 +137,7 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
         return
     first = next(ledger.lines(run.ledger))
     again = filter.plan(
-        from_dict(settings["mechanism"]),
+        settings.mechanism,
         teachers=first.teachers,
         classes=first.classes,
         epsilon=fixed.epsilon,

@@ -12,7 +12,7 @@ from pate_jax import accounting
 from pate_jax.accounting import plots as draw
 from pate_jax.cli.files import votes_of
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.mechanisms import Mechanism
 from pate_jax.runs import budget, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import (
@@ -66,7 +66,7 @@ def account(
         run = RunDirectory(votes)
         with run.writing():
             statement = stages.account(run, delta, False if no_pld else None)
-        mechanism, histograms = from_dict(run.recorded()["mechanism"]), stages.load_asked(run).votes
+        mechanism, histograms = run.record.read().mechanism, stages.load_asked(run).votes
         delta = statement.delta
         if run.teacher_report.exists():
             budget.warn_of_delta(delta, storage.read_json(run.teacher_report, "teacher-report")["records"])

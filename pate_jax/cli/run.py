@@ -12,7 +12,7 @@ from pate_jax.cli.files import votes_of
 from pate_jax.cli.output import RunPath, finish, say
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.mechanisms import Mechanism
 from pate_jax.runs import pipeline, registration, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import (
@@ -161,12 +161,12 @@ def aggregate(
 
 
 def _recorded_mechanism(run: RunDirectory) -> Mechanism:
-    settings = run.recorded()
+    settings = run.record.read()
     if "mechanism" not in settings:
         raise PateError(
             f"{run.root} has no mechanism yet: name one, as in `pate aggregate ... gnmax --sigma 40`"
         )
-    return from_dict(settings["mechanism"])
+    return settings.mechanism
 
 
 def _run_of(source: Path, out: Path | None) -> RunDirectory:

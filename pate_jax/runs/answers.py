@@ -11,7 +11,7 @@ import numpy as np
 
 from pate_jax import aggregate, voting
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import from_dict, to_dict
+from pate_jax.mechanisms import to_dict
 from pate_jax.runs import budget, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
@@ -22,13 +22,14 @@ _PARTS = ("labels", "answered")
 
 def shown(run: RunDirectory) -> list[Line]:
     """The lines of the ledger, where settings and files of answers agree with them."""
-    recorded, fixed, lines = run.recorded().get("mechanism"), budget.fixed(run), []
+    settings, lines = run.record.read(), []
+    mechanism = settings.mechanism if "mechanism" in settings else None
     for line in ledger.lines(run.ledger):
-        budget.recorded_cost(fixed, line)
-        if recorded is None or line.mechanism != from_dict(recorded):
+        budget.recorded_cost(settings.budget, line)
+        if line.mechanism != mechanism:
             raise PateError(
                 f"batch {line.batch} in {run.ledger} was answered by {to_dict(line.mechanism)}, and "
-                f"{run.settings} now says {recorded}: restore it from a backup"
+                f"{run.settings} now says {mechanism and to_dict(mechanism)}: restore it from a backup"
             )
         lines.append(line)
     known = {run.answers_of(line.batch) for line in lines}

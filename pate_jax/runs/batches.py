@@ -29,6 +29,7 @@ from pate_jax.runs import budget, chain, ledger, register
 from pate_jax.runs.answers import load_answers, load_batch, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
+from pate_jax.runs.record import stage_of
 from pate_jax.runs.settings import check_threshold
 from pate_jax.system import progress, storage
 
@@ -54,9 +55,9 @@ def adopt(
     """
     _check_declared(run, relation)
     batch = _batch_of(run, votes, more)
-    run.secret(seed)
+    run.secret.draw(seed)
     declare(run, relation)
-    run.agree(f"votes{suffix(batch)}", _identity(votes))
+    run.record.agree(stage_of("votes", batch), _identity(votes))
     if not run.votes_of(batch).exists():
         if _identity(votes)["inputs"] is None:
             progress.say(_NAMELESS)
@@ -67,11 +68,11 @@ def declare(run: RunDirectory, relation: Relation | None) -> None:
     """Record whom the makers of adopted votes say that these cover; another word later is refused."""
     _check_declared(run, relation)
     if relation is not None:
-        run.agree("relation", {"relation": relation})
+        run.record.agree("relation", {"relation": relation})
 
 
 def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
-    settings = run.recorded()
+    settings = run.record.read()
     if relation is None and "relation" not in settings and "data" not in settings:
         raise PateError(
             "relation is not declared: these votes were made elsewhere, and only their makers know what "
@@ -128,7 +129,7 @@ def draw(
     if not len(votes):
         return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
     words = _noise_words(run, stream(mechanism, storage.digest(votes), label))
-    impl = chacha.PRIVATE if run.seed is None else chacha.SEEDED
+    impl = chacha.PRIVATE if run.secret.seed is None else chacha.SEEDED
     key = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
 
@@ -158,18 +159,18 @@ def commitment(run: RunDirectory, stream: str) -> str:
 
 def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
     """Which batch of a run a file of votes is, by the public names of its inputs."""
-    settings = run.recorded()
+    settings = run.record.read()
     if "data" in settings:
         raise PateError(
             f"{run.root} has teachers of its own: ask them with `pate vote {run.root} --more`, or choose "
             "another --out for votes made elsewhere"
         )
     mine = _identity(votes)["inputs"]
-    batches = [batch for batch in range(1, run.batches + 2) if f"votes{suffix(batch)}" in settings]
+    batches = [batch for batch in range(1, run.batches + 2) if stage_of("votes", batch) in settings]
     for batch in batches:
-        if mine is not None and settings[f"votes{suffix(batch)}"].get("inputs") == mine:
+        if mine is not None and settings.of(stage_of("votes", batch)).get("inputs") == mine:
             return batch
-    if batches and not more and settings["votes"]["digest"] != _identity(votes)["digest"]:
+    if batches and not more and settings.of("votes")["digest"] != _identity(votes)["digest"]:
         raise PateError(
             f"{run.root} was begun with other votes: add --more to ask these as a further list under the "
             "run's budget, or choose another --out"
@@ -319,14 +320,5 @@ def _size(votes: np.ndarray) -> tuple[int, int]:
     return int(votes.sum(1).max(initial=0)), votes.shape[1]
 
 
-def suffix(batch: int) -> str:
-    """What the settings of a batch are called after its stage: the first has the plain name.
-
-    >>> suffix(1), suffix(2)
-    ('', ' 2')
-    """
-    return "" if batch == 1 else f" {batch}"
-
-
 def _noise_words(run: RunDirectory, stream: str) -> np.ndarray:
-    return np.frombuffer(run.derive(stream), np.uint32)
+    return np.frombuffer(run.secret.derive(stream), np.uint32)

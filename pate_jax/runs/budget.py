@@ -16,10 +16,10 @@ from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict, to_dict
+from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import Line, budget_from_dict, budget_to_dict
+from pate_jax.runs.ledger import Line, budget_to_dict
 from pate_jax.system import progress
 
 CUSTOMARY_DELTA = 1e-5
@@ -45,18 +45,20 @@ def settle(
     delta: float = CUSTOMARY_DELTA,
 ) -> Filter | None:
     """Fix mechanism and budget of a run before anything is asked, or check that they are the ones fixed."""
-    recorded = run.recorded()
-    if "budget" in recorded:
-        _agree(run, epsilon, delta)
-    planned = recorded.get("budget") or _plan(run, mechanism, teachers, classes, epsilon, delta)
-    run.agree("mechanism", to_dict(mechanism))
-    run.agree("budget", planned)
-    return fixed(run)
+    settings = run.record.read()
+    if "budget" in settings:
+        _check_agreed(run, settings.budget, epsilon, delta)
+        planned = settings.budget
+    else:
+        planned = _plan(run, mechanism, teachers, classes, epsilon, delta)
+    run.record.agree("mechanism", to_dict(mechanism))
+    run.record.agree("budget", budget_to_dict(planned))
+    return planned
 
 
 def fixed(run: RunDirectory) -> Filter | None:
     """The filter of a run; None where it has no budget."""
-    return budget_from_dict(run.recorded().get("budget", budget_to_dict(None)))
+    return run.record.read().budget
 
 
 def cost_of(
@@ -93,10 +95,11 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
 
     Says so where it is fewer, and refuses where it is none; a function of public numbers only.
     """
-    budget = fixed(run)
+    settings = run.record.read()
+    budget = settings.budget
     if budget is None or wanted == 0:
         return wanted
-    mechanism = from_dict(run.recorded()["mechanism"])
+    mechanism = settings.mechanism
     each = filter.cost(mechanism, teachers=teachers, classes=classes, order=budget.order)
     room = budget.affords(spent, each)
     if room == 0:
@@ -125,28 +128,28 @@ def needed_for_more(run: RunDirectory) -> None:
 
 def agreed_delta(run: RunDirectory, delta: float | None) -> float:
     """The delta of the run's statement: that of its budget, or the one recorded, or the one asked for."""
-    budget = fixed(run)
+    settings = run.record.read()
+    budget = settings.budget
     if budget is not None and delta not in (None, budget.delta):
         raise PateError(
             f"delta={delta} is not that of the budget of {run.root}, {budget.delta}; leave it out"
         )
-    recorded = run.recorded().get("account", {}).get("delta")
-    known = CUSTOMARY_DELTA if recorded is None else recorded
+    known = CUSTOMARY_DELTA if settings.delta is None else settings.delta
     return budget.delta if budget is not None else known if delta is None else delta
 
 
 def summary(run: RunDirectory) -> dict[str, Any]:
     """What `pate budget` shows: the budget, what is spent of it and what is left, whatever the votes."""
-    lines, budget, total = ledger.read(run.ledger), fixed(run), spent(run)
-    settings = run.recorded()
+    lines, settings, total = ledger.read(run.ledger), run.record.read(), spent(run)
+    budget = settings.budget
     if not lines and budget is None:
         raise PateError(f"{run.root} has answered nothing and has no budget: there is nothing to show yet")
-    mechanism = from_dict(settings["mechanism"])
+    mechanism = settings.mechanism
     asked = sum(line.asked for line in lines)
     batches = [{name: line.to_dict()[name] for name in _SHOWN} for line in lines]
     shown = {"run_dir": str(run.root), "mechanism": to_dict(mechanism), "batches": batches}
     if budget is None:
-        delta = settings.get("account", {}).get("delta", CUSTOMARY_DELTA)
+        delta = CUSTOMARY_DELTA if settings.delta is None else settings.delta
         spent_now = {"queries": asked, "epsilon": _epsilon(mechanism, lines, delta), "delta": delta}
         return {**shown, "budget": None, "spent": spent_now, "left": None}
     share = total.rdp / budget.rdp
@@ -170,20 +173,19 @@ def _plan(
     classes: int,
     epsilon: float | None,
     delta: float,
-) -> dict[str, Any]:
+) -> Filter | None:
     if epsilon is None:
-        return budget_to_dict(None)
+        return None
     if chain.check(run.ledger).entries:
         raise PateError(
             f"budget_epsilon={epsilon:g} comes too late for {run.root}, which has answered already: a budget "
             "is fixed before the first answer; choose another --out"
         )
-    return filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta).to_dict()
+    return filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
-def _agree(run: RunDirectory, epsilon: float | None, delta: float) -> None:
-    recorded = run.recorded()["budget"]
-    old = (recorded["epsilon"], recorded.get("delta"))
+def _check_agreed(run: RunDirectory, budget: Filter | None, epsilon: float | None, delta: float) -> None:
+    old = (None, None) if budget is None else (budget.epsilon, budget.delta)
     new = (epsilon, None if epsilon is None else delta)
     if old != new:
         raise PateError(

@@ -1,54 +1,82 @@
-"""A run directory: where each file lies, the settings it was made with, its keys and its one writer.
+"""A run directory: where each file lies, and its one writer.
 
-`private/` holds all that must not leave; `release/` holds all that may. The settings of each stage are
-written when the stage first runs and obeyed after that: another value is refused with the field's name.
+`private/` holds all that must not leave; `release/` holds all that may.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
-import re
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pate_jax.errors import PateError
+from pate_jax.runs.record import Record
+from pate_jax.runs.secret import Secret
 from pate_jax.system import locks, storage
 
 
+class _Place:
+    """A file or folder of a run, named after the folder that it lies in."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.folder, self.name = folder, name
+
+    def __get__(self, run: RunDirectory, _: type) -> Path:
+        folder: Path = getattr(run, self.folder)
+        return folder / self.name
+
+
+@dataclass(frozen=True, init=False)
 class RunDirectory:
-    """The paths of a run and the settings that its stages were made with.
+    """The paths of a run, the record of its settings, and its secret.
 
     >>> import tempfile
     >>> RunDirectory(tempfile.mkdtemp()).votes.name
     'votes.npz'
     """
 
+    root: Path
+
+    private = _Place("root", "private")
+    release = _Place("root", "release")
+    settings = _Place("home", "settings.json")
+    keys = _Place("home", "keys.json")
+    certificate = _Place("home", "certificate.json")
+    teacher_report = _Place("home", "teachers.json")
+    votes = _Place("home", "votes.npz")
+    teachers = _Place("private", "teachers")
+    answers = _Place("private", "answers.npz")
+    rows = _Place("private", "rows.npz")
+    ledger = _Place("private", "ledger.jsonl")
+    statement = _Place("private", "statement.json")
+    results = _Place("private", "results.json")
+    report = _Place("private", "report.html")
+    public_statement = _Place("release", "statement.json")
+    student = _Place("release", "student")
+    public_report = _Place("release", "report.html")
+
     def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+        object.__setattr__(self, "root", Path(root))
         if self.root.exists() and not self.root.is_dir():
             raise PateError(f"{self.root} is a file where a run directory is wanted")
-        self.private = self.root / "private"
-        self.release = self.root / "release"
-        self.settings = self.private / "settings.json"
-        self.keys = self.private / "keys.json"
-        self.certificate = self.private / "certificate.json"
-        self.teachers = self.private / "teachers"
-        self.teacher_report = self.private / "teachers.json"
-        self.votes = self.private / "votes.npz"
-        self.answers = self.private / "answers.npz"
-        self.rows = self.private / "rows.npz"
-        self.ledger = self.private / "ledger.jsonl"
-        self.statement = self.private / "statement.json"
-        self.results = self.private / "results.json"
-        self.report = self.private / "report.html"
-        self.public_statement = self.release / "statement.json"
-        self.student = self.release / "student"
-        self.public_report = self.release / "report.html"
+
+    @property
+    def home(self) -> Path:
+        """The folder of what each of several processes makes for itself (`processes`)."""
+        return self.private
+
+    @property
+    def record(self) -> Record:
+        """The settings that its stages were made with."""
+        return Record(self.settings, self.root)
+
+    @property
+    def secret(self) -> Secret:
+        """What its noise, shards and teachers follow from."""
+        return Secret(self.keys, self.ledger, self.root)
 
     def existing(self, path: Path, made_by: str) -> Path:
         """The path of a file that an earlier stage must have made."""
@@ -84,65 +112,6 @@ class RunDirectory:
     def batches(self) -> int:
         """How many batches have been voted on: batches are numbered from 1, without gaps."""
         return next(batch for batch in itertools.count() if not self.votes_of(batch + 1).exists())
-
-    def agree(self, stage: str, settings: Mapping[str, Any], but_not: Sequence[str] = ()) -> None:
-        """Record a stage's settings, or refuse those that differ from the recorded ones."""
-        recorded = self.recorded()
-        if stage not in recorded:
-            storage.write_json(self.settings, "settings", {**recorded, stage: dict(settings)})
-            return
-        for name in sorted({*settings, *recorded[stage]} - {*but_not}):
-            old, new = recorded[stage].get(name), settings.get(name)
-            newer = (
-                name not in recorded[stage] and new is False
-            )  # a switch that an older version had not: off
-            if old != new and not newer:
-                raise PateError(
-                    f"{self.root} was made with {stage} setting {name}={old!r}, not {new!r}; "
-                    "repeat the first command to continue it, or choose another --out"
-                )
-
-    def recorded(self) -> dict[str, Any]:
-        """The settings of all stages so far."""
-        recorded = storage.read_json(self.settings, "settings") if self.settings.exists() else {}
-        for stage, settings in recorded.items():
-            if not isinstance(settings, dict):
-                raise PateError(f"{self.settings}: {stage}={settings!r} are no settings; restore the file")
-        return recorded
-
-    def secret(self, seed: int | None) -> None:
-        """Draw the run's 256-bit secret from the operating system once, or keep its seed where it has one."""
-        if not self.keys.exists():
-            if self.ledger.exists():
-                raise PateError(
-                    f"{self.keys} is missing, and {self.ledger} shows that its noise was used: restore it "
-                    "from a backup, or choose another --out"
-                )
-            entropy = None if seed is not None else secrets.token_hex(32)
-            storage.write_json(self.keys, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
-        if self.seed != seed:
-            raise PateError(f"{self.root} was made with seed={self.seed}, not {seed}; choose another --out")
-
-    @property
-    def seed(self) -> int | None:
-        """The seed of a reproducible run; None where the run is private."""
-        return self._stored_keys()["seed"]
-
-    def _stored_keys(self) -> dict[str, Any]:
-        stored = storage.read_json(self.keys, "keys")
-        seed, entropy = stored.get("seed"), stored.get("entropy")
-        good = isinstance(entropy, str) and re.fullmatch("[0-9a-f]{64}", entropy) if seed is None else True
-        if "seed" not in stored or not good or not (seed is None or type(seed) is int):
-            raise PateError(
-                f"{self.keys} holds neither a seed nor 256 bits of entropy; restore it from a backup"
-            )
-        return stored
-
-    def derive(self, purpose: str) -> bytes:
-        """32 bytes for one purpose, from the run's secret or seed."""
-        stored = self._stored_keys()
-        root = bytes.fromhex(stored["entropy"]) if stored["seed"] is None else b"seed %d" % stored["seed"]
-        return hashlib.blake2b(purpose.encode(), key=root, digest_size=32, person=b"pate_jax run").digest()
 
 
 def close(folder: Path) -> None:

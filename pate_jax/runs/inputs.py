@@ -10,7 +10,7 @@ from pate_jax import data
 from pate_jax.data import duplicates, overlap
 from pate_jax.data.dataset import stored_as
 from pate_jax.errors import PateError
-from pate_jax.runs import answers, batches
+from pate_jax.runs import answers
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import selection
 from pate_jax.system import progress
@@ -20,8 +20,7 @@ _NEAR = 0.02  # of the scale that inputs have after preprocessing
 
 def of_batch(run: RunDirectory, dataset: data.Dataset, batch: int) -> data.Part:
     """The public inputs that a recorded batch was taken from."""
-    file = run.recorded()[f"vote{batches.suffix(batch)}"].get("public")
-    return opened(dataset, None if file is None else Path(file))
+    return opened(dataset, run.record.read().vote(batch).public)
 
 
 def opened(dataset: data.Dataset, public: Path | None) -> data.Part:

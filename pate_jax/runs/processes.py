@@ -10,24 +10,54 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory, close
+from pate_jax.runs.secret import Secret
 from pate_jax.runs.settings import RunConfig, default_mechanism
 from pate_jax.system import devices, locks, storage
 
 
+class SharedSecret(Secret):
+    """The secret of a run as one of its processes sees it: the first has it, the others are told of it."""
+
+    def draw(self, seed: int | None) -> None:
+        """Draw it in the first process, once every one has opened and checked the data."""
+        devices.from_first(b"opened")
+        if devices.is_first():
+            super().draw(seed)
+
+    def derive(self, purpose: str) -> bytes:
+        """What the first process derives: all processes have to call this together."""
+        return devices.from_first(super().derive(purpose) if devices.is_first() else bytes(32))
+
+
+@dataclass(frozen=True, init=False)
 class Share(RunDirectory):
     """The run directory as one of several processes sees it while teachers are trained and asked."""
 
-    def __init__(self, run: RunDirectory) -> None:
-        super().__init__(run.root)
-        self.own = self.private / f"process-{devices.index():03d}"
-        if not devices.is_first():
-            own = self.own
-            self.settings, self.keys = own / "settings.json", own / "keys.json"
-            self.certificate, self.teacher_report = own / "certificate.json", own / "teachers.json"
-            self.votes = own / "votes.npz"
+    index: int
+
+    def __init__(self, root: Path | str) -> None:
+        super().__init__(root)
+        object.__setattr__(self, "index", devices.index())
+
+    @property
+    def own(self) -> Path:
+        """The folder of this process."""
+        return self.private / f"process-{self.index:03d}"
+
+    @property
+    def home(self) -> Path:
+        """What the first process makes is the run's; the others keep theirs apart."""
+        return self.own if self.index else self.private
+
+    @property
+    def secret(self) -> SharedSecret:
+        """What its noise, shards and teachers follow from."""
+        return SharedSecret(self.keys, self.ledger, self.root)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -51,23 +81,13 @@ class Share(RunDirectory):
         finally:
             os.umask(usual)
 
-    def secret(self, seed: int | None) -> None:
-        """Only the first process has the run's secret, once every one has opened and checked the data."""
-        devices.from_first(b"opened")
-        if devices.is_first():
-            super().secret(seed)
-
-    def derive(self, purpose: str) -> bytes:
-        """What the first process derives: all processes have to call this together."""
-        return devices.from_first(super().derive(purpose) if devices.is_first() else bytes(32))
-
 
 def train_and_vote(config: RunConfig) -> bool:
     """Train and ask all teachers together; True for the process that goes on, the first.
 
     Interrupted and repeated on as many processes, each goes on with its own teachers.
     """
-    run = Share(RunDirectory(config.directory))
+    run = Share(config.directory)
     with run.writing():
         _train_and_vote(run, config)
     going_on = devices.is_first()

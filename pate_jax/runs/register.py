@@ -120,10 +120,10 @@ def digest_of(ids: np.ndarray) -> str:
 
 def enter(run: RunDirectory, file: Path, plan: Plan) -> None:
     """Write a run's line before it spends anything, once; refused where a limit would be exceeded."""
-    if run.seed is not None:
+    if run.secret.seed is not None:
         raise PateError(f"{run.root} has a seed, so it promises nothing to be added up: leave out --seed")
-    if _STAGE in run.recorded():
-        run.agree(_STAGE, {"file": str(file.resolve())})
+    if _STAGE in run.record.read():
+        run.record.agree(_STAGE, {"file": str(file.resolve())})
     _check_kind(file)
     with chain.Writer(file) as writer:
         book = read(file)
@@ -131,12 +131,12 @@ def enter(run: RunDirectory, file: Path, plan: Plan) -> None:
             _check_limit(file, book, plan)
             writer.append(_line(run, plan))
     os.chmod(chain.head_path(file), 0o600)
-    run.agree(_STAGE, {"file": str(file.resolve())})
+    run.record.agree(_STAGE, {"file": str(file.resolve())})
 
 
 def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int, queries: int) -> None:
     """Refuse to answer where the register that a run is kept in does not show all that it may ask."""
-    if _STAGE not in run.recorded():
+    if _STAGE not in run.record.read():
         return
     file, fixed = _file(run), budget.fixed(run)
     most = None if fixed is None else (fixed.epsilon, fixed.delta)
@@ -218,14 +218,14 @@ def together(plans: list[Plan], delta: float) -> float | None:
 
 def examined(run: RunDirectory) -> Iterator[Finding]:
     """Whether a run that was recorded with a register stands in it, with all that it has asked."""
-    if _STAGE not in run.recorded():
+    if _STAGE not in run.record.read():
         return
     file, lines = _file(run), ledger.read(run.ledger)
     if not file.exists():
         yield unchecked(f"{file} is not here, so nobody can see whether the run stands in it")
         return
     key, total = _key(run), sum(line.asked for line in lines)
-    covered = run.recorded().get("relation", {}).get("relation")
+    covered = run.record.read().relation
     asked = {(line.mechanism, line.teachers, line.classes, covered) for line in lines}
     stands = any(
         plan.queries >= total and asked <= {(plan.mechanism, plan.teachers, plan.classes, plan.relation)}
@@ -238,12 +238,12 @@ def examined(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _file(run: RunDirectory) -> Path:
-    return Path(run.recorded()[_STAGE]["file"])
+    return run.record.read().register
 
 
 def _key(run: RunDirectory) -> str:
     """What names a run in a register, and tells nothing of its secret."""
-    return run.derive("name in a register").hex()
+    return run.secret.derive("name in a register").hex()
 
 
 def _line(run: RunDirectory, plan: Plan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pate_jax.data import relation
 from pate_jax.mechanisms import Mechanism
 from pate_jax.runs import budget, register, stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.settings import DataChoice, RunConfig, from_settings
+from pate_jax.runs.settings import RunConfig
 
 
 def before_training(
@@ -38,9 +38,9 @@ def before_answers(
     if fixed is not None:
         most = (fixed.epsilon, fixed.delta)
     queries = register.planned(mechanism, teachers=teachers, classes=classes, queries=len(votes), most=most)
-    settings, records = run.recorded(), None
+    settings, records = run.record.read(), None
     if "data" in settings:
-        dataset = stages.open_data(from_settings(DataChoice, settings["data"]))
+        dataset = stages.open_data(settings.data)
         records = register.digest_of(dataset.private.ids)
     plan = register.Plan(mechanism, teachers, classes, queries, stages.covered(run), records)
     register.enter(run, file, plan)

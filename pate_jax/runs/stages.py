@@ -16,7 +16,7 @@ from pate_jax import accounting, data, ensemble, models, student, voting
 from pate_jax.accounting import plots
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.mechanisms import Mechanism
 from pate_jax.models import patches
 from pate_jax.runs import answers as recorded_answers
 from pate_jax.runs import batches, budget, ledger
@@ -30,9 +30,10 @@ from pate_jax.runs.batches import declare as declare
 from pate_jax.runs.batches import draw as draw
 from pate_jax.runs.batches import stream as stream
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import stage_of
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import run_pages
-from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
+from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.student.selection import Selection
 from pate_jax.system import devices, progress, storage
 
@@ -89,11 +90,11 @@ def train(
     dataset = open_data(choice)
     whom = relation.of(dataset, cut.by)
     net = None if run.teacher_report.exists() else _checked_net(dataset, cut, config, asks)
-    run.secret(cut.seed)
-    run.agree("data", to_settings(choice), but_not=_WHERE)
-    run.agree("partition", to_settings(cut))
-    run.agree("teacher", to_settings(config), but_not=_WHERE)
-    run.agree("relation", {"relation": whom})
+    run.secret.draw(cut.seed)
+    run.record.agree("data", to_settings(choice), but_not=_WHERE)
+    run.record.agree("partition", to_settings(cut))
+    run.record.agree("teacher", to_settings(config), but_not=_WHERE)
+    run.record.agree("relation", {"relation": whom})
     budget.warn_of_delta(delta, len(dataset.private.ids))
     enter(dataset)
     if net is None:
@@ -101,7 +102,9 @@ def train(
     if relation.are_rows(dataset):
         progress.say(relation.ROW_NUMBERS)
     shards = _shards(run, dataset, cut)
-    certificate = partition.certificate(shards, dataset.private, key=run.derive("partition"), by=cut.by)
+    certificate = partition.certificate(
+        shards, dataset.private, key=run.secret.derive("partition"), by=cut.by
+    )
     storage.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(run, net, dataset, shards, config)
     found = {
@@ -127,9 +130,8 @@ def _checked_net(
 
 def settle(run: RunDirectory, mechanism: Mechanism, epsilon: float | None, delta: float) -> None:
     """Fix the mechanism and the budget of a trained run before anything is asked."""
-    settings = run.recorded()
-    teachers = from_settings(PartitionChoice, settings["partition"]).teachers
-    classes = open_data(from_settings(DataChoice, settings["data"])).classes
+    settings = run.record.read()
+    teachers, classes = settings.partition.teachers, open_data(settings.data).classes
     budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
@@ -147,22 +149,20 @@ def vote(
     """
     run.existing(run.teacher_report, "train")
     batch = _batch_to_vote_on(run, more)
-    stage = f"vote{batches.suffix(batch)}"
+    stage = stage_of("vote", batch)
     chosen = {"queries": wanted, "selection": selection, **run_inputs.named(public)}
     if run.votes_of(batch).exists():
-        run.agree(stage, chosen)
+        run.record.agree(stage, chosen)
         return voting.load_votes(run.votes_of(batch))
-    settings = run.recorded()
-    dataset = open_data(from_settings(DataChoice, settings["data"]))
-    cut = from_settings(PartitionChoice, settings["partition"])
-    config = from_settings(ensemble.TeacherConfig, settings["teacher"])
+    settings = run.record.read()
+    dataset, cut, config = open_data(settings.data), settings.partition, settings.teacher
     size = {"teachers": cut.teachers, "classes": dataset.classes}
     wanted = budget.fit(run, budget.spent(run), wanted=wanted, **size)
     pool = run_inputs.opened(dataset, public)
     pool = pool.take(run_inputs.different(pool, wanted, batches.known_digests(run)))
-    run.agree(stage, chosen)
+    run.record.agree(stage, chosen)
     asked = run_inputs.select(
-        pool, dataset.preprocessing, wanted, selection, run.derive(f"selection {stage}")
+        pool, dataset.preprocessing, wanted, selection, run.secret.derive(f"selection {stage}")
     )
     net = teachers_net(config, dataset)
     teachers = _teachers(run, net, dataset, _shards(run, dataset, cut), config)
@@ -177,38 +177,38 @@ def vote(
 
 def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.Statement:
     """What the answers cost, from the votes and the answers of the run."""
-    answers, settings, fixed = load_answers(run), run.recorded(), budget.fixed(run)
+    answers, settings = load_answers(run), run.record.read()
     return accounting.statement(
-        from_dict(settings["mechanism"]),
+        settings.mechanism,
         load_asked(run).votes,
         answers.answered,
         delta,
         relation=covered(run),
         declared="data" not in settings,
-        private=run.seed is None,
+        private=run.secret.seed is None,
         adaptive=run.batches > 1,
-        budget=None if fixed is None else fixed.epsilon,
+        budget=None if settings.budget is None else settings.budget.epsilon,
         pld=pld,
     )
 
 
 def covered(run: RunDirectory) -> accounting.Relation:
     """Whom the guarantee covers: as the partition shows, or as the makers of the votes declared."""
-    settings = run.recorded()
+    settings = run.record.read()
     if "relation" not in settings and "partition" not in settings:
         raise PateError(
             f"{run.root} was made from votes alone, and nobody declared whom they cover: give --relation "
             f"record, user, contents or party to `pate aggregate {run.root}`, as "
             "docs/votes_from_elsewhere.md tells"
         )
-    return relation.claimed(settings)
+    return relation.claimed(settings.stages)
 
 
 def account(run: RunDirectory, delta: float | None = None, pld: bool | None = None) -> accounting.Statement:
     """Write the statement whole into private/, and as far as it may be published into release/."""
     delta = budget.agreed_delta(run, delta)
     load_answers(run)  # nothing is recorded of a run that has answered nothing
-    run.agree("account", {"delta": delta})
+    run.record.agree("account", {"delta": delta})
     statement = state(run, delta, pld)
     storage.write_json(run.statement, "statement", statement.to_dict())
     storage.write_json(run.public_statement, "statement", statement.publishable())
@@ -221,14 +221,14 @@ def teach(
     """Train the student on the answers and write release/; a finished student is not trained again."""
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
-        run.agree("student", to_settings(config), but_not=student.not_taken(config))
+        run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
         results = storage.read_json(run.results, "results")
         if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
     answers, votes = load_answers(run), load_asked(run)
     dataset, asked = _public(run, votes, public, test)
     method = config.resolved(image=dataset.kind == "image").method
-    run.agree("student", to_settings(config), but_not=student.not_taken(config))
+    run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned = learn(run, config, dataset, asked)
     right = None if asked.labels is None else answers.labels == asked.labels
     results = {
@@ -236,19 +236,25 @@ def teach(
         "dataset": dataset.name,
         "data": dataset.description,
         "synthetic": dataset.synthetic,
-        "private": run.seed is None,
+        "private": run.secret.seed is None,
         "teachers": int(votes.votes.sum(1).max()),
         "batches": run.batches,
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
         "method": method,
-        "selection": run.recorded().get("vote", {}).get("selection"),
+        "selection": _selection(run),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
         "student_accuracy": _accuracy(learned, dataset.test),
     }
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
     return results
+
+
+def _selection(run: RunDirectory) -> str | None:
+    """How the first inputs were chosen; None of votes made elsewhere."""
+    settings = run.record.read()
+    return settings.vote(1).selection if "vote" in settings else None
 
 
 def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
@@ -264,7 +270,7 @@ def learn(
     rest = run_inputs.unasked(dataset.public, asked)  # students learn from these too
     pool = np.concatenate([asked.inputs, rest])
     inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
-    key = jax.random.key(int.from_bytes(run.derive("student")[:4], "big"))
+    key = jax.random.key(int.from_bytes(run.secret.derive("student")[:4], "big"))
     learned = student.fit(key, inputs, load_answers(run), config)
     return learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
 
@@ -272,10 +278,10 @@ def learn(
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
     results = storage.read_json(run.existing(run.results, "student"), "results")
-    votes, answers, settings = load_asked(run), load_answers(run), run.recorded()
+    votes, answers, settings = load_asked(run), load_answers(run), run.record.read()
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
-    mechanism, delta = from_dict(settings["mechanism"]), whole["delta"]
+    mechanism, delta = settings.mechanism, whole["delta"]
     inside = _inside(run, votes)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
@@ -284,7 +290,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
         (run_pages.SPLIT, plots.split(mechanism, votes.votes, delta)),
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
-    page = run_pages.private_page(results, statement, figures, {**inside, "settings": settings})
+    page = run_pages.private_page(results, statement, figures, {**inside, "settings": settings.stages})
     storage.write_bytes(run.report, page.encode())
     public = run_pages.public_page(results, statement)
     storage.write_bytes(run.public_report, public.encode())
@@ -307,7 +313,7 @@ def _teachers(run, net: models.Model, dataset, shards, config) -> ensemble.Teach
 
 def teacher_key(run: RunDirectory) -> jax.Array:
     """What the keys of all teachers are cut from."""
-    words = np.frombuffer(run.derive("teachers")[:8], np.uint32)
+    words = np.frombuffer(run.secret.derive("teachers")[:8], np.uint32)
     return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
@@ -330,7 +336,7 @@ def teachers_net(config: ensemble.TeacherConfig, dataset: data.Dataset) -> model
 
 
 def _shards(run: RunDirectory, dataset: data.Dataset, cut: PartitionChoice) -> partition.Shards:
-    return partition.divide(dataset.private, cut.teachers, key=run.derive("partition"), by=cut.by)
+    return partition.divide(dataset.private, cut.teachers, key=run.secret.derive("partition"), by=cut.by)
 
 
 def _batch_to_vote_on(run: RunDirectory, more: bool) -> int:
@@ -349,11 +355,11 @@ def _public(
     run: RunDirectory, votes: voting.Votes, public: Path | None, test: Path | None
 ) -> tuple[data.Dataset, data.Part]:
     """The public data of a run and, row by row, the inputs that were asked about."""
-    settings = run.recorded()
+    settings = run.record.read()
     if "data" in settings:
         if public is not None or test is not None:
             raise PateError(f"{run.root} knows its public data: leave out --public and --test")
-        dataset = open_data(from_settings(DataChoice, settings["data"]))
+        dataset = open_data(settings.data)
         return dataset, run_inputs.asked_inputs(run, dataset)
     if public is None:
         raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")

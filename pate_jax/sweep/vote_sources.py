@@ -16,7 +16,7 @@ from pate_jax import data, voting
 from pate_jax.errors import PateError
 from pate_jax.runs import inputs, stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.settings import DataChoice, PartitionChoice, TeacherConfig, from_settings, to_settings
+from pate_jax.runs.settings import DataChoice, PartitionChoice, TeacherConfig, to_settings
 from pate_jax.sweep import cells, students
 from pate_jax.system import locks, storage
 from pate_jax.voting import Votes
@@ -50,8 +50,8 @@ def of_file(
     choice = None
     if path.is_dir():
         run = RunDirectory(path)
-        settings = run.recorded()
-        choice = from_settings(DataChoice, settings["data"]) if "data" in settings else None
+        settings = run.record.read()
+        choice = settings.data if "data" in settings else None
         path = run.existing(run.votes, "vote")
     votes = voting.load_votes(path, labels_are_teacher_labels=labels_are_teacher_labels)
     name = content_digest(votes)
@@ -114,7 +114,7 @@ def of_data(
             return found
 
     def lesson(found: Votes) -> students.Lesson:
-        return _lesson_of(from_settings(DataChoice, RunDirectory(home).recorded()["data"]), found)
+        return _lesson_of(RunDirectory(home).record.read().data, found)
 
     label = "own data" if choice.private else choice.dataset
     return Source(
@@ -145,13 +145,13 @@ def _voted(
     run = RunDirectory(home)
     with run.writing():
         stages.train(run, choice, cut, config)
-        before = run.recorded().get("vote", {}).get("queries", 0)
+        settings = run.record.read()
+        before = settings.vote(1).queries if "vote" in settings else 0
         if before > queries:
             queries = before
         elif 0 < before < queries:
             run.votes.unlink(missing_ok=True)
-            kept = {name: value for name, value in run.recorded().items() if name != "vote"}
-            storage.write_json(run.settings, "settings", kept)
+            run.record.forget("vote")
         return stages.vote(run, queries)
 
 

@@ -82,7 +82,7 @@ def test_declared_coincidences_are_recorded_and_left_open(tmp_path):
         stages.settle(run, DiscreteGaussianMax(3.0), 30.0, 1e-5)
         stages.vote(run, 4)
         stages.answer(run, DiscreteGaussianMax(3.0))
-    assert run.recorded()["data"]["equal_rows_are_coincidences"] is True
+    assert run.record.stages()["data"]["equal_rows_are_coincidences"] is True
     found = [one for one in shards.queries(run) if "private ones too" in one.text]
     assert [(one.outcome, one.text[:17]) for one in found] == [("unchecked", "2 of 9 inputs of ")]
     np.savez(tmp_path / "further.npz", inputs=part(20, 1)["inputs"][:2])

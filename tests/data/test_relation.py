@@ -159,7 +159,7 @@ def test_the_run_warns_and_states_the_relation_that_follows_from_the_ids(tmp_pat
     told = capsys.readouterr()
     assert "WARNING" in told.err and "--ids-are-stable" in told.err
     run = RunDirectory(out)
-    assert run.recorded()["relation"] == {"relation": "contents"}
+    assert run.record.stages()["relation"] == {"relation": "contents"}
     assert storage.read_json(run.public_statement, "statement")["relation"] == "contents"
     assert "which of two contents" in run.public_report.read_text()
     assert call(*command, "--ids-are-stable", "discrete-gaussian", "--sigma", "0.5") != 0
@@ -171,7 +171,7 @@ def test_a_run_of_before_the_declaration_goes_on(tmp_path, pool):
     choice = DataChoice(private=npz(tmp_path, "own", NUMBERS), public=pool)
     run = RunDirectory(tmp_path / "run")
     before = {name: value for name, value in stages.to_settings(choice).items() if name != "ids_are_stable"}
-    run.agree("data", before)
-    run.agree("data", stages.to_settings(choice))
+    run.record.agree("data", before)
+    run.record.agree("data", stages.to_settings(choice))
     with pytest.raises(PateError, match="ids_are_stable"):
-        run.agree("data", stages.to_settings(dataclasses.replace(choice, ids_are_stable=True)))
+        run.record.agree("data", stages.to_settings(dataclasses.replace(choice, ids_are_stable=True)))

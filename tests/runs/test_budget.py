@@ -248,7 +248,7 @@ def test_copies_made_before_the_first_vote_share_no_noise(tmp_path, kind):
     """Two hundred queries that a coin refuses, on equal votes: the same coins for the same list only."""
     mechanism, refused = ConfidentDiscreteGaussian(50.0, 30.0, 10.0), []
     first = RunDirectory(tmp_path / "run 0")
-    first.secret(3)
+    first.secret.draw(3)
     copies = [RunDirectory(shutil.copytree(first.root, tmp_path / f"run {number}")) for number in (1, 2)]
     for run, shift in zip((first, *copies), (0, 200, 0), strict=True):
         asked = votes(200, shift)
@@ -288,7 +288,7 @@ EDITS = {
 def test_a_budget_that_was_edited_later_is_refused_everywhere(tmp_path, edit):
     """By whoever would spend under it, by whoever would publish it, and by `pate budget`."""
     run = begin(tmp_path, rows=12)
-    recorded = run.recorded()
+    recorded = run.record.stages()
     if edit in EDITS:
         budget_now = {**recorded["budget"], **EDITS[edit]["budget"]}
         storage.write_json(run.settings, "settings", {**recorded, "budget": budget_now})
@@ -311,7 +311,7 @@ def test_a_budget_that_was_edited_later_is_refused_everywhere(tmp_path, edit):
 
 def test_a_mechanism_that_was_edited_later_is_refused(tmp_path):
     run, weaker = begin(tmp_path, rows=12), DiscreteGaussianMax(30.0)
-    storage.write_json(run.settings, "settings", {**run.recorded(), "mechanism": to_dict(weaker)})
+    storage.write_json(run.settings, "settings", {**run.record.stages(), "mechanism": to_dict(weaker)})
     for ask in (lambda: stages.answer(run, weaker), lambda: stages.account(run)):
         with pytest.raises(PateError, match=r"was answered by .*60\.0.* now says .*30\.0"), run.writing():
             ask()
@@ -364,12 +364,12 @@ def test_a_lost_secret_is_not_drawn_anew(tmp_path):
     run = begin(tmp_path, rows=12)
     run.keys.unlink()
     with pytest.raises(PateError, match=r"keys\.json is missing"):
-        run.secret(3)
+        run.secret.draw(3)
 
 
 def test_votes_made_elsewhere_do_not_enter_a_run_with_teachers(tmp_path):
     run = RunDirectory(tmp_path / "run")
-    run.agree("data", {"dataset": "strokes"})
+    run.record.agree("data", {"dataset": "strokes"})
     with pytest.raises(PateError, match=r"has teachers of its own.*ask them with"):
         stages.adopt(run, votes(3), seed=None)
     with pytest.raises(PateError, match=r"has teachers of its own.*leave out --relation"):
@@ -403,7 +403,7 @@ def test_votes_from_elsewhere_are_covered_as_declared(tmp_path, relation):
 
 def test_an_undeclared_run_of_an_older_version_is_opened_and_may_be_declared(tmp_path, capsys):
     run = begin(tmp_path, rows=12, delta=1e-5)
-    kept = {name: value for name, value in run.recorded().items() if name != "relation"}
+    kept = {name: value for name, value in run.record.stages().items() if name != "relation"}
     storage.write_json(run.settings, "settings", kept)
     assert len(stages.load_answers(run).labels) == 12 and budget.summary(run)["spent"]["queries"] == 12
     with pytest.raises(PateError, match=r"nobody declared whom they cover.*--relation"):

@@ -67,20 +67,20 @@ def trained(tmp_path_factory):
 def test_a_mistyped_vote_can_be_given_again(trained, capsys):
     folder = trained.root.parent
     assert call("vote", trained.root, "--queries", 999) == 2
-    assert "vote" not in trained.recorded()
+    assert "vote" not in trained.record.stages()
     assert call("vote", trained.root, "--queries", 12) == 0
     assert call("account", trained.root, "--delta", 1e-3) == 2  # nothing is answered yet
-    assert "account" not in trained.recorded()
+    assert "account" not in trained.record.stages()
     assert call("aggregate", trained.root) == 0
     for file, queries in (("nowhere.npz", 5), ("wide.npz", 5), ("further.npz", 10)):
         assert call("vote", trained.root, "--more", "--public", folder / file, "--queries", queries) == 2
-        assert "vote 2" not in trained.recorded(), file
+        assert "vote 2" not in trained.record.stages(), file
     assert call("vote", trained.root, "--more", "--public", folder / "further.npz", "--queries", 5) == 0
     assert call("aggregate", trained.root) == 0
     assert call("account", trained.root) == 0
     assert call("student", trained.root, "--method", "ridge") == 2
     assert "needs images" in capsys.readouterr().err
-    assert "student" not in trained.recorded()
+    assert "student" not in trained.record.stages()
 
 
 def test_a_mistyped_student_can_be_given_again(tmp_path):

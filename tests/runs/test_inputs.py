@@ -60,7 +60,7 @@ def test_an_image_in_another_type_is_not_asked_again(tmp_path, stored, given):
 
 
 def stages_choice(run):
-    return stages.from_settings(DataChoice, run.recorded()["data"])
+    return stages.from_settings(DataChoice, run.record.stages()["data"])
 
 
 def test_ids_of_a_further_pool_may_be_those_of_other_inputs(tmp_path, monkeypatch):
@@ -92,7 +92,7 @@ def test_what_does_not_fit_the_type_of_a_run_is_refused(tmp_path):
     scaled = images(4, 3) / np.float32(255)
     with pytest.raises(PateError, match="undo a scaling"), run.writing():
         stages.vote(run, 2, more=True, public=further(tmp_path, scaled))
-    assert "vote 2" not in run.recorded()
+    assert "vote 2" not in run.record.stages()
 
 
 def test_bytes_are_kept_as_they_are():

@@ -153,7 +153,7 @@ def test_a_private_run_does_not(private):
 def test_private_runs_draw_fresh_noise(private, tmp_path):
     run, _ = private
     other = RunDirectory(tmp_path / "other")
-    other.secret(None)
+    other.secret.draw(None)
     votes = np.full((400, 10), 5)
     mechanism = DiscreteGaussianMax(3.0)
     first, second = (np.asarray(stages.draw(each, mechanism, votes).labels) for each in (run, other))
@@ -167,7 +167,7 @@ def test_the_release_holds_only_what_may_leave(private):
     assert set(published["figures"]) == {"data_independent"}
     text = " ".join(path.read_text() for path in run.release.rglob("*.*") if path.suffix != ".npz")
     exact = results["statement"]["figures"]["exact"]["epsilon"]
-    for secret in (f"{exact:.4f}", str(run.root), "strokes-private", run.derive("partition").hex()):
+    for secret in (f"{exact:.4f}", str(run.root), "strokes-private", run.secret.derive("partition").hex()):
         assert secret not in text
     assert Student.load(run.student).accuracy  # it can be served from there
 

@@ -46,7 +46,7 @@ def test_every_file_of_a_release_is_free_of_what_is_private(kind):
     votes, whole = voting.load_votes(run.votes), storage.read_json(run.statement, "statement")
     entropy = storage.read_json(run.keys, "keys")["entropy"]
     (entry,) = ledger.read(run.ledger)
-    unwanted = [str(run.root), run.root.parent.name, run.derive("partition").hex()]
+    unwanted = [str(run.root), run.root.parent.name, run.secret.derive("partition").hex()]
     unwanted += [entry[name] for name in ("votes", "noise", "digest", "queries", "answers")]
     unwanted += [entropy] if entropy else []
     unwanted += [str(row.tolist())[1:-1] for row in votes.votes]

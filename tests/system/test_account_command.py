@@ -107,8 +107,8 @@ def test_what_is_said_of_the_secret_is_what_was_checked(tmp_path):
     """Eight different values would be refused; more prove no entropy, and the finding says so."""
     run = RunDirectory(tmp_path / "run")
     with run.writing():
-        run.secret(None)
-        run.agree("data", {})
+        run.secret.draw(None)
+        run.record.agree("data", {})
     said = [finding.text for finding in shards.keys(run)]
     assert any("more than 8 different values; where they came from cannot be checked" in one for one in said)
     assert not any("bits of entropy" in one for one in said)

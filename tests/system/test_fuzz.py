@@ -111,18 +111,18 @@ def read_book(folder):
 
 def run_of(folder):
     run = RunDirectory(folder)
-    run.secret(None)
-    run.agree("data", to_settings(DataChoice()))
-    run.agree("partition", to_settings(PartitionChoice(teachers=5)))
+    run.secret.draw(None)
+    run.record.agree("data", to_settings(DataChoice()))
+    run.record.agree("partition", to_settings(PartitionChoice(teachers=5)))
     mechanism = ConfidentDiscreteGaussian(4.0, 3.0, 2.0)
     budget.settle(run, mechanism, teachers=5, classes=3, epsilon=30.0)
-    run.agree("account", {"delta": 1e-5})
+    run.record.agree("account", {"delta": 1e-5})
 
 
 def read_run(folder):
     run = RunDirectory(folder)
-    recorded = run.recorded()
-    run.derive("noise")
+    recorded = run.record.stages()
+    run.secret.derive("noise")
     from_settings(DataChoice, recorded["data"]) if "data" in recorded else None
     from_settings(PartitionChoice, recorded["partition"]) if "partition" in recorded else None
     mechanisms.from_dict(recorded["mechanism"]) if "mechanism" in recorded else None

@@ -92,13 +92,13 @@ def test_one_process_tells_itself():
 
 
 def test_only_the_first_process_writes_into_the_run(tmp_path, monkeypatch):
-    first = processes.Share(processes.RunDirectory(tmp_path))
+    first = processes.Share(tmp_path)
     monkeypatch.setattr(devices, "index", lambda: 1)
-    second = processes.Share(processes.RunDirectory(tmp_path))
+    second = processes.Share(tmp_path)
     for name in ("settings", "keys", "certificate", "teacher_report", "votes"):
         own = getattr(second, name)
         assert own != getattr(first, name) and own.parent == tmp_path / "private" / "process-001"
-    second.secret(None)
+    second.secret.draw(None)
     assert not second.keys.exists() and not first.keys.exists()
 
 
@@ -109,14 +109,14 @@ def test_a_run_of_several_processes_is_shut_and_held_before_anything_else(tmp_pa
 
     def train(share, *rest):
         found.extend(stat.S_IMODE(folder.stat().st_mode) for folder in (run.private, run.teachers))
-        for other in (run, processes.Share(run)):
+        for other in (run, processes.Share(run.root)):
             with (
                 pytest.raises(PateError, match=f"is being written by process {os.getpid()}"),
                 other.writing(),
             ):
                 pass
         monkeypatch.setattr(devices, "index", lambda: 1)
-        with processes.Share(run).writing():
+        with processes.Share(run.root).writing():
             found.append("the second process")
         (share.private / "file").write_text("private")
         raise KeyboardInterrupt

@@ -74,7 +74,7 @@ def other_answers_everywhere(run):
 
 
 def settings(run, **changes):
-    storage.write_json(run.settings, "settings", {**run.recorded(), **changes})
+    storage.write_json(run.settings, "settings", {**run.record.stages(), **changes})
 
 
 def more_noise_than_was_drawn(run):
@@ -197,9 +197,7 @@ def by_hand(path_of, pattern, new):
 
 
 def undeclared(run):
-    storage.write_json(
-        run.settings, "settings", {name: one for name, one in run.recorded().items() if name != "relation"}
-    )
+    run.record.forget("relation")
 
 
 def kept_secret(run, statement):
@@ -330,7 +328,7 @@ def no_entropy(run):
 
 
 def larger_budget(run):
-    recorded = run.recorded()["budget"]
+    recorded = run.record.stages()["budget"]
     settings(run, budget={**recorded, "epsilon": 8.0})
 
 
@@ -344,7 +342,7 @@ def asked_again(run):
 
 def one_record_changed(run):
     """The table was corrected after the teachers had been trained."""
-    data = run.recorded()["data"]
+    data = run.record.stages()["data"]
     with np.load(data["private"], allow_pickle=False) as file:
         content = dict(file)
     content["inputs"][3] += 1
@@ -354,7 +352,7 @@ def one_record_changed(run):
 
 def private_among_the_public(run):
     """Five private records were added to the public file, which an older version took."""
-    data = run.recorded()["data"]
+    data = run.record.stages()["data"]
     private, public = (np.load(data[name], allow_pickle=False) for name in ("private", "public"))
     with private, public:
         rows = {
@@ -366,7 +364,7 @@ def private_among_the_public(run):
 
 def a_user_in_two_shards(run):
     """Records in place of users were cut, and certified as users."""
-    settings(run, partition={**run.recorded()["partition"], "by": "record"})
+    settings(run, partition={**run.record.stages()["partition"], "by": "record"})
 
 
 def removal_covered(run):
@@ -377,14 +375,13 @@ def removal_covered(run):
 
 def relation_left_out(run):
     """Settings as older versions wrote them, which named only what was cut."""
-    kept_settings = {name: value for name, value in run.recorded().items() if name != "relation"}
-    storage.write_json(run.settings, "settings", kept_settings)
+    run.record.forget("relation")
     stages.account(run)
 
 
 def a_narrower_program(run):
     """Three teachers were to share a program, and memory made it one."""
-    settings(run, teacher={**run.recorded()["teacher"], "width": 3})
+    settings(run, teacher={**run.record.stages()["teacher"], "width": 3})
 
 
 def open_to_all(run):
@@ -401,7 +398,7 @@ def forged_to_the_end(run):
     run.ledger.unlink()
     chain.head_path(run.ledger).unlink()
     run.answers.unlink()
-    stages.answer(run, from_dict(run.recorded()["mechanism"]))
+    stages.answer(run, from_dict(run.record.stages()["mechanism"]))
     stages.account(run)
 
 

@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, made, replaced
 from pate_jax import voting
 from pate_jax.aggregate import answers, argmax, noise
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
-from pate_jax.runs import batches, budget, directory, register
+from pate_jax.runs import batches, budget, register, secret
 
 ANSWERED = made(small_runs.answered)
 OVERLAPPING = made(small_runs.overlapping)
@@ -31,7 +31,7 @@ def half_the_scale(real):
 
 
 def no_entropy(patch):
-    patch.setattr(directory.secrets, "token_hex", lambda size: "00" * size)
+    patch.setattr(secret.secrets, "token_hex", lambda size: "00" * size)
 
 
 def key_of(name):
@@ -94,7 +94,7 @@ def after_the_votes_alone(real):
 def recorded_and_not_entered(run, file, plan):
     """The settings say that there is a register; the line that reserves the cost is not written."""
     register.limit(file, 9.0, 1e-5)
-    run.agree("register", {"file": str(file.resolve())})
+    run.record.agree("register", {"file": str(file.resolve())})
 
 
 def never_confirmed(patch):

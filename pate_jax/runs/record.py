@@ -1,0 +1,158 @@
+"""The settings that the stages of a run were made with: written when a stage first runs, then obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pate_jax import student
+from pate_jax.accounting.filter import Filter
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.runs.ledger import budget_from_dict, budget_to_dict
+from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings
+from pate_jax.student import StudentConfig
+from pate_jax.system import storage
+
+Stages = dict[str, dict[str, Any]]
+
+
+class Vote(NamedTuple):
+    """What the teachers were asked in one batch."""
+
+    queries: int
+    selection: str | None
+    public: Path | None  # a file of further public inputs
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a file of settings says; a stage that has not run yet has none, and asking for it is an error.
+
+    >>> settings = Settings({"account": {"delta": 1e-05}}, Path("settings.json"))
+    >>> settings.delta, "data" in settings, settings.budget
+    (1e-05, False, None)
+    """
+
+    stages: Mapping[str, Mapping[str, Any]]
+    file: Path
+
+    def __contains__(self, stage: str) -> bool:
+        return stage in self.stages
+
+    def of(self, stage: str) -> dict[str, Any]:
+        """The settings of a stage that has run."""
+        if stage not in self.stages:
+            raise PateError(f"{self.file} holds no settings of {stage!r}: restore it from a backup")
+        return dict(self.stages[stage])
+
+    @property
+    def data(self) -> DataChoice:
+        """Which records are private, and which inputs are public."""
+        return from_settings(DataChoice, self.of("data"))
+
+    @property
+    def partition(self) -> PartitionChoice:
+        """How the records were cut into shards."""
+        return from_settings(PartitionChoice, self.of("partition"))
+
+    @property
+    def teacher(self) -> TeacherConfig:
+        """How a teacher was trained."""
+        return from_settings(TeacherConfig, self.of("teacher"))
+
+    @property
+    def student(self) -> StudentConfig:
+        """How the student was trained."""
+        return student.from_dict(self.of("student"))
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """By which all batches are answered."""
+        return from_dict(self.of("mechanism"))
+
+    @property
+    def budget(self) -> Filter | None:
+        """What may be spent in all; None where no budget was fixed."""
+        return budget_from_dict(dict(self.stages.get("budget", budget_to_dict(None))))
+
+    @property
+    def delta(self) -> float | None:
+        """The delta of the statement, once there is one."""
+        return self.stages.get("account", {}).get("delta")
+
+    @property
+    def relation(self) -> str | None:
+        """Whom the guarantee covers, as the records' ids gave it or the makers of the votes declared."""
+        return self.stages.get("relation", {}).get("relation")
+
+    @property
+    def register(self) -> Path:
+        """The file that the run is entered in."""
+        return Path(self.of("register")["file"])
+
+    def vote(self, batch: int) -> Vote:
+        """What was asked in a batch of the run's own teachers."""
+        asked = self.of(stage_of("vote", batch))
+        public = asked.get("public")
+        return Vote(asked["queries"], asked.get("selection"), None if public is None else Path(public))
+
+
+@dataclass(frozen=True)
+class Record:
+    """The file of a run's settings.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> Record(folder / "settings.json", folder).agree("account", {"delta": 1e-05})
+    >>> Record(folder / "settings.json", folder).read().delta
+    1e-05
+    """
+
+    file: Path
+    root: Path
+
+    def read(self) -> Settings:
+        """The settings of all stages so far."""
+        return Settings(self.stages(), self.file)
+
+    def stages(self) -> Stages:
+        """The settings of all stages so far, as JSON."""
+        stages = storage.read_json(self.file, "settings") if self.file.exists() else {}
+        for stage, settings in stages.items():
+            if not isinstance(settings, dict):
+                raise PateError(f"{self.file}: {stage}={settings!r} are no settings; restore the file")
+        return stages
+
+    def agree(self, stage: str, settings: Mapping[str, Any], but_not: Sequence[str] = ()) -> None:
+        """Record a stage's settings, or refuse those that differ from the recorded ones."""
+        stages = self.stages()
+        if stage not in stages:
+            storage.write_json(self.file, "settings", {**stages, stage: dict(settings)})
+            return
+        for name in sorted({*settings, *stages[stage]} - {*but_not}):
+            old, new = stages[stage].get(name), settings.get(name)
+            unknown_then = name not in stages[stage] and new is False  # a switch newer than the run: off
+            if old != new and not unknown_then:
+                raise PateError(
+                    f"{self.root} was made with {stage} setting {name}={old!r}, not {new!r}; "
+                    "repeat the first command to continue it, or choose another --out"
+                )
+
+    def forget(self, stage: str) -> None:
+        """Take back the settings of a stage whose files are gone, so that it can run with others."""
+        stages = self.stages()
+        stages.pop(stage, None)
+        storage.write_json(self.file, "settings", stages)
+
+
+def stage_of(stage: str, batch: int) -> str:
+    """What the settings of a batch are called: those of the first have the stage's plain name.
+
+    >>> stage_of("vote", 1), stage_of("vote", 2)
+    ('vote', 'vote 2')
+    """
+    return stage if batch == 1 else f"{stage} {batch}"

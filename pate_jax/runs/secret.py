@@ -1,0 +1,64 @@
+"""The secret of a run: drawn once, kept by its owner, and the root of all that must not be foreseen."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from pate_jax.errors import PateError
+from pate_jax.system import storage
+
+_IS_ENTROPY = re.compile("[0-9a-f]{64}").fullmatch
+
+
+@dataclass(frozen=True)
+class Secret:
+    """256 bits from the operating system, or the seed of a run that promises nothing, in a file of the run.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> secret = Secret(folder / "keys.json", folder / "ledger.jsonl", folder)
+    >>> secret.draw(seed=7)
+    >>> len(secret.derive("noise")), secret.derive("noise") == secret.derive("partition")
+    (32, False)
+    """
+
+    file: Path
+    ledger: Path  # where it lies, noise was used, and a lost secret is not drawn anew
+    root: Path
+
+    def draw(self, seed: int | None) -> None:
+        """Draw the secret once, or keep the seed; later calls check that the seed is still the same."""
+        if not self.file.exists():
+            if self.ledger.exists():
+                raise PateError(
+                    f"{self.file} is missing, and {self.ledger} shows that its noise was used: restore it "
+                    "from a backup, or choose another --out"
+                )
+            entropy = None if seed is not None else secrets.token_hex(32)
+            storage.write_json(self.file, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
+        if self.seed != seed:
+            raise PateError(f"{self.root} was made with seed={self.seed}, not {seed}; choose another --out")
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of a reproducible run; None where the run is private."""
+        return self._stored()[0]
+
+    def derive(self, purpose: str) -> bytes:
+        """32 bytes for one purpose."""
+        seed, entropy = self._stored()
+        root = entropy if seed is None else b"seed %d" % seed
+        return hashlib.blake2b(purpose.encode(), key=root, digest_size=32, person=b"pate_jax run").digest()
+
+    def _stored(self) -> tuple[int | None, bytes]:
+        stored = storage.read_json(self.file, "keys")
+        seed, entropy = stored.get("seed"), stored.get("entropy")
+        if "seed" in stored and type(seed) is int:
+            return seed, b""
+        if "seed" in stored and seed is None and isinstance(entropy, str) and _IS_ENTROPY(entropy):
+            return None, bytes.fromhex(entropy)
+        raise PateError(f"{self.file} holds neither a seed nor 256 bits of entropy; restore it from a backup")
