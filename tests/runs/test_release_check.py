@@ -45,9 +45,9 @@ def test_every_file_of_a_release_is_free_of_what_is_private(kind):
     assert {name.split("/")[0] for name in files} == {"statement.json", "report.html", "student"}
     votes, whole = voting.load_votes(run.votes), storage.read_json(run.statement, "statement")
     entropy = storage.read_json(run.keys, "keys")["entropy"]
-    (entry,) = ledger.read(run.ledger)
+    (line,) = ledger.read(run.ledger)
     unwanted = [str(run.root), run.root.parent.name, run.secret.derive("partition").hex()]
-    unwanted += [entry[name] for name in ("votes", "noise", "digest", "queries", "answers")]
+    unwanted += [line.votes, line.noise, line.digest, line.queries, line.answers]
     unwanted += [entropy] if entropy else []
     unwanted += [str(row.tolist())[1:-1] for row in votes.votes]
     if kind != "elsewhere":
