@@ -12,7 +12,7 @@ import numpy as np
 from pate_jax import data, ensemble, voting
 from pate_jax.data import Preprocessing, partition
 from pate_jax.errors import PateError
-from pate_jax.runs import stages
+from pate_jax.runs.inputs import teachers_net
 
 TEACHERS = 250
 
@@ -61,7 +61,7 @@ def taught(folder: Path, name: str, keep: Path, net: str) -> Source:
     path = keep / f"{name}_{net}_votes.npz"
     if not path.is_file():
         config = ensemble.TeacherConfig(net=net)
-        model = stages.teachers_net(config, dataset)
+        model = teachers_net(config, dataset)
         private, key = dataset.private, b"students of public inputs".ljust(32)
         assignment = partition.assign(private.ids, TEACHERS, key=key)
         shards = partition.cut(assignment, private.ids, TEACHERS, key=key)

@@ -68,9 +68,10 @@ def without_ids() -> RunDirectory:
     config = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1)
     run = RunDirectory(_folder() / "without-ids")
     with run.writing():
-        stages.train(run, choice, PartitionChoice(teachers=TEACHERS), config)
-        stages.settle(run, DiscreteGaussianMax(6.0), None, 1e-5)
-        stages.vote(run, QUERIES)
+        inputs = stages.begin(run, choice, PartitionChoice(teachers=TEACHERS), config)
+        stages.train(inputs)
+        stages.settle(inputs, DiscreteGaussianMax(6.0), None, 1e-5)
+        stages.vote(inputs, QUERIES)
         stages.answer(run, DiscreteGaussianMax(6.0))
         stages.account(run, 1e-5)
     return run

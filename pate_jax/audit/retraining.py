@@ -14,31 +14,32 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import data, ensemble, models, student
-from pate_jax.audit import shards as shard_checks
+from pate_jax import ensemble, student
+from pate_jax.audit.subject import Subject
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import checkpoint
-from pate_jax.runs import answers, inputs, stages
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs import answers, stages
+from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.queries import asked_inputs
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 
 _MOVED = 1e-3  # share of labels that rounding may move between two machines
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 
 
-def labels(run: RunDirectory) -> Iterator[Finding]:
+def labels(subject: Subject) -> Iterator[Finding]:
     """Whether the teachers that are kept give the labels that the votes files hold."""
-    dataset = _ready(run)
-    if isinstance(dataset, Finding):
-        yield dataset
+    run, opened = subject.run, _ready(subject)
+    if isinstance(opened, Finding):
+        yield opened
         return
     votes = answers.load_asked(run)
     if votes.teacher_labels is None:
         yield unchecked("the votes files hold no labels of single teachers")
         return
-    asked = inputs.asked_inputs(run, dataset).inputs
+    asked = asked_inputs(opened).inputs
     teachers = checkpoint.finished_teachers(run.teachers)
-    again = ensemble.predict(_model(run, dataset), dataset.preprocessing, teachers, asked)
+    again = ensemble.predict(opened.net, opened.dataset.preprocessing, teachers, asked)
     wrong = again != votes.teacher_labels
     if 0 < wrong.mean() <= _MOVED:
         yield unchecked(f"{wrong.sum()} of {wrong.size:,} labels differ, as rounding may between machines")
@@ -49,27 +50,24 @@ def labels(run: RunDirectory) -> Iterator[Finding]:
         )
 
 
-def teachers(run: RunDirectory, sample: int) -> Iterator[Finding]:
+def teachers(subject: Subject, sample: int) -> Iterator[Finding]:
     """Whether some teachers, trained again where nobody else has a record, come out as they are kept."""
-    dataset = _ready(run)
-    if isinstance(dataset, Finding):
-        yield dataset
+    run, opened = subject.run, _ready(subject)
+    if isinstance(opened, Finding):
+        yield opened
         return
-    shards = shard_checks.shards_of(run, dataset)
-    config = run.record.read().teacher
-    config = replace(config, width=checkpoint.plan(checkpoint.folders(run.teachers)[0]).width)
-    key = stages.teacher_key(run)
-    net = _model(run, dataset)
+    dataset, shards = opened.dataset, opened.shards
+    config = replace(opened.teacher, width=checkpoint.plan(checkpoint.folders(run.teachers)[0]).width)
     drawn = _sample(len(shards.counts), sample)
     before = dict(checkpoint.parameters_of(checkpoint.finished_teachers(run.teachers), drawn))
     for teacher, parameters in before.items():
         again = ensemble.fit(
-            net,
+            opened.net,
             dataset.preprocessing,
             dataset.private.inputs,
             np.asarray(dataset.private.labels),
             _alone(shards, teacher),
-            key=key,
+            key=opened.teacher_key,
             config=config,
         )
         trained = dict(checkpoint.parameters_of(again, [teacher]))[teacher]
@@ -105,27 +103,24 @@ def compared(before: Any, again: Any, who: str, what: str) -> Finding:
     return failed(f"{who} does not follow from {what} alone")
 
 
-def student_again(run: RunDirectory) -> Iterator[Finding]:
+def student_again(subject: Subject) -> Iterator[Finding]:
     """Whether the student, trained again from public inputs and answers alone, is the one in release/."""
-    dataset = shard_checks.opened(run)
-    if isinstance(dataset, Finding):
-        yield dataset
+    run, opened = subject.run, subject.inputs
+    if isinstance(opened, Finding):
+        yield opened
         return
     if not run.results.exists():
         yield unchecked("there is no student yet: run `pate student`")
         return
     config = run.record.read().student
-    again = stages.learn(run, config, dataset, inputs.asked_inputs(run, dataset))
+    again = stages.learn(run, config, opened.dataset, asked_inputs(opened))
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", "public inputs and answers")
 
 
-def _ready(run: RunDirectory) -> data.Dataset | Finding:
-    """The data of a run whose teachers are kept and have been asked, or why nothing can be done again."""
+def _ready(subject: Subject) -> Inputs | Finding:
+    """The inputs of a run whose teachers are kept and have been asked, or why nothing can be done again."""
+    run = subject.run
     if "data" in run.record.read() and not (checkpoint.folders(run.teachers) and run.answers.exists()):
         return unchecked("no teachers are kept in this run, or nothing was answered yet")
-    return shard_checks.opened(run)
-
-
-def _model(run: RunDirectory, dataset: data.Dataset) -> models.Model:
-    return stages.teachers_net(run.record.read().teacher, dataset)
+    return subject.inputs

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from pate_jax import voting
-from pate_jax.audit.shards import coincide, opened, public_parts
-from pate_jax.data import duplicates
+from pate_jax.audit.subject import Subject
+from pate_jax.data import Dataset, duplicates
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
 from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.queries import public_parts
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Finding
 from pate_jax.system import storage
@@ -24,8 +26,9 @@ _SHORT = 5  # names of fewer characters occur in any text
 _PATHS = ("private", "public", "test", "data_dir", "manual_dir", "categories", "scales")
 
 
-def secrets(run: RunDirectory) -> check.Secrets:
+def secrets(subject: Subject) -> check.Secrets:
     """Paths, keys, digests, figures, names, votes, teachers and private inputs of a run."""
+    run, opened = subject.run, subject.inputs
     texts = {
         "the path of the run": str(run.root.resolve()),
         "the partition key": run.secret.derive("partition").hex(),
@@ -39,31 +42,27 @@ def secrets(run: RunDirectory) -> check.Secrets:
         texts |= {f"the {name} of batch {line.batch}": digest for name, digest in digests.items()}
     if run.statement.exists():
         texts |= _sensitive(storage.read_json(run.statement, "statement"))
-    inputs = None if isinstance(opened(run), Finding) else partial(_inputs, run)
-    return check.Secrets(texts, frozenset(_names(run)), partial(_arrays, run), inputs)
+    if isinstance(opened, Finding):
+        return check.Secrets(texts, arrays=partial(_arrays, run))
+    names = frozenset(_names(opened.dataset))
+    return check.Secrets(texts, names, partial(_arrays, run), partial(_inputs, opened))
 
 
-def _names(run: RunDirectory) -> set[str]:
+def _names(dataset: Dataset) -> set[str]:
     """Ids and users of private records that are no ids of public ones."""
-    dataset = opened(run)
-    if isinstance(dataset, Finding):
-        return set()
     private, public = dataset.private, set(dataset.public.ids.tolist())
     users = [] if private.users is None else private.users.tolist()
     return {name for name in {*private.ids.tolist(), *users} - public if len(name) >= _SHORT}
 
 
-def _inputs(run: RunDirectory) -> Iterator[np.ndarray]:
+def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
     """The private inputs, as they are stored and as nets see them, but for known coincidences."""
-    dataset = opened(run)
-    if isinstance(dataset, Finding):
-        return
-    inputs = dataset.private.inputs
-    if coincide(run, dataset):
-        public = [duplicates.digests(part.inputs) for part in public_parts(run, dataset).values()]
-        inputs = inputs[~duplicates.repeats(inputs, {name for names in public for name in names})]
-    yield inputs
-    yield dataset.preprocessing.apply(inputs)
+    private = opened.dataset.private.inputs
+    if opened.coincide:
+        public = {name for part in public_parts(opened).values() for name in duplicates.digests(part.inputs)}
+        private = private[[name not in public for name in opened.dataset.private_digests]]
+    yield private
+    yield opened.dataset.preprocessing.apply(private)
 
 
 def _sensitive(statement: dict[str, Any]) -> dict[str, str]:

@@ -11,22 +11,19 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pate_jax import data, voting
+from pate_jax import voting
+from pate_jax.audit.subject import ELSEWHERE, Subject
 from pate_jax.data import duplicates as asking
 from pate_jax.data import overlap, partition, relation
-from pate_jax.data.partition import Shards
 from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
-from pate_jax.errors import PateError, SharedInputs
-from pate_jax.runs import inputs, stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import stage_of
+from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.queries import asked_inputs, public_parts
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.runs.settings import DataChoice
 from pate_jax.system import storage
 
 _SECRET = "the secret is 32 bytes with more than 8 different values; where they came from cannot be checked"
-ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
 
 
 def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
@@ -37,47 +34,6 @@ def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
     if any(one.exists() for one in later):
         return failed(f"{path} is missing, and what was made after it is there")
     return unchecked(f"{path.name} does not exist yet: run `pate {stage}`")
-
-
-def opened(run: RunDirectory) -> data.Dataset | Finding:
-    """The data of a run, or why they cannot be had."""
-    settings = run.record.read()
-    if "data" not in settings:
-        return unchecked(ELSEWHERE)
-    choice = settings.data
-    try:
-        return _open(choice)
-    except PateError as error:
-        return unchecked(f"the data cannot be opened: {error}")
-
-
-def _open(choice: DataChoice) -> data.Dataset:
-    try:
-        return stages.open_data(choice)
-    except SharedInputs:  # the files were changed, or the run is older than the refusal: `queries` says so
-        return stages.open_data(replace(choice, equal_rows_are_coincidences=True))
-
-
-def public_parts(run: RunDirectory, dataset: data.Dataset) -> dict[str, data.Part]:
-    """Every part that must not hold private inputs, further public ones among them."""
-    settings = run.record.read()
-    further = {
-        f"further public part of batch {batch}": inputs.of_batch(run, dataset, batch)
-        for batch in range(2, run.batches + 1)
-        if stage_of("vote", batch) in settings and settings.vote(batch).public is not None
-    }
-    return {**overlap.parts(dataset), **further}
-
-
-def coincide(run: RunDirectory, dataset: data.Dataset) -> bool:
-    """Whether inputs that are private and public were known to be coincidences when the run was begun."""
-    return run.record.read().data.equal_rows_are_coincidences or dataset.equal_rows == "published"
-
-
-def shards_of(run: RunDirectory, dataset: data.Dataset) -> Shards:
-    """The shards, cut once more."""
-    cut = run.record.read().partition
-    return partition.divide(dataset.private, cut.teachers, key=run.secret.derive("partition"), by=cut.by)
 
 
 def keys(run: RunDirectory) -> Iterator[Finding]:
@@ -107,8 +63,9 @@ def _is_entropy(secret: object) -> bool:
     return len(set(bytes.fromhex(secret))) > 8
 
 
-def certified(run: RunDirectory) -> Iterator[Finding]:
+def certified(subject: Subject) -> Iterator[Finding]:
     """Whether the certificate proves a partition, and the data are the certified ones."""
+    run = subject.run
     settings = run.record.read()
     if "data" not in settings:
         yield unchecked(ELSEWHERE)
@@ -121,13 +78,13 @@ def certified(run: RunDirectory) -> Iterator[Finding]:
     yield from judged(partition.check_sums(certificate), f"{about} are disjoint and cover the table")
     if (certificate.get("teachers"), certificate.get("by")) != (claimed.teachers, claimed.by):
         yield failed(f"{about} are certified; the run claims {claimed.teachers} by {claimed.by}")
-    dataset = opened(run)
-    if isinstance(dataset, Finding):
-        yield dataset
+    inputs = subject.inputs
+    if isinstance(inputs, Finding):
+        yield inputs
         return
-    shards, key = shards_of(run, dataset), run.secret.derive("partition")
+    dataset, key = inputs.dataset, inputs.partition_key
     yield from judged(
-        partition.check_certificate(certificate, shards, dataset.private, key=key),
+        partition.check_certificate(certificate, inputs.shards, dataset.private, key=key),
         "ids, contents and places of all records are the certified ones",
     )
     stated, found = relation.claimed(settings.stages), relation.of(dataset, claimed.by)
@@ -139,35 +96,36 @@ def certified(run: RunDirectory) -> Iterator[Finding]:
     )
 
 
-def fed(run: RunDirectory) -> Iterator[Finding]:
+def fed(subject: Subject) -> Iterator[Finding]:
     """What each teacher was fed: by the digests that training kept, and by feeding row numbers again."""
-    dataset = opened(run)
-    if isinstance(dataset, Finding):
-        yield dataset
+    run, inputs = subject.run, subject.inputs
+    if isinstance(inputs, Finding):
+        yield inputs
         return
     if not checkpoint.folders(run.teachers):
         yield absent(run, run.teachers, "train")
         return
-    shards, key = shards_of(run, dataset), run.secret.derive("partition")
     yield from judged(
-        _begun_with_others(run, dataset, shards),
+        _begun_with_others(inputs),
         "the teachers were begun with the certified inputs, labels and shards",
     )
     certificate = storage.read_json(run.certificate, "certificate")
-    rows = fed_rows(run, shards, len(dataset.private.ids))
+    private = inputs.dataset.private
     yield from judged(
-        partition.check_fed(certificate, rows, dataset.private, key=key),
+        partition.check_fed(certificate, fed_rows(inputs), private, key=inputs.partition_key),
         "row numbers fed in place of records reach the certified teachers only",
     )
     if run.teacher_report.exists():
-        yield from _width(run, dataset, shards)
+        yield from _width(inputs)
     else:
         yield absent(run, run.teacher_report, "train")
 
 
-def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[str]:
-    key = cutting_keys(run, len(shards.counts))
-    for one in checkpoint.identities(run.teachers):
+def _begun_with_others(inputs: Inputs) -> Iterator[str]:
+    dataset, shards = inputs.dataset, inputs.shards
+    key = feeding.digest_of_keys(feeding.keys_of(inputs.teacher_key, len(shards.counts)))
+    identities = checkpoint.identities(inputs.run.teachers)
+    for one in identities:
         if one.get("preprocessing") != training.plain(dataset.preprocessing):
             yield "the teachers were begun with another preprocessing than that of the public part"
         if one.get("key") != key:
@@ -178,18 +136,13 @@ def _begun_with_others(run: RunDirectory, dataset: data.Dataset, shards: Shards)
         "shards": storage.digest(np.asarray(shards.rows), np.asarray(shards.counts, np.int32)),
     }
     for name, digest in wanted.items():
-        if any(one["data"].get(name) != digest for one in checkpoint.identities(run.teachers)):
+        if any(one["data"].get(name) != digest for one in identities):
             yield f"the teachers were begun with other {name} than the certified ones"
 
 
-def cutting_keys(run: RunDirectory, teachers: int) -> str:
-    """The digest of all teachers' keys, each cut from the run's secret."""
-    return feeding.digest_of_keys(feeding.keys_of(stages.teacher_key(run), teachers))
-
-
-def fed_rows(run: RunDirectory, shards: Shards, records: int) -> list[np.ndarray]:
+def fed_rows(inputs: Inputs) -> list[np.ndarray]:
     """The rows that reach each teacher: the feeding of training, with row numbers in place of the labels."""
-    config = run.record.read().teacher
+    config, shards, records = inputs.teacher, inputs.shards, len(inputs.dataset.private.ids)
     config = replace(config, net=config.net or "mlp").resolved()  # every net is fed alike
     numbers, nothing = np.arange(records, dtype=np.int32), np.zeros((records, 1), np.uint8)
     table = feeding.records(nothing, numbers, shards, jax.random.key(0), config)
@@ -200,10 +153,11 @@ def fed_rows(run: RunDirectory, shards: Shards, records: int) -> list[np.ndarray
     return rows
 
 
-def _width(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator[Finding]:
+def _width(inputs: Inputs) -> Iterator[Finding]:
     """Whether how many teachers share a program was settled by public things alone."""
+    run, config = inputs.run, inputs.teacher
     report = storage.read_json(run.teacher_report, "teacher-report")["training"]
-    config, backend = run.record.read().teacher, report["backend"]
+    backend = report["backend"]
     identities = checkpoint.identities(run.teachers)
     for folder, one in zip(checkpoint.folders(run.teachers), identities, strict=True):
         share, net = -(-one["teachers"] // one["processes"]), one["net"].get("name")
@@ -216,7 +170,7 @@ def _width(run: RunDirectory, dataset: data.Dataset, shards: Shards) -> Iterator
         elif backend != jax.default_backend():
             yield unchecked(f"{_shared(found, wanted)}; only a {backend} can measure whether they fitted")
         else:
-            again = _planned_again(run, dataset, shards, found, report["devices"], share)
+            again = _planned_again(inputs, found, report["devices"], share)
             yield from judged(
                 [] if again == found else [f"{_shared(found, wanted)}; public numbers give {again.width}"],
                 f"{_shared(found, wanted)}, which the memory of the machine explains",
@@ -227,14 +181,12 @@ def _shared(found: plans.Plan, wanted: int) -> str:
     return f"{found.width} teachers shared a program where {wanted} were wanted"
 
 
-def _planned_again(
-    run: RunDirectory, dataset: data.Dataset, shards: Shards, found: plans.Plan, devices: int, share: int
-) -> plans.Plan:
+def _planned_again(inputs: Inputs, found: plans.Plan, devices: int, share: int) -> plans.Plan:
     """The plan, measured once more from public numbers."""
-    config = run.record.read().teacher
-    net, private = stages.teachers_net(config, dataset), dataset.private
-    config = replace(config, net=config.net or net.description.get("name")).resolved()
-    table = feeding.records(private.inputs, private.labels, shards, stages.teacher_key(run), config)
+    net, dataset = inputs.net, inputs.dataset
+    config = replace(inputs.teacher, net=inputs.teacher.net or net.description.get("name")).resolved()
+    private = dataset.private
+    table = feeding.records(private.inputs, private.labels, inputs.shards, inputs.teacher_key, config)
     return training.planned_again(net, dataset.preprocessing, table, config, found, devices, share)
 
 
@@ -266,8 +218,9 @@ def _counted(found: voting.Votes, teachers: int | None, name: str) -> Iterator[F
     )
 
 
-def queries(run: RunDirectory) -> Iterator[Finding]:
+def queries(subject: Subject) -> Iterator[Finding]:
     """Whether every query asks about a public input of its own."""
+    run = subject.run
     if not run.votes.exists():
         yield absent(run, run.votes, "vote")
         return
@@ -282,33 +235,35 @@ def queries(run: RunDirectory) -> Iterator[Finding]:
             yield failed(f"two queries have {what} in common: answers to one input average the noise away")
     if any(part.ids is None and part.digests is None for part in batches):
         yield unchecked("the votes name no inputs, so an input that was asked about twice would go unseen")
-    dataset = opened(run)
-    if isinstance(dataset, Finding):
-        yield dataset
+    inputs = subject.inputs
+    if isinstance(inputs, Finding):
+        yield inputs
         return
-    yield from _apart(run, dataset)
+    yield from _apart(inputs)
     if run.answers.exists():
-        yield from _inputs(run, dataset, batches)
+        yield from _different(inputs, batches)
 
 
-def _apart(run: RunDirectory, dataset: data.Dataset) -> Iterator[Finding]:
+def _apart(inputs: Inputs) -> Iterator[Finding]:
     """Whether no public part holds private inputs."""
-    others, private = public_parts(run, dataset), dataset.private.inputs
-    shared = {name: len(overlap.rows(private, part.inputs)) for name, part in others.items()}
+    dataset, others = inputs.dataset, public_parts(inputs)
+    known = dataset.private_digests
+    shared = {name: len(overlap.rows(known, part.inputs)) for name, part in others.items()}
     found = [
         f"{count} of {len(others[name].inputs):,} inputs of the {name} part are private ones too"
         for name, count in shared.items()
         if count
     ]
-    if found and coincide(run, dataset):
+    if found and inputs.coincide:
         why = "of a published archive" if dataset.equal_rows == "published" else "declared to be coincidences"
         yield from (unchecked(f"{one}, {why}: that none was copied cannot be seen here") for one in found)
     else:
         yield from judged(found, f"no input of the {', '.join(others)} part is a private one")
 
 
-def _inputs(run: RunDirectory, dataset: data.Dataset, batches: list[voting.Votes]) -> Iterator[Finding]:
-    asked = inputs.asked_inputs(run, dataset).inputs
+def _different(inputs: Inputs, batches: list[voting.Votes]) -> Iterator[Finding]:
+    """Whether the inputs that were asked about differ, and are those that the votes name."""
+    asked = asked_inputs(inputs).inputs
     repeated = len(asked) - len(asking.unique_queries(asked).first_rows)
     found = [f"{repeated} queries repeat the input of another: repeats average the noise away"] * bool(
         repeated

@@ -1,9 +1,9 @@
 """Recomputes a run from its artefacts, and says what holds, what does not, and what nobody can check.
 
-separation    keys, partition, what teachers were fed, votes, queries
-reckoning     ledger, noise, budget, statement
-audit         every file of release/
-rerun         labels, teachers and student, made once more
+shards        keys, partition, what teachers were fed, votes, queries
+spending      ledger, noise, budget, statement
+secrets       what no file of release/ may hold (runs/release/check.py looks)
+retraining    labels, teachers and student, made once more
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pate_jax import accounting
 from pate_jax.audit import retraining, secrets, shards, spending
+from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import register
 from pate_jax.runs.directory import RunDirectory
@@ -57,22 +58,23 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
     With `deep`, the teachers vote again, some of them are trained again from their own shard alone, and the
     student is trained again from public inputs and answers alone.
     """
+    subject = Subject(run)
     checks: Checks = {
         "keys": partial(shards.keys, run),
-        "partition": partial(shards.certified, run),
-        "fed": partial(shards.fed, run),
+        "partition": partial(shards.certified, subject),
+        "fed": partial(shards.fed, subject),
         "votes": partial(shards.votes, run),
-        "queries": partial(shards.queries, run),
+        "queries": partial(shards.queries, subject),
         "ledger": partial(spending.lines, run),
         "noise": partial(spending.noise, run),
         "budget": partial(_spent, run),
         "statement": partial(spending.stated, run),
-        "release": partial(_released, run),
+        "release": partial(_released, subject),
     }
     again: Checks = {
-        "labels": partial(retraining.labels, run),
-        "teachers": partial(retraining.teachers, run, retrained),
-        "student": partial(retraining.student_again, run),
+        "labels": partial(retraining.labels, subject),
+        "teachers": partial(retraining.teachers, subject, retrained),
+        "student": partial(retraining.student_again, subject),
     }
     if not deep:
         again = dict.fromkeys(again, _shallow)
@@ -95,11 +97,12 @@ def _spent(run: RunDirectory) -> Iterator[Finding]:
     yield from register.examined(run)
 
 
-def _released(run: RunDirectory) -> Iterator[Finding]:
+def _released(subject: Subject) -> Iterator[Finding]:
+    run = subject.run
     if not run.public_statement.exists():
         yield shards.absent(run, run.public_statement, "account")
         return
-    yield from check.look(run.release, secrets.secrets(run))
+    yield from check.look(run.release, secrets.secrets(subject))
     yield from check.agrees(run.release)
     yield from _stated(run.release)
 

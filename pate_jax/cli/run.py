@@ -13,7 +13,7 @@ from pate_jax.cli.output import RunPath, finish, say
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.runs import pipeline, registration, stages
+from pate_jax.runs import inputs, pipeline, registration, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import (
     DataChoice,
@@ -76,7 +76,7 @@ def train(
     """
     run = RunDirectory(out)
     with run.writing():
-        say(stages.train(run, data, partition, teacher), json)
+        say(stages.train(stages.begin(run, data, partition, teacher)), json)
 
 
 def vote(
@@ -103,7 +103,7 @@ def vote(
         raise PateError(f"--public {public} goes with --more: the first inputs are those of the run's data")
     directory = RunDirectory(run)
     with directory.writing():
-        votes = stages.vote(directory, queries, more, public, selection)
+        votes = stages.vote(inputs.open(directory), queries, more, public, selection)
         file = directory.votes_of(directory.batches)
     said = {"votes": str(file), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())}
     say(said, json)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from pate_jax.data import duplicates
 from pate_jax.errors import PateError
 
 IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
@@ -91,6 +93,11 @@ class Dataset:
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one record's input."""
         return self.private.inputs.shape[1:]
+
+    @cached_property
+    def private_digests(self) -> tuple[str, ...]:
+        """A digest of each private input, made once; what equals one of these must not be public."""
+        return tuple(duplicates.digests(self.private.inputs))
 
 
 def check(dataset: Dataset) -> Dataset:

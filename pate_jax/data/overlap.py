@@ -9,7 +9,7 @@ left of a public part would then be a function of private records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -21,13 +21,14 @@ from pate_jax.errors import SharedInputs
 _NAMED = 10  # rows in the message
 
 
-def rows(private: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The rows of another part whose input is also a private one.
+def rows(private: Collection[str], other: np.ndarray) -> np.ndarray:
+    """The rows of another part whose input is also a private one, by the digests of these.
 
-    >>> rows(np.array([[1.0], [2.0]]), np.array([[3.0], [2.0], [2.0]])).tolist()
+    >>> private = duplicates.digests(np.array([[1.0], [2.0]]))
+    >>> rows(private, np.array([[3.0], [2.0], [2.0]])).tolist()
     [1, 2]
     """
-    return np.flatnonzero(duplicates.repeats(other, duplicates.digests(private)))
+    return np.flatnonzero(duplicates.repeats(other, private))
 
 
 def parts(dataset: Dataset) -> dict[str, Part]:
@@ -36,11 +37,10 @@ def parts(dataset: Dataset) -> dict[str, Part]:
     return {name: part for name, part in named.items() if part is not None}
 
 
-def refuse(private: Part, others: Mapping[str, Part]) -> None:
-    """Refuse others, by their file or name, that hold private inputs."""
-    known = set(duplicates.digests(private.inputs))
+def refuse(dataset: Dataset, others: Mapping[str, Part]) -> None:
+    """Refuse others, by their file or name, that hold private inputs of a data set."""
     for place, part in others.items():
-        shared = np.flatnonzero(duplicates.repeats(part.inputs, known))
+        shared = rows(dataset.private_digests, part.inputs)
         if len(shared):
             named = ", ".join(map(str, shared[:_NAMED])) + ", ..." * (len(shared) > _NAMED)
             raise SharedInputs(
@@ -59,7 +59,5 @@ def declared(dataset: Dataset, coincidences: bool, places: Mapping[str, str] | N
     if coincidences:
         return replace(dataset, equal_rows="declared")
     if dataset.equal_rows == "refused":
-        refuse(
-            dataset.private, {(places or {}).get(name, name): part for name, part in parts(dataset).items()}
-        )
+        refuse(dataset, {(places or {}).get(name, name): part for name, part in parts(dataset).items()})
     return dataset

@@ -89,8 +89,8 @@ def from_files(
     if ids_are_stable and raw["private"].ids is None:
         raise PateError(f"--ids-are-stable speaks of ids, and {private} has none: give ids, or leave it out")
     places = {part: str(path) for part, path in files.items()}
-    found = overlap.declared(found, equal_rows_are_coincidences, places)
-    return relation.declared(found, ids_are_stable)
+    found = relation.declared(found, ids_are_stable)
+    return overlap.declared(found, equal_rows_are_coincidences, places)
 
 
 def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:

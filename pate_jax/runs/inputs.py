@@ -1,117 +1,121 @@
-"""Which public inputs a batch of queries is taken from, and which were asked about."""
+"""What a run is made from: its data, shards, net and keys, each made once from the recorded settings."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import data
-from pate_jax.data import duplicates, overlap
-from pate_jax.data.dataset import stored_as
-from pate_jax.errors import PateError
-from pate_jax.runs import answers
+from pate_jax import data, models
+from pate_jax.data import partition
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError, SharedInputs
+from pate_jax.models import patches
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.student import selection
-from pate_jax.system import progress
-
-_NEAR = 0.02  # of the scale that inputs have after preprocessing
+from pate_jax.runs.settings import DataChoice, PartitionChoice
 
 
-def of_batch(run: RunDirectory, dataset: data.Dataset, batch: int) -> data.Part:
-    """The public inputs that a recorded batch was taken from."""
-    return opened(dataset, run.record.read().vote(batch).public)
+@dataclass(frozen=True)
+class Inputs:
+    """What a run is made from; each part is made when it is first asked for, and then kept.
 
-
-def opened(dataset: data.Dataset, public: Path | None) -> data.Part:
-    """The public part of a run, or a file of further public inputs, in the type that the run stores."""
-    if public is None:
-        return dataset.public
-    pool, own = data.pool(public, classes=dataset.classes).public, dataset.public.inputs
-    if pool.inputs.shape[1:] != own.shape[1:]:
-        raise PateError(
-            f"{public} has inputs of shape {pool.inputs.shape[1:]}, where the teachers of this run take "
-            f"{own.shape[1:]}: give inputs that were made like those of the run"
-        )
-    pool = pool._replace(inputs=stored_as(pool.inputs, own.dtype, str(public)))
-    if dataset.equal_rows != "declared":
-        overlap.refuse(dataset.private, {str(public): pool})
-    return pool
-
-
-def different(pool: data.Part, wanted: int, known: list[str]) -> np.ndarray:
-    """The rows that differ from each other and from the known; refused if there are fewer than wanted."""
-    rows = duplicates.unique_queries(pool.inputs).first_rows
-    rows = rows[~duplicates.repeats(pool.inputs[rows], known)] if known else rows
-    if len(rows) < wanted:
-        raise PateError(
-            f"queries={wanted} is more than the {len(rows)} different public inputs"
-            f"{' that were not asked about yet' if known else ''}; ask for fewer"
-        )
-    return rows
-
-
-def select(
-    pool: data.Part,
-    preprocessing: data.Preprocessing,
-    wanted: int,
-    chosen_by: selection.Selection = "first",
-    key: bytes = b"",
-) -> data.Part:
-    """Inputs chosen from a pool of `different` ones; nearly equal ones are reported."""
-    picked = selection.select(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing)
-    chosen = pool.take(picked)
-    near = duplicates.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
-    if len(near.pairs):
-        progress.say(
-            f"{len(near.pairs)} pairs of the {wanted} queries are nearly equal (root mean square difference "
-            f"at most {_NEAR}): asking twice buys little, and each answer is charged"
-        )
-    return chosen
-
-
-def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
-    """The inputs of the public part that were not asked about.
-
-    Ids of further pools may be those of other inputs here, so an input is known by its id and its content.
-
-    >>> public = data.Part(np.array([[1.0], [2.0]]), None, np.array(["row-0", "row-1"]))
-    >>> further = data.Part(np.array([[2.0], [3.0]]), None, np.array(["row-1", "row-0"]))
-    >>> unasked(public, further).tolist()
-    [[1.0]]
+    With `tolerant` a data set is opened even where public inputs are private ones too: its files were changed
+    since, or the run is older than the refusal, and that is for a check to say.
     """
-    gone = set(zip(asked.ids.tolist(), duplicates.digests(asked.inputs), strict=True))
-    own = zip(public.ids.tolist(), duplicates.digests(public.inputs), strict=True)
-    return public.inputs[np.array([one not in gone for one in own], bool)]
+
+    run: RunDirectory
+    choice: DataChoice
+    cut: PartitionChoice
+    teacher: TeacherConfig
+    tolerant: bool = False
+
+    @cached_property
+    def dataset(self) -> data.Dataset:
+        """The private, public and test parts."""
+        try:
+            return open_data(self.choice)
+        except SharedInputs:
+            if not self.tolerant:
+                raise
+            return open_data(replace(self.choice, equal_rows_are_coincidences=True))
+
+    @property
+    def coincide(self) -> bool:
+        """Whether inputs that are private and public were known to be coincidences when the run began."""
+        return self.choice.equal_rows_are_coincidences or self.dataset.equal_rows == "published"
+
+    @cached_property
+    def partition_key(self) -> bytes:
+        """What the shards follow from."""
+        return self.run.secret.derive("partition")
+
+    @cached_property
+    def shards(self) -> partition.Shards:
+        """The rows of each teacher."""
+        return partition.divide(
+            self.dataset.private, self.cut.teachers, key=self.partition_key, by=self.cut.by
+        )
+
+    @cached_property
+    def net(self) -> models.Model:
+        """The net of every teacher."""
+        return teachers_net(self.teacher, self.dataset)
+
+    @cached_property
+    def teacher_key(self) -> jax.Array:
+        """What the keys of all teachers are cut from."""
+        words = np.frombuffer(self.run.secret.derive("teachers")[:8], np.uint32)
+        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
-def asked_inputs(run: RunDirectory, dataset: data.Dataset) -> data.Part:
-    """The inputs that were asked about, batch after batch."""
-    parts = []
-    for line in answers.asked(run):
-        pool, votes = of_batch(run, dataset, line.batch), answers.load_batch(run, line)
-        parts.append(pool.take(rows_of(pool.ids, votes.ids)))
-    return parts[0] if len(parts) == 1 else _together(parts)
+def open(run: RunDirectory, *, tolerant: bool = False) -> Inputs:
+    """What the settings of a run name; refused where no teachers were ever trained in it."""
+    settings = run.record.read()
+    if "data" not in settings:
+        run.existing(run.teacher_report, "train")
+    return Inputs(run, settings.data, settings.partition, settings.teacher, tolerant)
 
 
-def rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
-    """The rows of a pool that votes were cast on, by their ids."""
-    if wanted is None:
-        raise PateError("the votes file names no inputs: run `pate vote` anew in another run directory")
-    place = {name: row for row, name in enumerate(ids.tolist())}
-    missing = [name for name in wanted.tolist() if name not in place]
-    if missing:
-        raise PateError(f"public input {missing[0]!r} was voted on but is not in the public part; restore it")
-    return np.array([place[name] for name in wanted.tolist()])
+def open_data(choice: DataChoice) -> data.Dataset:
+    """Load the chosen data set."""
+    if choice.private is None or choice.public is None:
+        return data.load(
+            choice.dataset,
+            data_dir=choice.data_dir,
+            manual_dir=choice.manual_dir,
+            size=choice.records,
+            classes=choice.classes,
+            ids_are_stable=choice.ids_are_stable,
+            equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
+        )
+    return data.from_files(
+        choice.private,
+        choice.public,
+        choice.test,
+        label_column=choice.label_column,
+        id_column=choice.id_column,
+        user_column=choice.user_column,
+        categories=choice.categories,
+        scales=choice.scales,
+        classes=choice.classes,
+        ids_are_stable=choice.ids_are_stable,
+        equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
+    )
 
 
-def _together(parts: list[data.Part]) -> data.Part:
-    labels = [part.labels for part in parts if part.labels is not None]
-    known = np.concatenate(labels) if len(labels) == len(parts) else None
-    inputs, ids = (np.concatenate([getattr(part, name) for part in parts]) for name in ("inputs", "ids"))
-    return data.Part(inputs, known, ids, None)
-
-
-def named(public: Path | None) -> dict[str, str]:
-    """A file of public inputs as the settings record it."""
-    return {} if public is None else {"public": str(public.resolve())}
+def teachers_net(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
+    """The net of a run's teachers."""
+    net = config.net or ("cnn" if dataset.kind == "image" else "table")
+    if net == "patches":
+        known = patches.learn(dataset.preprocessing.apply(dataset.public.inputs))
+        return models.on_patches(
+            known, dataset.preprocessing, input_shape=dataset.input_shape, classes=dataset.classes
+        )
+    if net == "tandem":
+        raise PateError("net='tandem' is one of students; choose patches or another net for teachers")
+    return models.build(
+        net, input_shape=dataset.input_shape, classes=dataset.classes, activation=config.activation
+    )

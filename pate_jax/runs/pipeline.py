@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from pate_jax.runs import processes, registration, stages
@@ -24,11 +23,12 @@ def run(config: RunConfig) -> dict[str, Any]:
     if devices.processes() > 1 and not processes.train_and_vote(config):
         return {}
     with run.writing():
-        enter = partial(registration.before_training, run, config, mechanism)
-        stages.train(run, config.data, config.partition, config.teacher, config.asks, config.delta, enter)
-        stages.settle(run, mechanism, config.budget_epsilon, config.delta)
-        stages.vote(run, config.queries, selection=config.selection)
+        inputs = stages.begin(run, config.data, config.partition, config.teacher, config.asks, config.delta)
+        registration.before_training(inputs, config, mechanism)
+        stages.train(inputs)
+        stages.settle(inputs, mechanism, config.budget_epsilon, config.delta)
+        stages.vote(inputs, config.queries, selection=config.selection)
         stages.answer(run, mechanism)
         stages.account(run, config.delta)
-        stages.teach(run, config.student)
+        stages.teach(run, config.student, inputs=inputs)
         return stages.tell(run)

@@ -99,9 +99,10 @@ def _train_and_vote(run: Share, config: RunConfig) -> None:
     if devices.from_first(bytes([run.votes.exists()]))[0]:
         return
     run.teacher_report.unlink(missing_ok=True)  # written again, from teachers that are finished
-    stages.train(run, config.data, config.partition, config.teacher, config.asks, config.delta)
+    inputs = stages.begin(run, config.data, config.partition, config.teacher, config.asks, config.delta)
+    stages.train(inputs)
     mechanism = config.mechanism or default_mechanism(config.partition.teachers)
-    stages.settle(run, mechanism, config.budget_epsilon, config.delta)
-    stages.vote(run, config.queries, selection=config.selection)
+    stages.settle(inputs, mechanism, config.budget_epsilon, config.delta)
+    stages.vote(inputs, config.queries, selection=config.selection)
     if not devices.is_first():
         run.votes.unlink()

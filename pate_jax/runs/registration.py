@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pate_jax import data, voting
+from pate_jax import voting
 from pate_jax.data import relation
 from pate_jax.mechanisms import Mechanism
 from pate_jax.runs import budget, register, stages
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import Inputs, open_data
 from pate_jax.runs.settings import RunConfig
 
 
-def before_training(
-    run: RunDirectory, config: RunConfig, mechanism: Mechanism, dataset: data.Dataset
-) -> None:
+def before_training(inputs: Inputs, config: RunConfig, mechanism: Mechanism) -> None:
     """Enter a whole run with all that its settings let it spend, where they name a register."""
     if config.register is None:
         return
-    teachers, classes = config.partition.teachers, dataset.classes
+    dataset, cut = inputs.dataset, inputs.cut
+    teachers, classes = cut.teachers, dataset.classes
     most = None if config.budget_epsilon is None else (config.budget_epsilon, config.delta)
     queries = register.planned(
         mechanism, teachers=teachers, classes=classes, queries=config.queries, most=most
     )
-    whom, records = relation.of(dataset, config.partition.by), register.digest_of(dataset.private.ids)
+    whom, records = relation.of(dataset, cut.by), register.digest_of(dataset.private.ids)
     plan = register.Plan(mechanism, teachers, classes, queries, whom, records)
-    register.enter(run, config.register, plan)
+    register.enter(inputs.run, config.register, plan)
 
 
 def before_answers(
@@ -40,7 +40,7 @@ def before_answers(
     queries = register.planned(mechanism, teachers=teachers, classes=classes, queries=len(votes), most=most)
     settings, records = run.record.read(), None
     if "data" in settings:
-        dataset = stages.open_data(settings.data)
+        dataset = open_data(settings.data)
         records = register.digest_of(dataset.private.ids)
     plan = register.Plan(mechanism, teachers, classes, queries, stages.covered(run), records)
     register.enter(run, file, plan)

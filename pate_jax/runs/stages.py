@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pate_jax import accounting, data, ensemble, models, student, voting
+from pate_jax import accounting, data, ensemble, student, voting
 from pate_jax.accounting import plots
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.models import patches
 from pate_jax.runs import answers as recorded_answers
-from pate_jax.runs import batches, budget, ledger
+from pate_jax.runs import batches, budget, ledger, queries
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import load_answers as load_answers
 from pate_jax.runs.answers import load_asked as load_asked
@@ -30,6 +26,7 @@ from pate_jax.runs.batches import declare as declare
 from pate_jax.runs.batches import draw as draw
 from pate_jax.runs.batches import stream as stream
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import stage_of
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import run_pages
@@ -41,102 +38,75 @@ _RECORDS = 240  # strokes drawn for each teacher
 _WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
 
-@lru_cache(maxsize=1)
-def open_data(choice: DataChoice) -> data.Dataset:
-    """Load the chosen data set."""
-    if choice.private is None or choice.public is None:
-        return data.load(
-            choice.dataset,
-            data_dir=choice.data_dir,
-            manual_dir=choice.manual_dir,
-            size=choice.records,
-            classes=choice.classes,
-            ids_are_stable=choice.ids_are_stable,
-            equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
-        )
-    return data.from_files(
-        choice.private,
-        choice.public,
-        choice.test,
-        label_column=choice.label_column,
-        id_column=choice.id_column,
-        user_column=choice.user_column,
-        categories=choice.categories,
-        scales=choice.scales,
-        classes=choice.classes,
-        ids_are_stable=choice.ids_are_stable,
-        equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
-    )
-
-
-def train(
+def begin(
     run: RunDirectory,
     choice: DataChoice,
     cut: PartitionChoice,
     config: ensemble.TeacherConfig,
     asks: int = 0,
     delta: float = budget.CUSTOMARY_DELTA,
-    enter: Callable[[data.Dataset], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Cut the private records into shards and train one teacher on each.
+) -> Inputs:
+    """Open the data of a run, and record what it is made from.
 
     Nothing is recorded before the data were opened and found fit for what was asked, so a mistyped command
     can be given again, corrected. If it is known how many public inputs it `asks` about, too many are refused
-    before the work, not after it; a `delta` too large for so many records is warned about. `enter` is called
-    with the data before the work, and may refuse it (`registration`).
+    before the work, not after it; a `delta` too large for so many records is warned about.
     """
     if choice.dataset == "strokes" and choice.private is None and choice.records is None:
         choice = replace(choice, records=_RECORDS * cut.teachers)
-    dataset = open_data(choice)
-    whom = relation.of(dataset, cut.by)
-    net = None if run.teacher_report.exists() else _checked_net(dataset, cut, config, asks)
+    inputs = Inputs(run, choice, cut, config)
+    whom = relation.of(inputs.dataset, cut.by)
+    if not run.teacher_report.exists():
+        _check_fit(inputs, asks)
     run.secret.draw(cut.seed)
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     run.record.agree("partition", to_settings(cut))
     run.record.agree("teacher", to_settings(config), but_not=_WHERE)
     run.record.agree("relation", {"relation": whom})
-    budget.warn_of_delta(delta, len(dataset.private.ids))
-    enter(dataset)
-    if net is None:
+    budget.warn_of_delta(delta, len(inputs.dataset.private.ids))
+    return inputs
+
+
+def _check_fit(inputs: Inputs, asks: int) -> None:
+    """Refuse data that are not enough for what is asked, and a net that does not fit them."""
+    dataset, cut = inputs.dataset, inputs.cut
+    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.teachers)
+    if asks:
+        queries.different(dataset.public, asks, [])
+    inputs.net  # noqa: B018  # built now: a net that cannot be built is refused before anything is recorded
+
+
+def train(inputs: Inputs) -> dict[str, Any]:
+    """Cut the private records into shards and train one teacher on each."""
+    run, dataset = inputs.run, inputs.dataset
+    if run.teacher_report.exists():
         return storage.read_json(run.teacher_report, "teacher-report")
     if relation.are_rows(dataset):
         progress.say(relation.ROW_NUMBERS)
-    shards = _shards(run, dataset, cut)
     certificate = partition.certificate(
-        shards, dataset.private, key=run.secret.derive("partition"), by=cut.by
+        inputs.shards, dataset.private, key=inputs.partition_key, by=inputs.cut.by
     )
     storage.write_json(run.certificate, "certificate", certificate)
-    teachers = _teachers(run, net, dataset, shards, config)
-    found = {
-        "teachers": cut.teachers,
+    teachers = _teachers(inputs)
+    report = {
+        "teachers": inputs.cut.teachers,
         "records": len(dataset.private.ids),
-        "shard_size": _spread(shards.counts),
+        "shard_size": _spread(inputs.shards.counts),
         "notes": dict(dataset.private_notes),
         "training": teachers.report,
     }
-    storage.write_json(run.teacher_report, "teacher-report", found)
-    return found
+    storage.write_json(run.teacher_report, "teacher-report", report)
+    return report
 
 
-def _checked_net(
-    dataset: data.Dataset, cut: PartitionChoice, config: ensemble.TeacherConfig, asks: int
-) -> models.Model:
-    """The teachers' net, where the data are enough for what was asked."""
-    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.teachers)
-    if asks:
-        run_inputs.different(dataset.public, asks, [])
-    return teachers_net(config, dataset)
-
-
-def settle(run: RunDirectory, mechanism: Mechanism, epsilon: float | None, delta: float) -> None:
+def settle(inputs: Inputs, mechanism: Mechanism, epsilon: float | None, delta: float) -> None:
     """Fix the mechanism and the budget of a trained run before anything is asked."""
-    settings = run.record.read()
-    teachers, classes = settings.partition.teachers, open_data(settings.data).classes
-    budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
+    teachers, classes = inputs.cut.teachers, inputs.dataset.classes
+    budget.settle(inputs.run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
 def vote(
-    run: RunDirectory,
+    inputs: Inputs,
     wanted: int,
     more: bool = False,
     public: Path | None = None,
@@ -147,32 +117,34 @@ def vote(
     With `more` it is a further batch under the run's budget, of inputs that were not asked about before; from
     the file `public` where one is given. The same call again is the same batch until that is answered.
     """
+    run = inputs.run
     run.existing(run.teacher_report, "train")
     batch = _batch_to_vote_on(run, more)
     stage = stage_of("vote", batch)
-    chosen = {"queries": wanted, "selection": selection, **run_inputs.named(public)}
+    chosen = {"queries": wanted, "selection": selection, **queries.named(public)}
     if run.votes_of(batch).exists():
         run.record.agree(stage, chosen)
         return voting.load_votes(run.votes_of(batch))
-    settings = run.record.read()
-    dataset, cut, config = open_data(settings.data), settings.partition, settings.teacher
-    size = {"teachers": cut.teachers, "classes": dataset.classes}
-    wanted = budget.fit(run, budget.spent(run), wanted=wanted, **size)
-    pool = run_inputs.opened(dataset, public)
-    pool = pool.take(run_inputs.different(pool, wanted, batches.known_digests(run)))
+    dataset, teachers = inputs.dataset, inputs.cut.teachers
+    wanted = budget.fit(run, budget.spent(run), wanted=wanted, teachers=teachers, classes=dataset.classes)
+    pool = queries.pool_of(dataset, public)
+    pool = pool.take(queries.different(pool, wanted, batches.known_digests(run)))
     run.record.agree(stage, chosen)
-    asked = run_inputs.select(
-        pool, dataset.preprocessing, wanted, selection, run.secret.derive(f"selection {stage}")
-    )
-    net = teachers_net(config, dataset)
-    teachers = _teachers(run, net, dataset, _shards(run, dataset, cut), config)
-    own = ensemble.predict(net, dataset.preprocessing, teachers, asked.inputs)
-    labels = devices.rows_of_all(own)
-    histograms = np.asarray(voting.histogram(labels, dataset.classes))
-    digests = np.array(duplicates.digests(asked.inputs))
-    votes = voting.Votes(histograms, np.asarray(labels), asked.ids, asked.labels, digests)
+    key = run.secret.derive(f"selection {stage}")
+    asked = queries.select(pool, dataset.preprocessing, wanted, selection, key)
+    votes = _votes(inputs, asked)
     voting.save_votes(run.votes_of(batch), votes)
     return votes
+
+
+def _votes(inputs: Inputs, asked: data.Part) -> voting.Votes:
+    """What the teachers say of inputs, with the names of these."""
+    dataset = inputs.dataset
+    labels = ensemble.predict(inputs.net, dataset.preprocessing, _teachers(inputs), asked.inputs)
+    labels = np.asarray(devices.rows_of_all(labels))
+    histograms = np.asarray(voting.histogram(labels, dataset.classes))
+    digests = np.array(duplicates.digests(asked.inputs))
+    return voting.Votes(histograms, labels, asked.ids, asked.labels, digests)
 
 
 def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.Statement:
@@ -216,9 +188,16 @@ def account(run: RunDirectory, delta: float | None = None, pld: bool | None = No
 
 
 def teach(
-    run: RunDirectory, config: student.StudentConfig, public: Path | None = None, test: Path | None = None
+    run: RunDirectory,
+    config: student.StudentConfig,
+    public: Path | None = None,
+    test: Path | None = None,
+    inputs: Inputs | None = None,
 ) -> dict[str, Any]:
-    """Train the student on the answers and write release/; a finished student is not trained again."""
+    """Train the student on the answers and write release/; a finished student is not trained again.
+
+    `inputs` are those that an earlier stage has opened; unset: the run's own are opened, where it has any.
+    """
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
         run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
@@ -226,7 +205,7 @@ def teach(
         if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
     answers, votes = load_answers(run), load_asked(run)
-    dataset, asked = _public(run, votes, public, test)
+    dataset, asked = _public(run, inputs, votes, public, test)
     method = config.resolved(image=dataset.kind == "image").method
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned = learn(run, config, dataset, asked)
@@ -267,7 +246,7 @@ def learn(
     run: RunDirectory, config: student.StudentConfig, dataset: data.Dataset, asked: data.Part
 ) -> student.Student:
     """The student of a run: what public inputs and the answers give, and nothing else."""
-    rest = run_inputs.unasked(dataset.public, asked)  # students learn from these too
+    rest = queries.unasked(dataset.public, asked)  # students learn from these too
     pool = np.concatenate([asked.inputs, rest])
     inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
     key = jax.random.key(int.from_bytes(run.secret.derive("student")[:4], "big"))
@@ -298,45 +277,18 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     return {**results, "statement": whole, "inside": inside}
 
 
-def _teachers(run, net: models.Model, dataset, shards, config) -> ensemble.Teachers:
+def _teachers(inputs: Inputs) -> ensemble.Teachers:
+    """The teachers of a run: trained, or as far as that is done already, read."""
     return ensemble.fit(
-        net,
-        dataset.preprocessing,
-        dataset.private.inputs,
-        dataset.private.labels,
-        shards,
-        key=teacher_key(run),
-        config=config,
-        directory=run.teachers,
+        inputs.net,
+        inputs.dataset.preprocessing,
+        inputs.dataset.private.inputs,
+        np.asarray(inputs.dataset.private.labels),
+        inputs.shards,
+        key=inputs.teacher_key,
+        config=inputs.teacher,
+        directory=inputs.run.teachers,
     )
-
-
-def teacher_key(run: RunDirectory) -> jax.Array:
-    """What the keys of all teachers are cut from."""
-    words = np.frombuffer(run.secret.derive("teachers")[:8], np.uint32)
-    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
-
-
-def teachers_net(config: ensemble.TeacherConfig, dataset: data.Dataset) -> models.Model:
-    """The net of a run's teachers."""
-    net = config.net or ("cnn" if dataset.kind == "image" else "table")
-    if net == "patches":
-        known = patches.learn(dataset.preprocessing.apply(dataset.public.inputs))
-        return models.on_patches(
-            known, dataset.preprocessing, input_shape=dataset.input_shape, classes=dataset.classes
-        )
-    if net == "tandem":
-        raise PateError("net='tandem' is one of students; choose patches or another net for teachers")
-    return models.build(
-        net,
-        input_shape=dataset.input_shape,
-        classes=dataset.classes,
-        activation=config.activation,
-    )
-
-
-def _shards(run: RunDirectory, dataset: data.Dataset, cut: PartitionChoice) -> partition.Shards:
-    return partition.divide(dataset.private, cut.teachers, key=run.secret.derive("partition"), by=cut.by)
 
 
 def _batch_to_vote_on(run: RunDirectory, more: bool) -> int:
@@ -352,15 +304,15 @@ def _accuracy(learned: student.Student, test: data.Part | None) -> float | None:
 
 
 def _public(
-    run: RunDirectory, votes: voting.Votes, public: Path | None, test: Path | None
+    run: RunDirectory, inputs: Inputs | None, votes: voting.Votes, public: Path | None, test: Path | None
 ) -> tuple[data.Dataset, data.Part]:
     """The public data of a run and, row by row, the inputs that were asked about."""
     settings = run.record.read()
     if "data" in settings:
         if public is not None or test is not None:
             raise PateError(f"{run.root} knows its public data: leave out --public and --test")
-        dataset = open_data(settings.data)
-        return dataset, run_inputs.asked_inputs(run, dataset)
+        inputs = inputs or run_inputs.open(run)
+        return inputs.dataset, queries.asked_inputs(inputs)
     if public is None:
         raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")
     dataset = data.pool(public, test, classes=votes.votes.shape[1])

@@ -14,8 +14,10 @@ from typing import Literal
 
 from pate_jax import data, voting
 from pate_jax.errors import PateError
-from pate_jax.runs import inputs, stages
+from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import open_data
+from pate_jax.runs.queries import rows_of
 from pate_jax.runs.settings import DataChoice, PartitionChoice, TeacherConfig, to_settings
 from pate_jax.sweep import cells, students
 from pate_jax.system import locks, storage
@@ -144,7 +146,8 @@ def _voted(
     """Train and vote as far as that is not done; more queries than before are a new vote of old teachers."""
     run = RunDirectory(home)
     with run.writing():
-        stages.train(run, choice, cut, config)
+        inputs = stages.begin(run, choice, cut, config)
+        stages.train(inputs)
         settings = run.record.read()
         before = settings.vote(1).queries if "vote" in settings else 0
         if before > queries:
@@ -152,14 +155,14 @@ def _voted(
         elif 0 < before < queries:
             run.votes.unlink(missing_ok=True)
             run.record.forget("vote")
-        return stages.vote(run, queries)
+        return stages.vote(inputs, queries)
 
 
 def _lesson_of(choice: DataChoice, votes: Votes) -> students.Lesson:
-    dataset = stages.open_data(choice)
+    dataset = open_data(choice)
     if votes.ids is None:
         raise PateError("the votes file names no inputs, so no student can be taught: leave out --students")
-    return students.lesson(dataset, dataset.public.take(inputs.rows_of(dataset.public.ids, votes.ids)))
+    return students.lesson(dataset, dataset.public.take(rows_of(dataset.public.ids, votes.ids)))
 
 
 def _is_synthetic(choice: DataChoice) -> bool:

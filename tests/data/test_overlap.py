@@ -9,11 +9,13 @@ from commands import call
 import pate_jax
 from pate_jax import data
 from pate_jax.audit import shards
+from pate_jax.audit.subject import Subject
 from pate_jax.data import overlap
+from pate_jax.data.duplicates import digests
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import SharedInputs
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import inputs as pools
+from pate_jax.runs import queries as pools
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
@@ -45,7 +47,7 @@ def test_private_rows_are_refused_and_counted(tmp_path, into, dtype):
     with pytest.raises(SharedInputs, match=said):
         data.from_files(**paths)
     found = data.from_files(**paths, equal_rows_are_coincidences=True)
-    assert overlap.rows(found.private.inputs, overlap.parts(found)[into].inputs).tolist() == [1, 2, 3]
+    assert overlap.rows(found.private_digests, overlap.parts(found)[into].inputs).tolist() == [1, 2, 3]
     assert len(found.public.inputs) == 9  # nothing was dropped
 
 
@@ -78,16 +80,17 @@ def test_declared_coincidences_are_recorded_and_left_open(tmp_path):
     choice = DataChoice(**paths, equal_rows_are_coincidences=True)
     teacher = TeacherConfig(net="table", epochs=1, min_steps=1)
     with run.writing():
-        stages.train(run, choice, PartitionChoice(2), teacher)
-        stages.settle(run, DiscreteGaussianMax(3.0), 30.0, 1e-5)
-        stages.vote(run, 4)
+        inputs = stages.begin(run, choice, PartitionChoice(2), teacher)
+        stages.train(inputs)
+        stages.settle(inputs, DiscreteGaussianMax(3.0), 30.0, 1e-5)
+        stages.vote(inputs, 4)
         stages.answer(run, DiscreteGaussianMax(3.0))
     assert run.record.stages()["data"]["equal_rows_are_coincidences"] is True
-    found = [one for one in shards.queries(run) if "private ones too" in one.text]
+    found = [one for one in shards.queries(Subject(run)) if "private ones too" in one.text]
     assert [(one.outcome, one.text[:17]) for one in found] == [("unchecked", "2 of 9 inputs of ")]
     np.savez(tmp_path / "further.npz", inputs=part(20, 1)["inputs"][:2])
     with run.writing():  # declared for all parts of the run
-        stages.vote(run, 1, more=True, public=tmp_path / "further.npz")
+        stages.vote(inputs, 1, more=True, public=tmp_path / "further.npz")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
@@ -97,9 +100,9 @@ def test_a_further_pool_of_private_rows_is_refused(tmp_path, dtype):
     inputs = np.concatenate([data.load("strokes", size=40).private.inputs[28:36], dataset.test.inputs])
     np.savez(tmp_path / "further.npz", inputs=inputs.astype(dtype))
     with pytest.raises(SharedInputs, match=r"further\.npz: 2 of 13 inputs are private ones too \(rows 0, 1,"):
-        pools.opened(dataset, tmp_path / "further.npz")
+        pools.pool_of(dataset, tmp_path / "further.npz")
     np.savez(tmp_path / "further.npz", inputs=inputs[2:].astype(dtype))
-    assert len(pools.opened(dataset, tmp_path / "further.npz").inputs) == 11
+    assert len(pools.pool_of(dataset, tmp_path / "further.npz").inputs) == 11
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the real data are not at hand")
@@ -108,7 +111,7 @@ def test_adult_is_published_with_its_coincidences(tmp_path):
     found = data.load("adult", data_dir=tmp_path, manual_dir=SHARED / "adult")
     assert found.equal_rows == "published"
     shared = {
-        name: len(overlap.rows(found.private.inputs, one.inputs))
+        name: len(overlap.rows(found.private_digests, one.inputs))
         for name, one in overlap.parts(found).items()
     }
     assert shared == {"public": 2331, "test": 783}
@@ -122,5 +125,6 @@ def test_adult_is_published_with_its_coincidences(tmp_path):
 
 def test_rows_that_are_nearly_private_are_not_meant(tmp_path):
     private = part(20, 1)["inputs"]
-    assert overlap.rows(private, private + np.float32(0.5)).tolist() == []
-    assert overlap.rows(np.zeros((1, 2), np.float32), np.array([[0.0, -0.0]], np.float32)).tolist() == [0]
+    assert overlap.rows(digests(private), private + np.float32(0.5)).tolist() == []
+    zeros = digests(np.zeros((1, 2), np.float32))
+    assert overlap.rows(zeros, np.array([[0.0, -0.0]], np.float32)).tolist() == [0]

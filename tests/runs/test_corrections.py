@@ -56,8 +56,9 @@ def trained(tmp_path_factory):
     run = RunDirectory(folder / "run")
     teacher = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8)
     with run.writing():
-        stages.train(run, honest_runs._data(), PartitionChoice(teachers=6), teacher)
-        stages.settle(run, DiscreteGaussianMax(4.0), 30.0, 1e-5)
+        inputs = stages.begin(run, honest_runs._data(), PartitionChoice(teachers=6), teacher)
+        stages.train(inputs)
+        stages.settle(inputs, DiscreteGaussianMax(4.0), 30.0, 1e-5)
     further = np.random.default_rng(8).normal(size=(9, 4)).astype(np.float32)
     np.savez(folder / "further.npz", inputs=further)
     np.savez(folder / "wide.npz", inputs=np.zeros((9, 5)))

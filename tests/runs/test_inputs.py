@@ -9,8 +9,8 @@ from pate_jax.data.dataset import stored_as
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import inputs as pools
-from pate_jax.runs import stages
+from pate_jax.runs import inputs, stages
+from pate_jax.runs import queries as pools
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice
 
@@ -29,17 +29,18 @@ def run_of_images(folder, dtype=np.uint8):
     run = RunDirectory(folder / "run")
     choice = DataChoice(private=folder / "private.npz", public=folder / "public.npz")
     with run.writing():
-        stages.train(
+        opened = stages.begin(
             run, choice, PartitionChoice(teachers=3), TeacherConfig(net="mlp", epochs=1, min_steps=1)
         )
-        stages.settle(run, MECHANISM, 50.0, 1e-5)
-        stages.vote(run, 8)
+        stages.train(opened)
+        stages.settle(opened, MECHANISM, 50.0, 1e-5)
+        stages.vote(opened, 8)
         stages.answer(run, MECHANISM)
     return run
 
 
-def further(folder, inputs):
-    np.savez(folder / "further.npz", inputs=inputs)
+def further(folder, pool):
+    np.savez(folder / "further.npz", inputs=pool)
     return folder / "further.npz"
 
 
@@ -50,30 +51,26 @@ def test_an_image_in_another_type_is_not_asked_again(tmp_path, stored, given):
     file = further(tmp_path, np.concatenate([pool, fresh]).astype(given))
     with run.writing():
         with pytest.raises(PateError, match="more than the 9 different public inputs that were not asked"):
-            stages.vote(run, 10, more=True, public=file)
-        stages.vote(run, 9, more=True, public=file)
+            stages.vote(inputs.open(run), 10, more=True, public=file)
+        stages.vote(inputs.open(run), 9, more=True, public=file)
         stages.answer(run, MECHANISM)
-    asked = pools.asked_inputs(run, stages.open_data(stages_choice(run)))
+    asked = pools.asked_inputs(inputs.open(run))
     assert asked.inputs.dtype == stored
     assert np.array_equal(asked.inputs, np.concatenate([pool[:8], pool[8:], fresh]).astype(stored))
     assert verify.verify(run)["queries"] == []
 
 
-def stages_choice(run):
-    return stages.from_settings(DataChoice, run.record.stages()["data"])
-
-
 def test_ids_of_a_further_pool_may_be_those_of_other_inputs(tmp_path, monkeypatch):
     run, pool, fresh = run_of_images(tmp_path), images(12, 2), images(10, 3)
     with run.writing():
-        stages.vote(run, 10, more=True, public=further(tmp_path, fresh))
+        stages.vote(inputs.open(run), 10, more=True, public=further(tmp_path, fresh))
         stages.answer(run, MECHANISM)
     ids = [voting.load_votes(run.votes_of(batch)).ids.tolist() for batch in (1, 2)]
     assert set(ids[0]) <= set(ids[1])  # row-0 and so on, in both
     assert verify.verify(run)["queries"] == []
-    dataset, given = stages.open_data(stages_choice(run)), []
-    monkeypatch.setattr(student, "fit", lambda key, inputs, *rest: given.append(inputs) or _student())
-    stages.learn(run, student.Auto(), dataset, pools.asked_inputs(run, dataset))
+    opened, given = inputs.open(run), []
+    monkeypatch.setattr(student, "fit", lambda key, public, *rest: given.append(public) or _student())
+    stages.learn(run, student.Auto(), opened.dataset, pools.asked_inputs(opened))
     expected = np.concatenate([pool[:8], fresh, pool[8:]])
     assert np.array_equal(given[0].inputs, expected)
 
@@ -85,19 +82,19 @@ def _student():
 def test_what_does_not_fit_the_type_of_a_run_is_refused(tmp_path):
     run = run_of_images(tmp_path)
     for wrong, said in ((0.5, "0.5"), (-1.0, "-1"), (256.0, "256")):
-        inputs = images(4, 3).astype(np.float32)
-        inputs[2, 1, 1] = wrong
+        pool = images(4, 3).astype(np.float32)
+        pool[2, 1, 1] = wrong
         with pytest.raises(PateError, match=f"inputs of {said}.*whole numbers from 0 to 255"), run.writing():
-            stages.vote(run, 2, more=True, public=further(tmp_path, inputs))
+            stages.vote(inputs.open(run), 2, more=True, public=further(tmp_path, pool))
     scaled = images(4, 3) / np.float32(255)
     with pytest.raises(PateError, match="undo a scaling"), run.writing():
-        stages.vote(run, 2, more=True, public=further(tmp_path, scaled))
+        stages.vote(inputs.open(run), 2, more=True, public=further(tmp_path, scaled))
     assert "vote 2" not in run.record.stages()
 
 
 def test_bytes_are_kept_as_they_are():
-    inputs = images(3, 1)
+    pool = images(3, 1)
     for dtype in (np.uint8, np.int16, np.float32, np.float64):
-        found = stored_as(inputs.astype(dtype), np.dtype(np.uint8), "pool")
+        found = stored_as(pool.astype(dtype), np.dtype(np.uint8), "pool")
         assert found.dtype == np.uint8
-        assert np.array_equal(found, inputs)
+        assert np.array_equal(found, pool)

@@ -7,7 +7,7 @@ import pytest
 from pate_jax import accounting, models
 from pate_jax.data import Part, Preprocessing, columns
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import inputs as pools
+from pate_jax.runs import queries as pools
 from pate_jax.runs.release import check, write
 from pate_jax.student import Student
 from pate_jax.system import storage

@@ -11,7 +11,8 @@ import pytest
 
 from pate_jax import voting
 from pate_jax.audit import secrets as confidential
-from pate_jax.audit import shards, verify
+from pate_jax.audit import verify
+from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import ledger
 from pate_jax.runs.release import check
@@ -72,7 +73,7 @@ def test_no_array_of_a_teacher_is_in_the_student(kind):
     run = KINDS[kind]()
     student = storage.read_arrays(run.student / "parameters.npz", "student-parameters")
     compared = 0
-    for what, array in confidential.secrets(run).arrays():
+    for what, array in confidential.secrets(Subject(run)).arrays():
         for own in student.values():
             if own.shape == array.shape[1:] and np.ptp(own) > 0:
                 compared += len(array)
@@ -83,7 +84,7 @@ def test_no_array_of_a_teacher_is_in_the_student(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_audit_passes_an_honest_release(kind):
     run = KINDS[kind]()
-    found = list(check.look(run.release, confidential.secrets(run)))
+    found = list(check.look(run.release, confidential.secrets(Subject(run))))
     unknown = ["that the student holds no private input: the private records are not at hand"]
     assert [one.text for one in found if one.outcome != "passed"] == unknown * (kind == "elsewhere"), found
     assert {finding.outcome for finding in check.agrees(run.release)} == {"passed"}
@@ -186,7 +187,7 @@ def test_what_is_planted_is_found(copy, what):
 
 def test_what_only_the_owner_knows_is_found_too(copy):
     run = honest_runs.whole()
-    secrets = confidential.secrets(run)
+    secrets = confidential.secrets(Subject(run))
     assert check.audit(copy, secrets) == []
     exact = storage.read_json(run.statement, "statement")["figures"]["exact"]["epsilon"]
     for planted in ("private-entry-003", "(patient-017)", f"epsilon {exact:.4f}", str(run.root.resolve())):
@@ -199,7 +200,7 @@ def test_what_only_the_owner_knows_is_found_too(copy):
 @pytest.mark.parametrize("form", ["as stored", "as nets see it", "in a column"])
 def test_the_input_of_a_private_record_is_found(copy, form):
     run = honest_runs.whole()
-    dataset = shards.opened(run)
+    dataset = Subject(run).inputs.dataset
     record = dataset.private.inputs[17] if form == "as stored" else dataset.private.inputs[17:18]
     row = record if form == "as stored" else dataset.preprocessing.apply(record)[0]
 
@@ -212,7 +213,7 @@ def test_the_input_of_a_private_record_is_found(copy, form):
         )
         return {**arrays, name: held}
 
-    secrets = confidential.secrets(run)
+    secrets = confidential.secrets(Subject(run))
     assert check.audit(copy, secrets) == []
     spoil_arrays(hold)(copy)
     (found,) = check.audit(copy, secrets)

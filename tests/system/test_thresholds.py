@@ -56,7 +56,7 @@ def test_run_takes_it_and_says_so_before_it_trains(tmp_path, capsys, monkeypatch
     def stop(*given):
         raise PateError("training begins")
 
-    monkeypatch.setattr(stages, "train", stop)
+    monkeypatch.setattr(stages, "begin", stop)
     assert call("run", "strokes", "--teachers", 250, "--out", tmp_path / "run", *PAPERS) == 2
     said = capsys.readouterr().err
     assert SAID in said and "training begins" in said

@@ -107,7 +107,7 @@ def test_a_run_of_several_processes_is_shut_and_held_before_anything_else(tmp_pa
     config = RunConfig(partition=PartitionChoice(teachers=6), out=run.root)
     found = []
 
-    def train(share, *rest):
+    def begin(share, *rest):
         found.extend(stat.S_IMODE(folder.stat().st_mode) for folder in (run.private, run.teachers))
         for other in (run, processes.Share(run.root)):
             with (
@@ -121,7 +121,7 @@ def test_a_run_of_several_processes_is_shut_and_held_before_anything_else(tmp_pa
         (share.private / "file").write_text("private")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stages, "train", train)
+    monkeypatch.setattr(stages, "begin", begin)
     with pytest.raises(KeyboardInterrupt):
         processes.train_and_vote(config)
     assert found == [0o700, 0o700, "the second process"]

@@ -122,7 +122,9 @@ def trained(folder, width=None):
     """A run by user of tiny teachers that have voted, and nothing answered yet."""
     run, teacher = RunDirectory(folder), replace(TEACHER, width=width)
     with run.writing():
-        stages.train(run, choice(), PartitionChoice(teachers=honest_runs.TEACHERS, by="user"), teacher)
-        stages.settle(run, MECHANISM, None, 1e-5)
-        stages.vote(run, honest_runs.QUERIES)
+        cut = PartitionChoice(teachers=honest_runs.TEACHERS, by="user")
+        inputs = stages.begin(run, choice(), cut, teacher)
+        stages.train(inputs)
+        stages.settle(inputs, MECHANISM, None, 1e-5)
+        stages.vote(inputs, honest_runs.QUERIES)
     return run

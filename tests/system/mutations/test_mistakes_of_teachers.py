@@ -16,6 +16,7 @@ from pate_jax import ensemble, student
 from pate_jax.aggregate import Answers
 from pate_jax.audit import retraining
 from pate_jax.audit import shards as separation
+from pate_jax.audit.subject import Subject
 from pate_jax.data import partition
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import feeding, programs, training
@@ -31,7 +32,9 @@ TRAINED = made(small_runs.trained)
 
 def fed(patch, folder):
     """What the verifier says of the feeding, on an honest run, when the feeding itself is wrong."""
-    return [f"fed: {one.text}" for one in separation.fed(honest_runs.whole()) if one.outcome == "failed"]
+    return [
+        f"fed: {one.text}" for one in separation.fed(Subject(honest_runs.whole())) if one.outcome == "failed"
+    ]
 
 
 def of_all_records(real):
@@ -271,7 +274,9 @@ def taught(patch, folder):
     with run.writing():
         stages.teach(run, honest_runs.STUDENT)
     patch.undo()
-    return [f"student: {one.text}" for one in retraining.student_again(run) if one.outcome == "failed"]
+    return [
+        f"student: {one.text}" for one in retraining.student_again(Subject(run)) if one.outcome == "failed"
+    ]
 
 
 REST = [

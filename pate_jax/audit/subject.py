@@ -1,0 +1,33 @@
+"""A run that is examined, and what it was made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pate_jax.errors import PateError
+from pate_jax.runs import inputs
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.release.findings import Finding, unchecked
+
+ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The run under examination; its data are opened once for all checks."""
+
+    run: RunDirectory
+
+    @cached_property
+    def inputs(self) -> Inputs | Finding:
+        """What the run was made from, or why that cannot be had."""
+        if "data" not in self.run.record.read():
+            return unchecked(ELSEWHERE)
+        opened = inputs.open(self.run, tolerant=True)
+        try:
+            opened.dataset  # noqa: B018  # opens the files
+        except PateError as error:
+            return unchecked(f"the data cannot be opened: {error}")
+        return opened

@@ -1,0 +1,125 @@
+"""Which public inputs a batch of queries is taken from, and which were asked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pate_jax import data
+from pate_jax.data import duplicates, overlap
+from pate_jax.data.dataset import stored_as
+from pate_jax.errors import PateError
+from pate_jax.runs import answers
+from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.record import stage_of
+from pate_jax.student import selection
+from pate_jax.system import progress
+
+_NEAR = 0.02  # of the scale that inputs have after preprocessing
+
+
+def public_parts(inputs: Inputs) -> dict[str, data.Part]:
+    """Every part that must not hold private inputs, further public ones among them."""
+    settings = inputs.run.record.read()
+    further = {
+        f"further public part of batch {batch}": pool_of(inputs.dataset, settings.vote(batch).public)
+        for batch in range(2, inputs.run.batches + 1)
+        if stage_of("vote", batch) in settings and settings.vote(batch).public is not None
+    }
+    return {**overlap.parts(inputs.dataset), **further}
+
+
+def pool_of(dataset: data.Dataset, public: Path | None) -> data.Part:
+    """The public part of a run, or a file of further public inputs, in the type that the run stores."""
+    if public is None:
+        return dataset.public
+    pool, stored = data.pool(public, classes=dataset.classes).public, dataset.public.inputs
+    if pool.inputs.shape[1:] != stored.shape[1:]:
+        raise PateError(
+            f"{public} has inputs of shape {pool.inputs.shape[1:]}, where the teachers of this run take "
+            f"{stored.shape[1:]}: give inputs that were made like those of the run"
+        )
+    pool = pool._replace(inputs=stored_as(pool.inputs, stored.dtype, str(public)))
+    if dataset.equal_rows != "declared":
+        overlap.refuse(dataset, {str(public): pool})
+    return pool
+
+
+def different(pool: data.Part, wanted: int, known: list[str]) -> np.ndarray:
+    """The rows that differ from each other and from the known; refused if there are fewer than wanted."""
+    rows = duplicates.unique_queries(pool.inputs).first_rows
+    rows = rows[~duplicates.repeats(pool.inputs[rows], known)] if known else rows
+    if len(rows) < wanted:
+        raise PateError(
+            f"queries={wanted} is more than the {len(rows)} different public inputs"
+            f"{' that were not asked about yet' if known else ''}; ask for fewer"
+        )
+    return rows
+
+
+def select(
+    pool: data.Part,
+    preprocessing: data.Preprocessing,
+    wanted: int,
+    chosen_by: selection.Selection = "first",
+    key: bytes = b"",
+) -> data.Part:
+    """Inputs chosen from a pool of `different` ones; nearly equal ones are reported."""
+    picked = selection.select(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing)
+    chosen = pool.take(picked)
+    near = duplicates.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
+    if len(near.pairs):
+        progress.say(
+            f"{len(near.pairs)} pairs of the {wanted} queries are nearly equal (root mean square difference "
+            f"at most {_NEAR}): asking twice buys little, and each answer is charged"
+        )
+    return chosen
+
+
+def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
+    """The inputs of the public part that were not asked about.
+
+    Ids of further pools may be those of other inputs here, so an input is known by its id and its content.
+
+    >>> public = data.Part(np.array([[1.0], [2.0]]), None, np.array(["row-0", "row-1"]))
+    >>> further = data.Part(np.array([[2.0], [3.0]]), None, np.array(["row-1", "row-0"]))
+    >>> unasked(public, further).tolist()
+    [[1.0]]
+    """
+    known = set(zip(asked.ids.tolist(), duplicates.digests(asked.inputs), strict=True))
+    names = zip(public.ids.tolist(), duplicates.digests(public.inputs), strict=True)
+    return public.inputs[np.array([name not in known for name in names], bool)]
+
+
+def asked_inputs(inputs: Inputs) -> data.Part:
+    """The inputs that were asked about, batch after batch."""
+    run, settings, parts = inputs.run, inputs.run.record.read(), []
+    for line in answers.asked(run):
+        pool = pool_of(inputs.dataset, settings.vote(line.batch).public)
+        votes = answers.load_batch(run, line)
+        parts.append(pool.take(rows_of(pool.ids, votes.ids)))
+    return parts[0] if len(parts) == 1 else _together(parts)
+
+
+def rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
+    """The rows of a pool that votes were cast on, by their ids."""
+    if wanted is None:
+        raise PateError("the votes file names no inputs: run `pate vote` anew in another run directory")
+    place = {name: row for row, name in enumerate(ids.tolist())}
+    missing = [name for name in wanted.tolist() if name not in place]
+    if missing:
+        raise PateError(f"public input {missing[0]!r} was voted on but is not in the public part; restore it")
+    return np.array([place[name] for name in wanted.tolist()])
+
+
+def _together(parts: list[data.Part]) -> data.Part:
+    labels = [part.labels for part in parts if part.labels is not None]
+    known = np.concatenate(labels) if len(labels) == len(parts) else None
+    inputs, ids = (np.concatenate([getattr(part, name) for part in parts]) for name in ("inputs", "ids"))
+    return data.Part(inputs, known, ids, None)
+
+
+def named(public: Path | None) -> dict[str, str]:
+    """A file of public inputs as the settings record it."""
+    return {} if public is None else {"public": str(public.resolve())}
