@@ -45,7 +45,7 @@ def _defined(tree: ast.Module) -> list[_Definition]:
 
 def _exported(tree: ast.Module) -> Iterator[_Definition]:
     """What a package takes from its own modules."""
-    for node in tree.body:
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pate_jax."):
             wanted = {alias.name for alias in node.names}
             source = (ROOT / str(node.module).replace(".", "/")).with_suffix(".py")

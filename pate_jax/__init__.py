@@ -18,33 +18,48 @@ sweep       many settings over the same votes
 cli         `pate`
 """
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+from pate_jax.system.exports import on_demand
+
+if TYPE_CHECKING:
+    from pate_jax.accounting import statement
+    from pate_jax.aggregate import answer, fresh_key
+    from pate_jax.errors import PateError
+    from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, GNMax, LNMax
+    from pate_jax.runs.pipeline import run
+    from pate_jax.runs.settings import RunConfig
+    from pate_jax.student import Student
+    from pate_jax.voting import load_votes, save_votes
 
 __version__ = "0.1.0"
+__all__ = [
+    "ConfidentDiscreteGaussian",
+    "ConfidentGNMax",
+    "GNMax",
+    "LNMax",
+    "PateError",
+    "RunConfig",
+    "Student",
+    "answer",
+    "fresh_key",
+    "load_votes",
+    "run",
+    "save_votes",
+    "statement",
+]
 
 _HOMES = {
-    "ConfidentDiscreteGaussian": "mechanisms",
-    "ConfidentGNMax": "mechanisms",
-    "GNMax": "mechanisms",
-    "LNMax": "mechanisms",
+    **dict.fromkeys(("ConfidentDiscreteGaussian", "ConfidentGNMax", "GNMax", "LNMax"), "mechanisms"),
+    **dict.fromkeys(("answer", "fresh_key"), "aggregate"),
+    **dict.fromkeys(("load_votes", "save_votes"), "voting"),
     "PateError": "errors",
     "RunConfig": "runs.settings",
     "Student": "student",
-    "answer": "aggregate",
-    "fresh_key": "aggregate",
-    "load_votes": "voting",
     "run": "runs.pipeline",
-    "save_votes": "voting",
     "statement": "accounting",
 }
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"pate_jax.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'pate_jax' has no attribute {name!r}")
+__getattr__ = on_demand(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -114,10 +114,10 @@ def parse():
 
         return nothing
 
-    kept = dict(cli._COMMANDS)
-    cli._COMMANDS.update({name: idle(command) for name, command in kept.items()})
-    yield cli.main
-    cli._COMMANDS.update(kept)
+    with pytest.MonkeyPatch.context() as patch:
+        load = cli.Command.load
+        patch.setattr(cli.Command, "load", lambda command: idle(load(command)))
+        yield cli.main
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=names)

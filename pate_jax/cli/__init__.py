@@ -1,51 +1,89 @@
-"""`pate`: the stages of a run as commands, with flags made from the dataclasses that the functions take."""
+"""`pate`: the stages of a run as commands, with flags made from the dataclasses that the functions take.
+
+Only what the named command needs is imported, so that a help or a short command does not wait for JAX.
+"""
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
+from pate_jax import __version__
+from pate_jax.cli import help
+from pate_jax.errors import PateError
 from pate_jax.system import devices, exits, topology
 
 devices.prepare()
 
-import tyro  # noqa: E402
-from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes  # noqa: E402
 
-from pate_jax import __version__  # noqa: E402
-from pate_jax.cli import account, budget, inspect, run, student, student_flags, sweep  # noqa: E402
+class Command(NamedTuple):
+    """A command: the function that does it, in a module of this package, and the first line of its help."""
 
-_COMMANDS: dict[str, Callable[..., Any]] = {
-    "run": run.run,
-    "train": run.train,
-    "vote": run.vote,
-    "aggregate": run.aggregate,
-    "account": account.account,
-    "student": student.student,
-    "predict": student.predict,
-    "budget": budget.budget_command,
-    "report": inspect.report_command,
-    "verify": inspect.verify_command,
-    "sweep": sweep.sweep,
-    "plan": sweep.plan,
+    function: str
+    summary: str
+
+    def load(self) -> Callable[..., Any]:
+        """Import the function."""
+        module, _, name = self.function.partition(".")
+        function: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), name)
+        return function
+
+
+COMMANDS = {
+    "run": Command("run.run", "Do the whole job: from private records to a student that may be published."),
+    "train": Command("run.train", "Cut the private records into shards and train one teacher on each."),
+    "vote": Command("run.vote", "Let the teachers of a run label public inputs, into private/votes.npz."),
+    "aggregate": Command(
+        "run.aggregate",
+        "Answer every query of a run, or of a votes file made elsewhere, with a mechanism's noise.",
+    ),
+    "account": Command(
+        "account.account",
+        "Say what answering the queries of a votes file costs, or what a run has spent.",
+    ),
+    "student": Command("student.student", "Train the student of a run on its answers and write release/."),
+    "predict": Command(
+        "student.predict",
+        "Ask a published student about inputs; nothing but release/student/ is read.",
+    ),
+    "budget": Command(
+        "budget.budget_command",
+        "Show what a run has spent and what is left, whatever its votes; nothing shown depends on them.",
+    ),
+    "report": Command("inspect.report_command", "Write the report pages of a run and print its summary."),
+    "verify": Command(
+        "inspect.verify_command",
+        "Recompute a run, or check a release/ by itself; exit code 1 where something does not fit.",
+    ),
+    "sweep": Command(
+        "sweep.sweep",
+        "Judge a grid of settings on votes: what each answers, how right it is, and what it costs.",
+    ),
+    "plan": Command(
+        "plan.plan",
+        "Choose teachers, noise, threshold and queries for a wished epsilon, before any vote is cast.",
+    ),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; bad input ends with one sentence and exit code 2."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if list(given) == ["--version"]:
-        print(f"pate {__version__}")
-        return
-    settings = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
+    name, *flags = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     with exits.told("pate"):
-        topology.prepare(given)
-        tyro.extras.subcommand_cli_from_dict(
-            _COMMANDS,
-            prog="pate",
-            args=arguments,
-            config=settings,
-            description=__doc__,
-            registry=student_flags.REGISTRY,
-        )
+        if name == "--version":
+            print(f"pate {__version__}")
+        elif name in ("-h", "--help", "--help-all"):
+            print(help.overview({name: command.summary for name, command in COMMANDS.items()}))
+        elif name not in COMMANDS:
+            raise PateError(f"{name!r} is no command; {_near(name)}`pate --help` lists them all")
+        else:
+            topology.prepare(flags)
+            help.call(name, COMMANDS[name].load(), flags)
+
+
+def _near(name: str) -> str:
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f"perhaps you meant `pate {near[0]}`; " if near else ""

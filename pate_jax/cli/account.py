@@ -9,11 +9,10 @@ import numpy as np
 from tyro.conf import Positional
 
 from pate_jax import accounting
-from pate_jax.accounting import plots as draw
 from pate_jax.cli.files import votes_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.runs import budget, stages
+from pate_jax.runs import budget
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import (
     MechanismOrRun,
@@ -63,6 +62,8 @@ def account(
                 f"{votes} is a run, whose mechanism, queries and answers are recorded: leave out the "
                 "mechanism, --queries, --answered and --sanitise, or name a votes file"
             )
+        from pate_jax.runs import stages
+
         run = RunDirectory(votes)
         with run.writing():
             statement = stages.account(run, delta, False if no_pld else None)
@@ -111,6 +112,8 @@ def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float) -> account
 
 
 def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -> None:
+    from pate_jax.accounting import plots as draw
+
     storage.write_bytes(folder / "cumulative.svg", draw.cumulative(mechanism, votes, delta))
     storage.write_bytes(folder / "by_consensus.svg", draw.by_consensus(mechanism, votes))
     storage.write_bytes(folder / "split.svg", draw.split(mechanism, votes, delta))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 
-from pate_jax.audit import verify
 from pate_jax.cli.output import RunPath, finish
-from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 
 
@@ -18,6 +16,8 @@ def report_command(run: RunPath, json: bool = False) -> None:
         run: the run directory.
         json: print one JSON object in place of the summary.
     """
+    from pate_jax.runs import stages
+
     directory = RunDirectory(run)
     with directory.writing():
         results = stages.tell(directory)
@@ -36,6 +36,8 @@ def verify_command(
         strict: count what could not be checked as a failure too.
         json: print one JSON object.
     """
+    from pate_jax.audit import verify
+
     found = verify.at(run, deep=deep, retrained=retrain)
     print(json_format.dumps(found.to_dict()) if json else found.text())
     sys.exit(1 if found.of("failed") or (strict and found.of("unchecked")) else 0)

@@ -8,9 +8,6 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from pate_jax import accounting
-from pate_jax.runs.report import run_pages
-
 RunPath = Annotated[Positional[Path], arg(metavar="RUN")]
 
 
@@ -33,4 +30,7 @@ def finish(results: dict[str, Any], json: bool) -> None:
         )
         print(json_format.dumps({name: results[name] for name in wanted}))
     else:
+        from pate_jax import accounting
+        from pate_jax.runs.report import run_pages
+
         print(run_pages.summary(results, accounting.Statement.from_dict(results["statement"]).text()))

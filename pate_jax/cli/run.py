@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from pate_jax.accounting import Relation
 from pate_jax.cli.files import votes_of
 from pate_jax.cli.output import RunPath, finish, say
-from pate_jax.ensemble import TeacherConfig
+from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.runs import inputs, pipeline, registration, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import (
     DataChoice,
@@ -26,7 +25,7 @@ from pate_jax.runs.settings import (
     check_threshold,
     threshold_warning,
 )
-from pate_jax.student.selection import Selection
+from pate_jax.student.settings import Selection
 from pate_jax.system import progress
 from pate_jax.system import topology as machines
 from pate_jax.voting import load_votes
@@ -52,6 +51,8 @@ def run(
         coordinator: HOST:PORT of the first one, which alone writes the run; goes with --process.
         json: end with one JSON object in place of the summary.
     """
+    from pate_jax.runs import pipeline
+
     machines.enter(topology, coordinator, processes, process)
     results = pipeline.run(config)
     if results:
@@ -59,9 +60,9 @@ def run(
 
 
 def train(
-    data: Annotated[DataChoice, arg(name="")],
-    partition: Annotated[PartitionChoice, arg(name="")],
-    teacher: Annotated[TeacherConfig, arg(name="")],
+    data: Annotated[DataChoice, OmitArgPrefixes],
+    partition: Annotated[PartitionChoice, OmitArgPrefixes],
+    teacher: Annotated[TeacherConfig, OmitArgPrefixes],
     out: Path,
     json: bool = False,
 ) -> None:
@@ -74,6 +75,8 @@ def train(
         out: the run directory.
         json: print one JSON object.
     """
+    from pate_jax.runs import stages
+
     run = RunDirectory(out)
     with run.writing():
         say(stages.train(stages.begin(run, data, partition, teacher)), json)
@@ -101,6 +104,8 @@ def vote(
     check_queries(queries)
     if public is not None and not more:
         raise PateError(f"--public {public} goes with --more: the first inputs are those of the run's data")
+    from pate_jax.runs import inputs, stages
+
     directory = RunDirectory(run)
     with directory.writing():
         votes = stages.vote(inputs.open(directory), queries, more, public, selection)
@@ -138,6 +143,8 @@ def aggregate(
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
+    from pate_jax.runs import registration, stages
+
     run = _run_of(source, out)
     check_budget(budget_epsilon)
     if delta is not None:

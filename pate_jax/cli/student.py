@@ -9,10 +9,9 @@ import numpy as np
 from tyro.conf import Positional, arg
 
 from pate_jax.cli.output import RunPath, say
-from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import StudentFlags
-from pate_jax.student import Auto, Student, serving
+from pate_jax.student.settings import Auto
 
 
 def student(
@@ -31,6 +30,8 @@ def student(
         test: for votes made elsewhere: a public labelled test part.
         json: print one JSON object.
     """
+    from pate_jax.runs import stages
+
     directory = RunDirectory(run)
     with directory.writing():
         results = stages.teach(directory, config, public, test)
@@ -45,6 +46,8 @@ def predict(run: RunPath, inputs: Positional[Path], out: Path | None = None) -> 
         inputs: .npz with an array `inputs`, or .csv for a student of tables.
         out: predictions.csv or predictions.npz (with all probabilities); unset: CSV on the terminal.
     """
+    from pate_jax.student import Student, serving
+
     if out is not None:
         serving.check_out(out)
     served = Student.load(run)

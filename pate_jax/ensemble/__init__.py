@@ -1,5 +1,6 @@
 """All teachers as one program: `vmap` inside a device, `pmap` over devices, in waves that fit into memory.
 
+settings    `TeacherConfig`: what a user may set, with a recipe for each net
 teacher     how ONE teacher learns: pure functions of its own key and its own shard
 feeding     host arrays of the private records -> what one round of teachers is fed
 programs    those functions for devices x width teachers at once; the only file that names pmap
@@ -11,9 +12,22 @@ report      what became of the teachers, as JSON
 prediction  `predict` and `vote`: labels per teacher, or histograms summed on the device
 """
 
-from pate_jax.ensemble.prediction import predict, score, vote
-from pate_jax.ensemble.teacher import RECIPES, TeacherConfig
-from pate_jax.ensemble.training import fit
-from pate_jax.ensemble.waves import Teachers
+from typing import TYPE_CHECKING
+
+from pate_jax.system.exports import on_demand
+
+if TYPE_CHECKING:
+    from pate_jax.ensemble.prediction import predict, score, vote
+    from pate_jax.ensemble.settings import RECIPES, TeacherConfig
+    from pate_jax.ensemble.training import fit
+    from pate_jax.ensemble.waves import Teachers
 
 __all__ = ["RECIPES", "TeacherConfig", "Teachers", "fit", "predict", "score", "vote"]
+
+_HOMES = {
+    **dict.fromkeys(("predict", "score", "vote"), "prediction"),
+    **dict.fromkeys(("RECIPES", "TeacherConfig"), "settings"),
+    "Teachers": "waves",
+    "fit": "training",
+}
+__getattr__ = on_demand(__name__, _HOMES)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from pate_jax.ensemble.teacher import Shard, TeacherConfig, epochs_of
+from pate_jax.ensemble.settings import TeacherConfig
+from pate_jax.ensemble.teacher import Shard, epochs_of
 from pate_jax.errors import PateError
 from pate_jax.system import headcount
 

@@ -21,7 +21,8 @@ from pate_jax.ensemble import programs, report, waves
 from pate_jax.ensemble import teacher as single_teacher
 from pate_jax.ensemble.checkpoint import Store, share_of
 from pate_jax.ensemble.plan import Plan
-from pate_jax.ensemble.teacher import News, Shard, TeacherConfig
+from pate_jax.ensemble.settings import TeacherConfig
+from pate_jax.ensemble.teacher import News, Shard
 from pate_jax.ensemble.waves import Machine, Teachers
 from pate_jax.errors import PateError
 from pate_jax.models import Model, in_form

@@ -14,7 +14,8 @@ import numpy as np
 from pate_jax.ensemble import feeding
 from pate_jax.ensemble import programs as compiled
 from pate_jax.ensemble.plan import Plan
-from pate_jax.ensemble.teacher import News, Shard, State, Teacher, TeacherConfig, steps_per_epoch
+from pate_jax.ensemble.settings import TeacherConfig
+from pate_jax.ensemble.teacher import News, Shard, State, Teacher, steps_per_epoch
 from pate_jax.models.trees import Tree
 
 

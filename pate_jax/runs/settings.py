@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 import numpy as np
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
-from pate_jax.ensemble import TeacherConfig
+from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, InteractiveGNMax, Mechanism
-from pate_jax.student import Auto, StudentConfig
-from pate_jax.student.selection import Selection
-from pate_jax.student.settings import Settings
+from pate_jax.student.settings import Auto, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
 _REACH = 6  # scales of the test's noise by which a threshold may exceed the number of teachers
@@ -102,8 +100,8 @@ class PartitionChoice:
 class RunConfig:
     """A whole run: from private records to a student that may be published."""
 
-    data: Annotated[DataChoice, arg(name="")] = field(default_factory=DataChoice)
-    partition: Annotated[PartitionChoice, arg(name="")] = field(default_factory=PartitionChoice)
+    data: Annotated[DataChoice, OmitArgPrefixes] = field(default_factory=DataChoice)
+    partition: Annotated[PartitionChoice, OmitArgPrefixes] = field(default_factory=PartitionChoice)
     out: Path | None = None
     """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
     queries: int = 500
@@ -119,7 +117,7 @@ class RunConfig:
     register: Path | None = None
     """A file beside the private data that all runs on them are entered in with what they may spend; one that
     would exceed the limit set there is refused before it trains (`pate budget --register`)."""
-    teacher: Annotated[TeacherConfig, arg(name="")] = field(default_factory=TeacherConfig)
+    teacher: Annotated[TeacherConfig, OmitArgPrefixes] = field(default_factory=TeacherConfig)
     student: StudentFlags = field(default_factory=Auto)
     mechanism: MechanismOrAuto = None
     """Unset: a confident discrete Gaussian whose threshold and noise follow the number of teachers."""

@@ -31,7 +31,7 @@ from pate_jax.runs.record import stage_of
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import run_pages
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
-from pate_jax.student.selection import Selection
+from pate_jax.student.settings import Selection
 from pate_jax.system import devices, progress, storage
 
 _RECORDS = 240  # strokes drawn for each teacher

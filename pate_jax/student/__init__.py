@@ -1,23 +1,28 @@
 """Students: trained on public inputs and noisy answers only, so nothing here costs any privacy."""
 
-from pate_jax.student.fitting import fit, fit_many
-from pate_jax.student.public_inputs import PublicInputs
-from pate_jax.student.selection import Bought, ask_in_rounds, select
-from pate_jax.student.serving import Student
-from pate_jax.student.settings import (
-    Auto,
-    FixMatch,
-    Gan,
-    Ridge,
-    StudentConfig,
-    Supervised,
-    Tandem,
-    Vat,
-    from_dict,
-    named,
-    not_taken,
-    with_method,
-)
+from typing import TYPE_CHECKING
+
+from pate_jax.system.exports import on_demand
+
+if TYPE_CHECKING:
+    from pate_jax.student.fitting import fit, fit_many
+    from pate_jax.student.public_inputs import PublicInputs
+    from pate_jax.student.selection import Bought, ask_in_rounds, select
+    from pate_jax.student.serving import Student
+    from pate_jax.student.settings import (
+        Auto,
+        FixMatch,
+        Gan,
+        Ridge,
+        StudentConfig,
+        Supervised,
+        Tandem,
+        Vat,
+        from_dict,
+        named,
+        not_taken,
+        with_method,
+    )
 
 __all__ = [
     "Auto",
@@ -40,3 +45,12 @@ __all__ = [
     "select",
     "with_method",
 ]
+
+_HOMES = {
+    **dict.fromkeys(__all__, "settings"),
+    **dict.fromkeys(("fit", "fit_many"), "fitting"),
+    **dict.fromkeys(("Bought", "ask_in_rounds", "select"), "selection"),
+    "PublicInputs": "public_inputs",
+    "Student": "serving",
+}
+__getattr__ = on_demand(__name__, _HOMES)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +25,8 @@ from pate_jax.errors import PateError
 from pate_jax.student import contrast
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
+from pate_jax.student.settings import Selection
 from pate_jax.system import progress
-
-Selection = Literal["first", "random", "kmeans", "learned"]
 
 _DIRECTIONS = 32  # of the space that inputs are compared in
 _LLOYD = 15  # rounds of assigning and averaging

@@ -15,6 +15,7 @@ from pate_jax.errors import PateError
 Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet"]
 _OF_PUBLIC_IMAGES = {"patches": "ridge", "tandem": "tandem"}  # nets that are a method's own
 Recipe = Mapping[str, Any]
+Selection = Literal["first", "random", "kmeans", "learned"]  # which public inputs are asked about
 
 
 @dataclass(frozen=True)

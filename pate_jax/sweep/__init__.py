@@ -5,8 +5,16 @@ so a choice made from rows on private votes is a cost that no statement covers: 
 votes.
 """
 
-from pate_jax.sweep.grid import Grid
-from pate_jax.sweep.pareto import front
-from pate_jax.sweep.runner import SweepConfig, sweep
+from typing import TYPE_CHECKING
+
+from pate_jax.system.exports import on_demand
+
+if TYPE_CHECKING:
+    from pate_jax.sweep.grid import Grid
+    from pate_jax.sweep.pareto import front
+    from pate_jax.sweep.runner import SweepConfig, sweep
 
 __all__ = ["Grid", "SweepConfig", "front", "sweep"]
+
+_HOMES = {"Grid": "grid", "SweepConfig": "runner", "front": "pareto", "sweep": "runner"}
+__getattr__ = on_demand(__name__, _HOMES)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional
 
 from pate_jax import voting
 from pate_jax.accounting.curves import Epsilon
@@ -40,7 +40,7 @@ class SweepConfig:
     """The sweep's folder; unset: sweeps/ and the name of the first source. Repeat a command to go on."""
     grid: Path | None = None
     """JSON file with the grid, in place of the flags below."""
-    values: Annotated[Grid, arg(name="")] = field(default_factory=Grid)
+    values: Annotated[Grid, OmitArgPrefixes] = field(default_factory=Grid)
     teachers: tuple[int, ...] = (125,)
     """Numbers of teachers, for data sets; a votes file has its own."""
     students: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class SweepConfig:
     """Where prepared data sets are kept."""
     manual_dir: Path | None = None
     """Folder with the original archives, for use without a network."""
-    teacher: Annotated[TeacherConfig, arg(name="")] = field(default_factory=TeacherConfig)
+    teacher: Annotated[TeacherConfig, OmitArgPrefixes] = field(default_factory=TeacherConfig)
     student: StudentFlags = field(default_factory=Auto)
 
     def __post_init__(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Item = TypeVar("Item")
 
@@ -19,13 +19,14 @@ _open: list[Progress] = []  # the bars on the screen, the outermost first
 class Bar:
     """A progress bar on the screen: `advance` moves it on and may show a note."""
 
-    def __init__(self, progress: Progress, task) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress | None, task: Any = None) -> None:
+        self._progress = progress  # none where nobody would see it
         self._task = task
 
     def advance(self, steps: float = 1, note: str = "") -> None:
         """Move on by some steps; `note` replaces the text at the end of the line."""
-        self._progress.update(self._task, advance=steps, note=note)
+        if self._progress is not None:
+            self._progress.update(self._task, advance=steps, note=note)
 
 
 def say(text: str) -> None:
@@ -52,6 +53,12 @@ def bar(description: str, total: float) -> Iterator[Bar]:
     >>> with bar("counting", total=2) as steps:
     ...     steps.advance(2, note="done")
     """
+    if _open or not sys.stderr.isatty():
+        yield Bar(None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = Console(file=sys.stderr, force_terminal=None)
     progress = Progress(
         TextColumn("{task.description}"),
@@ -60,7 +67,6 @@ def bar(description: str, total: float) -> Iterator[Bar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
         console=console,
-        disable=bool(_open) or not sys.stderr.isatty(),
     )
     _open.append(progress)
     try:

@@ -11,7 +11,7 @@ from tiny_teachers import CLASSES, images, shards
 from pate_jax import ensemble, models
 from pate_jax.data import Preprocessing
 from pate_jax.ensemble import TeacherConfig
-from pate_jax.ensemble.teacher import RECIPES
+from pate_jax.ensemble.settings import RECIPES
 from pate_jax.errors import PateError
 from pate_jax.models import patches
 from pate_jax.student import Ridge, fit, fit_many

@@ -1,6 +1,8 @@
 """The command line: help that reads, stages that follow each other, bad input that costs one sentence."""
 
+import dataclasses
 import importlib.metadata
+import inspect
 import json
 import os
 import re
@@ -15,11 +17,15 @@ import pytest
 from commands import call
 
 from pate_jax import cli
+from pate_jax.cli import help
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.system import exits
 
 ROOT = Path(__file__).parents[2]
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
 STUDENT = ["--student.method", "supervised", "--student.net", "mlp", "--student.steps", "12"]
+FLAG = re.compile(r"^  (--?\w[\w.-]*)", re.MULTILINE)
 MECHANISM = ["confident-discrete-gaussian", "--threshold", "1", "--sigma-threshold", "3", "--sigma", "2"]
 
 
@@ -44,7 +50,7 @@ def test_help_of_every_command(command, capsys):
     assert "usage: pate" in out and len(out.splitlines()) > 8
 
 
-@pytest.mark.parametrize("command", cli._COMMANDS)
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_no_help_shows_a_doctest(command, capsys):
     """Nor do the helps of the mechanisms, which are commands below three of them."""
     assert call(command, "--help") == 0
@@ -54,6 +60,85 @@ def test_no_help_shows_a_doctest(command, capsys):
             assert call(command, "x", mechanism, "--help") == 0
         out += capsys.readouterr().out
     assert "usage: pate" in out and ">>>" not in out
+
+
+def help_of(command, flag, capsys):
+    assert call(command, flag) == 0
+    return capsys.readouterr().out
+
+
+def test_the_help_lists_every_command_by_its_own_first_line(capsys):
+    out = " ".join(help_of("--help", "--help", capsys).split())
+    for name, command in cli.COMMANDS.items():
+        assert f" {name} {inspect.getdoc(command.load()).splitlines()[0]}" in out
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_a_help_fits_two_screens(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = help_of(command, "--help", capsys).splitlines()
+    assert sum(-(-len(line) // 80) or 1 for line in lines) <= 100
+    assert all(len(line) <= 80 for line in lines if not line.startswith("usage"))
+
+
+@pytest.mark.parametrize("command", help.COMMON)
+def test_the_short_help_is_part_of_the_whole(command, capsys):
+    brief, whole = (set(FLAG.findall(help_of(command, flag, capsys))) for flag in ("--help", "--help-all"))
+    assert brief - {"-h"} == set(help.COMMON[command].split())
+    assert brief < whole
+    assert f"{len(whole - brief)} more flags: `pate {command} --help-all`." in help_of(command, "-h", capsys)
+
+
+def test_the_whole_help_names_every_flag_and_its_group(capsys):
+    out = help_of("run", "--help-all", capsys)
+    for kind in (DataChoice, PartitionChoice, TeacherConfig, RunConfig):
+        for field in dataclasses.fields(kind):
+            group = dataclasses.is_dataclass(field.default_factory) or field.name == "mechanism"
+            flag = "[STR]" if field.name == "dataset" else f"--{field.name.replace('_', '-')}"
+            assert group or flag in out, field.name
+    for group in ("data", "partition", "teacher", "student"):
+        assert f"\n {group} options\n" in out
+
+
+def test_an_unknown_command_is_told_its_neighbour(capsys):
+    assert call("acount", "votes.npz") == 2
+    assert "'acount' is no command; perhaps you meant `pate account`" in capsys.readouterr().err
+
+
+HEAVY = (
+    "jax",
+    "flax",
+    "optax",
+    "chex",
+    "scipy",
+    "matplotlib",
+    "rich",
+    "dp_accounting",
+    "tensorflow_datasets",
+)
+NO_JAX = tuple(name for name in HEAVY if name != "scipy")  # the accountant needs it
+LIGHT = {
+    "--help": (*HEAVY, "numpy", "tyro"),
+    "--version": (*HEAVY, "numpy", "tyro"),
+    **dict.fromkeys(("student --help", "predict --help", "report --help", "verify --help"), HEAVY),
+    **dict.fromkeys(("run --help", "train --help", "vote --help", "plan --help", "budget --help"), NO_JAX),
+    "account {votes} gnmax --sigma 4": tuple(set(NO_JAX) - {"dp_accounting"}),
+    "account {votes} gnmax --sigma 4 --no-pld": NO_JAX,
+}
+
+
+@pytest.mark.parametrize("command", LIGHT)
+def test_a_command_loads_only_what_it_needs(command, tables):
+    words = command.format(votes=tables / "votes.npz").split()
+    script = (
+        "import sys; from commands import call; assert call(*sys.argv[1:]) == 0; "
+        f"print([name for name in {LIGHT[command]} if name in sys.modules], file=sys.stderr)"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_run_prints_one_json_object(finished, capsys):

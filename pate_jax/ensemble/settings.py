@@ -1,0 +1,121 @@
+"""What a teacher may be told: its net and how it is trained, with a recipe for what is left open."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from pate_jax.errors import PateError
+
+LOSSES = ("cross_entropy", "squared")
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherConfig:
+    """How teachers are trained. A value of None means the recipe of the net (`RECIPES`).
+
+    >>> TeacherConfig(net="cnn").resolved().epochs
+    30
+    """
+
+    net: str | None = None
+    """mlp, cnn, pate2017, resnet, table, or patches (linear, on typical patches of the public pool); unset:
+    the caller's choice, cnn for images in `pate`"""
+    activation: str = "relu"
+    """relu, tanh or tempered_sigmoid"""
+    epochs: int | None = None
+    """passes over a teacher's own records"""
+    min_steps: int = 200
+    """a teacher whose epochs make fewer steps than this gets more epochs"""
+    batch_size: int | None = None
+    """records a step"""
+    loss: str | None = None
+    """cross_entropy, or squared: the distance of the outputs from 1 at the label and 0 elsewhere"""
+    optimizer: str | None = None
+    """sgd (Nesterov momentum) or adam"""
+    learning_rate: float | None = None
+    """the peak, after warm-up; a cosine brings it down to zero"""
+    momentum: float = 0.9
+    """Nesterov momentum of sgd"""
+    weight_decay: float | None = None
+    """L2 penalty on the parameters"""
+    warmup: float = 0.1
+    """fraction of a teacher's own steps over which the learning rate rises"""
+    augment: str | None = None
+    """none, shift, flip, crop, shift_flip or crop_flip"""
+    attempts: int = 3
+    """how often a teacher may start in all, should it diverge or stay at chance level"""
+    width: int | None = None
+    """teachers per vmap, if a device has that many; by default from a committed table for this backend and
+    net, halved until it fits the machine's memory"""
+    public_records: int | None = None
+    """number of private records that memory is planned for, taken as public; by default theirs, rounded up to
+    two digits"""
+    devices: int | None = None
+    """how many local devices to use; by default all"""
+    checkpoint_seconds: float = 15.0
+    """least time between two checkpoints inside a wave"""
+
+    def resolved(self) -> TeacherConfig:
+        """The same with every None of the recipe filled in; refuses values that make no sense."""
+        recipe = RECIPES.get(self.net or "", RECIPES["mlp"])
+        missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
+        full = dataclasses.replace(self, **missing)
+        _check(full)
+        return full
+
+
+_IMAGES = {
+    "epochs": 30,
+    "batch_size": 24,
+    "loss": "cross_entropy",
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "weight_decay": 5e-4,
+    "augment": "shift",
+}
+RECIPES: dict[str, dict[str, Any]] = {
+    "mlp": {**_IMAGES, "augment": "none"},
+    "cnn": _IMAGES,
+    "pate2017": {**_IMAGES, "learning_rate": 0.02},
+    "resnet": _IMAGES,
+    "patches": {
+        **_IMAGES,
+        "epochs": 100,
+        "loss": "squared",
+        "learning_rate": 1.0,
+        "weight_decay": 0.0,
+        "augment": "none",
+    },
+    "table": {
+        **_IMAGES,
+        "epochs": 60,
+        "optimizer": "adam",
+        "learning_rate": 0.001,
+        "weight_decay": 3.0,  # for shards of a hundred records or so; many more want less
+        "augment": "none",
+    },
+}
+
+
+def _check(config: Any) -> None:
+    if config.loss not in LOSSES:
+        raise PateError(f"loss={config.loss!r} is unknown; choose one of {', '.join(LOSSES)}")
+    for name in ("epochs", "batch_size", "attempts", "min_steps"):
+        if getattr(config, name) < 1:
+            raise PateError(f"{name}={getattr(config, name)} must be at least 1")
+    for name in ("width", "devices", "public_records"):
+        if getattr(config, name) is not None and getattr(config, name) < 1:
+            raise PateError(
+                f"{name}={getattr(config, name)} must be at least 1; leave it out for the default"
+            )
+    if not config.learning_rate > 0:
+        raise PateError(f"learning_rate={config.learning_rate} must be > 0")
+    if not 0 <= config.warmup < 1 or not 0 <= config.momentum < 1 or not config.weight_decay >= 0:
+        values = f"warmup={config.warmup}, momentum={config.momentum}, weight_decay={config.weight_decay}"
+        raise PateError(f"{values}: the first two must be in [0, 1), the third >= 0")
+    if config.optimizer not in ("sgd", "adam"):
+        raise PateError(f"optimizer={config.optimizer!r} is unknown; choose sgd or adam")
+    from pate_jax.models.augment import augmentation
+
+    augmentation(config.augment)
