@@ -31,12 +31,12 @@ def load(
 ) -> Dataset:
     """The data set of this name.
 
-    The sizes, `classes` (of glyphs) and `difficulty` shape the synthetic sets; `data_dir` is where archives
-    are prepared (else `$PATE_JAX_DATA`, else `~/.cache/pate_jax`) and `manual_dir` a folder with the archives
-    themselves. Beside NAMES: any image or table with class labels that tensorflow-datasets knows.
-    `ids_are_stable` declares that an archive that is not a registered one is fixed, so that a record's number
-    in it is its id.
-    `equal_rows_are_coincidences` declares that what is private and public is so by chance.
+    NAMES can be loaded, and any image or table with class labels that tensorflow-datasets knows. The sizes,
+    `classes` (of glyphs) and `difficulty` shape the synthetic sets; `data_dir` is where archives are prepared
+    (else `$PATE_JAX_DATA`, else `~/.cache/pate_jax`) and `manual_dir` a folder with the archives themselves.
+    `ids_are_stable` declares that an archive that is not a registered one will not change, so that a record's
+    number in it is its id. `equal_rows_are_coincidences` declares that inputs that are both private and
+    public are so by chance.
 
     >>> load("strokes", size=50, public_size=5, test_size=5).private.inputs.shape
     (50, 28, 28, 1)
@@ -62,14 +62,14 @@ def load(
     if name in ARCHIVES:
         from pate_jax.data import archives
 
-        found = archives.load(name, data_dir=data_dir, manual_dir=manual_dir, ids_are_stable=ids_are_stable)
-        return overlap.declared(found, equal_rows_are_coincidences)
+        dataset = archives.load(name, data_dir=data_dir, manual_dir=manual_dir, ids_are_stable=ids_are_stable)
+        return overlap.declared(dataset, equal_rows_are_coincidences)
     from pate_jax.data.archives import tfds
 
-    found = tfds.load(
+    dataset = tfds.load(
         name, data_dir=data_dir, manual_dir=manual_dir, known=NAMES, ids_are_stable=ids_are_stable
     )
-    return overlap.declared(found, equal_rows_are_coincidences)
+    return overlap.declared(dataset, equal_rows_are_coincidences)
 
 
 def _synthetic(name: str, chosen: dict) -> Dataset:

@@ -1,7 +1,7 @@
-"""Columns of a table to numbers: numeric ones as they are, categorical ones as one-hot groups.
+"""From the columns of a table to numbers: numeric columns as they are, categorical ones as one-hot groups.
 
-A plan says for each column what it is and what becomes of a value that is missing. It is made from the public
-part and the user's declarations; private rows are only ever encoded by it.
+A plan says for each column what it is and what replaces a missing value. It is made from the public part and
+the user's declarations; private rows are encoded by it and never shape it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pate_jax.system.storage import read_bytes
 Table = dict[str, list[str]]
 MISSING = frozenset({"", "na", "nan", "null"})  # in any case
 OWN = ""  # the category of missing words
-ROWS = 20_000  # between two moves of the progress bar
+ROWS = 20_000  # between two updates of the progress bar
 
 
 class Column(NamedTuple):
@@ -32,12 +32,12 @@ class Column(NamedTuple):
     categories: tuple[str, ...] | None = None
     scale: tuple[float, float] | None = None
     logarithmic: bool = False  # a number that enters as log(1 + x)
-    filling: float | None = None  # what a missing number is taken for; None: it is refused
+    filling: float | None = None  # what replaces a missing number; None: a missing number is refused
     indicator: bool = False  # whether one more feature is 1 where the number is missing
 
     @property
     def width(self) -> int:
-        """Features that the column becomes."""
+        """How many features the column becomes."""
         return 1 + self.indicator if self.categories is None else len(self.categories)
 
 
@@ -48,7 +48,7 @@ def from_dict(description: Mapping[str, Any]) -> Column:
     True
     """
     categories, scale = description["categories"], description["scale"]
-    filling = description.get("filling")  # older students know of no missing values
+    filling = description.get("filling")  # older students had no missing values
     return Column(
         str(description["name"]),
         None if categories is None else tuple(map(str, categories)),
@@ -112,35 +112,35 @@ def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str,
 def _planned(
     name: str, values: Sequence[str], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
 ) -> Column:
-    gone = missing(values)
-    there = [value for value, lacks in zip(values, gone, strict=True) if not lacks]
+    blank = missing(values)
+    present = [value for value, is_blank in zip(values, blank, strict=True) if not is_blank]
     if name in categories:
         known = tuple(map(str, categories[name]))
         if not known or len(set(known)) != len(known):
             raise PateError(
                 f"categories of {name!r} must name at least one value and none twice: {list(known)}"
             )
-        more = any(value not in known for value in np.array(values, np.str_)[gone].tolist())
-        return Column(name, (*known, OWN) if more and OWN not in known else known)
+        unlisted = any(value not in known for value in np.array(values, np.str_)[blank].tolist())
+        return Column(name, (*known, OWN) if unlisted and OWN not in known else known)
     offset, scale, *declared = _scale(name, scales[name]) if name in scales else (0.0, 1.0)
-    if not there and not declared:
+    if not present and not declared:
         raise PateError(
             f"the public part has no value in the column {name!r}, so nothing tells what it is: leave the "
             "column out of all parts, or declare its categories, or its scale with a value for missing ones"
         )
-    if name in scales or _numeric(there):
-        filling = declared[0] if declared else _median(there)
-        own = (offset, scale) if name in scales else None
-        return Column(name, scale=own, filling=filling, indicator=bool(gone.any() or declared))
-    return Column(name, tuple(sorted({*there, OWN} if gone.any() else {*there})))
+    if name in scales or _numeric(present):
+        filling = declared[0] if declared else _median(present)
+        fixed = (offset, scale) if name in scales else None
+        return Column(name, scale=fixed, filling=filling, indicator=bool(blank.any() or declared))
+    return Column(name, tuple(sorted({*present, OWN} if blank.any() else {*present})))
 
 
-def _median(there: Sequence[str]) -> float | None:
-    """The median of public values; None where some are no finite numbers, which `encode` refuses."""
-    if not _numeric(there):
+def _median(present: Sequence[str]) -> float | None:
+    """The median of public values; None if some are not finite numbers, which `encode` refuses."""
+    if not _numeric(present):
         return None
     with np.errstate(over="ignore"):
-        numbers = np.array(there, np.str_).astype(np.float64).astype(np.float32)
+        numbers = np.array(present, np.str_).astype(np.float64).astype(np.float32)
     return float(np.float32(np.median(numbers.astype(np.float64)))) if np.isfinite(numbers).all() else None
 
 
@@ -170,7 +170,7 @@ def _numeric(values: Sequence[str] | np.ndarray) -> bool:
 
 
 def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
-    """float32 [rows, features] of a part by the plan; a value of no known category is a group of zeros.
+    """A part as float32 [rows, features], by the plan; a value outside the known categories is all zeros.
 
     >>> encode({"sex": ["m", "x"]}, [Column("sex", ("f", "m"))], "private").tolist()
     [[0.0, 1.0], [0.0, 0.0]]
@@ -189,28 +189,28 @@ def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
 
 
 def _encode(values: Sequence[str], column: Column, place: str) -> np.ndarray:
-    gone = missing(values)
+    blank = missing(values)
     if column.categories is not None:
         positions = {category: number for number, category in enumerate(column.categories)}
-        own = [positions.get(OWN, -1) if lacks else -1 for lacks in gone]
-        places = np.array([positions.get(value, other) for value, other in zip(values, own, strict=True)])
+        others = [positions.get(OWN, -1) if is_blank else -1 for is_blank in blank]
+        places = np.array([positions.get(value, other) for value, other in zip(values, others, strict=True)])
         return (places[:, None] == np.arange(column.width)).astype(np.float32)
-    numbers = _numbers(values, gone, column, place)
+    numbers = _numbers(values, blank, column, place)
     features = [_logarithm(numbers, column, place) if column.logarithmic else numbers]
-    features += [gone.astype(np.float32)] if column.indicator else []
+    features += [blank.astype(np.float32)] if column.indicator else []
     return np.stack(features, axis=1)
 
 
-def _numbers(values: Sequence[str], gone: np.ndarray, column: Column, place: str) -> np.ndarray:
-    """float32 [rows], with the column's filling for those that are missing."""
+def _numbers(values: Sequence[str], blank: np.ndarray, column: Column, place: str) -> np.ndarray:
+    """The values as float32 [rows], with the column's filling in place of those that are missing."""
     texts = np.array(values, np.str_)
     if column.filling is not None:
-        texts = np.where(gone, "0", texts)
+        texts = np.where(blank, "0", texts)
     with np.errstate(over="ignore"):
         if _numeric(texts):
             numbers = texts.astype(np.float64).astype(np.float32)
             if np.isfinite(numbers).all():
-                return np.where(gone, np.float32(column.filling or 0), numbers)
+                return np.where(blank, np.float32(column.filling or 0), numbers)
         finite = [_numeric([value]) and bool(np.isfinite(np.float32(float(value)))) for value in texts]
     row = finite.index(False)
     raise PateError(
@@ -229,20 +229,18 @@ def _logarithm(numbers: np.ndarray, column: Column, place: str) -> np.ndarray:
 
 
 def unseen(table: Table, plan: Sequence[Column]) -> dict[str, int]:
-    """How many values of each column are in no known category (of private data: sensitive)."""
+    """How many values of each column are in no known category; sensitive for private data."""
     counts = {}
     for column in plan:
         if column.categories is not None:
             known = set(column.categories)
-            there = ~missing(table[column.name])
-            counts[column.name] = sum(
-                value not in known for value in np.array(table[column.name], np.str_)[there].tolist()
-            )
+            present = np.array(table[column.name], np.str_)[~missing(table[column.name])]
+            counts[column.name] = sum(value not in known for value in present.tolist())
     return {name: count for name, count in counts.items() if count}
 
 
 def filled(table: Table, plan: Sequence[Column]) -> dict[str, str]:
-    """How many values of each column are missing, and what is taken for them (of private data: sensitive).
+    """How many values of each column are missing, and what replaces them; sensitive for private data.
 
     >>> filled({"age": ["3", "NA", ""]}, [Column("age", filling=40.0, indicator=True)])
     {'age': '2 filled with 40 and marked'}
@@ -258,7 +256,7 @@ def _taken_for(column: Column) -> str:
 
 
 def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
-    """Declared scales, public statistics for other numbers, and nothing for one-hot groups."""
+    """Scaling by declared scales, else by public statistics; one-hot groups stay as they are."""
     measured, offset, scale, place = standard(public), [], [], 0
     for column in plan:
         if column.categories is not None:
@@ -274,7 +272,7 @@ def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
 
 
 def standard(public: np.ndarray) -> Preprocessing:
-    """Mean and standard deviation of public inputs over the last axis; a scale of 1 where nothing varies."""
+    """Mean and standard deviation of public inputs, per place of the last axis; 1 where nothing varies."""
     flat = public.reshape(-1, public.shape[-1]).astype(np.float64)
     spread = flat.std(0)
     return Preprocessing(tuple(flat.mean(0).tolist()), tuple(np.where(spread > 1e-12, spread, 1.0).tolist()))

@@ -1,4 +1,4 @@
-"""What a dataset is here: private records, public inputs, a test part, and constants that scale the inputs.
+"""A dataset: private records, public inputs, a test part, and constants that scale the inputs.
 
 Every record has an id of its own. Where the records of one person must stay together, a part names the user
 of each record too. Preprocessing holds constants, or statistics of public data, and never of private records.
@@ -18,7 +18,7 @@ from pate_jax.data import duplicates
 from pate_jax.errors import PateError
 
 IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
-# What private ids are: the owner's, yet to be judged; kept whatever comes of other records; or row numbers.
+# Private ids come from the owner and are yet to be judged, or never change, or are row numbers.
 Ids = Literal["given", "stable", "rows"]
 
 
@@ -71,7 +71,7 @@ AS_STORED = Preprocessing((0.0,), (1.0,))
 
 @dataclass(frozen=True)
 class Dataset:
-    """A private part to learn from, a public part to ask about, a test part to judge by."""
+    """A private part for the teachers, a public part for the queries, and a test part."""
 
     name: str
     kind: str  # "image" or "table"
@@ -87,7 +87,7 @@ class Dataset:
     # Inputs that are private and public: refused, declared coincidences, or those of a published archive.
     equal_rows: Literal["refused", "declared", "published"] = "refused"
     columns: tuple[Any, ...] = ()  # of a table read from text: what `data.columns` made of each column
-    ids_are: Ids = "given"  # `pate_jax.data.relation` tells from it whom the guarantee covers
+    ids_are: Ids = "given"  # `pate_jax.data.relation` derives from it whom the guarantee covers
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ class Dataset:
 
 
 def check(dataset: Dataset) -> Dataset:
-    """The same dataset, or one sentence that says what is wrong with it.
+    """The same dataset, or a PateError that says what is wrong with it.
 
     The number of classes, the shape of an input and the kind are public; every part must agree with them.
     """
@@ -135,7 +135,7 @@ def check_part(name: str, part: Part, classes: int) -> None:
 
 
 def check_inputs(name: str, inputs: np.ndarray) -> None:
-    """Refuse inputs of another shape than images or tables, and NaN or infinity."""
+    """Refuse inputs that are neither images nor tables, and NaN or infinity."""
     if inputs.ndim and len(inputs) == 0:
         raise PateError(f"{name} holds no records; give at least one")
     if inputs.ndim not in (*IMAGE_RANKS, *TABLE_RANKS) or 0 in inputs.shape:
@@ -153,7 +153,7 @@ def check_inputs(name: str, inputs: np.ndarray) -> None:
 
 
 def stored_as(inputs: np.ndarray, dtype: np.dtype, place: str) -> np.ndarray:
-    """The inputs in the type that a run stores its own in, so that one input has one form and one digest.
+    """The inputs in the type in which a run stores its own, so that an input has one form and one digest.
 
     Bytes take whole numbers from 0 to 255 of any type; what does not fit is refused, never rounded.
 
@@ -208,7 +208,7 @@ def class_names_of(classes: int) -> tuple[str, ...]:
 
 
 def slug(name: str) -> str:
-    """A name reduced to what a folder may be called.
+    """A name in lower case, with hyphens for all but letters and digits, as a folder may be called.
 
     >>> slug("My table (2).csv")
     'my-table-2-csv'

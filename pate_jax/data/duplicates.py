@@ -1,7 +1,7 @@
-"""Queries that repeat themselves: found before anything is spent, asked once, answered once.
+"""Repeated queries: they are found before anything is spent, asked once and answered once.
 
-Whoever asks one question many times averages the noise away. So an input that occurs twice among the queries
-is asked once (`unique_queries`), one that was answered before gets the stored answer (`repeats`), and inputs
+Asking one question many times averages the noise away. So an input that occurs twice among the queries is
+asked once (`unique_queries`), one that was answered before gets the stored answer (`repeats`), and inputs
 that nearly coincide are reported (`near_duplicates`). NumPy and the standard library only.
 """
 
@@ -23,7 +23,7 @@ _LARGEST = 5_000_000  # pairs compared in full, at most
 
 
 class Unique(NamedTuple):
-    """Which queries are asked, and which of them answers each query."""
+    """Which queries are asked, and which of those answers each query."""
 
     first_rows: np.ndarray  # int64[asked]: rows to ask, each the first of its input
     inverse: np.ndarray  # int64[queries]: the position in `first_rows` that answers each query
@@ -60,11 +60,11 @@ def unique_queries(inputs: np.ndarray) -> Unique:
     position: dict[str, int] = {}
     first_rows: list[int] = []
     inverse: list[int] = []
-    for row, one in enumerate(digests(inputs)):
-        if one not in position:
-            position[one] = len(first_rows)
+    for row, digest in enumerate(digests(inputs)):
+        if digest not in position:
+            position[digest] = len(first_rows)
             first_rows.append(row)
-        inverse.append(position[one])
+        inverse.append(position[digest])
     return Unique(np.array(first_rows, np.int64), np.array(inverse, np.int64))
 
 
@@ -109,9 +109,9 @@ def _inputs(inputs: np.ndarray) -> np.ndarray:
 
 
 def _shadows(flat: np.ndarray) -> np.ndarray:
-    """The inputs on perpendicular directions along which they spread, found by one power iteration.
+    """The inputs projected on perpendicular directions of large spread, from one power iteration.
 
-    The directions decide how many pairs have to be compared in full, never which are found.
+    The directions decide how many pairs have to be compared in full, never which pairs are reported.
     """
     if not len(flat):
         return np.zeros((0, 1))
@@ -125,20 +125,20 @@ def _candidates(shadows: np.ndarray, reach: float) -> np.ndarray:
     """Pairs of rows whose shadows are within reach, with room for rounding, in ascending order."""
     norms = (shadows**2).sum(1)
     limit = (reach * (1 + 1e-6)) ** 2 + 1e-6 * norms.max(initial=0)
-    found, total = [np.zeros((0, 2), np.int64)], 0
+    pairs, total = [np.zeros((0, 2), np.int64)], 0
     starts = range(0, len(shadows), _BLOCK)
     for start in track(starts, "near-duplicates", total=len(starts)):
         block = slice(start, start + _BLOCK)
         squares = norms[block, None] + norms[start:] - 2 * shadows[block] @ shadows[start:].T
         rows, others = np.nonzero(squares <= limit)
         later = others > rows
-        found.append(np.stack([rows[later], others[later]], 1) + start)
-        total += len(found[-1])
+        pairs.append(np.stack([rows[later], others[later]], 1) + start)
+        total += len(pairs[-1])
         if total > _LARGEST:
             raise PateError(
                 f"over {_LARGEST} pairs of queries may be within the distance: take a smaller one"
             )
-    return np.concatenate(found)
+    return np.concatenate(pairs)
 
 
 def _distances(flat: np.ndarray, pairs: np.ndarray) -> np.ndarray:

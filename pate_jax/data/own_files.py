@@ -1,8 +1,8 @@
-"""The user's own data: .npz archives of arrays and .csv tables, with everything they need known beforehand.
+"""The user's own data: .npz archives of arrays and .csv tables.
 
 What turns a row into numbers (classes, categories, scales) is declared by the user or taken from the public
-part, never from private rows: a category list drawn from those would move all teachers when one record comes
-or goes. A private value outside the known categories becomes a group of zeros.
+part, never from private rows: categories taken from those would change all teachers when one record is added
+or removed. A private value outside the known categories becomes a group of zeros.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ARRAYS = ("inputs", "labels", "ids", "users")
 
 
 class Raw(NamedTuple):
-    """One file as read: arrays as they are, or the columns of a table."""
+    """The content of one file: arrays, or the columns of a table."""
 
     inputs: np.ndarray | Table
     labels: np.ndarray | None
@@ -59,19 +59,19 @@ def from_files(
 ) -> Dataset:
     """A dataset from the user's files, all .npz (`inputs`, `labels`, optional `ids`, `users`) or all .csv.
 
-    `classes` is their number (labels 0..C-1) or their names; left out, they come from the public or the test
+    `classes` is their number (labels 0..C-1) or their names; without it they come from the public or test
     labels. For tables, `categories` maps a column to its values and `scales` a numeric column to (offset,
-    scale); each is a mapping or a JSON file. Columns left out are judged, and scaled, by the public part.
-    A third number of `scales` is taken for missing values. `ids_are_stable` declares that ids that count up
-    like row numbers belong to their records all the same.
-    Rows of other parts that are private ones too are refused, unless they are declared to be coincidences.
+    scale); each is a mapping or a JSON file. The public part decides about columns that neither names.
+    A third number in `scales` replaces missing values. `ids_are_stable` declares that ids that count up like
+    row numbers belong to their records nevertheless.
+    Rows of other parts that equal private ones are refused, unless they are declared to be coincidences.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "mine.csv").write_text("id,age,sick\\na,30,yes\\nb,40,no\\n")
     >>> _ = (folder / "pool.csv").write_text("age,sick\\n20,no\\n60,yes\\n")
-    >>> own = from_files(folder / "mine.csv", folder / "pool.csv", label_column="sick", id_column="id")
-    >>> own.class_names, own.private.inputs.tolist(), own.preprocessing.offset
+    >>> clinic = from_files(folder / "mine.csv", folder / "pool.csv", label_column="sick", id_column="id")
+    >>> clinic.class_names, clinic.private.inputs.tolist(), clinic.preprocessing.offset
     (('no', 'yes'), [[30.0], [40.0]], (40.0,))
     """
     paths = {"private": private, "public": public, "test": test}
@@ -85,12 +85,13 @@ def from_files(
     else:
         raw = {part: _read_arrays(path) for part, path in files.items()}
     class_names, numbered = _classes(raw, classes)
-    found = check(_assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales)))
+    assembled = _assemble(files, raw, class_names, numbered, _declared(categories), _declared(scales))
+    dataset = check(assembled)
     if ids_are_stable and raw["private"].ids is None:
         raise PateError(f"--ids-are-stable speaks of ids, and {private} has none: give ids, or leave it out")
     places = {part: str(path) for part, path in files.items()}
-    found = relation.declared(found, ids_are_stable)
-    return overlap.declared(found, equal_rows_are_coincidences, places)
+    dataset = relation.declared(dataset, ids_are_stable)
+    return overlap.declared(dataset, equal_rows_are_coincidences, places)
 
 
 def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:
@@ -104,11 +105,11 @@ def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:
     raw = {part: _read_arrays(path) for part, path in files.items()}
     nobody = np.array([], np.str_)
     raw["private"] = Raw(np.asarray(raw["public"].inputs)[:0], nobody, nobody, None)
-    found = _assemble(files, raw, class_names_of(classes), True, {}, {})
-    for name, part in (("public", found.public), ("test", found.test)):
+    dataset = _assemble(files, raw, class_names_of(classes), True, {}, {})
+    for name, part in (("public", dataset.public), ("test", dataset.test)):
         if part is not None:
             check_part(name, part, classes)
-    return found
+    return dataset
 
 
 def _one_suffix(files: Mapping[str, Path]) -> str:
@@ -159,7 +160,7 @@ def _declared(value: Declared) -> Mapping[str, Sequence]:
 
 
 def _classes(raw: Mapping[str, Raw], classes: int | Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
-    """The class names, and whether labels are their numbers; private labels are not looked at."""
+    """The class names, and whether labels are their numbers; private labels are not read."""
     if isinstance(classes, int | np.integer):
         return class_names_of(int(classes)), True
     if classes is not None:
@@ -257,7 +258,7 @@ def _assemble(
 def _inputs(
     raw: Mapping[str, Raw], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
 ) -> tuple[dict[str, np.ndarray], Preprocessing, dict[str, dict], tuple[columns.Column, ...]]:
-    """Arrays for each part, the preprocessing, what was counted on private rows, the columns."""
+    """Arrays for each part, the preprocessing, the counts on private rows, and the columns."""
     tables = {name: file.inputs for name, file in raw.items() if isinstance(file.inputs, dict)}
     if tables:
         plan = columns.plan(tables["public"], categories, scales)

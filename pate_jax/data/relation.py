@@ -1,7 +1,7 @@
-"""Whom a guarantee covers, which follows from what the ids of the private records are.
+"""Whom a guarantee covers: that follows from the kind of ids that the private records have.
 
-A shard follows from the ids of its records. Where these are row numbers, taking one record out renumbers all
-that follow and moves them to other teachers: nothing holds then but for changed contents.
+The shard of a record follows from its id. Where ids are row numbers, removing one record renumbers all that
+follow and moves them to other teachers: then the guarantee holds for changed contents only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECLARED = "the records are numbered, and their owner declares that each keeps i
 
 
 def of(dataset: Dataset, by: str) -> Relation:
-    """Whom the guarantee covers of a data set that is cut by record or by user.
+    """Whom the guarantee covers when a data set is divided by record or by user.
 
     >>> from pate_jax.data import load
     >>> of(load("strokes", size=12, public_size=2, test_size=2), "record")
@@ -37,7 +37,7 @@ def of(dataset: Dataset, by: str) -> Relation:
 
 
 def claimed(settings: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The relation that a run's settings name; older runs recorded only what they were cut by.
+    """The relation that a run's settings name; older runs recorded only how they were divided.
 
     >>> claimed({"partition": {"by": "user"}}), claimed({"relation": {"relation": "contents"}})
     ('user', 'contents')
@@ -46,14 +46,14 @@ def claimed(settings: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def are_rows(dataset: Dataset) -> bool:
-    """Whether the ids of the private records are no more than their row numbers."""
+    """Whether the ids of the private records are only their row numbers."""
     if dataset.ids_are == "given":
         return count_up(dataset.private.ids.tolist())
     return dataset.ids_are == "rows"
 
 
 def count_up(names: Sequence[str]) -> bool:
-    """Whether names are 0, 1, 2 ... or 1, 2, 3 ... in this order, behind whatever they all begin with.
+    """Whether names are 0, 1, 2 ... or 1, 2, 3 ... in this order, after a prefix that they share.
 
     >>> count_up(["row-0", "row-1", "row-2"]), count_up(["7", "8", "9"]), count_up(["a2", "a1", "a3"])
     (True, False, False)
@@ -72,13 +72,13 @@ def _shared(one: str, other: str) -> int:
 
 
 def _number(text: str) -> str | None:
-    """The whole number that a text begins with, as `007`, `7.0` and `7th` do; None where there is none."""
-    found = re.fullmatch(r"0*([0-9]+)(\.0+)?[^0-9]*", text)
-    return found[1] if found else None
+    """The whole number at the start of a text such as `007`, `7.0` or `7th`, or None."""
+    match = re.fullmatch(r"0*([0-9]+)(\.0+)?[^0-9]*", text)
+    return match[1] if match else None
 
 
 def declared(dataset: Dataset, ids_are_stable: bool) -> Dataset:
-    """The same data set with what its owner declares; where ids are row numbers its description says so.
+    """The same data set with its owner's declaration; if its ids are row numbers, its description says so.
 
     >>> from pate_jax.data import load
     >>> drawn = replace(load("strokes", size=12, public_size=2, test_size=2), ids_are="rows")

@@ -1,6 +1,6 @@
 """Cells: one setting, of one source of votes, for one number of queries and one student, with its digest.
 
-The digest is of what decides a cell's outcome and of nothing else, so a cell is the same in every shard, on
+The digest covers what decides a cell's outcome and nothing else, so a cell is the same in every shard, on
 every machine and in every order.
 """
 
@@ -36,7 +36,7 @@ class Cell:
 
     @property
     def digest(self) -> str:
-        """Of everything that decides the outcome.
+        """The digest of everything that decides the outcome.
 
         >>> from pate_jax.mechanisms import GNMax
         >>> cell = Cell("votes", 250, GNMax(40.0), 100, 1e-5, 0)
@@ -69,7 +69,7 @@ class Cell:
 
 
 def digest(body: Mapping[str, Any]) -> str:
-    """SHA-256 of a JSON object, 32 digits of it."""
+    """The first 32 digits of the SHA-256 of a JSON object."""
     text = json.dumps(body, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -86,7 +86,7 @@ def cells_of(
     lesson: str = "",
 ) -> list[Cell]:
     """Every cell of the grids over one source of votes, each once, in an order that never varies."""
-    found = {}
+    cells: dict[str, Cell] = {}
     for grid in grids:
         for mechanism in grid.mechanisms_for(teachers):
             for queries in grid.queries_for(available):
@@ -94,8 +94,8 @@ def cells_of(
                     cell = Cell(
                         source, teachers, mechanism, queries, delta, seed, student, lesson if student else ""
                     )
-                    found[cell.digest] = cell
-    return list(found.values())
+                    cells[cell.digest] = cell
+    return list(cells.values())
 
 
 def shard_of(cells: Sequence[Cell], shard: tuple[int, int]) -> list[Cell]:

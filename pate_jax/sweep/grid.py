@@ -27,7 +27,7 @@ SWEPT = tuple(name for name, kind in BY_NAME.items() if kind is not InteractiveG
 
 @dataclass(frozen=True)
 class Grid:
-    """Every combination of these values; values that a mechanism does not have are left out for it."""
+    """Every combination of these values; a mechanism takes those that it has a use for."""
 
     mechanisms: tuple[str, ...] = ("confident-discrete-gaussian", "discrete-gaussian")
     """Mechanisms by name."""
@@ -47,18 +47,19 @@ class Grid:
         >>> Grid(("gnmax",), ("0.1T", "20:40:2")).mechanisms_for(100)
         [GNMax(sigma=10.0), GNMax(sigma=20.0), GNMax(sigma=40.0)]
         """
-        found: dict[Mechanism, None] = {}
-        for description in self.settings:
-            found[_whole(description, teachers)] = None
-        for name in self.mechanisms:
-            for values in self._values_of(name, teachers):
-                found[from_dict({"name": name, **values})] = None
-        for mechanism in found:
+        whole = [_whole(description, teachers) for description in self.settings]
+        combined = [
+            from_dict({"name": name, **values})
+            for name in self.mechanisms
+            for values in self._values_of(name, teachers)
+        ]
+        mechanisms = list(dict.fromkeys([*whole, *combined]))
+        for mechanism in mechanisms:
             check_threshold(mechanism, teachers)
-        high = [told for mechanism in found if (told := threshold_warning(mechanism, teachers)) is not None]
-        if high:
-            progress.warn(f"{high[0]}; {len(high)} of {len(found)} settings are like that")
-        return list(found)
+        warnings = [text for mechanism in mechanisms if (text := threshold_warning(mechanism, teachers))]
+        if warnings:
+            progress.warn(f"{warnings[0]}; {len(warnings)} of {len(mechanisms)} settings are like that")
+        return mechanisms
 
     def queries_for(self, available: int) -> list[int]:
         """The numbers of queries, ascending, each once.
@@ -74,7 +75,7 @@ class Grid:
         return wanted
 
     def most_queries(self) -> int | None:
-        """The largest number of queries that is named, if any is."""
+        """The largest number of queries that the grid names, or None."""
         if not self.queries:
             return None
         return max(_count(value) for value in _expand(self.queries, "queries", None, by_factors=False))
@@ -134,23 +135,23 @@ def _whole(description: Any, teachers: int) -> Mechanism:
 
 
 def _expand(texts: Sequence[str], name: str, teachers: int | None, *, by_factors: bool) -> list[float]:
-    found: list[float] = []
+    numbers: list[float] = []
     for text in texts:
         parts = str(text).split(":")
         if len(parts) == 1:
-            found.append(_number(parts[0], name, teachers))
+            numbers.append(_number(parts[0], name, teachers))
         elif len(parts) == 3:
             first, last = (_number(part, name, teachers) for part in parts[:2])
-            number = _count(_number(parts[2], name, None))
+            count = _count(_number(parts[2], name, None))
             if by_factors and min(first, last) <= 0:
                 raise PateError(f"{name}={text!r} must start and end above 0")
             space = np.geomspace if by_factors else np.linspace
-            found += [float(f"{value:.12g}") for value in space(first, last, number)]
+            numbers += [float(f"{value:.12g}") for value in space(first, last, count)]
         else:
             raise PateError(f"{name}={text!r} must be a number, a share like 0.2T, or a range like 10:200:20")
-    if not found:
+    if not numbers:
         raise PateError(f"{name} has no values in the grid; give at least one")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(numbers))
 
 
 def _number(text: str, name: str, teachers: int | None) -> float:

@@ -1,4 +1,4 @@
-"""The Pareto front: the cells that no other cell beats in everything that counts."""
+"""The Pareto front: the cells that no other cell beats in every respect."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def front(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         if row["data_independent"] is not None and row["answered"]:
             groups.setdefault((row["name"], row["student_accuracy"] is not None), []).append(row)
-    kept = []
+    best: list[Row] = []
     for some in groups.values():
         values = np.array([worth(row) for row in some])
-        kept += [row for row, place in zip(some, range(len(some)), strict=True) if not _beaten(values, place)]
-    return sorted(kept, key=lambda row: (row["name"], row["data_independent"], -row["answered"]))
+        best += [row for row, place in zip(some, range(len(some)), strict=True) if not _beaten(values, place)]
+    return sorted(best, key=lambda row: (row["name"], row["data_independent"], -row["answered"]))
 
 
 def worth(row: Row) -> tuple[float, ...]:
-    """What counts of a row, each the larger the better."""
+    """The values by which rows are compared; larger is better."""
     if row["student_accuracy"] is not None:
         return -row["data_independent"], row["student_accuracy"]
     accuracy = row["label_accuracy"]
@@ -47,7 +47,7 @@ def worth(row: Row) -> tuple[float, ...]:
 
 
 def thinned(rows: Sequence[Row], most: int) -> list[Row]:
-    """At most so many rows, the first and the last among them, evenly by place.
+    """At most `most` rows, evenly spaced, with the first and the last among them.
 
     >>> thinned([{"n": n} for n in range(9)], 3)
     [{'n': 0}, {'n': 4}, {'n': 8}]
@@ -58,7 +58,7 @@ def thinned(rows: Sequence[Row], most: int) -> list[Row]:
 
 
 def _beaten(values: np.ndarray, place: int) -> bool:
-    own = values[place]
-    ahead = (values >= own).all(axis=1) & (values > own).any(axis=1)
-    equal_and_earlier = (values[:place] == own).all(axis=1).any()
+    row = values[place]
+    ahead = (values >= row).all(axis=1) & (values > row).any(axis=1)
+    equal_and_earlier = (values[:place] == row).all(axis=1).any()
     return bool(ahead.any() or equal_and_earlier)

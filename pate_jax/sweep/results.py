@@ -1,8 +1,8 @@
 """The rows of a sweep: append-only files of JSON lines, one for each shard, read as one.
 
-A line is durable before the next cell is begun. A process that is killed while it writes leaves at most a
-part of a line at the end of its file, which counts for nothing and is cut off by the next writer. Where a
-cell has several lines, later ones add to it.
+A line is durable before the next cell begins. A process that is killed while it writes leaves at most a part
+of a line at the end of its file; readers ignore it, and the next writer cuts it off. Where a cell has several
+lines, later ones add to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def file_of(folder: Path, shard: tuple[int, int]) -> Path:
 
 
 def read(folder: Path) -> Rows:
-    """Every cell of every shard's file, by digest; what all lines of a cell say together."""
+    """Every cell of every shard's file, by digest; all lines of a cell together make its row."""
     rows: Rows = {}
     for path in sorted(folder.glob("results*.jsonl")):
         for row in _lines(path)[0]:
@@ -50,7 +50,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Add rows, whole and durable, after the last whole line of the file."""
+    """Append rows durably after the last whole line of the file."""
     lines = [
         json.dumps({"artefact": _KIND, "schema": storage.SCHEMA, **row}, allow_nan=False) for row in rows
     ]

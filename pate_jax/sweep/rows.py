@@ -19,12 +19,12 @@ from pate_jax.sweep.vote_sources import Source, content_digest
 from pate_jax.system import progress
 from pate_jax.voting import Votes
 
-_TOGETHER, _TABLES = 1000, 200  # settings in one program; fewer where each brings a table of its noise
+_TOGETHER, _TABLES = 1000, 200  # settings in one program; fewer where each has a table of its noise
 Keep = Callable[[list[dict[str, Any]]], None]
 
 
 def versions() -> dict[str, str]:
-    """What a row was made with.
+    """The versions that a row was made with.
 
     >>> sorted(versions())
     ['jax', 'numpy', 'pate_jax', 'python']
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 
 
 def judge(source: Source, cells: Sequence[Cell], votes: Votes, config: Any, keep: Keep) -> None:
-    """Do these cells of one source, handing rows over as soon as they are whole."""
+    """Judge these cells of one source, and hand over each row as soon as it is complete."""
     sizes = sorted({cell.queries for cell in cells})
     mechanisms = list(dict.fromkeys(cell.mechanism for cell in cells))
     lesson = source.lesson(votes) if any(cell.student for cell in cells) else None
@@ -72,7 +72,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     first = {cell.mechanism: cell for cell in reversed(cells)}
     words = [first[mechanism].words("noise") for mechanism in some]
-    found = tallies.tallies(list(some), votes.votes, votes.labels, sizes, words)
+    counted = tallies.tallies(list(some), votes.votes, votes.labels, sizes, words)
     settings = list(dict.fromkeys((cell.mechanism, cell.queries) for cell in cells))
     costs = many(
         [mechanism for mechanism, _ in settings],
@@ -86,8 +86,8 @@ def _rows(
     for cell in cells:
         row, column = some[cell.mechanism], sizes.index(cell.queries)
         at = place_of[cell.mechanism, cell.queries]
-        answered = int(found.answered[row, column])
-        right = None if votes.labels is None else int(found.right[row, column])
+        answered = int(counted.answered[row, column])
+        right = None if votes.labels is None else int(counted.right[row, column])
         rows.append(
             {
                 "cell": cell.digest,
@@ -104,7 +104,7 @@ def _rows(
                 "answered": answered,
                 "right": right,
                 "label_accuracy": None if right is None or not answered else right / answered,
-                "plurality_agreement": int(found.same[row, column]) / answered if answered else None,
+                "plurality_agreement": int(counted.same[row, column]) / answered if answered else None,
                 "student_accuracy": None,
                 "expected_answers": float(costs.answered[at]),
                 "published": _finite(costs.published[at]),
@@ -119,8 +119,8 @@ def _rows(
 
 
 def _taught(cell: Cell, votes: Votes, lesson: students.Lesson, config: Any) -> float | None:
-    found = tallies.answers(cell.mechanism, votes.votes, cell.words("noise"))
-    asked = type(found)(found.labels[: cell.queries], found.answered[: cell.queries])
+    answers = tallies.answers(cell.mechanism, votes.votes, cell.words("noise"))
+    asked = type(answers)(answers.labels[: cell.queries], answers.answered[: cell.queries])
     key = jax.random.key(int.from_bytes(bytes.fromhex(cell.digest[:8]), "big"))
     return students.accuracy(key, lesson, asked, str(cell.student), config)
 

@@ -1,4 +1,4 @@
-"""The whole sweep: which cells there are, which are left, and what is written when they are done."""
+"""The whole sweep: list the cells, judge those that are left, and write rows, plots and page."""
 
 from __future__ import annotations
 
@@ -102,21 +102,21 @@ class SweepConfig:
 
 
 def sweep(config: SweepConfig) -> dict[str, Any]:
-    """Do what is left of a sweep's shard, and tell what all shards have found so far."""
+    """Do what is left of a sweep's shard, and return the results of all shards so far."""
     shard = cells.parse_shard(config.shard)
     path = results.file_of(config.folder, shard)
     with results.writing(path):
-        found, every = _open(config)
+        sources, every = _open(config)
         mine = cells.shard_of(every, shard)
         done = results.read(config.folder)
-        for source in found:
+        for source in sources:
             left = [cell for cell in mine if cell.source == source.digest and cell.digest not in done]
             if left:
                 judged_rows.judge(
                     source, left, source.votes(), config.student, lambda rows: results.append(path, rows)
                 )
-        _declare(found, mine, done, path)
-        _add_exact(config, found, mine, path)
+        _declare(sources, mine, done, path)
+        _add_exact(config, sources, mine, path)
     if config.merge:
         results.merge(config.folder)
     rows = list(results.read(config.folder).values())
@@ -133,9 +133,9 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     }
 
 
-def _declare(found: Sequence[Source], mine: Sequence[Cell], done: Mapping[str, Row], path: Path) -> None:
-    """What is said now about whose votes they are goes for cells that were done before, too."""
-    kinds = {source.digest: source.judged_on for source in found}
+def _declare(sources: Sequence[Source], mine: Sequence[Cell], done: Mapping[str, Row], path: Path) -> None:
+    """Record the present `judged_on` for cells that were judged before under another."""
+    kinds = {source.digest: source.judged_on for source in sources}
     results.append(
         path,
         [
@@ -146,14 +146,14 @@ def _declare(found: Sequence[Source], mine: Sequence[Cell], done: Mapping[str, R
     )
 
 
-def _add_exact(config: SweepConfig, found: Sequence[Source], mine: Sequence[Cell], path: Path) -> None:
-    """The exact epsilon of the wanted cells of this shard that have none yet, each kept as it is done."""
+def _add_exact(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Cell], path: Path) -> None:
+    """Add the exact epsilon to the wanted cells of this shard that lack it, one by one."""
     if config.exact == "none":
         return
     rows = results.read(config.folder)
     wanted = {row["cell"] for row in (front(rows.values()) if config.exact == "front" else rows.values())}
     alone = threading.Lock()
-    for source in found:
+    for source in sources:
         left = [
             cell
             for cell in mine
@@ -180,7 +180,7 @@ def _add_exact(config: SweepConfig, found: Sequence[Source], mine: Sequence[Cell
 
 
 def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
-    """The plots and the page, of all rows that there are."""
+    """Write the plots and the page of all rows."""
     best = front(rows)
     middle = best[len(best) // 2] if best else rows[0]
     cached = config.folder / "votes" / f"{middle['votes']}.npz"
@@ -203,16 +203,16 @@ def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
 
 
 def _open(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
-    """The sources, and every cell of every one of them."""
+    """The sources, and the cells of all of them."""
     grids = config.grids
-    found = _sources(config, grids)
+    sources = _sources(config, grids)
     lesson = cells.digest(
         {name: value for name, value in to_settings(config.student).items() if name != "method"}
     )
     students: Sequence[str | None] = config.students or (None,)
     every = [
         cell
-        for source in found
+        for source in sources
         for cell in cells.cells_of(
             source.digest,
             source.teachers,
@@ -224,17 +224,17 @@ def _open(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
             lesson=lesson,
         )
     ]
-    return found, every
+    return sources, every
 
 
 def _sources(config: SweepConfig, grids: list[Grid]) -> list[Source]:
-    found = []
+    sources: list[Source] = []
     named = [most for most in (one.most_queries() for one in grids) if most is not None]
     queries = max(named, default=_QUERIES)
     for text in config.sources:
         path = Path(text)
         if path.exists() or path.suffix in (".npz", ".npy"):
-            found.append(
+            sources.append(
                 vote_sources.of_file(
                     path,
                     config.folder,
@@ -245,14 +245,14 @@ def _sources(config: SweepConfig, grids: list[Grid]) -> list[Source]:
                 )
             )
         else:
-            found += _of_data(config, text, queries)
+            sources += _of_data(config, text, queries)
     if config.private is not None:
-        found += _of_data(config, None, queries)
-    if not found and not config.merge:
+        sources += _of_data(config, None, queries)
+    if not sources and not config.merge:
         raise PateError(
             "no source of votes: name a votes file, a run directory or a data set, or use --merge"
         )
-    return found
+    return sources
 
 
 def _of_data(config: SweepConfig, name: str | None, queries: int) -> list[Source]:

@@ -1,4 +1,4 @@
-"""Students for trial: how well one does that learns from the answers of one setting. Nothing is released."""
+"""Students on trial: how accurate one is that learns from the answers of one setting. None is released."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def methods() -> tuple[str, ...]:
 
 
 def check_methods(names: tuple[str, ...]) -> None:
-    """Refuse a way to learn that there is not."""
+    """Refuse an unknown method."""
     for name in names:
         if name not in methods():
             raise PateError(f"student {name!r} is unknown; the known ones are {', '.join(methods())}")

@@ -2,7 +2,7 @@
 
 Each setting draws noise from a key of its own, which its digest and the seed decide: its answers do not
 depend on which other settings it shares a program with. The keys are seeded, so none of these answers may
-leave: they serve to judge.
+leave: they serve to judge settings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REST = -1  # stands for a true label that is not known
 
 
 class Tallies(NamedTuple):
-    """What each setting [S] does with the first so many queries [K]."""
+    """What each setting [S] gives for the first queries, in K numbers of them."""
 
     answered: np.ndarray  # [S, K]
     right: np.ndarray  # [S, K]: answers that are the true label
@@ -50,8 +50,8 @@ def tallies(
     >>> from pate_jax.mechanisms import GNMax
     >>> settings, votes = [GNMax(1.0), GNMax(2.0)], np.array([[90, 10], [20, 80]])
     >>> words = np.arange(16, dtype=np.uint32).reshape(2, 8)
-    >>> found = tallies(settings, votes, np.array([0, 0]), [1, 2], words)
-    >>> found.answered.tolist(), found.right.tolist()
+    >>> counted = tallies(settings, votes, np.array([0, 0]), [1, 2], words)
+    >>> counted.answered.tolist(), counted.right.tolist()
     ([[1, 2], [1, 2]], [[1, 1], [1, 1]])
     """
     devices = min(len(jax.local_devices()), len(mechanisms))
@@ -60,18 +60,18 @@ def tallies(
     keys = keys_of([*words, *words[:padding]])
     truth = np.full(len(votes), REST) if labels is None else labels
     at_once = _AT_ONCE.get(jax.default_backend(), _AT_ONCE_ELSEWHERE)
-    found = _program(devices, max(1, at_once // votes.size))(
+    counted = _program(devices, max(1, at_once // votes.size))(
         stacked,
         keys,
         jnp.asarray(votes, jnp.int32),
         jnp.asarray(truth, jnp.int32),
         jnp.asarray(sizes, jnp.int32),
     )
-    return Tallies(*(np.asarray(part)[: len(mechanisms)] for part in found))
+    return Tallies(*(np.asarray(part)[: len(mechanisms)] for part in counted))
 
 
 def answers(mechanism: Mechanism, votes: np.ndarray, words: np.ndarray) -> aggregate.Answers:
-    """The very answers that `tallies` counted for one setting."""
+    """The answers that `tallies` counted for one setting."""
     return aggregate.answer(mechanism, jnp.asarray(votes, jnp.int32), key=keys_of([words])[0])
 
 
@@ -85,9 +85,9 @@ def _program(devices: int, at_once: int) -> Any:
 
         def one(pair: tuple) -> Tallies:
             sampler, key = pair
-            found = aggregate.answer(sampler, votes, key=key)
-            parts = (found.answered, found.labels == truth, found.labels == first)
-            return Tallies(*((within & part & found.answered).sum(1) for part in parts))
+            answers = aggregate.answer(sampler, votes, key=key)
+            parts = (answers.answered, answers.labels == truth, answers.labels == first)
+            return Tallies(*((within & part & answers.answered).sum(1) for part in parts))
 
         batch = None if at_once == 1 else min(at_once, keys.shape[0])
         return jax.lax.map(one, (samplers, keys), batch_size=batch)

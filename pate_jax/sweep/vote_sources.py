@@ -1,14 +1,14 @@
 """Where votes come from: a votes file, a run directory, or a data set whose teachers are trained once.
 
-Votes are kept in the sweep's folder under the digest of their content. Teachers are trained in a folder of
-their own for each number of teachers and data set, with the sweep's seed: such votes serve to judge settings
-and can never be released.
+Votes are stored in the sweep's folder under the digest of their content. For each data set and number of
+teachers, the teachers are trained in a folder of their own with the sweep's seed: such votes serve to judge
+settings and can never be released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -97,7 +97,7 @@ def of_data(
     queries: int,
     seed: int,
 ) -> Source:
-    """The votes of so many teachers, trained on a data set once, whatever the queries asked later."""
+    """The votes of teachers that are trained on a data set once, however many queries follow."""
     cut = PartitionChoice(teachers=teachers, seed=seed)
     where = {"data_dir", "manual_dir", "devices"}
     described = {
@@ -109,14 +109,14 @@ def of_data(
 
     def votes() -> Votes:
         with locks.held(home / ".sweep.lock", home, wait=True):
-            found = _voted(home, choice, cut, config, queries)
-            cached = folder / "votes" / f"{content_digest(found)}.npz"
+            cast = _voted(home, choice, cut, config, queries)
+            cached = folder / "votes" / f"{content_digest(cast)}.npz"
             if not cached.exists():
-                voting.save_votes(cached, found)
-            return found
+                voting.save_votes(cached, cast)
+            return cast
 
-    def lesson(found: Votes) -> students.Lesson:
-        return _lesson_of(RunDirectory(home).record.read().data, found)
+    def lesson(cast: Votes) -> students.Lesson:
+        return _lesson_of(RunDirectory(home).record.read().data, cast)
 
     label = "own data" if choice.private else choice.dataset
     return Source(
@@ -131,7 +131,7 @@ def of_data(
 
 
 def content_digest(votes: Votes) -> str:
-    """Of the votes and of the labels that they are judged by.
+    """The digest of votes and of the labels that they are judged by.
 
     >>> import numpy as np
     >>> len(content_digest(Votes(np.array([[3, 1]]))))
@@ -143,7 +143,7 @@ def content_digest(votes: Votes) -> str:
 def _voted(
     home: Path, choice: DataChoice, cut: PartitionChoice, config: TeacherConfig, queries: int
 ) -> Votes:
-    """Train and vote as far as that is not done; more queries than before are a new vote of old teachers."""
+    """Train and vote as far as that is left; for more queries than before, the same teachers vote again."""
     run = RunDirectory(home)
     with run.writing():
         inputs = stages.begin(run, choice, cut, config)
@@ -167,8 +167,3 @@ def _lesson_of(choice: DataChoice, votes: Votes) -> students.Lesson:
 
 def _is_synthetic(choice: DataChoice) -> bool:
     return choice.private is None and choice.dataset in data.SYNTHETIC
-
-
-def own(choice: DataChoice, dataset: str) -> DataChoice:
-    """The same choice of files and folders for another data set by name."""
-    return replace(choice, dataset=dataset)

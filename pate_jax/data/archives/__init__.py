@@ -39,31 +39,31 @@ def load(
 ) -> Dataset:
     """A data set by name, prepared in `data_dir` on first use, from the archives in `manual_dir` if given.
 
-    A record's number in a registered archive is its id for good; in the user's own file it is a row number,
+    In a registered archive the number of a record is its id; in the user's own file it is a row number,
     unless the user declares otherwise.
     """
     source, root, note = SOURCES[name], folder(data_dir), "the registered archives"
     digests: dict[str, str] = {}
-    own = _own_files(source, manual_dir)
-    if own and not all(is_registered(own[file], archive) for file, archive in source.archives.items()):
-        digests = {file: sha256_of(path) for file, path in sorted(own.items())}
+    files = _own_files(source, manual_dir)
+    if files and not all(is_registered(files[file], archive) for file, archive in source.archives.items()):
+        digests = {file: sha256_of(path) for file, path in sorted(files.items())}
         root /= f"{name}-{hashlib.sha256(''.join(digests.values()).encode()).hexdigest()[:12]}"
         note = "the user's own files, which are not the registered ones"
     else:
-        own = None
+        files = None
     with locked(root, name):
         if manual_dir is None and not (root / f"pate_{name}" / VERSION).exists():
             _check_network(source, root)  # before the imports that the builder needs, which take a second
         builder = _builder(source, root)
         if not builder.data_path.exists():
-            _prepare(builder, source, own, manual_dir)
+            _prepare(builder, source, files, manual_dir)
     dataset = _dataset(source, builder, note)
-    if own is None:
+    if files is None:
         dataset = replace(dataset, ids_are="stable")
     published = [{None, source.archives[file].sha256, *source.copies} for file in source.held_out]
     if all(digests.get(file) in known for file, known in zip(source.held_out, published, strict=True)):
         dataset = replace(dataset, equal_rows="published")
-    # A digest of private records is a function of them; a description is published, so it goes elsewhere.
+    # A digest of private records is sensitive and a description is published, so it goes into the notes.
     dataset = replace(dataset, private_notes={"sha256": digests}) if digests else dataset
     return relation.declared(dataset, ids_are_stable)
 
@@ -100,9 +100,7 @@ def _prepare(
     from tensorflow_datasets.core.download.util import DownloadError
 
     builder.own_files = own
-    for leftover in builder.data_path.parent.glob(
-        "incomplete.*"
-    ):  # of a run that was killed; we hold the lock
+    for leftover in builder.data_path.parent.glob("incomplete.*"):  # of a process that was killed
         shutil.rmtree(leftover)
     config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
     try:

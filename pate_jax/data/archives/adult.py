@@ -1,11 +1,11 @@
 """UCI Adult: its columns, categories and scales as constants, and its rows as numbers.
 
-The categories are those that the data set's own description lists (adult.names); the scales are round
-numbers for what each column means, and the measures that come first say what anyone may know of wages: they
-rise with age up to the middle of a life, with schooling and with hours; married people, managers and the
-learned professions earn more, manual work and personal services less. Nothing here was fitted on rows. A
-teacher of a hundred records learns little about forty countries, so the one-hot groups enter at a fifth of
-their size. A row with `?` misses a value and is dropped; the others keep the number of their line.
+The categories are those that the data set's own description lists (adult.names), and the scales are round
+numbers that fit the meaning of each column. The measures come first and express common knowledge about wages:
+they rise with age up to middle age, with schooling and with hours; married people, managers and professionals
+earn more, manual and service workers less. Nothing here was fitted on rows. A teacher of a hundred records
+learns little about forty countries, so the one-hot groups are scaled to a fifth. A row with `?` lacks a value
+and is dropped; the others keep the number of their line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SIGNS = {
     "manager or professional": ("occupation", ("Exec-managerial", "Prof-specialty"), 1.0),
     "manual or service": ("occupation", ("Other-service", "Handlers-cleaners", "Farming-fishing"), 1.0),
 }
-# Values as adult.names lists them, parted by blanks.
+# Values as adult.names lists them, separated by blanks.
 CATEGORIES = {
     column: tuple(values.split())
     for column, values in {
@@ -102,7 +102,7 @@ def parse(content: bytes, name: str) -> Records:
     rows, labels, numbers = [], [], []
     for number, line in enumerate(_lines(content, name)):
         fields = [field.strip() for field in line.split(",")]
-        if not line.strip() or line.startswith("|"):  # a blank line, or the remark that heads adult.test
+        if not line.strip() or line.startswith("|"):  # a blank line, or the first line of adult.test
             continue
         if len(fields) != len(COLUMNS):
             raise PateError(

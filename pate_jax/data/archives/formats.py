@@ -1,4 +1,4 @@
-"""The archives' own layouts, from bytes to arrays, with every size checked."""
+"""The formats of the archives: from bytes to arrays, with every size checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IDX_BYTES = 0x08  # the IDX code of unsigned bytes
 
 
 class Records(NamedTuple):
-    """What an archive holds, in its order."""
+    """The records of an archive, in its order."""
 
     inputs: np.ndarray  # uint8 [n, height, width, channels] or float32 [n, features]
     labels: np.ndarray  # int32 [n]
@@ -88,7 +88,7 @@ def svhn(content: bytes, name: str) -> Records:
     )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # "returned data may be corrupt" is no data for us
+            warnings.simplefilter("error")  # "returned data may be corrupt" is refused
             fields = loadmat(io.BytesIO(content), variable_names=["X", "y"])
         pixels, classes = fields["X"], fields["y"].ravel()
     except (

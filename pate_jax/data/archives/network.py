@@ -1,4 +1,4 @@
-"""Whether a host answers, found out in seconds: tensorflow-datasets would retry for minutes."""
+"""Find out within seconds whether a host answers: tensorflow-datasets would retry for minutes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The archives that this package reads by itself: where they lie, what they hold, how they are divided.
+"""The archives that this package reads by itself: their addresses, their content, and how they are divided.
 
-Sizes and SHA-256 stand in checksums.tsv, as tensorflow-datasets registers them (Adult's, for which it has no
+Sizes and SHA-256 are in checksums.tsv, as tensorflow-datasets registers them (Adult's, for which it has no
 builder, as UCI serves it). The private part is the archive's training part; the public part and the test part
 are its test part, cut at a fixed record.
 """
@@ -26,7 +26,7 @@ CHECKSUMS = Path(__file__).parent / "checksums.tsv"
 
 
 class Archive(NamedTuple):
-    """One file to fetch: where it lies and what it must be."""
+    """One file to fetch: its address, and what it must be."""
 
     url: str
     size: int
@@ -47,13 +47,10 @@ class Source:
     class_names: tuple[str, ...]
     public: (
         int | float
-    )  # records of the held-out part that are public (or their share); the others are for tests
+    )  # how many records of the held-out part are public, or their share; the rest is for tests
     preprocessing: Preprocessing
     kind: str = "image"
-    own_content: bool = (
-        False  # the user's own copy may differ from the registered one, if its layout is right
-    )
-
+    own_content: bool = False  # the user's own copy may have other content in the same layout
     copies: tuple[str, ...] = ()  # SHA-256 of other published copies of the held-out files
 
     @property

@@ -1,10 +1,10 @@
 """Any other image or table with class labels that tensorflow-datasets knows, through its own builder.
 
-Its builders need TensorFlow to prepare their data (`pip install 'pate-jax[tensorflow]'`); what is prepared
-already is read without it. The train split is the private part; the test split, in its own order, is public
-but for its last tenth, which is the test part. Records are numbered in the order in which they are stored.
-Nothing here tells whether that is a published archive or somebody's own file, so these numbers count as row
-numbers until the user declares otherwise.
+Its builders need TensorFlow to prepare their data (`pip install 'pate-jax[tensorflow]'`); data that is
+prepared already is read without it. The train split is the private part; the test split, in its own order,
+is public but for its last tenth, which is the test part. Records are numbered in the order in which they are
+stored. Whether that is a published archive or somebody's own file is not known here, so these numbers count
+as row numbers until the user declares otherwise.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def load(
     edge = len(held_out.inputs) * PUBLIC_TENTHS // 10
     public = held_out.take(slice(None, edge))
     scale = Preprocessing((0.0,), (255.0,)) if private.inputs.dtype == np.uint8 else standard(public.inputs)
-    found = check(
+    dataset = check(
         Dataset(
             name=name,
             kind="image" if images else "table",
@@ -71,15 +71,15 @@ def load(
             ids_are="rows",
         )
     )
-    return relation.declared(found, ids_are_stable)
+    return relation.declared(dataset, ids_are_stable)
 
 
 def _prepared(name: str, root: Path) -> Any:
     """A builder for data that lie prepared in the folder, or None."""
     import tensorflow_datasets as tfds
 
-    found = sorted((root / name).glob("**/dataset_info.json")) if _NAME.fullmatch(name) else []
-    whole = [info.parent for info in found if "incomplete" not in str(info)]
+    infos = sorted((root / name).glob("**/dataset_info.json")) if _NAME.fullmatch(name) else []
+    whole = [info.parent for info in infos if "incomplete" not in str(info)]
     return tfds.builder_from_directory(whole[-1]) if whole else None
 
 

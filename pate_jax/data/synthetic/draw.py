@@ -1,4 +1,4 @@
-"""Synthetic data, drawn by rule: `strokes` (ten digits) and `glyphs` (made-up characters). NumPy only.
+"""Synthetic images: `strokes` (ten digits) and `glyphs` (made-up characters). NumPy only.
 
 A record jitters the control points of its character, bends and tilts the plane, draws along the curves with a
 soft brush of its own width, and adds noise. All its random numbers are hashes of its part and its own number,
@@ -35,7 +35,7 @@ GRAIN = 33.8  # grey levels of 255
 def strokes(
     size: int = 60_000, *, public_size: int = 10_000, test_size: int = 2_000, difficulty: float = 1.0
 ) -> Dataset:
-    """Ten digits of 28x28 pixels as if by hand, with as many private records as asked for.
+    """Ten digits of 28x28 pixels that look handwritten, with `size` private records.
 
     >>> strokes(20, public_size=5, test_size=5).private.inputs.shape
     (20, 28, 28, 1)
@@ -51,7 +51,7 @@ def glyphs(
     test_size: int = 2_000,
     difficulty: float = 1.0,
 ) -> Dataset:
-    """Made-up characters of 28x28 pixels, in as many classes as asked for.
+    """Made-up characters of 28x28 pixels, in `classes` classes.
 
     >>> glyphs(20, classes=12, public_size=5, test_size=5).classes
     12
