@@ -11,15 +11,14 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import argparse
-import json
 import math
-import platform
 import resource
 import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from measurement import add, machine
 from scipy.special import log_ndtr
 
 from pate_jax import accounting
@@ -27,25 +26,8 @@ from pate_jax.accounting import exact
 from pate_jax.accounting.exact import pld
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, GNMax, LNMax
 
-RESULTS = Path(__file__).parent / "results" / "accounting.jsonl"
 SIXTY = np.concatenate([np.linspace(1.05, 2, 10), np.arange(2.5, 17.5, 0.5), np.geomspace(18, 300, 20)])
 THREE_HUNDRED = 1 + np.geomspace(0.05, 500, 300)
-
-
-def machine():
-    """CPU model and cores, as the system names them."""
-    info = Path("/proc/cpuinfo")
-    model = platform.processor()
-    if info.exists():
-        model = next(line for line in info.read_text().splitlines() if line.startswith("model name")).split(
-            ": "
-        )[1]
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
 
 
 def record(name, way, work, queries, *, measured=None):
@@ -64,10 +46,7 @@ def record(name, way, work, queries, *, measured=None):
         "peak_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3),
         **machine(),
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(line) + "\n")
-    print(json.dumps(line), flush=True)
+    add("accounting", line)
 
 
 def digits(queries):

@@ -25,19 +25,17 @@ os.environ["XLA_FLAGS"] = (
 )
 
 import argparse
-import json
-import platform
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from measurement import add, machine
 
 from pate_jax import voting
 from pate_jax.aggregate import answers as aggregate
@@ -45,27 +43,8 @@ from pate_jax.aggregate import noise
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, GumbelMax, LNMax
 from pate_jax.voting import counting
 
-RESULTS = Path(__file__).parent / "results" / "aggregate.jsonl"
 SIZES = ((9_000, 10), (12_000, 150))
 SIGMA = 40.0
-
-
-def machine() -> dict:
-    model = platform.processor()
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo") as stream:
-            model = next(
-                (line.split(":")[1].strip() for line in stream if line.startswith("model name")), model
-            )
-    return {
-        "machine": model,
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-        "xla_flags": os.environ["XLA_FLAGS"],
-    }
 
 
 def race(contestants: dict, rounds: int) -> dict:
@@ -97,11 +76,9 @@ def race(contestants: dict, rounds: int) -> dict:
 
 
 def record(what: str, result: dict, **more) -> None:
-    line = json.dumps({"what": what, **more, **result, **machine(), "date": time.strftime("%Y-%m-%d")})
-    print(line, flush=True)
-    RESULTS.parent.mkdir(exist_ok=True)
-    with open(RESULTS, "a") as stream:
-        stream.write(line + "\n")
+    setting = {"load": round(os.getloadavg()[0], 1), "xla_flags": os.environ["XLA_FLAGS"]}
+    date = time.strftime("%Y-%m-%d")
+    add("aggregate", {"what": what, **more, **result, **machine(), **setting, "date": date})
 
 
 def votes_of(queries: int, classes: int) -> np.ndarray:

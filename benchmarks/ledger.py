@@ -7,15 +7,13 @@ that the ledger alone is measured. Adds one line to benchmarks/results/ledger.js
 """
 
 import argparse
-import json
-import os
-import platform
 import resource
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+from measurement import add, machine
 
 from pate_jax.runs import chain, ledger
 
@@ -27,10 +25,8 @@ def main():
     arguments.add_argument("--folder", type=Path)
     chosen = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
-        found = {**machine(), **measure(Path(folder) / "ledger.jsonl", chosen.queries, chosen.batch)}
-    print(json.dumps(found, indent=1))
-    with open(Path(__file__).parent / "results" / "ledger.jsonl", "a") as results:
-        results.write(json.dumps(found) + "\n")
+        figures = measure(Path(folder) / "ledger.jsonl", chosen.queries, chosen.batch)
+    add("ledger", {**machine(), **figures})
 
 
 def measure(path, queries, batch):
@@ -73,12 +69,6 @@ def entry(number, batch, labels, answered):
         "cost": {"order": 10.0, "rdp": 0.1, "slack": 1e-30},
         "answers": ledger.pack(labels, answered),
     }
-
-
-def machine():
-    rows = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    name = next((row.split(": ")[1] for row in rows if row.startswith("model name")), platform.processor())
-    return {"machine": name, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def peak():

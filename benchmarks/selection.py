@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import json
-import platform
 import time
 from collections.abc import Iterator
 from functools import lru_cache
@@ -28,6 +26,7 @@ devices.prepare()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
+from measurement import add, machine  # noqa: E402
 
 from pate_jax import accounting, aggregate, voting  # noqa: E402
 from pate_jax.aggregate import Answers, noise  # noqa: E402
@@ -35,7 +34,6 @@ from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.mechanisms import GNMax, InteractiveGNMax, Mechanism  # noqa: E402
 from pate_jax.student import PublicInputs, Supervised, contrast, fit, selection  # noqa: E402
 
-RESULTS = Path(__file__).parent / "results" / "selection.jsonl"
 POOL, BUDGETS, ROUNDS = 9000, (50, 100, 250), (25, 25, 50, 50, 50, 50)
 PLAIN = GNMax(40.0)
 ADAPTIVE = ("uncertainty", "interactive")
@@ -136,12 +134,6 @@ def lines(mnist: Mnist, ways: list[str], seeds: int, steps: int) -> Iterator[dic
             yield {"selection": way, "asked": budget, **mean, "accuracies": spread, "epsilon": cost}
 
 
-def machine() -> dict[str, Any]:
-    rows = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    name = next((row.split(": ")[1] for row in rows if row.startswith("model name")), platform.processor())
-    return {"machine": name, "cores": devices.cores(), "jax": jax.__version__}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
@@ -156,12 +148,8 @@ def main() -> None:
         "student": f"supervised cnn, {chosen.steps} steps",
         "seeds": chosen.seeds,
     }
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
     for line in lines(mnist, chosen.ways, chosen.seeds, chosen.steps):
-        text = json.dumps({**about, **line, "seconds": round(time.perf_counter() - began)})
-        print(text, flush=True)
-        with RESULTS.open("a") as stream:
-            stream.write(text + "\n")
+        add("selection", {**about, **line, "seconds": round(time.perf_counter() - began)})
 
 
 if __name__ == "__main__":

@@ -11,11 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pate_jax.system import devices
@@ -25,6 +23,7 @@ devices.prepare()
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from measurement import add, machine  # noqa: E402
 
 from pate_jax import models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
@@ -32,7 +31,6 @@ from pate_jax.models import Form  # noqa: E402
 from pate_jax.student import PublicInputs, StudentConfig, named, training  # noqa: E402
 from pate_jax.student.methods import fixmatch, gan, nets, supervised, vat  # noqa: E402
 
-RESULTS = Path(__file__).parent / "results" / "student.jsonl"
 METHODS = {"supervised": supervised, "vat": vat, "gan": gan, "fixmatch": fixmatch}
 POOL, ANSWERS, CLASSES, STEPS = 9000, 250, 10, 10
 SCALE = Preprocessing((0.0,), (255.0,))
@@ -252,17 +250,6 @@ def compare(method: str, rounds: int, seconds: float, forms: bool) -> dict[str, 
     }  # fmt: skip
 
 
-def machine() -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    name = next(
-        (line.split(": ")[1] for line in lines if line.startswith("model name")), platform.processor()
-    )
-    return {
-        "machine": name, "cores": devices.cores(), "device": jax.local_devices()[0].device_kind,
-        "jax": jax.__version__, "python": platform.python_version(),
-    }  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
@@ -275,12 +262,9 @@ def main() -> None:
     for method in chosen.methods:
         with devices.kept_memory():  # as in training; PyTorch has the good of it too
             found = compare(method, chosen.rounds, chosen.seconds, chosen.forms)
-        text = json.dumps({**machine(), "command": f"{command} --methods {method}", **found})
-        print(text, flush=True)
-        if not chosen.dry:
-            RESULTS.parent.mkdir(parents=True, exist_ok=True)
-            with RESULTS.open("a") as stream:
-                stream.write(text + "\n")
+        about = {**machine(), "device": jax.local_devices()[0].device_kind}
+        line = {**about, "command": f"{command} --methods {method}", **found}
+        print(json.dumps(line), flush=True) if chosen.dry else add("student", line)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,6 @@ Without --votes the votes are synthetic, about as consensual as those of 250 MNI
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -20,12 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
+from measurement import add, machine
 
 from pate_jax.sweep import results
 
-RESULTS = Path(__file__).parent / "results" / "sweep.jsonl"
 TEACHERS, CLASSES, QUERIES = 250, 10, 9000
 GRIDS = {
     "figures": "--noises 20:100:10 --thresholds 100:235:10 --test-noises 50:200:10",
@@ -44,20 +40,6 @@ def synthetic(path: Path) -> Path:
         votes[row] = random.multinomial(TEACHERS, chances / chances.sum())
     np.savez(path, votes=votes, labels=labels)
     return path
-
-
-def machine() -> dict[str, object]:
-    """What the figures were taken on."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    model = next((line.split(": ")[1] for line in lines if line.startswith("model name")), "")
-    return {
-        "machine": model or platform.processor(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-    }
 
 
 def measure(name: str, votes: Path, flags: list[str], folder: Path) -> dict[str, object]:
@@ -93,10 +75,7 @@ def main() -> None:
         if options.votes and "teacher_labels" in np.load(votes, allow_pickle=False).files:
             flags.append("--labels-are-teacher-labels")
         for name in [options.only] if options.only else GRIDS:
-            line = measure(name, votes, flags, Path(folder) / name)
-            print(json.dumps(line), flush=True)
-            with RESULTS.open("a") as stream:
-                stream.write(json.dumps(line) + "\n")
+            add("sweep", measure(name, votes, flags, Path(folder) / name))
 
 
 if __name__ == "__main__":

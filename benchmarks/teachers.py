@@ -20,7 +20,6 @@ import contextlib  # noqa: E402
 import dataclasses  # noqa: E402
 import itertools  # noqa: E402
 import json  # noqa: E402
-import platform  # noqa: E402
 import resource  # noqa: E402
 import statistics  # noqa: E402
 import subprocess  # noqa: E402
@@ -33,6 +32,7 @@ from typing import Any, NamedTuple  # noqa: E402
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from measurement import add, machine  # noqa: E402
 
 from pate_jax import ensemble, models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
@@ -42,7 +42,6 @@ from pate_jax.ensemble import plan, programs, teacher  # noqa: E402
 from pate_jax.ensemble import training as fitting  # noqa: E402
 from pate_jax.system import storage  # noqa: E402
 
-RESULTS = Path(__file__).parent / "results" / "teachers.jsonl"
 NETS = ("cnn", "pate2017", "mlp")
 TEACHERS, RECORDS, BATCH = 250, 240, 24
 SCALE = Preprocessing((0.0,), (255.0,))
@@ -340,19 +339,6 @@ def refresh(nets: list[str], rounds: int) -> dict[str, Any]:
     return {"measure": "forms", "forms": told}
 
 
-def machine_name() -> dict[str, Any]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    model = next(
-        (line.split(": ")[1] for line in lines if line.startswith("model name")), platform.processor()
-    )
-    return {
-        "machine": model, "cores": devices.cores(), "devices": len(jax.local_devices()),
-        "device": jax.local_devices()[0].device_kind, "jax": jax.__version__,
-        "python": platform.python_version(),
-    }  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
@@ -370,12 +356,9 @@ def main() -> None:
         found = [refresh(chosen.nets, chosen.rounds)]
     else:
         found = (compare(net, chosen.rounds) for net in chosen.nets)
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    kinds = [device.device_kind for device in jax.local_devices()]
     for line in found:
-        text = json.dumps({**machine_name(), **line})
-        print(text, flush=True)
-        with RESULTS.open("a") as stream:
-            stream.write(text + "\n")
+        add("teachers", {**machine(), "devices": len(kinds), "device": kinds[0], **line})
 
 
 if __name__ == "__main__":
