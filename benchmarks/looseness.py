@@ -5,8 +5,9 @@ import argparse
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import exact, figures, papers
+from pate_jax.accounting import exact, papers
 from pate_jax.accounting.bounds import threshold
+from pate_jax.accounting.slack import sampler_slack
 from pate_jax.mechanisms import ConfidentGNMax
 
 
@@ -43,7 +44,7 @@ def steps(mechanism, votes, delta):
 
 
 def worst_case(mechanism, votes, delta):
-    slack = figures.sampler_slack(mechanism, *votes.shape)
+    slack = sampler_slack(mechanism, *votes.shape)
     return accounting.worst_case(mechanism, votes.sum(axis=1), delta, slack=slack)[0].epsilon
 
 

@@ -1,13 +1,14 @@
 """The accountant: what the answers cost, in NumPy float64 on the host; never imports JAX."""
 
-from typing import Any
+from numpy.typing import ArrayLike
 
 from pate_jax.accounting.calibrate import Calibrated, calibrate
 from pate_jax.accounting.curves import Epsilon, Method, Parts, default_orders, epsilon, published_parts, rdp
-from pate_jax.accounting.figures import Figure, worst_case
+from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.papers import Published, published, published_text
 from pate_jax.accounting.smooth import Plan, Smooth, plan, sanitise, smooth_sensitivity
 from pate_jax.accounting.statement import RELATIONS, Relation, Statement, statement
+from pate_jax.accounting.worst_case import worst_case
 from pate_jax.mechanisms import Mechanism
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 
-def pld_epsilon(mechanism: Mechanism, votes: Any, delta: float) -> float:
+def pld_epsilon(mechanism: Mechanism, votes: ArrayLike, delta: float) -> float:
     """Epsilon of a fixed list by privacy-loss distributions; sensitive, a function of the votes."""
     from pate_jax.accounting.exact import pld
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting import figures
 from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.slack import sampler_slack
+from pate_jax.accounting.worst_case import worst_case
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms import Mechanism, from_dict, name_of
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, largest_scale
 
 _NOISES = {"answer": ("sigma", "scale"), "test": ("sigma_threshold", "scale_threshold")}
@@ -57,8 +58,8 @@ def calibrate(
 
     def spent(factor: float) -> float:
         changed = scaled(mechanism, factor, noise)
-        slack = figures.sampler_slack(changed, queries, classes)
-        found, _ = figures.worst_case(changed, np.full(queries, teachers), delta, slack=slack)
+        slack = sampler_slack(changed, queries, classes)
+        found, _ = worst_case(changed, np.full(queries, teachers), delta, slack=slack)
         return float(found.epsilon)
 
     low, high = _bracket(spent, target, mechanism, _factors(mechanism, noise))
@@ -77,8 +78,9 @@ def scaled(
     >>> scaled(ConfidentGNMax(200, 150, 40), 2.0, "answer")
     ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=80.0)
     """
-    changed: dict[str, Any] = {name: value * factor for name, value in _noises(mechanism, noise).items()}
-    return dataclasses.replace(mechanism, **changed)
+    values = dataclasses.asdict(mechanism)
+    values.update({name: value * factor for name, value in _noises(mechanism, noise).items()})
+    return from_dict({"name": name_of(mechanism), **values})
 
 
 def _noises(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> dict[str, float]:

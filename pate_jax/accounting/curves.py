@@ -10,13 +10,14 @@ A curve is float64 [query, order]; it adds up over queries. Orders are above 1. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.bounds import gnmax, laplace, threshold
-from pate_jax.accounting.inputs import check_delta, check_orders, check_shares, check_votes
+from pate_jax.accounting.inputs import check_curve, check_delta, check_orders, check_shares, check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 
@@ -54,32 +55,42 @@ def default_orders() -> NDArray[np.float64]:
 def epsilon(orders: ArrayLike, rdp: ArrayLike, delta: float, *, conversion: Conversion = "tight") -> Epsilon:
     """The smallest epsilon that a curve implies at `delta`, and the order that attains it.
 
-    `tight` (Balle et al. 2020; Canonne, Kamath, Steinke 2020, Proposition 12): `rdp(a) + log1p(-1/a) -
-    (log(delta) + log(a)) / (a - 1)`, not below 0. `classic` (Mironov 2017, Proposition 3): `rdp(a) +
-    log(1/delta) / (a - 1)`, which is never the smaller one. The last axis of `rdp` holds orders.
+    It is the least `rdp(a) + conversion_cost(a)`, not below 0. The last axis of `rdp` holds orders.
 
     >>> round(epsilon([14.0], [1.1], 1e-5).epsilon, 6)
     1.708497
     >>> round(epsilon([14.0], [1.1], 1e-5, conversion="classic").epsilon, 6)
     1.98561
     """
-    grid, curve, delta = check_orders(orders), np.asarray(rdp, dtype=np.float64), check_delta(delta)
+    grid, curve = check_orders(orders), check_curve(rdp)
     if curve.shape[-1:] != grid.shape:
         raise PateError(f"rdp of shape {curve.shape} must end in the {grid.size} orders it belongs to")
-    if not np.all(curve >= 0):
-        raise PateError("rdp holds a negative value or a NaN; a Renyi curve is never below 0")
-    if conversion == "tight":
-        extra = np.log1p(-1 / grid) - (np.log(delta) + np.log(grid)) / (grid - 1)
-    elif conversion == "classic":
-        extra = -np.log(delta) / (grid - 1)
-    else:
-        raise PateError(f"conversion={conversion!r} must be 'tight' or 'classic'")
-    each = np.maximum(curve + extra, 0.0)
+    each = np.maximum(curve + conversion_cost(grid, delta, conversion), 0.0)
     best = np.argmin(each, axis=-1)
     least = np.take_along_axis(each, best[..., None], axis=-1)[..., 0]
     if curve.ndim == 1:
         return Epsilon(float(least), float(grid[best]))
     return Epsilon(least, grid[best])
+
+
+def conversion_cost(
+    orders: NDArray[np.float64], delta: float, conversion: Conversion = "tight"
+) -> NDArray[np.float64]:
+    """What converting a Renyi curve to `delta` adds at each order, [A]; it never grows with the order.
+
+    `tight` (Balle et al. 2020; Canonne, Kamath, Steinke 2020, Proposition 12): `log1p(-1/a) - (log(delta) +
+    log(a)) / (a - 1)`. `classic` (Mironov 2017, Proposition 3): `log(1/delta) / (a - 1)`, which is never the
+    smaller one.
+
+    >>> conversion_cost(np.array([14.0]), 1e-5).round(6)
+    array([0.608497])
+    """
+    log_delta = np.log(check_delta(delta))
+    if conversion == "tight":
+        return np.log1p(-1 / orders) - (log_delta + np.log(orders)) / (orders - 1)
+    if conversion == "classic":
+        return -log_delta / (orders - 1)
+    raise PateError(f"conversion={conversion!r} must be 'tight' or 'classic'")
 
 
 def margins(mechanism: Mechanism, votes: NDArray[np.int64], student_probabilities: ArrayLike | None) -> Curve:
@@ -115,7 +126,7 @@ def published_parts(
     [(1, 1), (1, 1), (1,)]
     """
     counts, grid = check_votes(votes), check_orders(orders)
-    argmax = _published_argmax(mechanism, counts, grid)
+    argmax = published_argmax(mechanism, counts)(grid)
     if mechanism.test is None:
         return Parts(np.zeros_like(argmax), argmax, np.zeros(len(counts)))
     reading = margins(mechanism, counts, student_probabilities)
@@ -123,15 +134,24 @@ def published_parts(
     return Parts(threshold.published(mechanism.test, log_answered, log_refused, grid), argmax, log_answered)
 
 
-def _published_argmax(mechanism: Mechanism, votes: NDArray[np.int64], orders: Curve) -> Curve:
+def published_argmax(mechanism: Mechanism, votes: NDArray[np.int64]) -> Callable[[Curve], Curve]:
+    """The papers' bound of the argmax as a function of orders; what it reads of the votes is computed once.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> published_argmax(GNMax(40.0), np.array([[240, 10]]))(np.array([14.0])).shape
+    (1, 1)
+    """
     family, scale = mechanism.noise
-    if family == "gaussian":
-        return gnmax.published(votes, scale, orders)
-    if family == "discrete_gaussian" and scale <= threshold.LARGEST_TABLE:
-        return gnmax.theorem6(gnmax.discrete_log_q(votes, scale), scale, orders)
     if family == "laplace":
-        return laplace.published(votes, scale, orders)
-    return np.broadcast_to(argmax_bound(mechanism, orders), (len(votes), len(orders))).copy()
+        log_q = laplace.log_q(votes, scale)
+        return lambda orders: laplace.moments(log_q, 2 / scale, orders)
+    if family == "gaussian":
+        log_q = gnmax.log_q(votes, scale)
+    elif family == "discrete_gaussian" and scale <= threshold.LARGEST_TABLE:
+        log_q = gnmax.discrete_log_q(votes, scale)
+    else:
+        return lambda orders: np.broadcast_to(argmax_bound(mechanism, orders), (len(votes), len(orders)))
+    return lambda orders: gnmax.theorem6(log_q, scale, orders)
 
 
 def argmax_bound(mechanism: Mechanism, orders: Curve) -> Curve:

@@ -1,9 +1,4 @@
-"""The epsilons of one list of queries, each computed by its own method and marked for whom it is.
-
-Continuous samplers and tables stray from the ideal law by a total-variation distance `slack`
-(`mechanisms.laws`). If ideal answers are (epsilon, delta')-DP, drawn ones are (epsilon, delta' + (1 +
-e^epsilon) slack)-DP, so every figure is taken at a delta' that leaves room for the second term.
-"""
+"""The epsilons of one list of queries, each computed by its own method and marked for whom it is."""
 
 from __future__ import annotations
 
@@ -16,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import composition, curves
+from pate_jax.accounting import curves
 from pate_jax.accounting.curves import Conversion, Epsilon
-from pate_jax.accounting.inputs import check_orders
+from pate_jax.accounting.slack import with_slack
+from pate_jax.accounting.worst_case import LARGE, WorstCase
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 from pate_jax.system import progress
 
@@ -27,11 +23,9 @@ HISTORY = "cost along this history; no guarantee, since the queries depend on ea
 ONE_WAY = "no guarantee: bounds one direction of the divergence only, and weighs the argmax by Pr[answered]"
 FILTER = "the budget of a privacy filter, spent in full whatever the realised sum"
 WORST_CASE = "holds for all data and every history of this many queries; each is charged as if answered"
-_TWO_COUNTS = ("discrete_gaussian", "laplace")
 LEFT_OUT = "left out: not asked for, or more than the Renyi figure for a sample of these votes"
 PART = 1 << 14  # histograms looked at at a time
 SAMPLE = 64  # histograms that decide whether composed losses may give less
-_LARGE = 50.0  # an epsilon past which a distribution of losses is not worth its grid
 
 
 @dataclass(frozen=True)
@@ -71,30 +65,6 @@ def figure(found: Epsilon, status: Status, basis: str, note: str = "") -> Figure
     return Figure(
         None, None, status, basis, "no finite epsilon at this delta; the sampler's own error may exceed it"
     )
-
-
-def with_slack(curve: Callable[[float], Epsilon], delta: float, slack: float) -> Epsilon:
-    """The epsilon of `curve` at a delta' with `delta' + (1 + e^epsilon) slack <= delta`, or infinity.
-
-    >>> with_slack(lambda delta: Epsilon(1.0, 2.0), 1e-5, 1e-18)
-    Epsilon(epsilon=1.0, order=2.0)
-    >>> with_slack(lambda delta: Epsilon(1.0, 2.0), 1e-5, 1e-5).epsilon
-    inf
-    """
-    inner = delta * (1 - 1e-6)  # room for the slack of a 62-bit sampler without a second try
-    for _ in range(50):
-        found = curve(inner)
-        if slack == 0:
-            return found
-        if found.epsilon > math.log(delta) - math.log(slack):
-            break
-        needed = (1 + math.exp(found.epsilon)) * slack
-        if inner + needed <= delta:
-            return found
-        inner = delta - 2 * needed if delta - 2 * needed < inner else inner / 2
-        if inner <= 0:
-            break
-    return Epsilon(math.inf, None)
 
 
 class Exact(NamedTuple):
@@ -161,6 +131,11 @@ class Case:
             each.append(curve[:, middle])
         return Exact(np.sum(summed, axis=0), np.concatenate(each))
 
+    @cached_property
+    def published(self) -> NDArray[np.float64]:
+        """The papers' curves, expected and, where it is known what was answered, realised; computed once."""
+        return self.summed(lambda part: _both(part, _published_parts(part)), "published bounds")
+
     def epsilon(self, curve: NDArray[np.float64], conversion: Conversion = "tight") -> Epsilon:
         """Of a curve [A] that is already summed, at the delta that the sampler leaves."""
         return with_slack(
@@ -193,7 +168,7 @@ def pld(case: Case, wanted: bool | None = None) -> Figure:
     note = ""
     if case.adaptive:
         note = "not defined for adaptive lists"
-    elif case.epsilon(case.exact.summed[0]).epsilon > _LARGE:
+    elif case.epsilon(case.exact.summed[0]).epsilon > LARGE:
         note = "left out where epsilon is beyond 50"
     elif wanted is False or (wanted is None and not _may_give_less(case)):
         note = LEFT_OUT
@@ -233,73 +208,17 @@ def _may_give_less(case: Case) -> bool:
 
 def published(case: Case) -> Figure:
     """The papers' analysis: expected cost, with the tight conversion."""
-    curve = case.summed(lambda part: part.asked @ part.curve("published"), "published bounds")
-    return figure(case.epsilon(curve), "sensitive", "published bounds, expected sum", ONE_WAY)
+    return figure(case.epsilon(case.published[0]), "sensitive", "published bounds, expected sum", ONE_WAY)
 
 
 def data_independent(case: Case) -> Figure:
     """The smallest of the valid worst-case figures over all queries asked.
 
-    `worst_case`, and for plain discrete Gaussian or Laplace answers, whose composition has no closed form,
-    the privacy-loss distribution of the two shifted counts.
+    Each query counts as if it was answered, whatever became of it.
     """
-    found, basis = worst_case(
-        case.mechanism,
-        np.repeat(case.votes.sum(axis=1), case.asked),
-        case.delta,
-        orders=case.orders,
-        slack=case.slack,
-    )
-    plain = case.mechanism.test is None and case.mechanism.noise.family in _TWO_COUNTS
-    if plain and found.epsilon < _LARGE:
-        from pate_jax.accounting.exact import pld as distributions
-
-        def curve(delta: float) -> Epsilon:
-            value = distributions.data_independent_epsilon(case.mechanism, *_sizes(case), delta)
-            return Epsilon(value, None)
-
-        composed = with_slack(curve, case.delta, case.slack)
-        if composed.epsilon < found.epsilon:
-            found, basis = composed, "privacy-loss distributions, worst case"
-    return figure(found, "publishable", basis, WORST_CASE)
-
-
-def _sizes(case: Case) -> tuple[int, int]:
-    return int(case.asked.sum()), case.votes.shape[1]
-
-
-def worst_case(
-    mechanism: Mechanism,
-    teachers: ArrayLike,
-    delta: float,
-    *,
-    orders: ArrayLike | None = None,
-    slack: float = 0.0,
-) -> tuple[Epsilon, str]:
-    """Data-independent epsilon of one query for each entry of `teachers`, and the method that gave it.
-
-    >>> from pate_jax.mechanisms import GNMax
-    >>> found, basis = worst_case(GNMax(sigma=40.0), [250] * 100, 1e-5)
-    >>> round(found.epsilon, 4), basis
-    (1.3565, 'Gaussian-DP')
-    """
-    grid = curves.default_orders() if orders is None else check_orders(orders)
-    totals = np.atleast_1d(np.asarray(teachers))
-    different, times = np.unique(totals, return_counts=True)
-    summed = times @ curves.data_independent(mechanism, different, grid)
-    methods: list[tuple[str, Callable[[float], Epsilon]]] = [
-        ("renyi, worst case", lambda inner: curves.epsilon(grid, summed, inner))
-    ]
-    mu = composition.gaussian_dp(mechanism, len(totals))
-    if mu is not None:
-        methods.append(("Gaussian-DP", lambda inner: Epsilon(composition.gaussian_epsilon(mu, inner), None)))
-    steps = composition.pure_steps(mechanism, len(totals))
-    if steps is not None:
-        methods.append(
-            ("pure-DP composition", lambda inner: Epsilon(composition.pure_epsilon(steps, inner), None))
-        )
-    each = [(with_slack(curve, delta, slack), basis) for basis, curve in methods]
-    return min(each, key=lambda pair: pair[0].epsilon)
+    teachers, times = np.unique(np.repeat(case.votes.sum(axis=1), case.asked), return_counts=True)
+    proved = WorstCase(case.mechanism, teachers, case.orders).figure(times, case.votes.shape[1], case.delta)
+    return figure(proved.epsilon, "publishable", proved.basis, WORST_CASE)
 
 
 def sums(case: Case) -> dict[str, dict[str, Any]]:
@@ -307,10 +226,8 @@ def sums(case: Case) -> dict[str, dict[str, Any]]:
 
     What was realised is left out where nothing is known to have been answered.
     """
-    summed = {"published": case.summed(lambda part: _both(part, _published_parts(part)), "published sums")}
-    if case.mechanism.test is None:
-        summed["exact"] = case.exact.summed
-    else:
+    summed = {"published": case.published, "exact": case.exact.summed}
+    if case.mechanism.test is not None:
         summed["exact"] = case.summed(lambda part: _both(part, _exact_parts(part)), "exact sums")
     found = {}
     for name, rows in summed.items():
@@ -346,18 +263,6 @@ def _exact_parts(case: Case) -> curves.Parts:
     return curves.Parts(
         *quadrature.parts(case.mechanism, case.votes, case.orders, student_probabilities=given)
     )
-
-
-def sampler_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
-    """Total-variation distance of all draws from their ideal laws, from `mechanisms.laws`.
-
-    >>> from pate_jax.mechanisms import DiscreteGaussianMax
-    >>> sampler_slack(DiscreteGaussianMax(40.0), 100, 10) < 1e-20
-    True
-    """
-    from pate_jax.mechanisms import laws
-
-    return laws.delta_slack(mechanism, queries=queries, classes=classes)
 
 
 def all_figures(

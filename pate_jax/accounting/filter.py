@@ -36,13 +36,14 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting import curves, figures
+from pate_jax.accounting import curves
 from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 
@@ -106,12 +107,12 @@ class Filter:
         """Whether a total is within the budget."""
         return total.rdp <= self.rdp and total.slack <= self.slack
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, float]:
         """As JSON."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> Filter:
+    def from_dict(cls, description: dict[str, float]) -> Filter:
         """The filter that `to_dict` described."""
         wanted = {"epsilon", "delta", "order", "rdp", "slack"}
         good = isinstance(description, dict) and set(description) == wanted
@@ -120,8 +121,8 @@ class Filter:
         raise PateError(f"budget={description} is none that was ever fixed: restore it from a backup")
 
 
-def _is_amount(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= sys.float_info.max
+def _is_amount(value: object) -> bool:
+    return type(value) in (int, float) and isinstance(value, int | float) and 0 <= value <= sys.float_info.max
 
 
 def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float) -> Cost:
@@ -132,7 +133,7 @@ def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float) -> 
     0.02
     """
     rdp = float(curves.data_independent(mechanism, teachers, [order])[0, 0])
-    return Cost(rdp * (1 + _ROUNDING), figures.sampler_slack(mechanism, 1, classes) * (1 + _ROUNDING))
+    return Cost(rdp * (1 + _ROUNDING), sampler_slack(mechanism, 1, classes) * (1 + _ROUNDING))
 
 
 def plan(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: float, delta: float) -> Filter:
@@ -167,7 +168,7 @@ def _slack(mechanism: Mechanism, teachers: int, classes: int, epsilon: float, de
     rooms = _rooms(epsilon, delta, orders)
     each = curves.data_independent(mechanism, teachers, orders)[0]
     most = math.ceil(min(float(np.max(rooms / np.maximum(each, 1e-300))) * 1.5, _MOST))
-    return figures.sampler_slack(mechanism, max(most, 1), classes) * (1 + 4 * _ROUNDING)
+    return sampler_slack(mechanism, max(most, 1), classes) * (1 + 4 * _ROUNDING)
 
 
 def _rooms(epsilon: float, delta: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -175,7 +176,9 @@ def _rooms(epsilon: float, delta: float, orders: NDArray[np.float64]) -> NDArray
     return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
 
 
-def _best(mechanism: Mechanism, teachers: int, epsilon: float, delta: float, orders) -> int:
+def _best(
+    mechanism: Mechanism, teachers: int, epsilon: float, delta: float, orders: NDArray[np.float64]
+) -> int:
     each = curves.data_independent(mechanism, teachers, orders)[0]
     return int(np.argmax(_rooms(epsilon, delta, orders) / np.maximum(each, 1e-300)))
 

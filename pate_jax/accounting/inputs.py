@@ -56,6 +56,18 @@ def check_delta(delta: float) -> float:
     return float(delta)
 
 
+def check_curve(rdp: ArrayLike) -> NDArray[np.float64]:
+    """A Renyi curve as float64, never below 0.
+
+    >>> check_curve([0.1, 0.2])
+    array([0.1, 0.2])
+    """
+    curve = np.asarray(rdp, dtype=np.float64)
+    if not np.all(curve >= 0):
+        raise PateError("rdp holds a negative value or a NaN; a Renyi curve is never below 0")
+    return curve
+
+
 def check_shares(
     mechanism: Mechanism, student_probabilities: ArrayLike | None, shape: tuple[int, ...]
 ) -> NDArray[np.float64] | None:

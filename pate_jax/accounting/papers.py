@@ -7,6 +7,7 @@ the 2018 scripts, whose faults are kept here and listed in docs/accounting.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from pate_jax.accounting import curves, smooth
+from pate_jax.accounting.best_order import Columns, Places, least
 from pate_jax.accounting.bounds import gnmax, threshold
 from pate_jax.accounting.inputs import check_votes
 from pate_jax.mechanisms import LNMax, Mechanism
@@ -52,33 +54,89 @@ def published(
     >>> published(GNMax(40.0), [[240, 10]] * 10, 1e-5).answered
     10.0
     """
-    orders = np.arange(2.0, 102.0) if isinstance(mechanism, LNMax) else orders_2018()
-    parts = curves.published_parts(mechanism, votes, orders, student_probabilities=student_probabilities)
-    weight = np.exp(parts.log_answered)
-    test, argmax = parts.test.sum(axis=0), (weight[:, None] * parts.argmax).sum(axis=0)
-    found = curves.epsilon(orders, test + argmax, delta, conversion="classic")
-    at = int(np.flatnonzero(orders == found.order)[0])
-    return Published(
-        epsilon=float(found.epsilon),
-        order=float(orders[at]),
-        epsilon_tight=float(curves.epsilon(orders, test + argmax, delta).epsilon),
-        epsilon_data_independent=_data_independent(mechanism, weight, orders, delta),
-        answered=float(weight.sum()),
-        test=float(test[at]),
-        argmax=float(argmax[at]),
-        delta=-math.log(delta) / (float(orders[at]) - 1),
-    )
+    counts = check_votes(votes)
+    reading = curves.margins(mechanism, counts, student_probabilities)
+    order = np.argsort(reading, kind="stable")
+    times = np.ones((1, len(counts)), np.int64)
+    return of_one_noise([mechanism], [0], counts[order], reading[order], times, delta)[0]
 
 
-def _data_independent(mechanism: Mechanism, weight: Curve, orders: Curve, delta: float) -> float:
+def of_one_noise(
+    mechanisms: Sequence[Mechanism],
+    rows: Sequence[int],
+    votes: NDArray[np.int64],
+    reading: Curve,
+    times: NDArray[np.int64],
+    delta: float,
+) -> list[Published]:
+    """The figures of settings whose answers have the same noise, over the same histograms [H, C].
+
+    `reading` [H], in ascending order, is what a test reads; the histograms of the i-th setting occur
+    `times[rows[i]]` times. The argmax's curves are computed once for all, and summed for each reading.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> one = np.ones((1, 1), np.int64)
+    >>> of_one_noise([GNMax(40.0)], [0], np.array([[240, 10]]), np.array([240.0]), one, 1e-5)[0].answered
+    1.0
+    """
+    first = mechanisms[0]
+    grid = np.arange(2.0, 102.0) if isinstance(first, LNMax) else orders_2018()
+    settings, place = len(mechanisms), np.arange(len(mechanisms))
+    starts = np.flatnonzero(np.diff(reading, prepend=-np.inf))
+    often = np.add.reduceat(times, starts, axis=1)[np.asarray(rows)]
+    tests = [one.test for one in mechanisms]
+    chances = [None if test is None else threshold.log_answered(test, reading[starts]) for test in tests]
+    weight = np.array([np.ones(len(starts)) if logs is None else np.exp(logs[0]) for logs in chances])
+    argmax = curves.published_argmax(first, votes)
+
+    def parts(orders: Curve) -> Curve:
+        """Costs of the tests, then of the answers, [2 S, A]."""
+        each, both = argmax(orders), np.zeros((2, settings, len(orders)))
+        for row in sorted(set(rows)):
+            same = np.flatnonzero(np.asarray(rows) == row)
+            both[1, same] = weight[same] @ np.add.reduceat(times[row][:, None] * each, starts, axis=0)
+        for at, (test, logs) in enumerate(zip(tests, chances, strict=True)):
+            if test is not None and logs is not None:
+                both[0, at] = often[at] @ threshold.published(test, *logs, orders)
+        return both.reshape(2 * settings, len(orders))
+
+    columns = Columns(grid, parts)
+
+    def whole(at: Places) -> Curve:
+        return columns.at(at).reshape(2, settings, len(at)).sum(axis=0)
+
+    classic, best = least(whole, curves.conversion_cost(grid, delta, "classic"))
+    tight, _ = least(whole, curves.conversion_cost(grid, delta))
+    test, answer = columns.at(best).reshape(2, settings, settings)[:, place, place]
+    answered = (weight * often).sum(axis=1)
+    return [
+        Published(
+            epsilon=float(classic[at]),
+            order=float(grid[best[at]]),
+            epsilon_tight=float(tight[at]),
+            epsilon_data_independent=_data_independent(
+                mechanisms[at], float(answered[at]), int(often[at].sum()), grid, delta
+            ),
+            answered=float(answered[at]),
+            test=float(test[at]),
+            argmax=float(answer[at]),
+            delta=-math.log(delta) / (float(grid[best[at]]) - 1),
+        )
+        for at in range(settings)
+    ]
+
+
+def _data_independent(
+    mechanism: Mechanism, answered: float, asked: int, orders: Curve, delta: float
+) -> float:
     if isinstance(mechanism, LNMax):
         epsilon = 2 / mechanism.scale
         argmax = np.minimum(epsilon**2 * orders / 2, epsilon)
     else:
         argmax = curves.argmax_bound(mechanism, orders)
-    summed = weight.sum() * argmax
+    summed = answered * argmax
     if mechanism.test is not None:
-        summed = summed + len(weight) * threshold.data_independent(mechanism.test, orders)
+        summed = summed + asked * threshold.data_independent(mechanism.test, orders)
     return float(curves.epsilon(orders, summed, delta, conversion="classic").epsilon)
 
 

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from pate_jax import accounting
-from pate_jax.accounting import composition, figures
+from pate_jax.accounting import composition
 from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.vote_models import MODELS, VoteModel, VotesOf
+from pate_jax.accounting.worst_case import worst_case
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict
 from pate_jax.system import headcount
@@ -188,7 +190,7 @@ def _check(
     delta: float,
     answers: int | None,
     most_queries: int,
-    models: Sequence[Any],
+    models: Sequence[VoteModel | VotesOf],
 ) -> None:
     check_delta(delta)
     if not (epsilon > 0 and math.isfinite(epsilon)):
@@ -307,8 +309,8 @@ def _settled(
 
 def spends(mechanism: Mechanism, queries: int, teachers: int, classes: int, delta: float) -> float:
     """The data-independent epsilon of so many queries."""
-    slack = figures.sampler_slack(mechanism, queries, classes)
-    found, _ = figures.worst_case(mechanism, np.full(queries, teachers), delta, slack=slack)
+    slack = sampler_slack(mechanism, queries, classes)
+    found, _ = worst_case(mechanism, np.full(queries, teachers), delta, slack=slack)
     return float(found.epsilon)
 
 

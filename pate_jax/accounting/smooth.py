@@ -23,6 +23,7 @@ from pate_jax.accounting import curves, figures
 from pate_jax.accounting.bounds import gnmax, smooth_bounds, threshold
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta, check_votes
+from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 from pate_jax.system import progress
@@ -198,8 +199,8 @@ def sanitise(
     drawn = SystemRandom().gauss(0.0, 1.0) if normal is None else normal
     noisy = max(found.value + drawn * found.sensitivity * plan.noise, 0.0)
     released = math.ceil(noisy / plan.grid) * plan.grid + plan.cost
-    slack = figures.sampler_slack(mechanism, *counts.shape)
-    result = figures.with_slack(
+    slack = sampler_slack(mechanism, *counts.shape)
+    result = with_slack(
         lambda inner: curves.epsilon([plan.order], [released], inner), check_delta(delta), slack
     )
     status: figures.Status = "sensitive" if plan.from_private_votes else "publishable"

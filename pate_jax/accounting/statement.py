@@ -16,6 +16,7 @@ from pate_jax.accounting import curves, figures
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
+from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, to_dict
 
@@ -307,9 +308,9 @@ def statement(
         raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
     adaptive = adaptive or figures.is_adaptive(mechanism)
     grid = curves.default_orders() if orders is None else check_orders(orders)
-    slack = figures.sampler_slack(mechanism, *counts.shape)
+    slack = sampler_slack(mechanism, *counts.shape)
     kinds = _kinds(mechanism, counts, mask)
-    known = None if answered is None else kinds.answered
+    known = None if answered is None else kinds.among[0]
     given = student_probabilities if isinstance(mechanism, InteractiveGNMax) else None
     delta = check_delta(delta)
     case = figures.Case(mechanism, kinds.votes, kinds.asked, known, delta, grid, slack, given, adaptive)
@@ -346,7 +347,7 @@ def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
 def _kinds(mechanism: Mechanism, counts: np.ndarray, answered: np.ndarray) -> groups.Distinct:
     """Queries of equal sorted histograms as one, but where the test reads the student's opinion of each."""
     if isinstance(mechanism, InteractiveGNMax):
-        return groups.Distinct(counts, np.ones(len(counts), np.int64), answered.astype(np.int64))
+        return groups.Distinct(counts, np.ones(len(counts), np.int64), answered[None].astype(np.int64))
     return groups.distinct(counts, answered)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter
+from pate_jax.accounting.slack import sampler_slack
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms import from_dict
 from pate_jax.runs import batches, budget, chain, ledger, stages
@@ -261,7 +262,7 @@ def _headline(statement: accounting.Statement) -> figures.Figure:
     anything = np.zeros((1, statement.classes), np.int64)
     anything[:, 0] = statement.teachers
     mechanism = from_dict(statement.mechanism)
-    slack = figures.sampler_slack(mechanism, statement.asked, statement.classes)
+    slack = sampler_slack(mechanism, statement.asked, statement.classes)
     asked, orders = np.array([statement.asked]), curves.default_orders()
     case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack)
     return figures.data_independent(case)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, figures, filter
+from pate_jax.accounting import curves, filter
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
+from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.runs import chain, ledger
@@ -205,7 +206,7 @@ def _own_order(mechanism: Mechanism, teachers: int, asked: int) -> float:
 def _epsilon(mechanism: Mechanism, lines: Sequence[Line], delta: float) -> float | None:
     totals = np.concatenate([np.full(line.asked, line.teachers) for line in lines])
     classes = max(line.classes for line in lines)
-    slack = figures.sampler_slack(mechanism, len(totals), classes)
+    slack = sampler_slack(mechanism, len(totals), classes)
     cost, _ = accounting.worst_case(mechanism, totals, delta, slack=slack)
     epsilon = float(cost.epsilon)
     return epsilon if np.isfinite(epsilon) else None

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting import curves, figures, filter
+from pate_jax.accounting import curves, filter
 from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism, from_dict, to_dict
 from pate_jax.runs import budget, chain, ledger
@@ -209,8 +210,8 @@ def together(plans: list[Plan], delta: float) -> float | None:
     orders = curves.default_orders()
     each = [curves.data_independent(one.mechanism, one.teachers, orders)[0] for one in plans]
     total = np.sum([one.queries * curve for one, curve in zip(plans, each, strict=True)], axis=0)
-    strays = [figures.sampler_slack(one.mechanism, one.queries, one.classes) for one in plans]
-    found = figures.with_slack(
+    strays = [sampler_slack(one.mechanism, one.queries, one.classes) for one in plans]
+    found = with_slack(
         lambda inner: curves.epsilon(orders, total * (1 + _CLOSER), inner), delta, sum(strays) * (1 + _CLOSER)
     )
     return float(found.epsilon) if math.isfinite(found.epsilon) else None

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from pate_jax.accounting import plots
-from pate_jax.accounting.many import many
-from pate_jax.accounting.many_exact import exact_many
+from pate_jax.accounting.many import exact_many, many
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.mechanisms import from_dict
 from pate_jax.sweep.pareto import front

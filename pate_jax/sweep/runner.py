@@ -13,7 +13,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from pate_jax import voting
 from pate_jax.accounting.curves import Epsilon
-from pate_jax.accounting.many_exact import exact_many
+from pate_jax.accounting.many import exact_many
 from pate_jax.errors import PateError
 from pate_jax.runs.settings import DataChoice, StudentFlags, TeacherConfig, check_delta, to_settings
 from pate_jax.student import Auto

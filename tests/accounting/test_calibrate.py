@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pate_jax import accounting
 from pate_jax.accounting.calibrate import scaled
+from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
@@ -34,7 +35,7 @@ STARTS = [
 )
 def test_never_over_the_target_and_close_to_it(start, target, queries, delta):
     found = accounting.calibrate(start, target, delta, queries=queries, teachers=100, classes=5)
-    slack = accounting.figures.sampler_slack(found.mechanism, queries, 5)
+    slack = sampler_slack(found.mechanism, queries, 5)
     spent = accounting.worst_case(found.mechanism, np.full(queries, 100), delta, slack=slack)[0].epsilon
     assert spent == found.epsilon <= target
     less = scaled(found.mechanism, 0.999)

@@ -9,6 +9,7 @@ import pytest
 from pate_jax import accounting
 from pate_jax.accounting import curves, exact, figures
 from pate_jax.accounting.exact import groups, pld
+from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, InteractiveGNMax
 
@@ -24,7 +25,7 @@ def test_each_histogram_is_there_once_with_its_numbers(monkeypatch):
     found = groups.distinct(VOTES, ANSWERED)
     rows = [tuple(sorted(row, reverse=True)) for row in VOTES.tolist()]
     assert [tuple(row) for row in found.votes.tolist()] == sorted(set(rows))
-    for row, asked, answered in zip(found.votes.tolist(), found.asked, found.answered, strict=True):
+    for row, asked, answered in zip(found.votes.tolist(), found.asked, found.among[0], strict=True):
         same = np.array([one == tuple(row) for one in rows])
         assert (asked, answered) == (same.sum(), (same & ANSWERED).sum())
 
@@ -45,8 +46,8 @@ def test_figures_are_the_sums_over_all_queries(mechanism, part, monkeypatch):
     orders = curves.default_orders()
 
     def epsilon(curve):
-        slack = figures.sampler_slack(mechanism, *VOTES.shape)
-        return figures.with_slack(lambda inner: curves.epsilon(orders, curve, inner), 1e-5, slack).epsilon
+        slack = sampler_slack(mechanism, *VOTES.shape)
+        return with_slack(lambda inner: curves.epsilon(orders, curve, inner), 1e-5, slack).epsilon
 
     for name in ("exact", "published"):
         curve = one_by_one(mechanism, name)

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from pate_jax.accounting import curves, figures, filter
+from pate_jax.accounting import curves, filter
 from pate_jax.accounting.filter import NOTHING, Cost
+from pate_jax.accounting.slack import sampler_slack
+from pate_jax.accounting.worst_case import worst_case
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, LNMax, PermuteAndFlip
 
@@ -39,12 +41,12 @@ def test_the_most_that_fits_stays_within_the_budget(mechanism, epsilon, delta):
     each = filter.cost(mechanism, **SIZE, order=found.order)
     most = found.affords(NOTHING, each)
     curve = float(curves.data_independent(mechanism, SIZE["teachers"], [found.order])[0, 0])
-    slack = figures.sampler_slack(mechanism, most, SIZE["classes"])
+    slack = sampler_slack(mechanism, most, SIZE["classes"])
     inner = mpmath.mpf(delta) - (1 + mpmath.e**epsilon) * mpmath.mpf(slack)
     assert most >= 1
     assert converted(found.order, mpmath.mpf(curve) * most, inner) <= epsilon
     assert converted(found.order, mpmath.mpf(curve) * (most + 1), delta) > epsilon  # nothing is wasted
-    worst, _ = figures.worst_case(mechanism, [SIZE["teachers"]] * most, delta, slack=slack)
+    worst, _ = worst_case(mechanism, [SIZE["teachers"]] * most, delta, slack=slack)
     assert worst.epsilon <= epsilon
 
 
@@ -68,7 +70,7 @@ def cost_of(index, order):
     """One question's cost as the filter takes it, and as the curves and laws have it."""
     mechanism = MECHANISMS[index]
     curve = float(curves.data_independent(mechanism, SIZE["teachers"], [order])[0, 0])
-    slack = figures.sampler_slack(mechanism, 1, SIZE["classes"])
+    slack = sampler_slack(mechanism, 1, SIZE["classes"])
     return filter.cost(mechanism, **SIZE, order=order), Fraction(curve), Fraction(slack)
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting.many import least, many
-from pate_jax.accounting.many_exact import exact_many
+from pate_jax.accounting import papers
+from pate_jax.accounting.best_order import least
+from pate_jax.accounting.many import exact_many, many
+from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
@@ -18,6 +20,7 @@ from pate_jax.mechanisms import (
     InteractiveGNMax,
     LNMax,
     PermuteAndFlip,
+    laws,
 )
 
 SETTINGS = [
@@ -56,6 +59,29 @@ def test_figures_are_those_of_each_setting_alone(votes):
             rtol=1e-12,
         )
         assert headline.epsilon is None or found.basis[place] == headline.basis
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_figures_of_one_setting_are_the_least_over_every_order(votes, setting):
+    """Summed here query by query, at all orders: what leaves orders out and merges queries must agree."""
+    grid = np.arange(2.0, 102.0) if isinstance(setting, LNMax) else papers.orders_2018()
+    parts = accounting.published_parts(setting, votes, grid)
+    summed = parts.test.sum(0) + np.exp(parts.log_answered) @ parts.argmax
+    one = accounting.published(setting, votes, 1e-5)
+    classic = accounting.epsilon(grid, summed, 1e-5, conversion="classic")
+    at = list(grid).index(one.order)
+    np.testing.assert_allclose([one.epsilon, one.order], [classic.epsilon, classic.order], rtol=1e-12)
+    np.testing.assert_allclose(one.epsilon_tight, accounting.epsilon(grid, summed, 1e-5).epsilon, rtol=1e-12)
+    np.testing.assert_allclose(one.test, parts.test[:, at].sum(), rtol=1e-12)
+    np.testing.assert_allclose(one.test + one.argmax + one.delta, one.epsilon, rtol=1e-12)
+    orders = accounting.default_orders()
+    curve = accounting.rdp(setting, votes, method="data_independent").sum(0)
+    slack = laws.delta_slack(setting, len(votes), 3)
+    proved, basis = accounting.worst_case(setting, [100] * len(votes), 1e-5, slack=slack)
+    renyi = with_slack(lambda delta: accounting.epsilon(orders, curve, delta), 1e-5, slack)
+    assert proved.epsilon <= renyi.epsilon * (1 + 1e-12)
+    if basis == "renyi, worst case":
+        np.testing.assert_allclose(proved.epsilon, renyi.epsilon, rtol=1e-12)
 
 
 def test_exact_figures_are_valid_and_hardly_above_the_whole_grid(votes):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, exact, figures, papers, smooth
+from pate_jax.accounting import curves, exact, papers, smooth
 from pate_jax.accounting.bounds import gnmax, smooth_bounds
+from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 
@@ -239,7 +240,7 @@ def test_what_is_sanitised_is_a_multiple_of_a_public_grid():
     assert (
         math.log2(plan.grid) == round(math.log2(plan.grid)) and plan.cost / 200 < plan.grid <= plan.cost / 100
     )
-    slack = figures.sampler_slack(mechanism, 50, 2)
+    slack = sampler_slack(mechanism, 50, 2)
     for winner in (150, 200, 240):
         votes = [[winner, 250 - winner]] * 50
         found = smooth.smooth_sensitivity(mechanism, votes, plan)
@@ -248,7 +249,7 @@ def test_what_is_sanitised_is_a_multiple_of_a_public_grid():
             whole = max(found.value + normal * found.sensitivity * plan.noise, 0.0)
 
             def epsilon(noisy):
-                return figures.with_slack(
+                return with_slack(
                     lambda inner: curves.epsilon([plan.order], [noisy + plan.cost], inner), delta, slack
                 ).epsilon
 

@@ -141,7 +141,9 @@ class _Search:
         ends[:, -1] = cells.right
         return self._between(cells.row, np.floor(ends) if self.whole else ends, cells.at_left, cells.at_right)
 
-    def _between(self, row, ends: Curve, first: Curve | None = None, last: Curve | None = None) -> _Cells:
+    def _between(
+        self, row: NDArray[np.int64], ends: Curve, first: Curve | None = None, last: Curve | None = None
+    ) -> _Cells:
         """The cells between consecutive `ends` [R, n + 1]; values at the outer ends may be known."""
         inner = ends if first is None else ends[:, 1:-1]
         values = self._value(np.repeat(row, inner.shape[1]), inner.ravel()).reshape(inner.shape)

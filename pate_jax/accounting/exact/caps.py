@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pate_jax.mechanisms import Noise, ThresholdTest
 
 
-def caps(noise: Noise, test: ThresholdTest | None, orders) -> np.ndarray:
+def caps(noise: Noise, test: ThresholdTest | None, orders: ArrayLike) -> np.ndarray:
     """Renyi cost [A] that holds for any votes; no exact value exceeds it.
 
     Both counts that a vote's move changes are shifted by one; a test's statistic is shifted by one.

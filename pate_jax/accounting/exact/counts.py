@@ -25,7 +25,9 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as losses
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import composition, curves, figures
+from pate_jax.accounting import composition, curves
+from pate_jax.accounting.inputs import check_delta, check_orders
+from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA, Change, CrowdRelease, NeighbourCounts
@@ -41,7 +43,7 @@ def rdp(release: CrowdRelease, orders: ArrayLike, *, change: Change = "changed")
     >>> rdp(NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0), [2.0, 4.0])
     array([0.02, 0.04])
     """
-    grid = curves.check_orders(orders)
+    grid = check_orders(orders)
     return grid * release.squared_shift(change) / 2 / release.sigma / release.sigma * _UP
 
 
@@ -73,7 +75,7 @@ def epsilon(
     >>> round(epsilon([release], 1e-5), 4), round(epsilon([release, release], 1e-5, change="joined"), 4)
     (0.497, 0.497)
     """
-    curves.check_delta(delta)
+    check_delta(delta)
     if other_mu and other_rdp is not None:
         raise PateError("what else was asked is given by other_mu or by other_rdp, not by both")
     slack = math.fsum(_slack(release) for release in releases) * _UP
@@ -81,7 +83,7 @@ def epsilon(
     def least(inner: float) -> curves.Epsilon:
         return curves.Epsilon(_least(releases, inner, change, other_mu, other_rdp), None)
 
-    return float(figures.with_slack(least, delta, slack).epsilon)
+    return float(with_slack(least, delta, slack).epsilon)
 
 
 def calibrate(
@@ -116,7 +118,7 @@ def mu_for(target: float, delta: float) -> float:
     >>> [round(mu_for(target, 1e-5), 4) for target in (0.05, 0.1, 0.5, 1)]
     [0.0173, 0.0325, 0.1422, 0.2681]
     """
-    curves.check_delta(delta)
+    check_delta(delta)
     if not (target > 0 and math.isfinite(target)):
         raise PateError(f"target={target!r} must be a finite epsilon above 0")
     low, high = 0.0, 1.0

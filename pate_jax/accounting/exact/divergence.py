@@ -13,6 +13,7 @@ with `P'_j exp(e)` and `|d_j| + 2 e` is an upper bound of the true one, and noth
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
@@ -20,7 +21,9 @@ FAR = 600.0  # above this exponent phi is exp(a d) to the last bit, and weights 
 BLOCK = 40_000  # numbers that stay in the cache
 
 
-def log_moments(orders: np.ndarray, sizes, log_p: np.ndarray, log_q: np.ndarray, error) -> np.ndarray:
+def log_moments(
+    orders: np.ndarray, sizes: ArrayLike, log_p: np.ndarray, log_q: np.ndarray, error: ArrayLike
+) -> np.ndarray:
     """Upper bounds [.., A] of `(a-1)` times the larger of `D_a(P||Q)` and `D_a(Q||P)` over the last axis.
 
     `sizes` says how often each outcome occurs (0 leaves it out) and `error` bounds the error of the logs.
@@ -40,7 +43,9 @@ def log_moments(orders: np.ndarray, sizes, log_p: np.ndarray, log_q: np.ndarray,
     return out.reshape(*log_p.shape[:-1], len(orders))
 
 
-def _block(orders: np.ndarray, sizes, log_p, log_q, error) -> np.ndarray:
+def _block(
+    orders: np.ndarray, sizes: np.ndarray, log_p: np.ndarray, log_q: np.ndarray, error: np.ndarray
+) -> np.ndarray:
     """The same for a few laws [M, K] at once."""
     with np.errstate(invalid="ignore", under="ignore", over="ignore", divide="ignore"):
         d = np.where(sizes > 0, log_p - log_q, 0.0)

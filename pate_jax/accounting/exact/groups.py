@@ -45,11 +45,11 @@ class Groups(NamedTuple):
 
 
 class Distinct(NamedTuple):
-    """Histograms that differ when sorted, how many queries have each, and how many of those were answered."""
+    """Histograms that differ when sorted, and how many queries have each: all of them, and those of parts."""
 
-    votes: np.ndarray  # int [R, C], largest count first
-    asked: np.ndarray  # int [R]
-    answered: np.ndarray  # int [R]
+    votes: NDArray[np.int64]  # [R, C], largest count first
+    asked: NDArray[np.int64]  # [R]
+    among: NDArray[np.int64]  # [part, R]
 
 
 class Merged(NamedTuple):
@@ -78,29 +78,33 @@ def merge(votes: ArrayLike, shares: NDArray[np.float64] | None = None) -> Merged
     return Merged(_buckets(counts, margins), row_of.reshape(-1), len(counts), counts.shape[1])
 
 
-def distinct(votes: np.ndarray, answered: np.ndarray) -> Distinct:
+def distinct(votes: NDArray[np.int64], *parts: NDArray[np.bool_]) -> Distinct:
     """Equal sorted histograms as one each, block by block: a million queries need no more memory than their
-    different ones do.
+    different ones do. Each part says which of the queries belong to it.
 
     >>> found = distinct(np.array([[7, 3], [3, 7], [5, 5]]), np.array([True, False, True]))
-    >>> found.votes.tolist(), found.asked.tolist(), found.answered.tolist()
-    ([[5, 5], [7, 3]], [1, 2], [1, 1])
+    >>> found.votes.tolist(), found.asked.tolist(), found.among.tolist()
+    ([[5, 5], [7, 3]], [1, 2], [[1, 1]])
     """
-    parts = []
+    blocks = []
     for start in range(0, len(votes), _ROWS):
         block = -np.sort(-votes[start : start + _ROWS], axis=1)
-        parts.append(_added(block, np.ones(len(block), np.int64), answered[start : start + _ROWS]))
-    if not parts:
-        return Distinct(votes, np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return _added(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        times = [np.ones(len(block), np.int64), *(part[start : start + _ROWS] for part in parts)]
+        blocks.append(_added(block, np.array(times, np.int64)))
+    if not blocks:
+        return Distinct(votes, np.zeros(0, np.int64), np.zeros((len(parts), 0), np.int64))
+    merged, number = _added(
+        np.concatenate([block for block, _ in blocks]), np.concatenate([times for _, times in blocks], axis=1)
+    )
+    return Distinct(merged, number[0], number[1:])
 
 
-def _added(votes: np.ndarray, asked: np.ndarray, answered: np.ndarray) -> Distinct:
-    """Equal rows as one each, with the sums of their numbers."""
+def _added(votes: NDArray[np.int64], times: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Equal rows as one each, with the sums of their numbers [part, row]."""
     order = np.lexsort(votes.T[::-1])
-    votes, asked, answered = votes[order], asked[order], answered[order].astype(np.int64)
+    votes, times = votes[order], times[:, order]
     starts = np.flatnonzero(np.concatenate([[True], (votes[1:] != votes[:-1]).any(axis=1)]))
-    return Distinct(votes[starts], np.add.reduceat(asked, starts), np.add.reduceat(answered, starts))
+    return votes[starts], np.add.reduceat(times, starts, axis=1)
 
 
 def _buckets(counts: np.ndarray, margins: np.ndarray) -> list[Groups]:

@@ -156,7 +156,7 @@ def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.nda
             break
         log_error = 4 * math.lgamma(number + 1) - 3 * math.lgamma(2 * number + 1) - math.log(2 * number + 1)
 
-        def log_bound(x: np.ndarray, number=number, log_error=log_error) -> np.ndarray:
+        def log_bound(x: np.ndarray, number: int = number, log_error: float = log_error) -> np.ndarray:
             return math.log(classes) + log_error + 2 * number * log_hazard(x)
 
         if _averaged(log_bound, lowest - 2, noise.scale).max() < math.log(TOLERANCE):
@@ -167,7 +167,9 @@ def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.nda
     return (abscissae + 1) / 2, weights / 2
 
 
-def _windows(noise: Noise, groups: Groups, start, step, slack: float) -> tuple[np.ndarray, np.ndarray]:
+def _windows(
+    noise: Noise, groups: Groups, start: np.ndarray, step: np.ndarray, slack: float
+) -> tuple[np.ndarray, np.ndarray]:
     """The same lattice, only where some class, before or after a move, has its mass: for little noise."""
     rows = []
     for row in range(len(start)):

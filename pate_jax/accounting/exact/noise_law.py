@@ -40,7 +40,7 @@ def log_density(noise: Noise, x: np.ndarray) -> np.ndarray:
     return math.log(math.tanh(0.5 / scale)) - np.abs(z)
 
 
-def log_cdf(noise: Noise, x: np.ndarray, fraction=1.0) -> np.ndarray:
+def log_cdf(noise: Noise, x: np.ndarray, fraction: np.ndarray | float = 1.0) -> np.ndarray:
     """Log of the distribution function at `x`, for whole numbers at the given fraction of the cell of `x`.
 
     >>> round(float(np.exp(log_cdf(Noise("gaussian", 40.0), np.array(0.0)))), 4)
@@ -81,7 +81,7 @@ def log_tail(noise: Noise, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return log_cdf(noise, -x), log_cdf(noise, x)
 
 
-def _log_cdf_discrete_laplace(scale: float, x: np.ndarray, fraction) -> np.ndarray:
+def _log_cdf_discrete_laplace(scale: float, x: np.ndarray, fraction: np.ndarray | float) -> np.ndarray:
     """`r^-x (r + u (1-r)) / (1+r)` up to 0, from there `1 - r^x (1 - u (1-r)) / (1+r)`; `r = exp(-1/b)`."""
     gap, both = -math.expm1(-1 / scale), 1 + math.exp(-1 / scale)
     left = np.log((1 - gap) + fraction * gap) - math.log(both) + np.minimum(x, 0) / scale
@@ -90,7 +90,7 @@ def _log_cdf_discrete_laplace(scale: float, x: np.ndarray, fraction) -> np.ndarr
     return np.where(x <= 0, left, right)
 
 
-def _log_cdf_discrete_gaussian(sigma: float, x: np.ndarray, fraction) -> np.ndarray:
+def _log_cdf_discrete_gaussian(sigma: float, x: np.ndarray, fraction: np.ndarray | float) -> np.ndarray:
     """`log((1-u) F(x-1) + u F(x))`: read from a table where there is one for this scale."""
     fraction = np.asarray(fraction, np.float64)
     if sigma > TABLE_LIMIT or x.min(initial=0.0) < -TABLE_REACH:

@@ -169,7 +169,9 @@ def _number_above(scale: float, end: float, counts: np.ndarray, sizes: np.ndarra
     return min(math.ceil(needed), (int(sizes.sum()) + 1) // 2)
 
 
-def _numbers(scale: float, left, right, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def _numbers(
+    scale: float, left: np.ndarray, right: np.ndarray, counts: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
     """Gauss nodes per panel: the fewest for which the ellipse bound is below `TOLERANCE` (at most 200).
 
     On the ellipse of parameter r a panel's half-length h reaches `h (r + 1/r)/2` from its middle. There each

@@ -44,7 +44,12 @@ class Losses(NamedTuple):
 
 
 def epsilon(
-    mechanism: Mechanism, votes, delta: float, *, student_probabilities=None, times: ArrayLike | None = None
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    delta: float,
+    *,
+    student_probabilities: ArrayLike | None = None,
+    times: ArrayLike | None = None,
 ) -> float:
     """Smallest epsilon that the composed profiles of these votes prove for `delta`; `inf` where none.
 

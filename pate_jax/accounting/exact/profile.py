@@ -79,7 +79,14 @@ def reach(found: Outcomes, step: float, most: int) -> int:
     return min(most, math.ceil(furthest) + 2) if math.isfinite(furthest) else most
 
 
-def _curves(sizes, log_p, log_q, error, step: float, reach: int) -> np.ndarray:
+def _curves(
+    sizes: np.ndarray,
+    log_p: np.ndarray,
+    log_q: np.ndarray,
+    error: np.ndarray,
+    step: float,
+    reach: int,
+) -> np.ndarray:
     """Time values [M, G] of single moves: `sum (P-Q) - (exp(e)-1) Q` over outcomes whose loss lies beyond e.
 
     Loss and weights are moved by their errors towards the larger value on each side of 0 separately.

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pate_jax.accounting.exact import argmax_law, divergence, remote_classes, screening, softmax_law
 from pate_jax.accounting.exact.caps import caps, concentrated, shift_cost
@@ -34,7 +35,13 @@ class Parts(NamedTuple):
     log_answered: np.ndarray  # [Q]
 
 
-def rdp(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> np.ndarray:
+def rdp(
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    orders: ArrayLike,
+    *,
+    student_probabilities: ArrayLike | None = None,
+) -> np.ndarray:
     """Renyi cost [query, order] of what is released for each query, test and answer as one mechanism.
 
     >>> from pate_jax.mechanisms import GNMax
@@ -46,7 +53,13 @@ def rdp(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> n
     return _costs(mechanism.noise, mechanism.test, merged, orders)[merged.row_of]
 
 
-def parts(mechanism: Mechanism, votes, orders, *, student_probabilities=None) -> Parts:
+def parts(
+    mechanism: Mechanism,
+    votes: ArrayLike,
+    orders: ArrayLike,
+    *,
+    student_probabilities: ArrayLike | None = None,
+) -> Parts:
     """The test's and the argmax's own costs, for the published sums, expected and realised: no bounds.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
@@ -66,7 +79,7 @@ def parts(mechanism: Mechanism, votes, orders, *, student_probabilities=None) ->
     return Parts(test[merged.row_of], argmax[merged.row_of], answered[merged.row_of])
 
 
-def probabilities(mechanism: Mechanism, votes) -> np.ndarray:
+def probabilities(mechanism: Mechanism, votes: ArrayLike) -> np.ndarray:
     """Log-probability [query, class] of each label, given that the query is answered.
 
     >>> from pate_jax.mechanisms import GumbelMax
@@ -205,7 +218,9 @@ def _lift(best: np.ndarray, row: np.ndarray, values: np.ndarray) -> None:
         best[row[starts]] = np.maximum(best[row[starts]], np.maximum.reduceat(values, starts, axis=0))
 
 
-def _bounds(found: screening.Screen, groups: Groups, orders: np.ndarray, answered) -> np.ndarray:
+def _bounds(
+    found: screening.Screen, groups: Groups, orders: np.ndarray, answered: tuple[np.ndarray, ...] | None
+) -> np.ndarray:
     """Upper bounds of `(a-1) D_a` of all moves [R, U, U, A]."""
     mass = screening.after(found, groups)
     return np.stack([screening.upper(found, groups, order, answered, mass) for order in orders], axis=-1)
@@ -234,7 +249,14 @@ def _moments(law: _Law, row: np.ndarray, a: np.ndarray, b: np.ndarray, orders: n
     return divergence.log_moments(orders, sizes, log_p, log_q, error)
 
 
-def outcomes(groups: Groups, made: argmax_law.Factors, log_p: np.ndarray, row, a, b):
+def outcomes(
+    groups: Groups,
+    made: argmax_law.Factors,
+    log_p: np.ndarray,
+    row: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Sizes, log P, log P' and errors [M, U+2] of moves: untouched classes of each group, then a, then b."""
     after = argmax_law.neighbours(made, row, a, b)
     at = np.arange(len(row))
@@ -249,7 +271,14 @@ def outcomes(groups: Groups, made: argmax_law.Factors, log_p: np.ndarray, row, a
     return sizes, before, log_q, np.concatenate([error, error[at, a, None], error[at, b, None]], axis=1)
 
 
-def join(before: Passing, after: Passing, sizes, log_p, log_q, error):
+def join(
+    before: Passing,
+    after: Passing,
+    sizes: np.ndarray,
+    log_p: np.ndarray,
+    log_q: np.ndarray,
+    error: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The joint mechanism: "refused" in front, all labels weighed by the chance of an answer."""
     p, q = (np.stack([law.refused, law.answered, law.error], axis=-1) for law in (before, after))
     p, q = np.broadcast_arrays(p, q)
@@ -260,7 +289,9 @@ def join(before: Passing, after: Passing, sizes, log_p, log_q, error):
     return sizes, log_p, log_q, np.concatenate([slack, error + slack], axis=-1)
 
 
-def _softmax_moments(scale: float, test, groups: Groups, orders: np.ndarray) -> np.ndarray:
+def _softmax_moments(
+    scale: float, test: ThresholdTest | None, groups: Groups, orders: np.ndarray
+) -> np.ndarray:
     """Largest `(a-1) D_a` over all moves [R, A] for Gumbel noise, where three outcomes are enough."""
     log_p, log_q, error = softmax_law.outcomes(scale, groups)
     error = np.broadcast_to(error[:, None, None, None], log_p.shape)

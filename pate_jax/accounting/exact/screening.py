@@ -125,7 +125,7 @@ def _powers(found: Screen, groups: Groups, order: float, mass: np.ndarray) -> tu
     return forward, np.fmin(plain, plain - order * (mass - 1) + extra)
 
 
-def _sum(found: Screen, groups: Groups, power: float, slack) -> np.ndarray:
+def _sum(found: Screen, groups: Groups, power: float, slack: np.ndarray | float) -> np.ndarray:
     """`sum_j P_j exp(slack_j) (P'_j / P_j)^power` over the classes a move does not touch [R, U(a), U(b)]."""
     one = found.log_p + slack
     leave, join = power * found.leave, power * found.join

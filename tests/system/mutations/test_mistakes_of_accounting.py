@@ -18,7 +18,7 @@ import test_threshold
 from catalogue import TRIED, case, fails, is_caught, replaced, source
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, figures, filter, smooth
+from pate_jax.accounting import curves, figures, filter, slack, smooth
 from pate_jax.accounting.bounds import gnmax as gaussian
 from pate_jax.accounting.bounds import laplace, worst_reading
 from pate_jax.accounting.bounds import smooth_bounds as bounds
@@ -249,7 +249,7 @@ PRICES = [
     ),
     case(
         "the sampler's distance from its law not paid for",
-        source(figures, "with_slack", "(1 + math.exp(found.epsilon)) * slack", "0.0"),
+        source(slack, "with_slack", "(1 + math.exp(found.epsilon)) * slack", "0.0"),
         fails(test_statement.test_the_samplers_error_is_paid_for),
         "samplers_error",
     ),

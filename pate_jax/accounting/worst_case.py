@@ -1,0 +1,111 @@
+"""The data-independent figure of a list of queries: it holds for all votes, and is the one to publish.
+
+Several methods prove one: the Renyi curve of `curves.data_independent`, the one function that says what a
+query costs whatever the votes; closed forms of composition; privacy-loss distributions. The smallest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate_jax.accounting import composition, curves
+from pate_jax.accounting.best_order import Columns, least
+from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.inputs import check_orders
+from pate_jax.accounting.slack import sampler_slack, with_slack
+from pate_jax.mechanisms import Mechanism
+
+LARGE = 50.0  # an epsilon past which a distribution of losses is not worth its grid
+_TWO_COUNTS = ("discrete_gaussian", "laplace")  # no closed form composes the two counts that a vote moves
+
+
+class Proved(NamedTuple):
+    """An epsilon and the method that proves it."""
+
+    epsilon: Epsilon
+    basis: str
+
+
+def worst_case(
+    mechanism: Mechanism,
+    teachers: ArrayLike,
+    delta: float,
+    *,
+    orders: ArrayLike | None = None,
+    slack: float = 0.0,
+) -> Proved:
+    """Data-independent epsilon of one query for each entry of `teachers`, and the method that gave it.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> found, basis = worst_case(GNMax(sigma=40.0), [250] * 100, 1e-5)
+    >>> round(found.epsilon, 4), basis
+    (1.3565, 'Gaussian-DP')
+    """
+    different, times = np.unique(np.atleast_1d(np.asarray(teachers)), return_counts=True)
+    return WorstCase(mechanism, different, orders).epsilon(times, delta, slack)
+
+
+class WorstCase:
+    """The data-independent figures of one mechanism for any numbers of queries.
+
+    What one query costs, the same for all numbers, is computed once, at the orders that matter.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> of = WorstCase(GNMax(sigma=40.0), [250])
+    >>> [round(of.epsilon(np.array([queries]), 1e-5, 0.0).epsilon.epsilon, 4) for queries in (1, 100)]
+    [0.1018, 1.3565]
+    """
+
+    def __init__(self, mechanism: Mechanism, teachers: ArrayLike, orders: ArrayLike | None = None) -> None:
+        grid = curves.default_orders() if orders is None else np.unique(check_orders(orders))
+        self._mechanism = mechanism
+        self._one_query = Columns(grid, lambda some: curves.data_independent(mechanism, teachers, some))
+
+    def figure(self, times: NDArray[np.int64], classes: int, delta: float) -> Proved:
+        """The smallest figure of all methods, for `times[i]` queries to the i-th number of teachers."""
+        queries = int(times.sum())
+        slack = sampler_slack(self._mechanism, queries, classes)
+        best = self.epsilon(times, delta, slack)
+        plain = self._mechanism.test is None and self._mechanism.noise.family in _TWO_COUNTS
+        if not plain or best.epsilon.epsilon >= LARGE:
+            return best
+        from pate_jax.accounting.exact import pld
+
+        def losses(inner: float) -> Epsilon:
+            return Epsilon(pld.data_independent_epsilon(self._mechanism, queries, classes, inner), None)
+
+        composed = Proved(with_slack(losses, delta, slack), "privacy-loss distributions, worst case")
+        return _smaller(best, composed)
+
+    def epsilon(self, times: NDArray[np.int64], delta: float, slack: float) -> Proved:
+        """The smaller of the Renyi figure and of the closed form, if there is one."""
+        best = _closed_form(self._mechanism, int(times.sum()), delta, slack)
+        grid, known = self._one_query.grid, float(best.epsilon.epsilon)
+
+        def renyi(inner: float) -> Epsilon:
+            extra = curves.conversion_cost(grid, inner)
+            value, place = least(lambda at: (times @ self._one_query.at(at))[None], extra, known)
+            return Epsilon(float(value[0]), float(grid[place[0]]))
+
+        return _smaller(best, Proved(with_slack(renyi, delta, slack), "renyi, worst case"))
+
+
+def _smaller(first: Proved, second: Proved) -> Proved:
+    return second if second.epsilon.epsilon < first.epsilon.epsilon else first
+
+
+def _closed_form(mechanism: Mechanism, queries: int, delta: float, slack: float) -> Proved:
+    """Gaussian-DP or pure-DP composition, where there is one; else infinity."""
+    mu, steps = composition.gaussian_dp(mechanism, queries), composition.pure_steps(mechanism, queries)
+    form: Callable[[float], float]
+    if mu is not None:
+        form, basis = lambda inner: composition.gaussian_epsilon(mu, inner), "Gaussian-DP"
+    elif steps is not None:
+        form, basis = lambda inner: composition.pure_epsilon(steps, inner), "pure-DP composition"
+    else:
+        return Proved(Epsilon(np.inf, None), "renyi, worst case")
+    return Proved(with_slack(lambda inner: Epsilon(form(inner), None), delta, slack), basis)
