@@ -1,13 +1,18 @@
 """Eight fake CPU devices, strict keys, a Ctrl-C that reaches commands, and compiled programs kept on disk."""
 
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import hypothesis
 import pytest
+import quick_compiler
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+# XLA_FLAGS=--xla_force_host_platform_device_count=8 gives the tests the compiler as users have it.
+if "XLA_FLAGS" not in os.environ:
+    os.environ["XLA_FLAGS"] = quick_compiler.flags()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DEBUG_KEY_REUSE", "1")
 # The tests and the commands that they start share compiled programs, also with the next run of the tests.
@@ -23,16 +28,31 @@ install_import_hook("pate_jax", "shapes.check")
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+MAPS = 10_000  # of the 65,530 memory maps that Linux allows a process; each compiled program holds some
+
 for name, examples in (("quick", 25), ("thorough", 100)):  # CI takes the thorough one; both repeat themselves
     hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_configure():
+    """All processes of a session share the honest runs of tests/honest_runs.py."""
+    if "PATE_HONEST_RUNS" not in os.environ:
+        os.environ["PATE_HONEST_RUNS"] = tempfile.mkdtemp(prefix="pate-runs-")
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop("PATE_HONEST_RUNS"), ignore_errors=True)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget_compiled_programs():
-    """A module's programs go when it ends: each holds memory maps, of which Linux allows a process 65,530."""
+    """Programs are forgotten when a module ends with many of them."""
     yield
-    jax.clear_caches()
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > MAPS:
+        jax.clear_caches()
 
 
 def pytest_terminal_summary(terminalreporter):

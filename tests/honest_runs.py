@@ -1,7 +1,11 @@
-"""Small honest runs that several test files examine, each made once in a process."""
+"""Small honest runs that several test files examine; whoever needs one first makes it, for all processes.
+
+Nobody writes into them: a test that changes a run changes a copy.
+"""
 
 import functools
-import tempfile
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +17,30 @@ from pate_jax.runs import pipeline, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Supervised
+from pate_jax.system import locks
 
 TEACHERS, QUERIES = 6, 18
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
 
 
-def _files(folder: Path) -> DataChoice:
+def _folder() -> Path:
+    """One folder for all processes of a session of tests, which conftest.py makes and removes."""
+    return Path(os.environ["PATE_HONEST_RUNS"])
+
+
+def _once(name: str, make: Callable[[Path], object]) -> Path:
+    """The path `name`, whose files `make` writes unless another process has."""
+    path, done = _folder() / name, _folder() / f"{name}.done"
+    with locks.held(_folder() / f"{name}.lock", path, wait=True):
+        if not done.exists():
+            make(path)
+            done.touch()
+    return path
+
+
+def _write_table(folder: Path) -> None:
     """A user's own table: 40 people with two records each, and public inputs drawn alike."""
+    folder.mkdir(exist_ok=True)
     random, centres = np.random.default_rng(5), np.eye(3, 4) * 3
     for name, count in (("private", 80), ("public", 30), ("test", 20)):
         labels = random.integers(0, 3, count).astype(np.int32)
@@ -29,80 +50,87 @@ def _files(folder: Path) -> DataChoice:
         if name == "private":
             arrays["users"] = np.array([f"patient-{7 * (row // 2) % 40:03d}" for row in range(count)])
         np.savez(folder / f"{name}.npz", **arrays)
+
+
+@functools.cache
+def table() -> DataChoice:
+    """The table of people, as files of the user's own."""
+    folder = _once("table", _write_table)
     return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
-
-
-@functools.cache
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="pate-runs-"))
-
-
-@functools.cache
-def _data() -> DataChoice:
-    return _files(_folder())
 
 
 @functools.cache
 def whole(seed: int | None = None) -> RunDirectory:
     """A whole run by user on the user's own files: private, or with a seed."""
-    out = _folder() / f"whole-{seed}"
-    config = RunConfig(
-        data=_data(),
-        partition=PartitionChoice(teachers=TEACHERS, by="user", seed=seed),
-        teacher=TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1),
-        student=STUDENT,
-        queries=QUERIES,
-        mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 1.5),
-        out=out,
-    )
-    pipeline.run(config)
-    return RunDirectory(out)
+
+    def make(out: Path) -> None:
+        config = RunConfig(
+            data=table(),
+            partition=PartitionChoice(teachers=TEACHERS, by="user", seed=seed),
+            teacher=TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1),
+            student=STUDENT,
+            queries=QUERIES,
+            mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 1.5),
+            out=out,
+        )
+        pipeline.run(config)
+
+    return RunDirectory(_once(f"whole-{seed}", make))
 
 
 @functools.cache
 def without_ids() -> RunDirectory:
     """A run by record on the same table, whose records are called by their row numbers; no student yet."""
-    with np.load(_data().private, allow_pickle=False) as file:
-        np.savez(_folder() / "rows.npz", inputs=file["inputs"], labels=file["labels"])
-    choice = DataChoice(private=_folder() / "rows.npz", public=_data().public)
-    config = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1)
-    run = RunDirectory(_folder() / "without-ids")
-    with run.writing():
-        inputs = stages.begin(run, choice, PartitionChoice(teachers=TEACHERS), config)
-        stages.train(inputs)
-        stages.settle(inputs, DiscreteGaussianMax(6.0), None, 1e-5)
-        stages.vote(inputs, QUERIES)
-        stages.answer(run, DiscreteGaussianMax(6.0))
-        stages.account(run, 1e-5)
-    return run
+
+    def make(out: Path) -> None:
+        with np.load(table().private, allow_pickle=False) as file:
+            np.savez(_folder() / "rows.npz", inputs=file["inputs"], labels=file["labels"])
+        choice = DataChoice(private=_folder() / "rows.npz", public=table().public)
+        config = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1)
+        run = RunDirectory(out)
+        with run.writing():
+            inputs = stages.begin(run, choice, PartitionChoice(teachers=TEACHERS), config)
+            stages.train(inputs)
+            stages.settle(inputs, DiscreteGaussianMax(6.0), None, 1e-5)
+            stages.vote(inputs, QUERIES)
+            stages.answer(run, DiscreteGaussianMax(6.0))
+            stages.account(run, 1e-5)
+
+    return RunDirectory(_once("without-ids", make))
 
 
 @functools.cache
 def elsewhere() -> RunDirectory:
     """A run from a votes file that somebody else made, with the public inputs given by hand."""
-    public = _data().public
-    with np.load(public, allow_pickle=False) as file:
-        labels, ids = file["labels"], file["ids"]
-    votes = np.where(np.eye(3, dtype=bool)[labels], 30, 5)
-    run = RunDirectory(_folder() / "elsewhere")
-    with run.writing():
-        stages.adopt(run, voting.Votes(votes, ids=ids), None, relation="record")
-        stages.answer(run, DiscreteGaussianMax(6.0))
-        stages.account(run, 1e-5)
-        stages.teach(run, STUDENT, public)
-        stages.tell(run)
-    return run
+
+    def make(out: Path) -> None:
+        public = table().public
+        with np.load(public, allow_pickle=False) as file:
+            labels, ids = file["labels"], file["ids"]
+        votes = np.where(np.eye(3, dtype=bool)[labels], 30, 5)
+        run = RunDirectory(out)
+        with run.writing():
+            stages.adopt(run, voting.Votes(votes, ids=ids), None, relation="record")
+            stages.answer(run, DiscreteGaussianMax(6.0))
+            stages.account(run, 1e-5)
+            stages.teach(run, STUDENT, public)
+            stages.tell(run)
+
+    return RunDirectory(_once("elsewhere", make))
 
 
 @functools.cache
 def budgeted() -> RunDirectory:
     """Two batches of votes made elsewhere, under one budget; no student yet."""
-    run, random = RunDirectory(_folder() / "budgeted"), np.random.default_rng(3)
-    with run.writing():
-        for batch in range(2):
-            ids = np.array([f"pool-{batch}-{row}" for row in range(25)])
-            votes = random.multinomial(50, [0.5, 0.3, 0.2], size=25)
-            stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
-            stages.answer(run, DiscreteGaussianMax(20.0), 4.0, 1e-5)
-        stages.account(run)
-    return run
+
+    def make(out: Path) -> None:
+        run, random = RunDirectory(out), np.random.default_rng(3)
+        with run.writing():
+            for batch in range(2):
+                ids = np.array([f"pool-{batch}-{row}" for row in range(25)])
+                votes = random.multinomial(50, [0.5, 0.3, 0.2], size=25)
+                stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
+                stages.answer(run, DiscreteGaussianMax(20.0), 4.0, 1e-5)
+            stages.account(run)
+
+    return RunDirectory(_once("budgeted", make))

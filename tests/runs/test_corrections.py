@@ -21,7 +21,7 @@ TEACHER = ("--net", "table", "--epochs", 1, "--min-steps", 3, "--batch-size", 8)
 
 
 def files(**changed):
-    paths = {name: getattr(honest_runs._data(), name) for name in ("private", "public", "test")} | changed
+    paths = {name: getattr(honest_runs.table(), name) for name in ("private", "public", "test")} | changed
     return [part for name, path in paths.items() for part in (f"--{name}", path)]
 
 
@@ -56,7 +56,7 @@ def trained(tmp_path_factory):
     run = RunDirectory(folder / "run")
     teacher = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8)
     with run.writing():
-        inputs = stages.begin(run, honest_runs._data(), PartitionChoice(teachers=6), teacher)
+        inputs = stages.begin(run, honest_runs.table(), PartitionChoice(teachers=6), teacher)
         stages.train(inputs)
         stages.settle(inputs, DiscreteGaussianMax(4.0), 30.0, 1e-5)
     further = np.random.default_rng(8).normal(size=(9, 4)).astype(np.float32)
@@ -93,7 +93,7 @@ def test_a_mistyped_student_can_be_given_again(tmp_path):
     steps = ("--net", "table", "--steps", 8, "--batch-size", 8)
     assert call("student", run.root, "--public", tmp_path / "nowhere.npz", "--method", "vat", *steps) == 2
     assert call("student", run.root, "--method", "vat", *steps) == 2  # no --public
-    right = ("--public", honest_runs._data().public, "--method", "supervised", *steps)
+    right = ("--public", honest_runs.table().public, "--method", "supervised", *steps)
     assert call("student", run.root, *right) == 0
 
 
@@ -116,7 +116,7 @@ def test_of_several_processes_none_records_what_another_cannot_open(tmp_path):
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     (tmp_path / "elsewhere").mkdir()
-    data = honest_runs._data()
+    data = honest_runs.table()
     named = ["--private", data.private.name, "--public", data.public.name]
     common = [*named, "--teachers", "6", "--queries", "9", "--out", str(tmp_path / "run")]
     joined = ["--coordinator", address, "--processes", "2", "--process"]

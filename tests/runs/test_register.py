@@ -215,7 +215,7 @@ def test_a_run_killed_between_entry_and_answer_counts_once_whatever_follows(tmp_
 
 def test_a_whole_run_is_entered_before_it_trains(tmp_path, capsys):
     """By the command: the limit, what is refused by it, what fits, and what is spent then."""
-    file, own = tmp_path / "register.jsonl", honest_runs._data()
+    file, own = tmp_path / "register.jsonl", honest_runs.table()
     command = ["run", "--private", own.private, "--public", own.public, "--test", own.test, "--by", "user"]
     command += ["--teachers", 6, "--queries", 18, "--net", "table", "--register", file]
     command += ["--out", tmp_path / "run", "--epochs", 1, "--min-steps", 3]

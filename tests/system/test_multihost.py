@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import quick_compiler
 import tiny_teachers as tiny
 
 from pate_jax import cli, ensemble
@@ -62,8 +63,7 @@ def ended(commands, environment):
 def test_two_processes_vote_as_one(tmp_path, width, count):
     """Eleven teachers: five here and six there, alone or several in a program."""
     environment = {
-        **os.environ,
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        **quick_compiler.environment(devices=4),
         "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
     }
     script = "import sys, test_multihost; test_multihost.one_of_two(*sys.argv[1:])"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import quick_compiler
 
 from pate_jax.errors import PateError
 from pate_jax.runs import processes, stages
@@ -80,7 +81,7 @@ def test_half_an_address_is_refused(given):
 def test_a_named_topology_becomes_devices_before_jax_starts():
     script = "from pate_jax.system import devices, topology; devices.prepare(); "
     script += "topology.prepare(['run', '--topology=cpu-8']); topology.enter('cpu-8'); print('eight')"
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    environment = quick_compiler.environment()
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "eight"
@@ -188,7 +189,7 @@ def pate(*arguments, environment):
 
 @pytest.mark.long
 def test_two_processes_run_as_one(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    environment = quick_compiler.environment()
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"

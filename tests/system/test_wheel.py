@@ -1,12 +1,12 @@
 """What is installed from a wheel: every file of the package, found where no checkout stands."""
 
-import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+import quick_compiler
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -36,8 +36,10 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel):
 def installed(wheel, tmp_path):
     """Run Python in a folder of its own, with nothing of the project but what the wheel holds."""
     wheel.extractall(tmp_path / "installed")
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    environment |= {"PYTHONPATH": str(tmp_path / "installed"), "PYTHONSAFEPATH": "1"}
+    environment = quick_compiler.environment() | {
+        "PYTHONPATH": str(tmp_path / "installed"),
+        "PYTHONSAFEPATH": "1",
+    }
 
     def python(script, *arguments):
         command = [sys.executable, "-c", script, *arguments]

@@ -115,15 +115,15 @@ def of_images(folder):
 
 def choice() -> DataChoice:
     """The table of people that the honest runs use."""
-    return honest_runs._data()
+    return honest_runs.table()
 
 
-def trained(folder, width=None):
+def trained(folder, width=None, seed=None):
     """A run by user of tiny teachers that have voted, and nothing answered yet."""
     run, teacher = RunDirectory(folder), replace(TEACHER, width=width)
+    partition = PartitionChoice(teachers=honest_runs.TEACHERS, by="user", seed=seed)
     with run.writing():
-        cut = PartitionChoice(teachers=honest_runs.TEACHERS, by="user")
-        inputs = stages.begin(run, choice(), cut, teacher)
+        inputs = stages.begin(run, choice(), partition, teacher)
         stages.train(inputs)
         stages.settle(inputs, MECHANISM, None, 1e-5)
         stages.vote(inputs, honest_runs.QUERIES)

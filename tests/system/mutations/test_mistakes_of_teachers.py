@@ -89,7 +89,7 @@ def halved(patch, folder):
         machine.setattr(plans, "device_bytes", lambda devices: 170)
         machine.setattr(plans, "free_bytes", lambda devices: 1 << 40)
         machine.setattr(training, "_needed", lambda machine, data: machine.plan.width * data.length)
-        run = small_runs.trained(folder)
+        run = small_runs.trained(folder, seed=3)  # its longest shard holds 18 to 34 records
         patch.undo()
         return verified(run)
 

@@ -1,0 +1,24 @@
+"""XLA's flags for tests, which compile many programs and run each a few times: quick code, eight devices."""
+
+import importlib.util
+import mmap
+import os
+from pathlib import Path
+
+COUNT = "--xla_force_host_platform_device_count"
+QUICK = {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": "false"}
+
+
+def flags() -> str:
+    """Those that the installed XLA knows, since one that it does not know ends the process."""
+    (folder,) = importlib.util.find_spec("jaxlib").submodule_search_locations
+    library = max(Path(folder).glob("*.so*"), key=lambda path: path.stat().st_size)
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        known = [f"--{name}={value}" for name, value in QUICK.items() if text.find(name.encode()) >= 0]
+    return " ".join([f"{COUNT}=8", *known])
+
+
+def environment(devices: int | None = None) -> dict[str, str]:
+    """For a child with another number of devices, or with as many as it decides itself."""
+    kept = [flag for flag in os.environ["XLA_FLAGS"].split() if not flag.startswith(f"{COUNT}=")]
+    return {**os.environ, "XLA_FLAGS": " ".join([*kept, *([f"{COUNT}={devices}"] if devices else [])])}
