@@ -13,6 +13,7 @@ import quick_compiler
 # XLA_FLAGS=--xla_force_host_platform_device_count=8 gives the tests the compiler as users have it.
 if "XLA_FLAGS" not in os.environ:
     os.environ["XLA_FLAGS"] = quick_compiler.flags()
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # there is a process for each core already
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DEBUG_KEY_REUSE", "1")
 # The tests and the commands that they start share compiled programs, also with the next run of the tests.

@@ -14,9 +14,9 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, InteractiveGNMax
 
 RANDOM = np.random.default_rng(8)
-FEW = RANDOM.multinomial(50, [0.6, 0.2, 0.15, 0.05], size=9)
-VOTES = RANDOM.permuted(FEW[RANDOM.integers(0, 9, 70)], axis=1)  # classes in any order
-ANSWERED = RANDOM.random(70) < 0.6
+FEW = RANDOM.multinomial(50, [0.6, 0.2, 0.15, 0.05], size=6)
+VOTES = RANDOM.permuted(FEW[RANDOM.integers(0, 6, 25)], axis=1)  # classes in any order
+ANSWERED = RANDOM.random(25) < 0.6
 TESTED = ConfidentGNMax(30, 12.0, 6.0)
 
 
@@ -56,15 +56,15 @@ def test_figures_are_the_sums_over_all_queries(mechanism, part, monkeypatch):
     for kind, weight in (("expected", np.exp(log_answered)), ("realised", ANSWERED)):
         curve = (test + weight[:, None] * argmax).sum(axis=0)
         assert made.sums[f"exact_{kind}"]["epsilon"] == pytest.approx(epsilon(curve), rel=1e-9)
-    worst = accounting.worst_case(mechanism, [50] * 70, 1e-5, slack=made.slack)[0].epsilon
+    worst = accounting.worst_case(mechanism, [50] * 25, 1e-5, slack=made.slack)[0].epsilon
     assert made.headline.epsilon == pytest.approx(worst, rel=1e-9)
-    assert (made.asked, made.answered, made.teachers) == (70, ANSWERED.sum(), 50)
+    assert (made.asked, made.answered, made.teachers) == (25, ANSWERED.sum(), 50)
     assert made.figures["pld"].epsilon == pytest.approx(pld.epsilon(mechanism, VOTES, 1e-5), rel=1e-4)
 
 
 def test_the_students_opinion_tells_queries_apart():
     mechanism = InteractiveGNMax(20, 12.0, 6.0, 0.9)
-    opinions = RANDOM.dirichlet(np.ones(4), size=70)
+    opinions = RANDOM.dirichlet(np.ones(4), size=25)
     made = accounting.statement(mechanism, VOTES, ANSWERED, 1e-5, student_probabilities=opinions)
     orders = curves.default_orders()
     curve = accounting.rdp(mechanism, VOTES, orders, method="exact", student_probabilities=opinions).sum(0)
@@ -74,7 +74,7 @@ def test_the_students_opinion_tells_queries_apart():
 
 def test_many_queries_need_the_memory_of_the_different_ones():
     """One curve for each of 200,000 queries would hold 176 MB, and a statement needs several."""
-    votes = RANDOM.permuted(FEW[RANDOM.integers(0, 9, 200_000)].astype(np.int32), axis=1)
+    votes = RANDOM.permuted(FEW[RANDOM.integers(0, 6, 200_000)].astype(np.int32), axis=1)
     tracemalloc.start()
     try:
         made = accounting.statement(TESTED, votes, None, 1e-5, pld=False)
