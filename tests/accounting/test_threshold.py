@@ -30,7 +30,7 @@ ORDERS = np.array([1.05, 2.0, 9.0, 60.0])
 
 
 def discrete_tail(weight, reach):
-    """The chance of `k` and more, for every k of the test, from one sum over all whole numbers within reach."""
+    """The chance of `k` and more, whatever k is, from the weights of all whole numbers within reach."""
     weights = [weight(z) for z in range(-reach, reach + 1)]
     return lambda k: sum(weights[k + reach :]) / sum(weights)
 
