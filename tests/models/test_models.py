@@ -28,7 +28,7 @@ def make(name, **changes):
     settings = {**SMALL[name], **changes}
     model = models.build(name, input_shape=SHAPES[name], classes=4, **settings)
     inputs = jax.random.normal(jax.random.key(2), (3, *SHAPES[name]))
-    return model, model.init(jax.random.key(1)), inputs
+    return model, jax.jit(model.init)(jax.random.key(1)), inputs
 
 
 @pytest.mark.long
@@ -46,8 +46,8 @@ def test_a_net_is_rebuilt_from_its_description(name):
 @pytest.mark.parametrize("name", models.NETS)
 def test_no_record_of_a_batch_sees_another(name):
     model, params, inputs = make(name)
-    moved = inputs.at[1:].multiply(-5)
-    np.testing.assert_array_equal(model.apply(params, inputs)[0], model.apply(params, moved)[0])
+    apply, moved = jax.jit(model.apply), inputs.at[1:].multiply(-5)
+    np.testing.assert_array_equal(apply(params, inputs)[0], apply(params, moved)[0])
 
 
 @pytest.mark.parametrize("form", ["patches", "products"])
