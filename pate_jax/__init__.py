@@ -7,7 +7,9 @@ system      the machine: files written whole, locks, devices, topologies, progre
 mechanisms  what an aggregation is, and the exact laws of its noise; NumPy at most
 data        records in, disjoint shards out
 models      nets as pure functions; the only room that imports Flax
+spaces      what public inputs alone teach: maps to whole-number vectors, which cost nothing
 ensemble    shards to labels: all teachers as one program; the only room that names pmap
+crowd       records to tables of votes or sums: every record or user a voter, without training
 voting      labels to votes: the door for teachers that are not ours
 aggregate   votes, a mechanism and a key to answers: the only room that draws noise
 accounting  votes and a mechanism to figures, statements and plans; never JAX

@@ -9,11 +9,11 @@ released. The sampler and the accountant read the same description.
 - `NeighbourCounts`: a voter adds 1 to at most `votes` different cells, at most one of each query. Added or
   removed it moves `votes` cells by 1: length `sqrt(votes)`. Changed, it takes back at most `votes` of them
   and adds at most `votes` others: at most `2 votes` cells move by 1, length `sqrt(2 votes)`.
-- `ClassSums`: a record with the vector v, no longer than `length`, and the label y adds `v (C e_y - 1)`: C -
-  1 times v to the sum of its class and -v to each other one. The length of that table is `|v| sqrt((C-1)^2 +
-  C - 1) = |v| sqrt(C (C-1))`; a user adds the mean of its records' tables, which is no longer. Added or
-  removed it moves the sum by at most `length sqrt(C (C-1))`, and changed by twice that (the triangle
-  inequality, which two records of one class and opposite vectors reach).
+- `ClassSums`: a record adds its vector, no longer than `length`, to the row of its class; of two classes
+  there is one row, to which it adds the vector or, with label 0, its negative. A user adds the mean of its
+  records' tables, which is no longer than the longest of them. Added or removed a voter moves the sum by at
+  most `length`, and changed by twice that (the triangle inequality, which two records of one class and
+  opposite vectors reach).
 
 The rounded Gaussian is the default noise: a Gaussian rounded to the nearest whole number. As the sums are
 whole numbers, `sum + round(noise) = round(sum + noise)` is computed from the sum with Gaussian noise alone,
@@ -71,11 +71,11 @@ class NeighbourCounts:
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Noisy sums of voters' vectors, [classes, directions], each class's against all others'.
+    """Noisy sums of voters' vectors, [classes, directions]; of two classes their difference alone.
 
-    >>> release = ClassSums(classes=2, directions=16, length=100, sigma=4000.0)
-    >>> release.squared_shift("changed"), release.squared_shift("joined")
-    (80000, 20000)
+    >>> release = ClassSums(classes=3, directions=16, length=100, sigma=4000.0)
+    >>> release.squared_shift("changed"), release.squared_shift("joined"), release.shape
+    (40000, 10000, (3, 16))
     """
 
     classes: int
@@ -97,11 +97,11 @@ class ClassSums:
     @property
     def shape(self) -> tuple[int, int]:
         """Of the table that is released."""
-        return self.classes, self.directions
+        return 1 if self.classes == 2 else self.classes, self.directions
 
     def squared_shift(self, change: Change) -> int:
         """The square of the length by which one voter moves the table."""
-        return self.length**2 * self.classes * (self.classes - 1) * _times(change, 4)
+        return self.length**2 * _times(change, 4)
 
 
 CrowdRelease = NeighbourCounts | ClassSums

@@ -1,0 +1,10 @@
+"""Records to votes: every record or user a voter, without training."""
+
+from pate_jax.crowd.classifier import Linear
+from pate_jax.crowd.neighbours import counts
+from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.sums import sums
+from pate_jax.crowd.vectors import Scaling, scaling, vectors
+from pate_jax.crowd.voters import Voters, voters
+
+__all__ = ["Linear", "Queries", "Scaling", "Voters", "counts", "scaling", "sums", "vectors", "voters"]

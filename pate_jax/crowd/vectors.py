@@ -1,0 +1,79 @@
+"""Voters' vectors: a space's coordinates, weighed by how much they vary, on a grid, and bounded in length.
+
+All of it follows from the space and from public settings. Coordinates and vectors are whole numbers, and the
+one step between them, a product with a weight and its rounding, treats each number by itself.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from pate_jax.errors import PateError
+from pate_jax.spaces import whole
+from pate_jax.spaces.space import Space
+
+LONGEST = 8000  # length of a vector whose squares are still counted in 32 bits
+_CONSTANT = 0.25  # share of the length that a constant has, which counts each class's voters
+
+
+class Scaling(NamedTuple):
+    """How coordinates become vectors of whole numbers."""
+
+    weights: Float[np.ndarray, " directions"]
+    length: int  # of a vector at most
+    constant: int  # a last entry that all records have; 0: there is none
+
+
+def scaling(
+    space: Space,
+    public: Int[np.ndarray, "pool directions"],
+    *,
+    length: int,
+    power: float,
+    full: float = 0.5,
+    constant: bool = False,
+) -> Scaling:
+    """Weights that whiten by a power of public variances and give a share `full` of the pool full length.
+
+    >>> from pate_jax import spaces
+    >>> pool = np.random.default_rng(0).normal(size=(80, 3)) * [9, 1, 3]
+    >>> space = spaces.learn("identity", pool)
+    >>> made = scaling(space, space.coordinates(pool), length=100, power=1.0)
+    >>> sizes = np.linalg.norm(vectors(made, space.coordinates(pool)), axis=1)
+    >>> bool(sizes.max() <= 100), bool(np.median(sizes) > 95)
+    (True, True)
+    """
+    if not 8 <= length <= LONGEST:
+        raise PateError(f"length={length} of a voter's vector must be from 8 to {LONGEST}")
+    constants = int(_CONSTANT * length) if constant else 0
+    rest = np.floor(np.sqrt(length**2 - constants**2))
+    flat = (space.variances / space.variances[0]) ** (-power / 2)
+    sizes = np.linalg.norm(public * flat, axis=1)
+    usual = np.quantile(sizes, 1 - full)
+    return Scaling((flat * rest / max(usual, 1e-9)).astype(np.float32), length, constants)
+
+
+def vectors(scaling: Scaling, coordinates: Int[np.ndarray, "n directions"]) -> Int[np.ndarray, "n entries"]:
+    """The vectors of any number of records, on the host."""
+    return np.asarray(bounded(coordinates, scaling.weights, scaling.length, scaling.constant))
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def bounded(
+    coordinates: Int[Array | np.ndarray, "n directions"],
+    weights: Float[Array | np.ndarray, " directions"],
+    length: int,
+    constant: int,
+) -> Int[Array, "n entries"]:
+    """Vectors of at most `length`, in whole numbers; traced inside the kernels of neighbours and sums."""
+    rest = int(np.floor(np.sqrt(length**2 - constant**2)))
+    found = whole.shortened(whole.rounded(jnp.asarray(coordinates).astype(jnp.float32) * weights), rest)
+    if not constant:
+        return found
+    return jnp.concatenate([found, jnp.full((len(found), 1), constant, jnp.int32)], 1)

@@ -1,0 +1,120 @@
+"""From inputs, as stored, to features: what each kind of space looks at before its directions.
+
+A front is frozen and was made from public inputs or constants alone. It looks at each record by itself, so
+what it says of one does not depend on any other.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from pate_jax.data.dataset import Preprocessing
+from pate_jax.errors import PateError
+from pate_jax.models import patches
+
+_TAIL = 0.005  # share of public values on either side beyond which a number is drawn in
+Features = Float[np.ndarray, "record features"]
+
+
+class Front(Protocol):
+    """Features of each record, from its input as stored."""
+
+    def __call__(self, inputs: np.ndarray) -> Features:
+        """One row of float32 for each record."""
+        ...
+
+
+class Patches(NamedTuple):
+    """How much each cell of an image holds of what is typical of public images (`models.patches`)."""
+
+    known: patches.Patches
+    preprocessing: Preprocessing
+
+    def __call__(self, inputs: np.ndarray) -> Features:
+        """Features of images."""
+        return patches.features(self.known, np.asarray(self.preprocessing.apply(inputs), np.float32))
+
+
+class Columns(NamedTuple):
+    """Scaled columns of a table, with numbers beyond what is usual in public drawn in to that.
+
+    `data.columns` marks missing values, and scales numbers by constants or by the public part.
+    """
+
+    preprocessing: Preprocessing
+    low: np.ndarray
+    high: np.ndarray
+
+    def __call__(self, inputs: np.ndarray) -> Features:
+        """Features of rows."""
+        scaled = np.asarray(self.preprocessing.apply(inputs), np.float32)
+        return np.clip(scaled, self.low, self.high)
+
+
+class Identity(NamedTuple):
+    """The vectors themselves, which somebody's encoder has made."""
+
+    def __call__(self, inputs: np.ndarray) -> Features:
+        """The same numbers as float32."""
+        return np.asarray(inputs, np.float32).reshape(len(inputs), -1)
+
+
+class Encoder(NamedTuple):
+    """A function of the user's own, shown one record at a time, so that no record colours another's vector.
+
+    That it keeps nothing from one call to the next is its maker's word.
+    """
+
+    function: Callable[[np.ndarray], Any]  # one input, as stored, to one vector
+
+    def __call__(self, inputs: np.ndarray) -> Features:
+        """Features of any inputs."""
+        return np.stack([self._vector(one) for one in inputs])
+
+    def _vector(self, one: np.ndarray) -> np.ndarray:
+        vector = np.asarray(self.function(one), np.float32)
+        if vector.ndim != 1 or not vector.size:
+            raise PateError(
+                f"the encoder made {list(vector.shape)} of one input: it must make one vector of numbers"
+            )
+        return vector
+
+
+def patches_of(public: np.ndarray, preprocessing: Preprocessing, *, seed: int = 0) -> Patches:
+    """The front of images, learned from public ones."""
+    seen = np.asarray(preprocessing.apply(public), np.float32)
+    return Patches(patches.learn(seen, seed=seed), preprocessing)
+
+
+def columns_of(public: np.ndarray, preprocessing: Preprocessing) -> Columns:
+    """The front of a table; what is usual is what all but a hundredth of public numbers are.
+
+    >>> front = columns_of(np.arange(1000.0)[:, None], Preprocessing((0.0,), (1.0,)))
+    >>> front(np.array([[-1e9], [3.0], [500.0]])).round(1).ravel().tolist()
+    [4.0, 4.0, 500.0]
+    """
+    scaled = np.asarray(preprocessing.apply(public), np.float32)
+    low, high = np.quantile(scaled, [_TAIL, 1 - _TAIL], axis=0, method="inverted_cdf")
+    same = low == high  # a rare mark would vanish
+    low, high = np.where(same, scaled.min(0), low), np.where(same, scaled.max(0), high)
+    return Columns(preprocessing, low.astype(np.float32), high.astype(np.float32))
+
+
+def encoder_named(name: str) -> Encoder:
+    """The encoder that `module:function` names.
+
+    >>> encoder_named("numpy:ravel")(np.ones((2, 3, 1))).shape
+    (2, 3)
+    """
+    module, _, function = name.partition(":")
+    if not module or not function:
+        raise PateError(f"encoder={name!r} must be module:function")
+    try:
+        return Encoder(getattr(importlib.import_module(module), function))
+    except (ImportError, AttributeError) as error:
+        raise PateError(f"encoder={name!r} cannot be loaded: {error}") from error

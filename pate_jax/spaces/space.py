@@ -1,0 +1,158 @@
+"""A space: a map from inputs to whole-number vectors that public inputs alone have taught.
+
+A front (`fronts`) turns an input into features. They are put on a grid around the middle of the public pool
+and measured along its principal directions, the most varied first. All of it costs nothing, since no private
+record has part in it, and from the features on it is whole numbers: a record's coordinates are a function of
+that record and the space, bit for bit, whatever else is in the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from pate_jax.data.dataset import AS_STORED, Preprocessing
+from pate_jax.errors import PateError
+from pate_jax.spaces import fronts, whole
+from pate_jax.spaces.fronts import Features, Front
+
+Kind = Literal["patches", "columns", "identity", "encoder"]
+BLOCK = 1000  # records looked at together
+_POOL = 5000  # public inputs that directions are learned from, at most
+_TURNS, _MORE = 3, 32  # of orthogonal iteration, and directions beyond those wanted
+_SMALL = 600  # features up to which the eigensystem is computed in full
+_LENGTH, _DIRECTION = (
+    8000,
+    2000,
+)  # of features on their grid and of directions: 2^24 is more than both together
+_TYPICAL = 4000  # length that public features have on their grid, typically
+_FAINT = 1e-4  # of the largest variance: directions that vary less are left out
+
+
+class Space(NamedTuple):
+    """What public inputs have taught, frozen."""
+
+    front: Front
+    middle: Float[np.ndarray, " features"]
+    steps: float  # of the grid in one unit of the features
+    directions: Float[np.ndarray, "features directions"]  # whole numbers
+    variances: Float[np.ndarray, " directions"]  # of the public pool's coordinates
+
+    def coordinates(self, inputs: np.ndarray) -> Int[np.ndarray, "record directions"]:
+        """Coordinates of any records, most varied direction first."""
+        found = np.zeros((len(inputs), len(self.variances)), np.int32)
+        for start in range(0, len(inputs), BLOCK):
+            block = self.block(inputs[start : start + BLOCK])
+            found[start : start + BLOCK] = np.asarray(block)[: len(found) - start]
+        return found
+
+    def block(self, inputs: np.ndarray) -> Int[Array, "block directions"]:
+        """Coordinates of up to `BLOCK` records; rows beyond them are of no record."""
+        seen = features(self.front, inputs)
+        if seen.shape[1] != len(self.middle):
+            raise PateError(
+                f"records of {seen.shape[1]} features do not fit a space of {len(self.middle)}: "
+                "give inputs of the same shape as the public ones"
+            )
+        padded = np.broadcast_to(self.middle, (BLOCK, len(self.middle))).copy()
+        padded[: len(seen)] = seen
+        return _along(padded, self.middle, np.float32(self.steps), self.directions)
+
+    def narrowed(self, wanted: int) -> Space:
+        """The same space with its first directions only."""
+        kept = min(wanted, len(self.variances))
+        return self._replace(directions=self.directions[:, :kept], variances=self.variances[:kept])
+
+
+def learn(
+    kind: Kind,
+    public: np.ndarray,
+    preprocessing: Preprocessing = AS_STORED,
+    *,
+    directions: int = 400,
+    encoder: str = "",
+    seed: int = 0,
+) -> Space:
+    """The space that public inputs, as stored, teach: as many directions as wanted, or as there are.
+
+    >>> pool = np.random.default_rng(0).normal(size=(50, 3)) * [9, 1, 3]
+    >>> space = learn("identity", pool, directions=2)
+    >>> space.coordinates(pool).shape, bool(space.variances[0] > 4 * space.variances[1])
+    ((50, 2), True)
+    """
+    if kind not in get_args(Kind):
+        raise PateError(f"space={kind!r} must be one of {', '.join(get_args(Kind))}")
+    if directions < 1 or len(public) < 2:
+        raise PateError(f"directions={directions} must be at least 1, and public inputs ({len(public)}) two")
+    if kind == "patches":
+        return over(fronts.patches_of(public, preprocessing, seed=seed), public, directions)
+    if kind == "columns":
+        return over(fronts.columns_of(public, preprocessing), public, directions)
+    return over(fronts.encoder_named(encoder) if kind == "encoder" else fronts.Identity(), public, directions)
+
+
+def over(front: Front, public: np.ndarray, directions: int) -> Space:
+    """The space of a front's features: middle, grid and directions are those of the public pool."""
+    chosen = public[np.random.default_rng(0).permutation(len(public))[:_POOL]]
+    seen = np.concatenate(
+        [features(front, chosen[start : start + BLOCK]) for start in range(0, len(chosen), BLOCK)]
+    )
+    middle = seen.mean(0, dtype=np.float64).astype(np.float32)
+    centred = seen - middle
+    typical = float(np.sqrt((centred.astype(np.float64) ** 2).sum(1).mean()))
+    if typical == 0:
+        raise PateError("all public inputs are the same vector in this space: no direction tells them apart")
+    vectors = whole.directions(_principal(centred, directions), _DIRECTION)
+    space = Space(front, middle, _TYPICAL / typical, vectors, np.ones(vectors.shape[1]))
+    found = np.concatenate(
+        [
+            np.asarray(_along(_padded(block, middle), middle, np.float32(space.steps), vectors))[: len(block)]
+            for block in (seen[start : start + BLOCK] for start in range(0, len(seen), BLOCK))
+        ]
+    ).astype(np.float64)
+    variances = found.var(0)
+    kept = int((variances >= _FAINT * variances.max()).sum())
+    return space._replace(variances=variances).narrowed(kept)
+
+
+def features(front: Front, inputs: np.ndarray) -> Features:
+    """A front's features, if they are finite numbers."""
+    seen = np.asarray(front(inputs), np.float32)
+    wrong = np.flatnonzero(~np.isfinite(seen).all(1))
+    if len(wrong):
+        raise PateError(
+            f"{len(wrong)} of {len(inputs)} records have features that are not finite numbers (first at row "
+            f"{wrong[0]} of these): correct the inputs, or the encoder that made them"
+        )
+    return seen
+
+
+def _padded(block: np.ndarray, middle: np.ndarray) -> np.ndarray:
+    padded = np.broadcast_to(middle, (BLOCK, len(middle))).copy()
+    padded[: len(block)] = block
+    return padded
+
+
+@jax.jit
+def _along(seen: Array, middle: Array, steps: Array, vectors: Array) -> Array:
+    """Coordinates of features; whole numbers from the first rounding on."""
+    grid = whole.shortened(whole.rounded((seen - middle) * steps), _LENGTH)
+    return whole.product(grid, vectors)
+
+
+def _principal(centred: np.ndarray, wanted: int) -> np.ndarray:
+    """The principal directions [features, directions], those of the largest variance first."""
+    columns = centred.shape[1]
+    most = min(wanted, columns, len(centred) - 1)
+    if columns <= _SMALL:
+        square = centred.astype(np.float64)
+        return np.linalg.eigh(square.T @ square)[1][:, ::-1][:, :most]
+    random = np.random.default_rng(0)
+    found = random.standard_normal((columns, min(columns, most + _MORE))).astype(np.float32)
+    for _ in range(_TURNS):
+        found = np.linalg.qr((centred.T @ (centred @ found)).astype(np.float64))[0].astype(np.float32)
+    inside = (centred @ found).astype(np.float64)
+    return (found @ np.linalg.eigh(inside.T @ inside)[1][:, ::-1])[:, :most]

@@ -1,0 +1,140 @@
+"""A space is a function of public inputs, and a record's coordinates of that record and the space alone."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pate_jax import spaces
+from pate_jax.data import Preprocessing
+from pate_jax.errors import PateError
+from pate_jax.spaces import fronts, whole
+from pate_jax.spaces.space import BLOCK
+
+RANDOM = np.random.default_rng(3)
+POOL = RANDOM.normal(size=(300, 7)) * [9, 5, 3, 2, 1, 1, 0.1] + 4
+IMAGES = RANDOM.integers(0, 256, (40, 9, 9, 1)).astype(np.uint8)
+AS_PIXELS = Preprocessing((0.0,), (255.0,))
+
+
+def first_three(one):
+    """An encoder of a user's own."""
+    return one.ravel()[:3] * 2.0
+
+
+def image_space(**changes):
+    return spaces.learn("patches", IMAGES, AS_PIXELS, directions=11, **changes)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: (spaces.learn("identity", POOL), POOL), lambda: (image_space(), IMAGES)]
+)
+def test_coordinates_do_not_depend_on_the_batch_or_the_place_in_it(make):
+    space, inputs = make()
+    whole_batch = space.coordinates(inputs)
+    turned = space.coordinates(inputs[::-1])[::-1]
+    alone = np.concatenate([space.coordinates(inputs[row : row + 1]) for row in range(0, len(inputs), 13)])
+    several = 3 if inputs is IMAGES else BLOCK // len(inputs) + 2  # beyond a block of either front
+    many = space.coordinates(np.concatenate([inputs] * several))[-len(inputs) :]
+    assert np.array_equal(whole_batch, turned)
+    assert np.array_equal(whole_batch[::13], alone)
+    assert np.array_equal(whole_batch, many)
+
+
+def test_directions_are_those_of_the_public_pool_most_varied_first():
+    space = spaces.learn("identity", POOL, directions=3)
+    values, axes = np.linalg.eigh(np.cov(POOL.T))
+    assert np.all(np.diff(space.variances) < 0)
+    for place in range(3):
+        cosine = axes[:, -1 - place] @ space.directions[:, place] / np.linalg.norm(space.directions[:, place])
+        assert abs(cosine) > 0.999
+    shares = space.variances / space.variances[0]
+    assert np.allclose(shares, values[::-1][:3] / values[-1], rtol=0.05)  # far rows are drawn in
+    assert np.allclose(space.coordinates(POOL).mean(0), 0, atol=0.02 * np.sqrt(space.variances[0]))
+
+
+def test_many_features_find_the_same_directions_by_iteration():
+    wide = RANDOM.normal(size=(200, 700)) * np.concatenate([[160, 80, 40], np.ones(697)])
+    space = spaces.learn("identity", wide, directions=3)
+    length = np.linalg.norm(space.directions, axis=0)
+    assert np.all(np.abs(np.diag(space.directions[:3])) / length > 0.97)
+
+
+def test_whole_products_are_exact_and_lengths_are_never_exceeded():
+    rows = whole.shortened(whole.rounded(jnp.asarray(RANDOM.normal(size=(50, 300)) * 3000)), 4000)
+    columns = whole.directions(RANDOM.normal(size=(300, 9)), 4000)
+    there = np.asarray(rows).astype(np.int64)
+    assert (there**2).sum(1).max() <= 4000**2 and (columns.astype(np.int64) ** 2).sum(0).max() <= 4000**2
+    assert np.array_equal(whole.product(rows, columns), there @ columns.astype(np.int64))
+
+
+@pytest.mark.parametrize("columns", [1, 2, 17, 4900])
+@pytest.mark.parametrize("length", [8, 100, 8000])
+def test_no_row_is_longer_than_allowed_counted_in_python(columns, length):
+    """Also the longest there can be, those at the border, and zero."""
+    most = whole.largest(columns)
+    rows = RANDOM.integers(-most, most + 1, (40, columns))
+    rows[0], rows[1], rows[2, 1:] = most, 0, 0
+    rows[3] = length // math.isqrt(columns)
+    short = np.asarray(whole.shortened(jnp.asarray(rows, jnp.int32), length)).tolist()
+    before = [sum(x * x for x in row) for row in rows.tolist()]
+    after = [sum(x * x for x in row) for row in short]
+    assert max(after) <= length**2
+    for row, kept, long, square in zip(rows.tolist(), short, before, after, strict=True):
+        assert (
+            kept == row
+            if long <= length**2
+            else square >= (0.9 * length - math.sqrt(columns) - 3) ** 2 * (length > 2 * math.sqrt(columns))
+        )
+
+
+def test_columns_draw_in_what_no_public_number_comes_near_and_keep_rare_marks():
+    table = np.concatenate([POOL[:, :2], (np.arange(300) == 7)[:, None]], 1).astype(np.float32)
+    front = fronts.columns_of(table, Preprocessing((4.0, 4, 0), (9.0, 5, 1)))
+    seen = front(np.array([[1e30, 4, 1], [4, -1e30, 0]], np.float32))
+    assert np.abs(seen[:, :2]).max() < 5 and seen[:, 2].tolist() == [1, 0]
+
+
+def test_an_encoder_sees_one_record_at_a_time():
+    sizes = []
+
+    def watched(one):
+        sizes.append(one.shape)
+        return first_three(one)
+
+    front = fronts.Encoder(watched)
+    assert front(IMAGES).shape == (40, 3) and set(sizes) == {(9, 9, 1)}
+    space = spaces.learn("encoder", IMAGES, directions=2, encoder=f"{__name__}:first_three")
+    assert space.coordinates(IMAGES).shape == (40, 2)
+
+
+def test_directions_in_which_the_pool_does_not_vary_are_left_out():
+    """Nothing public tells how far private records lie along them."""
+    doubled = np.concatenate([POOL[:, :3], POOL[:, :3], np.ones((300, 2))], 1)
+    assert len(spaces.learn("identity", doubled).variances) == 3
+
+
+def test_a_narrowed_space_has_the_same_first_coordinates():
+    space = spaces.learn("identity", POOL)
+    assert np.array_equal(space.narrowed(2).coordinates(POOL), space.coordinates(POOL)[:, :2])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: spaces.learn("pixels", POOL), "space='pixels' must be one of"),
+        (lambda: spaces.learn("identity", POOL, directions=0), "directions=0"),
+        (lambda: spaces.learn("identity", POOL[:1]), r"public inputs \(1\) two"),
+        (lambda: spaces.learn("identity", np.ones((5, 2))), "no direction tells them apart"),
+        (lambda: spaces.learn("patches", POOL), "choose another net"),
+        (lambda: spaces.learn("encoder", POOL, encoder="numpy"), "must be module:function"),
+        (lambda: spaces.learn("encoder", POOL, encoder="numpy:nothing"), "cannot be loaded"),
+        (lambda: spaces.learn("encoder", IMAGES, encoder="numpy:asarray"), "must make one vector"),
+        (lambda: spaces.learn("identity", POOL).coordinates(POOL[:, :3]), "do not fit a space of 7"),
+        (lambda: spaces.learn("identity", POOL).coordinates(POOL * np.nan), "300 of 300 records"),
+    ],
+)
+def test_bad_input_is_one_sentence(wrong, message):
+    with pytest.raises(PateError, match=message):
+        wrong()
