@@ -3,9 +3,9 @@
 Least squares reads no more of the labels than the sums M, less what all classes share; the second moment of
 the inputs is that of the public pool. What is not known is the noise, but its scale s is. Along each
 eigenvector of the second moment, with eigenvalue e, `power` is the mean square of M over the classes,
-smoothed over neighbouring directions, less s^2: what is more than noise. The direction counts with the share
-`power / (power + s^2)` of what it says. So nothing is chosen, no label is looked at, and a direction without
-power is left out.
+smoothed over neighbouring directions, less what noise alone has, s^2 and one standard deviation of that mean.
+The direction counts with the share `power / (power + s^2)` of what it says. So nothing is chosen, no label is
+looked at, and a direction that says no more than noise does is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def fit(
     values, axes = np.linalg.eigh(pool.T @ pool / len(pool))
     sums, scale = _contrasts(noisy, release)
     along = axes.T @ sums.T
-    power = np.maximum(_smoothed((along**2).mean(1)) - scale**2, 0)
+    sure = 1 + np.sqrt(2 / (min(_SMOOTHED, len(along)) * (release.classes - 1)))
+    power = np.maximum(_smoothed((along**2).mean(1)) - sure * scale**2, 0)
     share = power / (power + scale**2) / np.maximum(values, _FAINT * values[-1])
     return Linear(axes @ (share[:, None] * along) / voters, release.length)
 
