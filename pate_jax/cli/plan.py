@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -43,7 +44,9 @@ def plan(
         json: print one JSON object.
     """
     records = planning.counted(records)
-    models: tuple = tuple(model for model in vote_models.MODELS if like in ("any", model.name))
+    models: Sequence[vote_models.VoteModel | vote_models.VotesOf] = tuple(
+        model for model in vote_models.MODELS if like in ("any", model.name)
+    )
     if votes is not None:
         if judged_on is None:
             raise PateError(

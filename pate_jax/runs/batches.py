@@ -22,6 +22,7 @@ import numpy as np
 
 from pate_jax import aggregate, voting
 from pate_jax.accounting import RELATIONS, Relation
+from pate_jax.accounting.filter import Cost
 from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
@@ -261,7 +262,7 @@ def _settle(
     budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
-def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, spent: budget.Cost) -> Line:
+def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, spent: Cost) -> Line:
     """The line of a batch: as many of its queries as the budget affords, and their answers."""
     whole = voting.load_votes(run.votes_of(batch))
     teachers, classes = _size(voting.load_votes(run.votes).votes)

@@ -155,7 +155,8 @@ def check(path: Path) -> State:
         try:
             next(walk)
         except StopIteration as end:
-            return end.value
+            state: State = end.value
+            return state
 
 
 def line(body: Mapping[str, Any]) -> bytes:

@@ -68,7 +68,8 @@ class Inputs:
     def teacher_key(self) -> jax.Array:
         """What the keys of all teachers are cut from."""
         words = np.frombuffer(self.run.secret.derive("teachers")[:8], np.uint32)
-        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+        key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+        return key
 
 
 def open(run: RunDirectory, *, tolerant: bool = False) -> Inputs:

@@ -13,7 +13,8 @@ from pate_jax.errors import PateError
 from pate_jax.runs import answers
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import stage_of
-from pate_jax.student import selection
+from pate_jax.student.selection import Selection
+from pate_jax.student.selection import select as select_rows
 from pate_jax.system import progress
 
 _NEAR = 0.02  # of the scale that inputs have after preprocessing
@@ -62,11 +63,11 @@ def select(
     pool: data.Part,
     preprocessing: data.Preprocessing,
     wanted: int,
-    chosen_by: selection.Selection = "first",
+    chosen_by: Selection = "first",
     key: bytes = b"",
 ) -> data.Part:
     """Inputs chosen from a pool of `different` ones; nearly equal ones are reported."""
-    picked = selection.select(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing)
+    picked = select_rows(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing)
     chosen = pool.take(picked)
     near = duplicates.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
     if len(near.pairs):
@@ -89,7 +90,8 @@ def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
     """
     known = set(zip(asked.ids.tolist(), duplicates.digests(asked.inputs), strict=True))
     names = zip(public.ids.tolist(), duplicates.digests(public.inputs), strict=True)
-    return public.inputs[np.array([name not in known for name in names], bool)]
+    rest: np.ndarray = public.inputs[np.array([name not in known for name in names], bool)]
+    return rest
 
 
 def asked_inputs(inputs: Inputs) -> data.Part:

@@ -173,7 +173,8 @@ def covered(run: RunDirectory) -> accounting.Relation:
             f"record, user, contents or party to `pate aggregate {run.root}`, as "
             "docs/votes_from_elsewhere.md tells"
         )
-    return relation.claimed(settings.stages)
+    claimed: accounting.Relation = relation.claimed(settings.stages)
+    return claimed
 
 
 def account(run: RunDirectory, delta: float | None = None, pld: bool | None = None) -> accounting.Statement:

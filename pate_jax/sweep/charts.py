@@ -121,12 +121,12 @@ def _climbing(rows: Sequence[Row]) -> list[Row]:
     return best
 
 
-def _frame(row: Row) -> tuple:
+def _frame(row: Row) -> tuple[Any, ...]:
     return row["name"], row["teachers"], row["mechanism"]["name"], row["queries"]
 
 
 def _threshold(row: Row) -> float:
-    return row["mechanism"]["threshold"]
+    return float(row["mechanism"]["threshold"])
 
 
 def _scale(row: Row) -> float:

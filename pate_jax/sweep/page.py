@@ -149,7 +149,7 @@ def _shared(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _cell(row: Row, head: str) -> str:
-    values: dict[str, Any] = {
+    values: dict[str, str] = {
         "votes": f"{row['name']}, {row['teachers']}",
         "mechanism": row["mechanism"]["name"],
         "setting": short(row).partition(" ")[2],

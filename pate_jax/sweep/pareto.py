@@ -25,7 +25,7 @@ def front(rows: Iterable[Row]) -> list[Row]:
     >>> [(row["data_independent"], row["answered"]) for row in front(rows)]
     [(1.0, 50), (2.0, 50)]
     """
-    groups: dict[tuple, list[Row]] = {}
+    groups: dict[tuple[str, bool], list[Row]] = {}
     for row in rows:
         if row["data_independent"] is not None and row["answered"]:
             groups.setdefault((row["name"], row["student_accuracy"] is not None), []).append(row)

@@ -14,8 +14,10 @@ from tyro.conf import OmitArgPrefixes, Positional
 from pate_jax import voting
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.many import exact_many
+from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.runs.settings import DataChoice, StudentFlags, TeacherConfig, check_delta, to_settings
+from pate_jax.mechanisms import Mechanism
+from pate_jax.runs.settings import DataChoice, StudentFlags, check_delta, to_settings
 from pate_jax.student import Auto
 from pate_jax.sweep import cells, charts, page, results, vote_sources
 from pate_jax.sweep import rows as judged_rows
@@ -160,7 +162,7 @@ def _add_exact(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Ce
             if cell.source == source.digest and cell.digest in wanted and "exact" not in rows[cell.digest]
         ]
         settings = list(dict.fromkeys((cell.mechanism, cell.queries) for cell in left))
-        of_setting: dict[tuple, list[str]] = {}
+        of_setting: dict[tuple[Mechanism, int], list[str]] = {}
         for cell in left:
             of_setting.setdefault((cell.mechanism, cell.queries), []).append(cell.digest)
 

@@ -35,7 +35,8 @@ class Tallies(NamedTuple):
 
 def keys_of(words: Sequence[np.ndarray]) -> jax.Array:
     """Seeded keys from eight words each."""
-    return jax.random.wrap_key_data(jnp.asarray(np.stack(words)), impl=chacha.SEEDED)
+    keys: jax.Array = jax.random.wrap_key_data(jnp.asarray(np.stack(words)), impl=chacha.SEEDED)
+    return keys
 
 
 def tallies(
@@ -83,14 +84,15 @@ def _program(devices: int, at_once: int) -> Any:
         first = votes.argmax(1)
         within = jnp.arange(votes.shape[0]) < sizes[:, None]
 
-        def one(pair: tuple) -> Tallies:
+        def one(pair: tuple[Any, jax.Array]) -> Tallies:
             sampler, key = pair
             answers = aggregate.answer(sampler, votes, key=key)
             parts = (answers.answered, answers.labels == truth, answers.labels == first)
             return Tallies(*((within & part & answers.answered).sum(1) for part in parts))
 
         batch = None if at_once == 1 else min(at_once, keys.shape[0])
-        return jax.lax.map(one, (samplers, keys), batch_size=batch)
+        counted: Tallies = jax.lax.map(one, (samplers, keys), batch_size=batch)
+        return counted
 
     if devices == 1:
         return jax.jit(count)

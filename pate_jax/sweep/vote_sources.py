@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from pate_jax import data, voting
+from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.queries import rows_of
-from pate_jax.runs.settings import DataChoice, PartitionChoice, TeacherConfig, to_settings
+from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.sweep import cells, students
 from pate_jax.system import locks, storage
 from pate_jax.voting import Votes

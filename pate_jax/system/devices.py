@@ -82,7 +82,7 @@ def local(count: int | None = None) -> list[Any]:
     """The first `count` devices of this process (by default all of them)."""
     import jax
 
-    present = jax.local_devices()
+    present: list[Any] = jax.local_devices()
     if count is not None and not 1 <= count <= len(present):
         raise PateError(
             f"devices={count} but this process has {len(present)}; on a CPU set XLA_FLAGS={_COUNT}=N"
@@ -135,7 +135,7 @@ def processes() -> int:
     """
     import jax
 
-    return jax.process_count()
+    return int(jax.process_count())
 
 
 def from_first(content: bytes) -> bytes:

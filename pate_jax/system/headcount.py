@@ -9,7 +9,7 @@ def coarse(count: int) -> int:
     >>> coarse(9_999), coarse(10_000), coarse(57)
     (9900, 10000, 57)
     """
-    step = 10 ** max(len(str(count)) - 2, 0)
+    step = int(10 ** max(len(str(count)) - 2, 0))
     return count // step * step
 
 
@@ -19,5 +19,5 @@ def coarse_above(count: int) -> int:
     >>> coarse_above(30_162), coarse_above(60_000), coarse_above(81)
     (31000, 60000, 90)
     """
-    step = 10 ** max(len(str(count)) - 2, 1)
+    step = int(10 ** max(len(str(count)) - 2, 1))
     return max(1, -(-count // step)) * step

@@ -245,7 +245,8 @@ def read_npy(content: bytes) -> np.ndarray:
         raise ValueError("Object arrays are pickles, which are never read")
     if announced != len(content) - stream.tell():
         raise ValueError(f"it announces {dtype}{shape} and holds {len(content) - stream.tell()} bytes")
-    return np.load(io.BytesIO(content), allow_pickle=False)
+    array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
+    return array
 
 
 def _check_sizes(archive: zipfile.ZipFile, stored: int) -> None:

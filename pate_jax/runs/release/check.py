@@ -273,7 +273,8 @@ def _pieces(own: np.ndarray, size: int) -> np.ndarray:
     if size < 2 or own.size % size:
         return np.zeros((0, size), own.dtype)
     pieces = np.concatenate([own.reshape(-1, size), own.reshape(size, -1).T])
-    return pieces[np.ptp(pieces, axis=1) > 0]
+    varied: np.ndarray = pieces[np.ptp(pieces, axis=1) > 0]
+    return varied
 
 
 def _spells(numbers: str, secret: np.ndarray) -> bool:
