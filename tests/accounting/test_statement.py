@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pate_jax import accounting
 from pate_jax.accounting import figures, smooth
+from pate_jax.accounting import slack as slacks
 from pate_jax.accounting.curves import Epsilon
-from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, ConfidentGNMax, GNMax, InteractiveGNMax
 
@@ -135,10 +135,10 @@ def test_the_samplers_error_is_paid_for():
         return Epsilon(1.0 + 1e-3 * np.log(1 / delta), 2.0)
 
     for slack in (0.0, 1e-20, 1e-12, 1e-7, 1e-6):
-        found = with_slack(curve, 1e-5, slack)
+        found = slacks.with_slack(curve, 1e-5, slack)
         assert calls[-1] + (1 + np.exp(found.epsilon)) * slack <= 1e-5
-    assert with_slack(curve, 1e-5, 3e-6).epsilon == np.inf
-    assert with_slack(lambda delta: Epsilon(1e4, 2.0), 1e-5, 1e-30).epsilon == np.inf
+    assert slacks.with_slack(curve, 1e-5, 3e-6).epsilon == np.inf
+    assert slacks.with_slack(lambda delta: Epsilon(1e4, 2.0), 1e-5, 1e-30).epsilon == np.inf
 
 
 def test_no_finite_epsilon_is_said_and_not_printed_as_a_number():
