@@ -1,0 +1,64 @@
+"""The data-independent curve of a mechanism that answers with one index: for any votes and any history.
+
+An index says less than the noisy counts that it is read from. The curve here is never above that of
+`curves.data_independent` and is proven in docs/worst_case.md. No statement, budget or plan uses it yet.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate_jax.accounting import curves
+from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case, threshold
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+
+Curve = NDArray[np.float64]
+MOST_VOTES = 2000  # of two classes, up to which all histograms are tried
+
+
+def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: ArrayLike) -> Curve:
+    """The smallest proven bound [A] of one query's cost, whatever the votes.
+
+    Two classes have `teachers + 1` histograms, and all are tried. Gumbel and exponential noise gain nothing
+    where there are more: their curve is that of their own bounds.
+
+    >>> from pate_jax.mechanisms import GNMax, GumbelMax
+    >>> (index_curve(GNMax(40.0), 250, 10, [2.0]) * 40**2 / 2).round(2)  # 1 if all noisy counts were told
+    array([0.64])
+    >>> kept = curves.data_independent(GumbelMax(40.0), 250, [2.0])[0]
+    >>> bool(index_curve(GumbelMax(40.0), 250, 10, [2.0]) == kept)
+    True
+    """
+    if teachers < 1 or classes < 2:
+        raise PateError(f"teachers={teachers} and classes={classes} must be at least 1 and 2")
+    grid = curves.check_orders(orders)
+    found = curves.data_independent(mechanism, teachers, grid)[0]
+    if classes == 2 and teachers <= MOST_VOTES:
+        return np.minimum(found, _every_histogram(mechanism, teachers, grid))
+    return np.minimum(found, _any_histogram(mechanism, teachers, grid))
+
+
+def _every_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:
+    """The largest exact cost [A] of two classes' histograms; an exchange of the classes costs the same."""
+    from pate_jax.accounting import exact
+
+    if isinstance(mechanism, InteractiveGNMax):  # its test reads the student too
+        return _any_histogram(mechanism, teachers, orders)
+    fewer = np.arange(teachers // 2 + 1)
+    return exact.rdp(mechanism, np.stack([teachers - fewer, fewer], axis=1), orders).max(axis=0)
+
+
+def _any_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:
+    argmax = argmax_worst_case.curve(mechanism.noise, orders)
+    if mechanism.test is None:
+        return argmax
+    out = np.full(len(orders), np.inf)
+    good = np.isfinite(argmax)
+    if not good.any():
+        return out
+    out[good] = threshold.joint_bound(mechanism.test, argmax[good], teachers, orders[good])
+    if isinstance(mechanism, InteractiveGNMax):  # what it reads is no count
+        return out
+    return np.minimum(out, joint_worst_case.curve(mechanism.noise, mechanism.test, teachers, orders))

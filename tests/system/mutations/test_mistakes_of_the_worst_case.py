@@ -1,0 +1,74 @@
+"""Known mistakes in the worst case of the argmax, put in one at a time: a named test fails for each."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import test_argmax_worst_case as worst
+from catalogue import case, fails, is_caught, source
+from scipy import special
+
+from pate_jax.accounting.bounds import argmax_worst_case, moved_vote
+from pate_jax.mechanisms import Noise
+
+LITTLE = Noise("gaussian", 0.7)
+
+
+def forgetful(*injections):
+    """Mistakes in the search, whose honest results are not remembered, nor the mistaken ones later."""
+
+    def all_of_them(patch):
+        patch.setattr(argmax_worst_case, "_log_shares", argmax_worst_case._log_shares.__wrapped__)
+        for inject in injections:
+            inject(patch)
+
+    return all_of_them
+
+
+def without_the_third(patch):
+    """The excess without what becomes of the outcome "other"."""
+    real = argmax_worst_case.excess
+    shares = np.array([1.0, 1.0, 0.0])
+    patch.setattr(argmax_worst_case, "excess", lambda *given: (real(*given).T * shares).T)
+    patch.setattr(argmax_worst_case._Search, "_other", lambda self, cells: np.zeros(len(cells.row)))
+
+
+def over_the_jump(patch):
+    """The wins of a class by equal steps that take no notice of where the others take over."""
+
+    def log_wins(x, y):
+        s = np.arange(-12, 72, 0.5) + 0.2
+        terms = -((s - x[:, None]) ** 2) / 2 + special.log_ndtr(s - y[:, None])
+        return special.logsumexp(np.where(s > 0, terms, -np.inf), axis=1) + np.log(0.5 / np.sqrt(2 * np.pi))
+
+    patch.setattr(moved_vote, "log_wins", log_wins)
+
+
+GRID = fails(partial(worst.test_a_fine_grid_of_places_never_exceeds_the_search_and_comes_close, LITTLE))
+MISTAKES = [
+    case("no outcome for the other classes", forgetful(without_the_third), GRID, "fine_grid"),
+    case(
+        "one direction of the divergence of a moved vote",
+        forgetful(
+            source(
+                argmax_worst_case._Search,
+                "__init__",
+                "np.arange(2 * len(orders)) < len(orders)",
+                "np.arange(2 * len(orders)) >= 0",
+            )
+        ),
+        GRID,
+        "fine_grid",
+    ),
+    case(
+        "quadrature that steps over the jump at the best of the others",
+        over_the_jump,
+        fails(partial(worst.test_laws_equal_mpmath, "gaussian", 3, -2)),
+        "laws_equal_mpmath",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MISTAKES)
+def test_a_mistake_of_the_worst_case_is_caught(mutation, tmp_path):
+    is_caught(mutation, tmp_path)
