@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import curves
 from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case, threshold
+from pate_jax.accounting.inputs import check_orders
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 
@@ -33,7 +34,7 @@ def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: Array
     """
     if teachers < 1 or classes < 2:
         raise PateError(f"teachers={teachers} and classes={classes} must be at least 1 and 2")
-    grid = curves.check_orders(orders)
+    grid = check_orders(orders)
     found = curves.data_independent(mechanism, teachers, grid)[0]
     if classes == 2 and teachers <= MOST_VOTES:
         return np.minimum(found, _every_histogram(mechanism, teachers, grid))
