@@ -73,10 +73,11 @@ def prepare(mechanism: Mechanism | Sequence[Mechanism]) -> Sampler:
     for_noise = _longest([one.noise for one in many])
     for_test = _longest([one.test.noise for one in many if one.test is not None])
     ready = [_ready(one, for_noise, for_test) for one in many]
-    return jax.tree.map(lambda *leaves: _stack(leaves), *ready)
+    stacked: Sampler = jax.tree.map(lambda *leaves: _stack(leaves), *ready)
+    return stacked
 
 
-def _stack(leaves: tuple) -> jax.Array:
+def _stack(leaves: tuple[Any, ...]) -> jax.Array:
     """On the host where values are known: stacking a thousand arrays under JAX would compile for a minute."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         return jnp.stack(leaves)
@@ -110,7 +111,8 @@ def answer(
             f"mechanism={type(mechanism).__name__} holds several settings: vmap over it, or answer_many"
         )
     counts, probabilities = _checked_votes(sampler, votes, student_probabilities)
-    return _answer(sampler, counts, key, probabilities)
+    answers: Answers = _answer(sampler, counts, key, probabilities)
+    return answers
 
 
 def answer_many(
@@ -146,7 +148,8 @@ def answer_many(
         at_once = 1 if alone else max(1, _AT_ONCE // max(1, counts.size))
     if at_once < 1:
         raise PateError(f"at_once={at_once} must be at least 1")
-    return _answer_many(samplers, counts, key, probabilities, same_noise, at_once)
+    answers: Answers = _answer_many(samplers, counts, key, probabilities, same_noise, at_once)
+    return answers
 
 
 class _Chance(NamedTuple):
@@ -178,13 +181,16 @@ def _answer_many(
     batch = None if at_once == 1 else min(at_once, settings)
     if same_noise:
         chance = _chance(samplers, key, votes.shape, stored=True)
-        return jax.lax.map(lambda one: _decide(one, asked, chance), samplers, batch_size=batch)
+        alike: Answers = jax.lax.map(lambda one: _decide(one, asked, chance), samplers, batch_size=batch)
+        return alike
 
-    def one_setting(pair: tuple) -> Answers:
-        sampler, own_key = pair
-        return _decide(sampler, asked, _chance(sampler, own_key, votes.shape))
+    def one_setting(pair: tuple[Sampler, Array]) -> Answers:
+        sampler, setting_key = pair
+        return _decide(sampler, asked, _chance(sampler, setting_key, votes.shape))
 
-    return jax.lax.map(one_setting, (samplers, jax.random.split(key, settings)), batch_size=batch)
+    pairs = samplers, jax.random.split(key, settings)
+    answers: Answers = jax.lax.map(one_setting, pairs, batch_size=batch)
+    return answers
 
 
 class _Asked(NamedTuple):
@@ -227,11 +233,14 @@ def _checked(mechanism: Any) -> Mechanism:
         )
     values = [getattr(mechanism, one.name) for one in dataclasses.fields(mechanism)]
     if any(isinstance(value, jax.core.Tracer) or np.ndim(value) for value in values):
-        return mechanism
-    return type(mechanism)(*(value if isinstance(value, int | float) else float(value) for value in values))
+        traced: Mechanism = mechanism
+        return traced
+    plain = (value if isinstance(value, int | float) else float(value) for value in values)
+    checked: Mechanism = type(mechanism)(*plain)
+    return checked
 
 
-def _checked_votes(sampler: Sampler, votes: Any, probabilities: Any) -> tuple:
+def _checked_votes(sampler: Sampler, votes: Any, probabilities: Any) -> tuple[Any, Any]:
     votes = voting.check_votes(votes)
     if (sampler.student_confidence is None) != (probabilities is None):
         raise PateError(
@@ -270,10 +279,10 @@ def _whole_threshold(threshold: Any) -> Any:
 def _register(kind: type) -> None:
     names = [one.name for one in dataclasses.fields(kind)]
 
-    def flatten(mechanism: Any) -> tuple:
+    def flatten(mechanism: Any) -> tuple[Any, None]:
         return tuple(getattr(mechanism, name) for name in names), None
 
-    def flatten_with_keys(mechanism: Any) -> tuple:
+    def flatten_with_keys(mechanism: Any) -> tuple[Any, None]:
         return tuple((jax.tree_util.GetAttrKey(name), getattr(mechanism, name)) for name in names), None
 
     def unflatten(_: None, leaves: Any) -> Any:

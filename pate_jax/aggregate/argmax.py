@@ -80,7 +80,7 @@ def labels(
     return place_of(noisy, most, share(tuple(chance.ties), ties))
 
 
-def _group_by_group(source: noise.Source, counts: Any, key: jax.Array) -> Any:
+def _group_by_group(source: noise.Source, counts: Array, key: Array) -> Array:
     """The label with the largest noisy count so far, one group after another.
 
     Block `group * queries + query` of the key's stream belongs to that group and query, and to no other.
@@ -90,8 +90,11 @@ def _group_by_group(source: noise.Source, counts: Any, key: jax.Array) -> Any:
     missing = jnp.full((slots * groups - classes, queries), -jnp.inf, counts.dtype)
     counts = jnp.concatenate([counts, missing]).reshape(slots, groups, queries)
 
-    def after(group: Any, best: Any) -> Any:
-        take = lambda rows: jax.lax.dynamic_index_in_dim(rows, group, keepdims=False)  # noqa: E731
+    def after(group: Any, best: Any) -> Array:
+        def take(rows: Array) -> Array:
+            row: Array = jax.lax.dynamic_index_in_dim(rows, group, keepdims=False)
+            return row
+
         first = jnp.asarray(group, jnp.uint32) * np.uint32(queries)
         words = noise.lanes(key, first, queries, in_line=True)
         values = noise.from_words(source.family, words)[:slots]
@@ -104,7 +107,7 @@ def _group_by_group(source: noise.Source, counts: Any, key: jax.Array) -> Any:
     return _unpacked(best)[2].astype(jnp.int32)
 
 
-def _best(noisy: list, word: Any, group: Any, groups: int, best: Any) -> Any:
+def _best(noisy: list[Array], word: Array, group: Any, groups: int, best: Array | None) -> Array:
     """The largest noisy count so far, how many classes have it, and one of them at random.
 
     All three leave as ONE array, the parts of a complex number, so that XLA makes one loop of it all and
@@ -128,13 +131,13 @@ def _best(noisy: list, word: Any, group: Any, groups: int, best: Any) -> Any:
     return _packed(most, ties, label)
 
 
-def _packed(most: Any, ties: Any, label: Any) -> Any:
+def _packed(most: Array, ties: Array, label: Array) -> Array:
     """Labels have 15 bits, and ties 14 (beyond, they are no longer broken quite evenly)."""
     code = _NORMAL | jnp.minimum(ties, np.uint32((1 << 14) - 1)) << np.uint32(15) | label
     return jax.lax.complex(most, jax.lax.bitcast_convert_type(code, jnp.float32))
 
 
-def _unpacked(best: Any) -> tuple:
+def _unpacked(best: Array) -> tuple[Array, Array, Array]:
     code = jax.lax.bitcast_convert_type(best.imag, jnp.uint32) ^ _NORMAL
     return best.real, code >> np.uint32(15), code & np.uint32((1 << 15) - 1)
 
@@ -149,14 +152,15 @@ def largest(
     may compute it twice and round it differently, so that no entry equals the largest.)
     """
 
-    def step(row: Any, state: tuple) -> tuple:
+    def step(row: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         most, ties = state
         entry = noisy[row]
         ties = jnp.where(entry > most, 1, ties + (entry == most))
         return jnp.maximum(most, entry), ties
 
     start = (noisy[0], (noisy[0] == noisy[0]).astype(jnp.uint32))
-    return jax.lax.fori_loop(1, noisy.shape[0], step, start, unroll=_UNROLL)
+    found: tuple[Array, Array] = jax.lax.fori_loop(1, noisy.shape[0], step, start, unroll=_UNROLL)
+    return found
 
 
 def place_of(
@@ -164,16 +168,17 @@ def place_of(
 ) -> Int32[Array, " columns"]:
     """The row, in each column, of the entry of this rank (0 is the first) among the largest ones."""
 
-    def step(row: Any, state: tuple) -> tuple:
+    def step(row: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         seen, place = state
         seen = seen + (noisy[row] == most)
         return seen, place + (seen <= rank)
 
     start = (rank ^ rank, (rank ^ rank).astype(jnp.int32))
-    return jax.lax.fori_loop(0, noisy.shape[0], step, start, unroll=_UNROLL)[1]
+    found: tuple[Array, Array] = jax.lax.fori_loop(0, noisy.shape[0], step, start, unroll=_UNROLL)
+    return found[1]
 
 
-def share(words: tuple, count: Any) -> Any:
+def share(words: tuple[Array, ...], count: Array) -> Array:
     """`floor(w count / 2^n)` for the number w of n bits in these words and a count below 2^16."""
     carry = words[0] ^ words[0]
     for word in words[::-1]:

@@ -30,9 +30,11 @@ _GROUP = 8192  # blocks computed together: half a mebibyte
 # first nonce words: which use of a key a block serves
 _BITS, _SPLIT, _FOLD_IN, _SEED, _LANES = 1, 2, 3, 4, 5
 _SEEDED_DOMAIN = 0x100  # added for seeded keys
+Words = tuple[jax.Array, ...]
+Nonce = tuple[Any, Any, Any]  # numbers or arrays
 
 
-def block(key: Any, counter: Any, nonce: Any) -> jax.Array:
+def block(key: jax.Array, counter: jax.Array, nonce: Nonce) -> jax.Array:
     """The ChaCha20 block function of RFC 8439, section 2.3, for many counters at once.
 
     `key` is uint32[8], `counter` uint32[n], `nonce` three numbers or arrays that broadcast with the counter.
@@ -43,7 +45,7 @@ def block(key: Any, counter: Any, nonce: Any) -> jax.Array:
     return jnp.stack([first + last for first, last in zip(start, end, strict=True)])
 
 
-def block_in_line(key: Any, counter: Any, nonce: Any) -> tuple:
+def block_in_line(key: jax.Array, counter: jax.Array, nonce: Nonce) -> Words:
     """The same words as `block`, one array each, by a thousand operations and no loop.
 
     For a reader that boils all sixteen words down to ONE array: XLA then makes one loop of cipher and reader,
@@ -56,14 +58,14 @@ def block_in_line(key: Any, counter: Any, nonce: Any) -> tuple:
     return tuple(first + last for first, last in zip(start, end, strict=True))
 
 
-def _start(key: Any, counter: Any, nonce: Any) -> tuple:
+def _start(key: jax.Array, counter: jax.Array, nonce: Nonce) -> Words:
     counter = jnp.asarray(counter, jnp.uint32)
     nothing = (counter ^ counter) + (key[0] ^ key[0])  # so that all words vary over a mesh as the key does
     parts = [*_CONSTANTS, *(key[i] for i in range(KEY_WORDS)), counter, *nonce]
     return tuple(nothing + jnp.asarray(part, jnp.uint32) for part in parts)
 
 
-def _double_round(_: Any, state: tuple) -> tuple:
+def _double_round(_: Any, state: Words) -> Words:
     words = list(state)
     for shift in (0, 1):  # columns, then diagonals
         for i in range(4):
@@ -73,7 +75,7 @@ def _double_round(_: Any, state: tuple) -> tuple:
     return tuple(words)
 
 
-def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> tuple:
+def _quarter_round(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> Words:
     a = a + b
     d = _rotate(d ^ a, 16)
     c = c + d
@@ -85,11 +87,11 @@ def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> tuple:
     return a, b, c, d
 
 
-def _rotate(word: Any, places: int) -> Any:
+def _rotate(word: jax.Array, places: int) -> jax.Array:
     return (word << np.uint32(places)) | (word >> np.uint32(32 - places))
 
 
-def _words(key: Any, count: int, domain: int, detail: Any = 0) -> jax.Array:
+def _words(key: jax.Array, count: int, domain: int, detail: int = 0) -> jax.Array:
     """`count` words of the domain's stream.
 
     Blocks come in groups of equal size, at most `_GROUP`, and a group lists the first words of all its
@@ -111,18 +113,21 @@ def _words(key: Any, count: int, domain: int, detail: Any = 0) -> jax.Array:
     return words.reshape(-1)[:count]
 
 
-def _in_turn(groups: int, size: int, nonce: tuple, key: Any) -> jax.Array:
+def _in_turn(groups: int, size: int, nonce: Nonce, key: jax.Array) -> jax.Array:
     firsts = jnp.arange(groups, dtype=jnp.uint32) * np.uint32(size)
-    return jax.lax.map(lambda first: block(key, first + jax.lax.iota(jnp.uint32, size), nonce), firsts)
+    words: jax.Array = jax.lax.map(
+        lambda first: block(key, first + jax.lax.iota(jnp.uint32, size), nonce), firsts
+    )
+    return words
 
 
-def _at_once(groups: int, size: int, nonce: tuple, key: Any) -> jax.Array:
+def _at_once(groups: int, size: int, nonce: Nonce, key: jax.Array) -> jax.Array:
     words = block(key, jax.lax.iota(jnp.uint32, groups * size), nonce)
     return words.reshape(_BLOCK_WORDS, groups, size).swapaxes(0, 1)
 
 
 @partial(jax.jit, static_argnames=("bit_width", "shape", "domain"))
-def _random_bits(key: Any, bit_width: int, shape: tuple, *, domain: int) -> jax.Array:
+def _random_bits(key: jax.Array, bit_width: int, shape: tuple[int, ...], *, domain: int) -> jax.Array:
     if bit_width not in (8, 16, 32, 64):
         raise PateError(f"bit_width={bit_width} must be 8, 16, 32 or 64")
     size = math.prod(shape)
@@ -130,27 +135,28 @@ def _random_bits(key: Any, bit_width: int, shape: tuple, *, domain: int) -> jax.
     if bit_width == 32:
         return words.reshape(shape)
     if bit_width == 64:
-        high, low = words.reshape(2, -1).astype(jnp.uint64)
-        return (high << np.uint64(32) | low).reshape(shape)
+        pairs = words.reshape(2, -1).astype(jnp.uint64)
+        wide: jax.Array = pairs[0] << np.uint64(32) | pairs[1]
+        return wide.reshape(shape)
     narrow = jnp.dtype(f"uint{bit_width}")
     parts = jnp.stack([(words >> np.uint32(shift)).astype(narrow) for shift in range(0, 32, bit_width)])
     return parts.reshape(-1)[:size].reshape(shape)
 
 
 @partial(jax.jit, static_argnames=("shape", "domain"))
-def _split(key: Any, shape: tuple, *, domain: int) -> jax.Array:
+def _split(key: jax.Array, shape: tuple[int, ...], *, domain: int) -> jax.Array:
     count = math.prod(shape)
     blocks = block(key, jax.lax.iota(jnp.uint32, count), (domain + _SPLIT, 0, 0))
     return blocks[:KEY_WORDS].T.reshape(*shape, KEY_WORDS)
 
 
 @partial(jax.jit, static_argnames="domain")
-def _fold_in(key: Any, number: Any, *, domain: int) -> jax.Array:
+def _fold_in(key: jax.Array, number: Any, *, domain: int) -> jax.Array:
     counter = jnp.asarray(number, jnp.uint32).reshape(1)
     return block(key, counter, (domain + _FOLD_IN, 0, 0))[:KEY_WORDS, 0]
 
 
-def lanes(key: Any, first: Any, count: int, *, private: bool, in_line: bool) -> tuple:
+def lanes(key: jax.Array, first: Any, count: int, *, private: bool, in_line: bool) -> Words:
     """Sixteen words of the blocks `first` .. `first + count - 1`, an array for each word.
 
     A use of a key beside `bits`: blocks in a domain of their own, numbered so that a kernel can make the

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +42,8 @@ def fresh_key() -> jax.Array:
     words = np.frombuffer(entropy, np.uint32)
     if words.size != chacha.KEY_WORDS or not words.any():
         raise PateError(f"the operating system gave {len(entropy)} usable bytes of entropy instead of 32")
-    return jax.random.wrap_key_data(jnp.asarray(words), impl=chacha.PRIVATE)
+    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=chacha.PRIVATE)
+    return key
 
 
 def seeded_key(seed: int) -> jax.Array:
@@ -65,7 +67,8 @@ def check_key(key: Any) -> jax.Array:
         )
     if key.shape != ():
         raise PateError(f"key has shape {key.shape} where a single key is wanted: vmap over the keys")
-    return key
+    checked: jax.Array = key
+    return checked
 
 
 def is_private(key: jax.Array) -> bool:
@@ -136,7 +139,7 @@ def standard(family: str, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jax.random.bits(key, (4, *shape), jnp.uint32)
 
 
-def lanes(key: jax.Array, first: Any, count: int, *, in_line: bool) -> tuple:
+def lanes(key: jax.Array, first: Any, count: int, *, in_line: bool) -> chacha.Words:
     """Sixteen arrays of `count` random words: the blocks from `first` on of one stream.
 
     With `in_line` no word of a ChaCha20 key need ever reach memory (see `chacha.block_in_line`). Other keys
@@ -166,7 +169,7 @@ def values_in(family: str) -> int:
     return 10 if family == "gaussian" else 7
 
 
-def from_words(family: str, words: tuple) -> list:
+def from_words(family: str, words: chacha.Words) -> list[jax.Array]:
     """`values_in` values of continuous noise at scale 1, by the same transforms as `standard`."""
     if family == "gaussian":
         return [value for at in range(0, 15, 3) for value in _gaussian_pair(*words[at : at + 3])]
@@ -176,25 +179,29 @@ def from_words(family: str, words: tuple) -> list:
 def scaled(source: Source, chance: jax.Array) -> jax.Array:
     """The noise that `standard` chance gives at the source's scale."""
     if source.words is None:
-        return source.scale * chance
-    return source.lowest + _search(source.words, tuple(chance))
+        continuous: jax.Array = source.scale * chance
+        return continuous
+    discrete: jax.Array = source.lowest + _search(source.words, tuple(chance))
+    return discrete
 
 
-def _search(table: jax.Array, words: tuple) -> jax.Array:
+def _search(table: jax.Array, words: chacha.Words) -> jax.Array:
     """The first row that is not below the 128-bit word, in a fixed number of steps."""
     rows = table.shape[0]
     start = (words[0] ^ words[0]) + (table[0, 0] ^ table[0, 0])  # zeros that vary over a mesh as both do
 
-    def halve(index: Any, place: Any) -> Any:
+    def halve(index: jax.Array, place: jax.Array) -> jax.Array:
         step = jnp.int32(rows // 2) >> index
         at = place + (step - 1)
         row = tuple(table.at[at, part].get(mode="promise_in_bounds") for part in range(4))
-        return place + step * _below(row, words).astype(jnp.int32)
+        moved: jax.Array = place + step * _below(row, words).astype(jnp.int32)
+        return moved
 
-    return jax.lax.fori_loop(0, rows.bit_length() - 1, halve, start.astype(jnp.int32))
+    place: jax.Array = jax.lax.fori_loop(0, rows.bit_length() - 1, halve, start.astype(jnp.int32))
+    return place
 
 
-def _below(left: tuple, right: tuple) -> jax.Array:
+def _below(left: chacha.Words, right: chacha.Words) -> jax.Array:
     """Whether one number of four words, most significant first, is less than another."""
     less = left[3] < right[3]
     for first, second in zip(left[2::-1], right[2::-1], strict=True):
@@ -202,7 +209,7 @@ def _below(left: tuple, right: tuple) -> jax.Array:
     return less
 
 
-def _coin_and_half(high: Any, low: Any) -> tuple:
+def _coin_and_half(high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A fair bit, and from 63 further bits a number between 0 and 1/2 with full relative precision."""
     whole = (high & np.uint32(0x7FFFFFFF)).astype(jnp.float32) * np.float32(2**32)
     return high >> np.uint32(31) == 1, (whole + low.astype(jnp.float32) + np.float32(0.5)) * np.float32(
@@ -210,7 +217,7 @@ def _coin_and_half(high: Any, low: Any) -> tuple:
     )
 
 
-def _minus_log(high: Any, low: Any) -> Any:
+def _minus_log(high: jax.Array, low: jax.Array) -> jax.Array:
     """`-log V` of a uniform V: from V itself below 1/2, else from 1 - V.
 
     `log(1 - h)` is that of the rounded `u = 1 - h`, times `h / (1 - u)`, which undoes the rounding: one
@@ -223,17 +230,17 @@ def _minus_log(high: Any, low: Any) -> Any:
     return jnp.where(below, size, corrected)
 
 
-def _minus_log_log(high: Any, low: Any) -> Any:
+def _minus_log_log(high: jax.Array, low: jax.Array) -> jax.Array:
     return -jnp.log(_minus_log(high, low))
 
 
-def _signed_log(high: Any, low: Any) -> Any:
+def _signed_log(high: jax.Array, low: jax.Array) -> jax.Array:
     negative, half = _coin_and_half(high, low)
     size = -jnp.log(2 * half)
     return jnp.where(negative, -size, size)
 
 
-def _gaussian_pair(high: Any, low: Any, turn: Any) -> tuple:
+def _gaussian_pair(high: jax.Array, low: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Two values from a radius of 64 bits and an angle of 32 (Box and Muller 1958)."""
     radius = jnp.sqrt(2 * _minus_log(high, low))
     return radius * _cosine(turn), radius * _cosine(turn - np.uint32(1 << 30))  # sin x = cos(x - quarter)
@@ -247,7 +254,7 @@ def _gaussian(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return (radius * _cosine(turn - quarter)).reshape(-1)[:size].reshape(shape)
 
 
-def _cosine(turn: Any) -> Any:
+def _cosine(turn: jax.Array) -> jax.Array:
     """The cosine of `turn / 2^32` of a circle: a quarter from two bits, a place within it from thirty."""
     within = ((turn << np.uint32(2)).astype(jnp.int32) >> 2).astype(jnp.float32) * np.float32(2.0**-30)
     square = within * within
@@ -257,14 +264,14 @@ def _cosine(turn: Any) -> Any:
     return jnp.where(quarter >= 2, -size, size)
 
 
-def _polynomial(coefficients: np.ndarray, x: Any) -> Any:
+def _polynomial(coefficients: np.ndarray, x: jax.Array) -> jax.Array:
     total = jnp.full_like(x, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         total = total * x + coefficient
     return total
 
 
-def _fit(function: Any, degree: int) -> np.ndarray:
+def _fit(function: Callable[[np.ndarray], np.ndarray], degree: int) -> np.ndarray:
     """Coefficients of a near-minimax polynomial in the square of the place within a quarter, 0 to 1/4."""
     series = np.polynomial.Chebyshev.interpolate(function, degree, domain=[0, 0.25])
     return series.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)

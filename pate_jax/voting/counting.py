@@ -8,6 +8,7 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int32, Integer
 
 _NARROW = (1 << 15) - 1  # teachers that a 16-bit counter can hold
@@ -33,13 +34,14 @@ def count(
         by_adding = partial(scattered, classes=classes)
         histogram = jax.lax.platform_dependent(labels, cpu=by_adding, default=by_comparing)
     chex.assert_shape(histogram, (labels.shape[1], classes))
-    return histogram if axis_name is None else jax.lax.psum(histogram, axis_name)
+    total: Array = histogram if axis_name is None else jax.lax.psum(histogram, axis_name)
+    return total
 
 
-def compared(labels: Any, classes: int, chunk: int) -> Any:
+def compared(labels: Array, classes: int, chunk: int) -> Array:
     """Each label against every class: whole registers of queries at once."""
     teachers = labels.shape[0]
-    kind = labels.dtype if classes - 1 <= jnp.iinfo(labels.dtype).max else jnp.int32
+    kind = labels.dtype if classes - 1 <= np.iinfo(labels.dtype).max else jnp.int32
     names = jnp.arange(classes, dtype=jnp.int32)[:, None].astype(kind)
     chunk = min(chunk, teachers)
 
@@ -52,29 +54,30 @@ def compared(labels: Any, classes: int, chunk: int) -> Any:
 
     rest = teachers % chunk or chunk
     add = lambda index, total: total + matches(rest + index * chunk, chunk)  # noqa: E731
-    total = jax.lax.fori_loop(0, (teachers - rest) // chunk, add, matches(0, rest))
+    total: Array = jax.lax.fori_loop(0, (teachers - rest) // chunk, add, matches(0, rest))
     return total.T.astype(jnp.int32)
 
 
-def scattered(labels: Any, classes: int) -> Any:
+def scattered(labels: Array, classes: int) -> Array:
     """Each label to its own counter; those outside the classes to a last one that no one reads."""
     teachers, queries = labels.shape
     firsts = jnp.arange(queries, dtype=jnp.int32) * classes
     one = jnp.ones((), _counter(labels))
 
-    def add(teacher: Any, total: Any) -> Any:
+    def add(teacher: Array, total: Array) -> Array:
         row = _row(labels, teacher).astype(jnp.int32)
         at = jnp.where((row >= 0) & (row < classes), firsts + row, queries * classes)
         return total.at[at].add(one, mode="promise_in_bounds")
 
     nothing = jnp.zeros(queries * classes + 1, one.dtype) + (labels[0, :1] * 0).astype(one.dtype)
-    total = jax.lax.fori_loop(0, teachers, add, nothing)
+    total: Array = jax.lax.fori_loop(0, teachers, add, nothing)
     return total[:-1].reshape(queries, classes).astype(jnp.int32)
 
 
-def _row(labels: Any, teacher: Any) -> Any:
-    return jax.lax.dynamic_index_in_dim(labels, teacher, keepdims=False)
+def _row(labels: Array, teacher: Any) -> Array:
+    row: Array = jax.lax.dynamic_index_in_dim(labels, teacher, keepdims=False)
+    return row
 
 
-def _counter(labels: Any) -> Any:
+def _counter(labels: Array) -> Any:
     return jnp.int16 if labels.shape[0] <= _NARROW else jnp.int32

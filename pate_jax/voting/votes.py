@@ -92,7 +92,8 @@ def labels_of(logits: ArrayLike) -> Int16[np.ndarray, "teachers queries"]:
         raise PateError(
             f"logits[{teacher}, {query}] holds NaN: {values[teacher, query].tolist()}; train it again"
         )
-    return values.argmax(2).astype(np.int16)
+    labels: np.ndarray = values.argmax(2).astype(np.int16)
+    return labels
 
 
 def check_teacher_labels(teacher_labels: Any, classes: int | None = None) -> Any:
@@ -297,7 +298,8 @@ def _check_classes(classes: Any) -> None:
 
 def _totals(counts: np.ndarray) -> np.ndarray:  # of counts below 2^24; einsum is three times as fast
     fits = counts.dtype == np.int32 and counts.shape[1] < 1 << 7
-    return np.einsum("ij->i", counts) if fits else counts.sum(1, dtype=np.int64)
+    totals: np.ndarray = np.einsum("ij->i", counts) if fits else counts.sum(1, dtype=np.int64)
+    return totals
 
 
 def _check_range(counts: np.ndarray) -> None:

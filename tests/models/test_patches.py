@@ -14,7 +14,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.ensemble.settings import RECIPES
 from pate_jax.errors import PateError
 from pate_jax.models import patches
-from pate_jax.student import Ridge, fit, fit_many
+from pate_jax.student import Ridge, fit, fit_many, named
 from pate_jax.student.methods import ridge
 
 SCALE = Preprocessing((0.0,), (255.0,))
@@ -235,7 +235,7 @@ def test_a_ridge_student_holds_the_images_that_were_answered_and_no_others(train
 def test_settings_that_the_ridge_student_has_no_use_for_are_refused(setting):
     seen, labels = pictures(30)
     with pytest.raises(PateError, match="ridge has a net of its own"):
-        fit(jax.random.key(0), public(seen), answers_of(labels), Ridge(**setting))
+        fit(jax.random.key(0), public(seen), answers_of(labels), named("ridge", **setting))
 
 
 def teachers(inputs, labels, cut, model, **changes):

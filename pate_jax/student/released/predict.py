@@ -20,6 +20,8 @@ import sys
 import tokenize
 import zipfile
 import zlib
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -56,20 +58,23 @@ class Student:
         self.offset, self.scale = (np.array(scaling[name], np.float32) for name in ("offset", "scale"))
         self.parameters = parameters
         self.activation = _activation(self.net)
-        self._looked_at: np.ndarray | None = None
         self._parts = [
-            Student({**description, "net": {**self.net, "name": part}}, _below(part, parameters))
+            Student({**description, "net": {**self.net, "name": part}}, _below(f"{part}/", parameters))
             for part in (("patches", "cnn") if self.net.get("name") == "tandem" else ())
         ]
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Class probabilities."""
         inputs = self.check(inputs)
-        found = [np.zeros((0, len(self.class_names)), np.float32)]
+        parts = [np.zeros((0, len(self.class_names)), np.float32)]
         for start in range(0, len(inputs), _CHUNK):
             chunk = (inputs[start : start + _CHUNK].astype(np.float32) - self.offset) / self.scale
-            found.append(_softmax(self.logits(chunk) / self.temperature))
-        return np.concatenate(found)
+            parts.append(_softmax(self.logits(chunk) / self.temperature))
+        return np.concatenate(parts)
+
+    def labels(self, probabilities: np.ndarray) -> np.ndarray:
+        """The most probable class of each input, by name."""
+        return np.array(self.class_names)[probabilities.argmax(1)]
 
     def logits(self, inputs: np.ndarray) -> np.ndarray:
         """What the net says of inputs that are scaled already."""
@@ -78,11 +83,15 @@ class Student:
         if any(name.startswith("block0/") for name in self.parameters):
             return self._residual(inputs)
         if "typical" in self.parameters:
-            return self._dense("dense0", _likeness(self._patch_features(inputs), self._examples()))
+            return self._dense("dense0", _likeness(self._patch_features(inputs), self._examples))
         for layer in range(self._count("conv{}")):
             inputs = self.activation(_pooled(self._convolved(f"conv{layer}", inputs)))
         head = "head/" if "head/dense0/kernel" in self.parameters else ""
-        return self._dense_layers(head, inputs.reshape(len(inputs), -1))
+        flowing, layers = inputs.reshape(len(inputs), -1), self._count(head + "dense{}")
+        for layer in range(layers):
+            flowing = self._dense(f"{head}dense{layer}", flowing)
+            flowing = self.activation(flowing) if layer < layers - 1 else flowing
+        return flowing
 
     def check(self, inputs: Any) -> np.ndarray:
         """The inputs as an array of the right shape, or an InputError."""
@@ -105,41 +114,30 @@ class Student:
         return inputs
 
     def _count(self, pattern: str) -> int:
-        layers = 0
-        while any(name.startswith(pattern.format(layers) + "/") for name in self.parameters):
-            layers += 1
-        return layers
-
-    def _of(self, layer: str, name: str) -> np.ndarray:
-        return self.parameters[f"{layer}/{name}"]
-
-    def _dense_layers(self, head: str, flowing: np.ndarray) -> np.ndarray:
-        layers = self._count(head + "dense{}")
-        for layer in range(layers):
-            flowing = self._dense(f"{head}dense{layer}", flowing)
-            flowing = self.activation(flowing) if layer < layers - 1 else flowing
-        return flowing
+        starts = (pattern.format(layer) + "/" for layer in count())
+        return next(n for n, start in enumerate(starts) if not _below(start, self.parameters))
 
     def _dense(self, layer: str, inputs: np.ndarray) -> np.ndarray:
-        return inputs @ self._of(layer, "kernel") + self._of(layer, "bias")
+        return inputs @ self.parameters[f"{layer}/kernel"] + self.parameters[f"{layer}/bias"]
 
     def _convolved(self, layer: str, inputs: np.ndarray, stride: int = 1) -> np.ndarray:
-        kernel = self._of(layer, "kernel")
-        size = round((len(kernel) / inputs.shape[-1]) ** 0.5)
-        return _patches(inputs, size, stride) @ kernel + self._of(layer, "bias")
+        size = round((len(self.parameters[f"{layer}/kernel"]) / inputs.shape[-1]) ** 0.5)
+        return self._dense(layer, _patches(inputs, size, stride))
 
     def _normalised(self, layer: str, inputs: np.ndarray) -> np.ndarray:
         grouped = inputs.reshape(len(inputs), -1, _GROUPS, inputs.shape[-1] // _GROUPS)
         centred = grouped - grouped.mean((1, 3), keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + np.float32(_EPSILON))
-        return scaled.reshape(inputs.shape) * self._of(layer, "scale") + self._of(layer, "bias")
+        return (
+            scaled.reshape(inputs.shape) * self.parameters[f"{layer}/scale"]
+            + self.parameters[f"{layer}/bias"]
+        )
 
+    @cached_property
     def _examples(self) -> np.ndarray:
-        if self._looked_at is None:
-            images = self.parameters["examples"]
-            blocks = [images[start : start + _CHUNK] for start in range(0, len(images), _CHUNK)]
-            self._looked_at = np.concatenate([self._patch_features(block) for block in blocks])
-        return self._looked_at
+        images = self.parameters["examples"]
+        blocks = [images[start : start + _CHUNK] for start in range(0, len(images), _CHUNK)]
+        return np.concatenate([self._patch_features(block) for block in blocks])
 
     def _patch_features(self, inputs: np.ndarray) -> np.ndarray:
         flat, offset, whitening, typical, middle, shaky = (
@@ -153,13 +151,7 @@ class Student:
         gaps = np.sqrt(np.maximum(squares, np.float32(_TINY)))
         alike = np.maximum(gaps.mean(-1, keepdims=True) - gaps, 0)
         cells = round((len(middle) / len(typical)) ** 0.5)
-        rows, columns = (
-            [
-                slice(max(0, side * cell // cells - _OVERLAP), side * (cell + 1) // cells + _OVERLAP)
-                for cell in range(cells)
-            ]
-            for side in inputs.shape[1:3]
-        )
+        rows, columns = (_cells(side, cells) for side in inputs.shape[1:3])
         sums = [alike[:, row, column].sum((1, 2)) for row in rows for column in columns]
         found = np.sqrt(np.concatenate(sums, -1)) - middle
         return (found - (found @ shaky * self.parameters["taken"]) @ shaky.T) / self.parameters["spread"]
@@ -187,23 +179,16 @@ def load(folder: Path | str | None = None) -> Student:
             parameters.pop("artefact", None)
             try:
                 return Student(json.loads((path / "student.json").read_text(encoding="utf-8")), parameters)
-            except (
-                ValueError,
-                TypeError,
-                LookupError,
-                AttributeError,
-                RecursionError,
-                OverflowError,
-            ) as error:
+            except (*_UNREADABLE, RecursionError) as error:
                 raise InputError(f"{path / 'student.json'} describes no student: {error!r}") from error
     raise InputError(f"{root} holds no student.json; give the folder of a student")
 
 
 def predict(inputs: Any, student: Student | Path | str | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Class names [n] and probabilities [n, class] of inputs."""
-    found = student if isinstance(student, Student) else load(student)
-    probabilities = found(inputs)
-    return np.array(found.class_names)[probabilities.argmax(1)], probabilities
+    served = student if isinstance(student, Student) else load(student)
+    probabilities = served(inputs)
+    return served.labels(probabilities), probabilities
 
 
 def read(path: Path | str, student: Student) -> np.ndarray:
@@ -221,12 +206,14 @@ def read(path: Path | str, student: Student) -> np.ndarray:
 
 def write(path: Path | str, student: Student, probabilities: np.ndarray) -> None:
     """Predictions as .npz (labels, probabilities, class_names) or .csv (row, label, probability)."""
-    names, path = np.array(student.class_names), Path(path)
-    labels = names[probabilities.argmax(1)]
+    path, labels = Path(path), student.labels(probabilities)
     if path.suffix.lower() == ".npz":
-        np.savez_compressed(
-            path, allow_pickle=False, labels=labels, probabilities=probabilities, class_names=names
-        )
+        arrays: dict[str, Any] = {
+            "labels": labels,
+            "probabilities": probabilities,
+            "class_names": student.class_names,
+        }
+        np.savez_compressed(path, allow_pickle=False, **arrays)
     else:
         path.write_text(_lines(labels, probabilities), encoding="utf-8")
 
@@ -247,8 +234,7 @@ def main() -> None:
     if chosen.out:
         write(chosen.out, student, probabilities)
     else:
-        labels = np.array(student.class_names)[probabilities.argmax(1)]
-        print(_lines(labels, probabilities), end="")
+        print(_lines(student.labels(probabilities), probabilities), end="")
 
 
 def _activation(net: dict[str, Any]) -> Any:
@@ -265,12 +251,14 @@ def _activation(net: dict[str, Any]) -> Any:
     return lambda x: scale * (half + half * np.tanh(half * temperature * x)) - offset
 
 
-def _below(name: str, parameters: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {
-        path.removeprefix(f"{name}/"): leaf
-        for path, leaf in parameters.items()
-        if path.startswith(f"{name}/")
-    }
+def _cells(side: int, cells: int) -> list[slice]:
+    """Where each cell lies along a side of that many pixels, with its overlap."""
+    ends = [side * cell // cells for cell in range(cells + 1)]
+    return [slice(max(0, ends[i] - _OVERLAP), ends[i + 1] + _OVERLAP) for i in range(cells)]
+
+
+def _below(start: str, parameters: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {path.removeprefix(start): leaf for path, leaf in parameters.items() if path.startswith(start)}
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
@@ -280,13 +268,13 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 def _likeness(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
     """How alike things are by the angle between their features (Cho and Saul 2009)."""
-    ones, others = (
-        each / np.maximum(np.linalg.norm(each, axis=-1, keepdims=True), np.float32(_TINY))
-        for each in (ones, others)
-    )
-    cosine = np.clip(ones @ others.T, -1, 1)
+    cosine = np.clip(_unit(ones) @ _unit(others).T, -1, 1)
     angle = np.arccos(cosine)
     return (np.sin(angle) + (np.float32(np.pi) - angle) * cosine) / np.float32(np.pi)
+
+
+def _unit(directions: np.ndarray) -> np.ndarray:
+    return directions / np.maximum(np.linalg.norm(directions, axis=-1, keepdims=True), np.float32(_TINY))
 
 
 def _pooled(inputs: np.ndarray) -> np.ndarray:
@@ -300,10 +288,8 @@ def _patches(inputs: np.ndarray, size: int, stride: int) -> np.ndarray:
     rows, columns = (-(-extent // stride) for extent in inputs.shape[1:3])
     if size == 1:
         return inputs[:, ::stride, ::stride]
-    more = [
-        max((n - 1) * stride + size - e, 0) for n, e in zip((rows, columns), inputs.shape[1:3], strict=True)
-    ]
-    margins = [(extra // 2, extra - extra // 2) for extra in more]
+    high, wide = (max(-(-e // stride) * stride - stride + size - e, 0) for e in inputs.shape[1:3])
+    margins = [(extra // 2, extra - extra // 2) for extra in (high, wide)]
     padded = np.pad(inputs, ((0, 0), *margins, (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))[:, ::stride, ::stride]
     return windows.transpose(0, 1, 2, 4, 5, 3).reshape(len(inputs), rows, columns, -1)
@@ -324,9 +310,8 @@ def _table(path: Path, student: Student) -> np.ndarray:
     if not student.columns:
         raise InputError(f"{path} is a table of text, and this student was trained on arrays; give .npz")
     try:
-        lines = csv.reader(
-            io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""), skipinitialspace=True
-        )
+        text = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
+        lines = csv.reader(text, skipinitialspace=True)
         header = [name.strip() for name in next(lines, [])]
         rows = [row for row in lines if row]
     except (csv.Error, UnicodeDecodeError) as error:
@@ -341,32 +326,28 @@ def _table(path: Path, student: Student) -> np.ndarray:
     unread = [name for name in header if name not in known]
     if unread:
         print(f"predict.py: not read: {', '.join(unread)}", file=sys.stderr)
-    encoded = [
-        _column([row[header.index(column["name"])].strip() for row in rows], column, path)
-        for column in student.columns
-    ]
-    return np.concatenate(encoded, axis=1)
+    values = [[row[header.index(name)].strip() for row in rows] for name in known]
+    encoded = (_column(*each, path) for each in zip(values, student.columns, strict=True))
+    return np.concatenate(list(encoded), axis=1)
 
 
 def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray:
     """One column as numbers; a value of no known category is a group of zeros, a missing number is filled."""
-    gone = np.array([value.lower() in _MISSING for value in values], bool)
+    missing = np.array([value.lower() in _MISSING for value in values], bool)
     if column["categories"] is not None:
         known = column["categories"]
-        named = [
-            "" if lacks and value not in known else value for value, lacks in zip(values, gone, strict=True)
-        ]
+        named = ["" if value.lower() in _MISSING and value not in known else value for value in values]
         return (np.array(named, str)[:, None] == np.array(known, str)).astype(np.float32)
     filling = column.get("filling")
     numbers = np.zeros(len(values), np.float64)
     for row, value in enumerate(values):
         good = re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", value)
-        numbers[row] = float(value) if good else filling if gone[row] and filling is not None else np.nan
+        numbers[row] = float(value) if good else filling if missing[row] and filling is not None else np.nan
         if not np.abs(numbers[row]) <= _LARGEST or (column.get("logarithmic") and numbers[row] < 0):
             raise InputError(f"{path} has {column['name']}={value!r} at row {row}; correct or remove the row")
     numbers = numbers.astype(np.float32)
     features = [np.log1p(numbers) if column.get("logarithmic") else numbers]
-    features += [gone.astype(np.float32)] if column.get("indicator") else []
+    features += [missing.astype(np.float32)] if column.get("indicator") else []
     return np.stack(features, axis=1)
 
 
