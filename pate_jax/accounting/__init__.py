@@ -4,11 +4,11 @@ from numpy.typing import ArrayLike
 
 from pate_jax.accounting.calibrate import Calibrated, calibrate
 from pate_jax.accounting.curves import Epsilon, Method, Parts, default_orders, epsilon, published_parts, rdp
+from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.papers import Published, published, published_text
 from pate_jax.accounting.smooth import Plan, Smooth, plan, sanitise, smooth_sensitivity
 from pate_jax.accounting.statement import RELATIONS, Relation, Statement, statement
-from pate_jax.accounting.worst_case import worst_case
 from pate_jax.mechanisms import Mechanism
 
 __all__ = [

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import curves
 from pate_jax.accounting.curves import Conversion, Epsilon
+from pate_jax.accounting.data_independent import LARGE, WorstCase
 from pate_jax.accounting.slack import with_slack
-from pate_jax.accounting.worst_case import LARGE, WorstCase
 from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 from pate_jax.system import progress
 

@@ -18,10 +18,10 @@ from scipy import special
 
 from pate_jax import accounting
 from pate_jax.accounting import composition
+from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.vote_models import MODELS, VoteModel, VotesOf
-from pate_jax.accounting.worst_case import worst_case
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict
 from pate_jax.system import headcount
