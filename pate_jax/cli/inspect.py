@@ -6,7 +6,6 @@ import json as json_format
 import sys
 
 from pate_jax.cli.output import RunPath, finish
-from pate_jax.runs.directory import RunDirectory
 
 
 def report_command(run: RunPath, json: bool = False) -> None:
@@ -17,6 +16,7 @@ def report_command(run: RunPath, json: bool = False) -> None:
         json: print one JSON object in place of the summary.
     """
     from pate_jax.runs import stages
+    from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
     with directory.writing():
@@ -38,6 +38,6 @@ def verify_command(
     """
     from pate_jax.audit import verify
 
-    found = verify.at(run, deep=deep, retrained=retrain)
-    print(json_format.dumps(found.to_dict()) if json else found.text())
-    sys.exit(1 if found.of("failed") or (strict and found.of("unchecked")) else 0)
+    findings = verify.at(run, deep=deep, retrained=retrain)
+    print(json_format.dumps(findings.to_dict()) if json else findings.text())
+    sys.exit(1 if findings.of("failed") or (strict and findings.of("unchecked")) else 0)

@@ -9,7 +9,6 @@ import numpy as np
 from tyro.conf import Positional, arg
 
 from pate_jax.cli.output import RunPath, say
-from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import StudentFlags
 from pate_jax.student.settings import Auto
 
@@ -31,6 +30,7 @@ def student(
         json: print one JSON object.
     """
     from pate_jax.runs import stages
+    from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
     with directory.writing():

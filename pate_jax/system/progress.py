@@ -5,21 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
 
 
-_open: list[Progress] = []  # the bars on the screen, the outermost first
+class Drawn(Protocol):
+    """What is used of rich's bars, which are loaded only when one is drawn."""
+
+    def update(self, task: Any, /, *, advance: float, note: str) -> None:
+        """Move a bar on and show a note."""
+
+
+_open: list[Drawn] = []  # the bars on the screen, the outermost first
 
 
 class Bar:
     """A progress bar on the screen: `advance` moves it on and may show a note."""
 
-    def __init__(self, progress: Progress | None, task: Any = None) -> None:
+    def __init__(self, progress: Drawn | None, task: Any = None) -> None:
         self._progress = progress  # none where nobody would see it
         self._task = task
 

@@ -134,7 +134,7 @@ def test_short_memory_does_not_let_the_longest_shard_choose_the_width(name, widt
 
 def test_what_does_not_fit_is_refused_and_not_cut(monkeypatch, capsys):
     a_machine_of(monkeypatch, 2000)
-    commands.call("run", "--help")
+    commands.call("run", "--help-all")
     flags = capsys.readouterr().out
     for width, remedy in ((6, "a --width below 6"), (1, "a smaller --batch-size or fewer --devices")):
         words = f"{width} teachers in a program need .* and 2e-06 GB are free: .* another run with {remedy}"

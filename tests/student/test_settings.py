@@ -96,12 +96,12 @@ def test_settings_of_earlier_versions_are_read_and_agreed_with(kind, tmp_path):
     config = from_dict(recorded)
     assert config == with_method(Auto(latent=9, maps=(4, 8)), kind.method)
     run = RunDirectory(tmp_path)
-    run.agree("student", recorded)
-    run.agree("student", to_settings(config), but_not=not_taken(config))
+    run.record.agree("student", recorded)
+    run.record.agree("student", to_settings(config), but_not=not_taken(config))
     if "steps" in names(kind):
         other = dataclasses.replace(config, steps=3)
         with pytest.raises(PateError, match="steps=None, not 3"):
-            run.agree("student", to_settings(other), but_not=not_taken(other))
+            run.record.agree("student", to_settings(other), but_not=not_taken(other))
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
