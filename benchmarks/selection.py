@@ -29,7 +29,7 @@ import numpy as np  # noqa: E402
 from measurement import add, machine  # noqa: E402
 
 from pate_jax import accounting, aggregate, voting  # noqa: E402
-from pate_jax.aggregate import Answers, noise  # noqa: E402
+from pate_jax.aggregate import Answers, interactive, noise  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.mechanisms import GNMax, InteractiveGNMax, Mechanism  # noqa: E402
 from pate_jax.student import PublicInputs, Supervised, contrast, fit, selection  # noqa: E402
@@ -64,9 +64,9 @@ def bought(way: str, mnist: Mnist, seed: int, steps: int) -> selection.Bought:
     keys = iter(jax.random.split(noise.seeded_key(seed), len(ROUNDS)))
 
     def ask(rows: np.ndarray, probabilities: np.ndarray) -> Answers:
-        told = {"student_probabilities": probabilities} if way == "interactive" else {}
-        mechanism = INTERACTIVE if told else PLAIN
-        return aggregate.answer(mechanism, mnist.votes[rows], key=next(keys), **told)
+        if way == "interactive":
+            return interactive.answer(INTERACTIVE, mnist.votes[rows], probabilities, key=next(keys))
+        return aggregate.answer(PLAIN, mnist.votes[rows], key=next(keys))
 
     def learn(key: Any, public: PublicInputs, answers: Answers) -> Any:
         return student(key, public, answers, steps)
@@ -109,10 +109,9 @@ def measure(found: selection.Bought, mnist: Mnist, seed: int, steps: int) -> dic
 
 
 def epsilon(mechanism: Mechanism, found: selection.Bought, mnist: Mnist, adaptive: bool) -> float | None:
-    told = {"student_probabilities": found.probabilities} if mechanism is INTERACTIVE else {}
     answered = np.asarray(found.answers.answered)
     votes = mnist.votes[found.rows]
-    stated = accounting.statement(mechanism, votes, answered, 1e-5, adaptive=adaptive, private=False, **told)
+    stated = accounting.statement(mechanism, votes, answered, 1e-5, adaptive=adaptive, private=False)
     return stated.headline.epsilon
 
 

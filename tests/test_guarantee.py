@@ -85,8 +85,7 @@ def test_continuous_noise_says_what_it_does_not_cover():
     for name, kind in BY_NAME.items():
         fields = {"threshold": 6.0, "student_confidence": 0.9}
         mechanism = kind(*(fields.get(field, 3.0) for field in kind.__dataclass_fields__))
-        shares = np.full((2, 3), 1 / 3)
-        made = accounting.statement(mechanism, VOTES, None, 1e-5, student_probabilities=shares)
+        made = accounting.statement(mechanism, VOTES, None, 1e-5)
         lines[name] = "rounding" in made.model_card_line()
     assert {name for name, said in lines.items() if not said} == {
         name for name in BY_NAME if "discrete" in name

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.bounds import gnmax, laplace, threshold
-from pate_jax.accounting.inputs import check_curve, check_delta, check_orders, check_shares, check_votes
+from pate_jax.accounting.inputs import check_curve, check_delta, check_orders, check_votes
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms import Mechanism, check_votes_suffice
 
 Method = Literal["exact", "published", "data_independent"]
 Conversion = Literal["tight", "classic"]
@@ -93,27 +93,7 @@ def conversion_cost(
     raise PateError(f"conversion={conversion!r} must be 'tight' or 'classic'")
 
 
-def margins(mechanism: Mechanism, votes: NDArray[np.int64], student_probabilities: ArrayLike | None) -> Curve:
-    """What the test reads on each query: `max_j n_j`, or `max_j (n_j - T p_j)` for Interactive-GNMax.
-
-    >>> from pate_jax.mechanisms import InteractiveGNMax
-    >>> mechanism = InteractiveGNMax(threshold=1, sigma_threshold=2, sigma=1, student_confidence=0.9)
-    >>> margins(mechanism, np.array([[8, 2]]), [[0.5, 0.5]])
-    array([3.])
-    """
-    shares = check_shares(mechanism, student_probabilities, votes.shape)
-    if shares is None:
-        return votes.max(axis=1).astype(np.float64)
-    return (votes - votes.sum(axis=1, keepdims=True) * shares).max(axis=1)
-
-
-def published_parts(
-    mechanism: Mechanism,
-    votes: ArrayLike,
-    orders: ArrayLike,
-    *,
-    student_probabilities: ArrayLike | None = None,
-) -> Parts:
+def published_parts(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> Parts:
     """The papers' bounds for test and argmax.
 
     Theorem 6 asks for a data-independent curve and for `q` only, so discrete Gaussian noise, which has the
@@ -125,13 +105,27 @@ def published_parts(
     >>> [part.shape for part in parts]
     [(1, 1), (1, 1), (1,)]
     """
-    counts, grid = check_votes(votes), check_orders(orders)
-    argmax = published_argmax(mechanism, counts)(grid)
+    check_votes_suffice(mechanism)
+    counts = check_votes(votes)
+    return published_parts_at(mechanism, counts, counts.max(axis=1).astype(np.float64), check_orders(orders))
+
+
+def published_parts_at(
+    mechanism: Mechanism, votes: NDArray[np.int64], reading: NDArray[np.float64], orders: Curve
+) -> Parts:
+    """The same where the test reads `reading` [Q] of each query.
+
+    >>> from pate_jax.mechanisms import ConfidentGNMax
+    >>> votes, reading, orders = np.array([[20, 0]]), np.array([10.0]), np.array([2.0])
+    >>> parts = published_parts_at(ConfidentGNMax(10, 4, 4), votes, reading, orders)
+    >>> np.exp(parts.log_answered).round(9).tolist()
+    [0.5]
+    """
+    argmax = published_argmax(mechanism, votes)(orders)
     if mechanism.test is None:
-        return Parts(np.zeros_like(argmax), argmax, np.zeros(len(counts)))
-    reading = margins(mechanism, counts, student_probabilities)
+        return Parts(np.zeros_like(argmax), argmax, np.zeros(len(votes)))
     log_answered, log_refused = threshold.log_answered(mechanism.test, reading)
-    return Parts(threshold.published(mechanism.test, log_answered, log_refused, grid), argmax, log_answered)
+    return Parts(threshold.published(mechanism.test, log_answered, log_refused, orders), argmax, log_answered)
 
 
 def published_argmax(mechanism: Mechanism, votes: NDArray[np.int64]) -> Callable[[Curve], Curve]:
@@ -198,7 +192,6 @@ def rdp(
     orders: ArrayLike | None = None,
     *,
     method: Method,
-    student_probabilities: ArrayLike | None = None,
 ) -> Curve:
     """Renyi curves [query, order] of a mechanism on vote histograms [query, class].
 
@@ -216,11 +209,11 @@ def rdp(
     if method == "data_independent":
         return data_independent(mechanism, counts.sum(axis=1), grid)
     if method == "published":
-        parts = published_parts(mechanism, counts, grid, student_probabilities=student_probabilities)
+        parts = published_parts(mechanism, counts, grid)
         return parts.test + np.exp(parts.log_answered)[:, None] * parts.argmax
     if method == "exact":
         from pate_jax.accounting import exact
 
-        joint = exact.rdp(mechanism, counts, grid, student_probabilities=student_probabilities)
+        joint = exact.rdp(mechanism, counts, grid)
         return np.minimum(joint, data_independent(mechanism, counts.sum(axis=1), grid))
     raise PateError(f"method={method!r} must be 'exact', 'published' or 'data_independent'")

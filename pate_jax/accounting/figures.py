@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from pate_jax.accounting import curves
 from pate_jax.accounting.curves import Conversion, Epsilon
 from pate_jax.accounting.data_independent import LARGE, WorstCase
 from pate_jax.accounting.slack import with_slack
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+from pate_jax.mechanisms import Mechanism
 from pate_jax.system import progress
 
 Status = Literal["sensitive", "publishable"]
@@ -24,6 +24,7 @@ ONE_WAY = "no guarantee: bounds one direction of the divergence only, and weighs
 FILTER = "the budget of a privacy filter, spent in full whatever the realised sum"
 WORST_CASE = "holds for all data and every history of this many queries; each is charged as if answered"
 LEFT_OUT = "left out: not asked for, or more than the Renyi figure for a sample of these votes"
+BEYOND_VOTES = "the test reads more than the votes"
 PART = 1 << 14  # histograms looked at at a time
 SAMPLE = 64  # histograms that decide whether composed losses may give less
 
@@ -85,13 +86,11 @@ class Case:
     delta: float
     orders: NDArray[np.float64]
     slack: float
-    student_probabilities: ArrayLike | None = None
     adaptive: bool = False
 
     def curve(self, method: curves.Method) -> NDArray[np.float64]:
         """The curves [histogram, order] by one method."""
-        given = self.student_probabilities
-        return curves.rdp(self.mechanism, self.votes, self.orders, method=method, student_probabilities=given)
+        return curves.rdp(self.mechanism, self.votes, self.orders, method=method)
 
     def weights(self) -> NDArray[np.float64]:
         """Weights of the histograms: the queries asked, and in a second row those answered, where known."""
@@ -106,15 +105,7 @@ class Case:
     def of(self, rows: slice | NDArray[np.int64]) -> Case:
         """The same of some of the histograms."""
         answered = None if self.answered is None else self.answered[rows]
-        given = self.student_probabilities
-        given = None if given is None else np.asarray(given)[rows]
-        return replace(
-            self,
-            votes=self.votes[rows],
-            asked=self.asked[rows],
-            answered=answered,
-            student_probabilities=given,
-        )
+        return replace(self, votes=self.votes[rows], asked=self.asked[rows], answered=answered)
 
     def summed(self, what: Callable[[Case], NDArray[np.float64]], description: str) -> NDArray[np.float64]:
         """The sum of `what` over all parts."""
@@ -143,16 +134,6 @@ class Case:
             self.delta,
             self.slack,
         )
-
-
-def is_adaptive(mechanism: Mechanism) -> bool:
-    """Whether the mechanism's own test depends on earlier answers.
-
-    >>> from pate_jax.mechanisms import GNMax
-    >>> is_adaptive(GNMax(40.0))
-    False
-    """
-    return isinstance(mechanism, InteractiveGNMax)
 
 
 def exact(case: Case) -> Figure:
@@ -224,8 +205,11 @@ def data_independent(case: Case) -> Figure:
 def sums(case: Case) -> dict[str, dict[str, Any]]:
     """The expected and realised sums of the papers, under their own names; neither is a bound by itself.
 
-    What was realised is left out where nothing is known to have been answered.
+    What was realised is left out where nothing is known to have been answered, and all of them where a test
+    reads more than the votes.
     """
+    if not case.mechanism.votes_suffice:
+        return {}
     summed = {"published": case.published, "exact": case.exact.summed}
     if case.mechanism.test is not None:
         summed["exact"] = case.summed(lambda part: _both(part, _exact_parts(part)), "exact sums")
@@ -252,17 +236,13 @@ def _both(case: Case, parts: curves.Parts) -> NDArray[np.float64]:
 
 
 def _published_parts(case: Case) -> curves.Parts:
-    given = case.student_probabilities
-    return curves.published_parts(case.mechanism, case.votes, case.orders, student_probabilities=given)
+    return curves.published_parts(case.mechanism, case.votes, case.orders)
 
 
 def _exact_parts(case: Case) -> curves.Parts:
     from pate_jax.accounting import exact as quadrature
 
-    given = case.student_probabilities
-    return curves.Parts(
-        *quadrature.parts(case.mechanism, case.votes, case.orders, student_probabilities=given)
-    )
+    return curves.Parts(*quadrature.parts(case.mechanism, case.votes, case.orders))
 
 
 def all_figures(
@@ -276,10 +256,9 @@ def all_figures(
         if budget is None
         else Figure(float(budget), None, "publishable", "filter", FILTER)
     )
-    return {
-        "exact": exact(case),
-        "pld": pld(case, pld_wanted),
-        "published": published(case),
-        "data_independent": worst,
-        "sanitised": sanitised,
-    }
+    if not case.mechanism.votes_suffice:
+        unknown = Figure(None, None, "sensitive", "", BEYOND_VOTES)
+        of_votes = dict.fromkeys(("exact", "pld", "published"), unknown)
+    else:
+        of_votes = {"exact": exact(case), "pld": pld(case, pld_wanted), "published": published(case)}
+    return {**of_votes, "data_independent": worst, "sanitised": sanitised}

@@ -13,7 +13,7 @@ from pate_jax.accounting import curves
 from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case, threshold
 from pate_jax.accounting.inputs import check_orders
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+from pate_jax.mechanisms import Mechanism
 
 Curve = NDArray[np.float64]
 MOST_VOTES = 2000  # of two classes, up to which all histograms are tried
@@ -36,7 +36,7 @@ def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: Array
         raise PateError(f"teachers={teachers} and classes={classes} must be at least 1 and 2")
     grid = check_orders(orders)
     found = curves.data_independent(mechanism, teachers, grid)[0]
-    if classes == 2 and teachers <= MOST_VOTES:
+    if classes == 2 and teachers <= MOST_VOTES and mechanism.votes_suffice:
         return np.minimum(found, _every_histogram(mechanism, teachers, grid))
     return np.minimum(found, _any_histogram(mechanism, teachers, grid))
 
@@ -45,8 +45,6 @@ def _every_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curv
     """The largest exact cost [A] of two classes' histograms; an exchange of the classes costs the same."""
     from pate_jax.accounting import exact
 
-    if isinstance(mechanism, InteractiveGNMax):  # its test reads the student too
-        return _any_histogram(mechanism, teachers, orders)
     fewer = np.arange(teachers // 2 + 1)
     return exact.rdp(mechanism, np.stack([teachers - fewer, fewer], axis=1), orders).max(axis=0)
 
@@ -60,6 +58,6 @@ def _any_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:
     if not good.any():
         return out
     out[good] = threshold.joint_bound(mechanism.test, argmax[good], teachers, orders[good])
-    if isinstance(mechanism, InteractiveGNMax):  # what it reads is no count
+    if not mechanism.votes_suffice:  # what the test reads is no count
         return out
     return np.minimum(out, joint_worst_case.curve(mechanism.noise, mechanism.test, teachers, orders))

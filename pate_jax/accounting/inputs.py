@@ -1,4 +1,4 @@
-"""What figures are computed from, checked: orders, votes, delta and a student's probabilities."""
+"""What figures are computed from, checked: orders, votes and delta."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism
 
 _LARGEST = 1 << 53  # float64 holds every whole number up to here
 
@@ -66,25 +65,3 @@ def check_curve(rdp: ArrayLike) -> NDArray[np.float64]:
     if not np.all(curve >= 0):
         raise PateError("rdp holds a negative value or a NaN; a Renyi curve is never below 0")
     return curve
-
-
-def check_shares(
-    mechanism: Mechanism, student_probabilities: ArrayLike | None, shape: tuple[int, ...]
-) -> NDArray[np.float64] | None:
-    """The student's probabilities [query, class] if the mechanism's test reads them, checked, else `None`.
-
-    >>> check_shares(InteractiveGNMax(1, 2, 1, 0.9), [[0.5, 0.5]], (1, 2))
-    array([[0.5, 0.5]])
-    """
-    if not isinstance(mechanism, InteractiveGNMax):
-        return None
-    if student_probabilities is None:
-        raise PateError(
-            "student_probabilities=None, but the test of interactive-gnmax reads them; pass [query, class]"
-        )
-    shares = np.asarray(student_probabilities, dtype=np.float64)
-    if shares.shape != shape:
-        raise PateError(f"student_probabilities of shape {shares.shape} must match the votes' shape {shape}")
-    if not np.all((shares >= 0) & (shares <= 1)):
-        raise PateError("student_probabilities must be between 0 and 1; pass the student's softmax")
-    return shares

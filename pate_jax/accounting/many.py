@@ -27,7 +27,7 @@ from pate_jax.accounting.inputs import check_delta, check_votes
 from pate_jax.accounting.papers import Published
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, LNMax, Mechanism
+from pate_jax.mechanisms import LNMax, Mechanism, check_votes_suffice
 from pate_jax.system.progress import bar
 
 Result = TypeVar("Result")
@@ -118,8 +118,8 @@ def check_settings(
     for number in set(asked):
         if not 1 <= number <= len(votes):
             raise PateError(f"queries={number} must be from 1 to the {len(votes)} rows of the votes")
-    if any(isinstance(mechanism, InteractiveGNMax) for mechanism in mechanisms):
-        raise PateError("interactive-gnmax needs a student between its questions; account for it by itself")
+    for mechanism in mechanisms:
+        check_votes_suffice(mechanism)
     return asked
 
 

@@ -18,7 +18,7 @@ from pate_jax.accounting import curves, smooth
 from pate_jax.accounting.best_order import Columns, Places, least
 from pate_jax.accounting.bounds import gnmax, threshold
 from pate_jax.accounting.inputs import check_votes
-from pate_jax.mechanisms import LNMax, Mechanism
+from pate_jax.mechanisms import LNMax, Mechanism, check_votes_suffice
 
 Curve = NDArray[np.float64]
 
@@ -45,17 +45,16 @@ def orders_2018() -> Curve:
     return np.concatenate([np.arange(2, 100.5, 0.5), np.geomspace(100, 500, 100)])
 
 
-def published(
-    mechanism: Mechanism, votes: ArrayLike, delta: float, *, student_probabilities: ArrayLike | None = None
-) -> Published:
+def published(mechanism: Mechanism, votes: ArrayLike, delta: float) -> Published:
     """The figures of the 2017 paper for LNMax (moments 1 to 100) and of the 2018 paper for all others.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> published(GNMax(40.0), [[240, 10]] * 10, 1e-5).answered
     10.0
     """
+    check_votes_suffice(mechanism)
     counts = check_votes(votes)
-    reading = curves.margins(mechanism, counts, student_probabilities)
+    reading = counts.max(axis=1).astype(np.float64)
     order = np.argsort(reading, kind="stable")
     times = np.ones((1, len(counts)), np.int64)
     return of_one_noise([mechanism], [0], counts[order], reading[order], times, delta)[0]
@@ -140,16 +139,14 @@ def _data_independent(
     return float(curves.epsilon(orders, summed, delta, conversion="classic").epsilon)
 
 
-def published_text(
-    mechanism: Mechanism, votes: ArrayLike, delta: float, *, student_probabilities: ArrayLike | None = None
-) -> str:
+def published_text(mechanism: Mechanism, votes: ArrayLike, delta: float) -> str:
     """`published` as a table for a terminal, marked for what it is.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> print(published_text(GNMax(40.0), [[240, 10]] * 10, 1e-5).splitlines()[0])
     The papers' analysis at delta = 1e-05 (sensitive, and no guarantee: see docs/accounting.md)
     """
-    found = published(mechanism, votes, delta, student_probabilities=student_probabilities)
+    found = published(mechanism, votes, delta)
     rows = [
         ("queries asked", f"{len(np.asarray(votes))}"),
         ("expected answers", f"{found.answered:.2f}"),
@@ -171,6 +168,7 @@ def smooth_sensitivity_2018(mechanism: Mechanism, votes: ArrayLike, order: float
     Faults kept: local sensitivity at distance `d` only, Pr[answered] as a fixed weight, release cost below
     its worst case. Use `smooth_sensitivity` for anything but comparison.
     """
+    check_votes_suffice(mechanism)
     counts = check_votes(votes)
     sigma, teachers = mechanism.noise.scale, int(counts.sum(axis=1).max())
     total = np.zeros(teachers)

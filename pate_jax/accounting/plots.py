@@ -29,7 +29,6 @@ def cumulative(
     votes: ArrayLike,
     delta: float,
     *,
-    student_probabilities: ArrayLike | None = None,
     image: str = "svg",
 ) -> bytes:
     """Epsilon after each query, by method: SVG or PNG bytes.
@@ -38,7 +37,7 @@ def cumulative(
     >>> cumulative(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)[:5]
     b'<?xml'
     """
-    curves = _curves(mechanism, votes, student_probabilities)
+    curves = _curves(mechanism, votes)
     queries = len(curves["exact"])
     at = np.unique(np.linspace(1, queries, min(queries, _POINTS)).round().astype(int))
     figure, axes = _sensitive_canvas("queries asked", f"epsilon at delta = {delta:g}")
@@ -57,7 +56,6 @@ def by_consensus(
     votes: ArrayLike,
     *,
     order: float | None = None,
-    student_probabilities: ArrayLike | None = None,
     image: str = "svg",
 ) -> bytes:
     """Mean Renyi cost of a query at one order, by the share of teachers that agree with the plurality.
@@ -69,7 +67,7 @@ def by_consensus(
     counts = np.asarray(votes)
     share = counts.max(axis=1) / np.maximum(counts.sum(axis=1), 1)
     bucket = np.minimum((share * 10).astype(int), 9)
-    curves = _curves(mechanism, votes, student_probabilities)
+    curves = _curves(mechanism, votes)
     column = _column(16.0 if order is None else order)
     figure, axes = _sensitive_canvas(
         "share of teachers behind the plurality", f"mean Renyi cost at order {column[1]:g}"
@@ -89,7 +87,6 @@ def split(
     votes: ArrayLike,
     delta: float,
     *,
-    student_probabilities: ArrayLike | None = None,
     image: str = "svg",
 ) -> bytes:
     """Where epsilon goes at the best order: the test, the argmax (the rest of the joint cost), and delta.
@@ -99,7 +96,7 @@ def split(
     b'<?xml'
     """
     figure, axes = _sensitive_canvas("", f"epsilon at delta = {delta:g}")
-    rows = split_figures(mechanism, votes, delta, student_probabilities=student_probabilities)
+    rows = split_figures(mechanism, votes, delta)
     shades = {"test": "#e3b23c", "argmax": "#1b6ca8", "delta": "#9aa0a6"}
     bottom = np.zeros(len(rows))
     for part, shade in shades.items():
@@ -111,9 +108,7 @@ def split(
     return rendered(figure, image)
 
 
-def split_figures(
-    mechanism: Mechanism, votes: ArrayLike, delta: float, *, student_probabilities: ArrayLike | None = None
-) -> dict[str, dict[str, float]]:
+def split_figures(mechanism: Mechanism, votes: ArrayLike, delta: float) -> dict[str, dict[str, float]]:
     """The numbers behind `split`: by method, what test, argmax and delta add to epsilon.
 
     >>> from pate_jax.mechanisms import GNMax
@@ -121,8 +116,8 @@ def split_figures(
     0.0
     """
     orders = accounting.default_orders()
-    curves = _curves(mechanism, votes, student_probabilities)
-    tests = _tests(mechanism, votes, student_probabilities)
+    curves = _curves(mechanism, votes)
+    tests = _tests(mechanism, votes)
     rows = {}
     for name, curve in curves.items():
         summed = curve.sum(axis=0)
@@ -134,29 +129,22 @@ def split_figures(
     return rows
 
 
-def _curves(
-    mechanism: Mechanism, votes: ArrayLike, probabilities: ArrayLike | None
-) -> dict[str, NDArray[np.float64]]:
+def _curves(mechanism: Mechanism, votes: ArrayLike) -> dict[str, NDArray[np.float64]]:
     orders = accounting.default_orders()
     methods: tuple[accounting.Method, ...] = ("exact", "published", "data_independent")
-    return {
-        name: accounting.rdp(mechanism, votes, orders, method=name, student_probabilities=probabilities)
-        for name in methods
-    }
+    return {name: accounting.rdp(mechanism, votes, orders, method=name) for name in methods}
 
 
-def _tests(
-    mechanism: Mechanism, votes: ArrayLike, probabilities: ArrayLike | None
-) -> dict[str, NDArray[np.float64]]:
+def _tests(mechanism: Mechanism, votes: ArrayLike) -> dict[str, NDArray[np.float64]]:
     from pate_jax.accounting import exact
     from pate_jax.accounting.bounds import threshold
 
     orders = accounting.default_orders()
-    published = accounting.published_parts(mechanism, votes, orders, student_probabilities=probabilities).test
+    published = accounting.published_parts(mechanism, votes, orders).test
     if mechanism.test is None:
         return dict.fromkeys(NAMES, published)
     worst = np.broadcast_to(threshold.supremum(mechanism.test.noise, orders), published.shape)
-    joint = exact.parts(mechanism, votes, orders, student_probabilities=probabilities)[0]
+    joint = exact.parts(mechanism, votes, orders)[0]
     return {"exact": joint, "published": published, "data_independent": worst}
 
 

@@ -25,7 +25,7 @@ from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta, check_votes
 from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism
+from pate_jax.mechanisms import Mechanism, check_votes_suffice
 from pate_jax.system import progress
 
 ESTIMATE = "an estimate: the noise that sanitises it puts it below the true bound as often as above"
@@ -126,10 +126,7 @@ def smooth_sensitivity(
     test = mechanism.test
     if mechanism.noise.family != "gaussian" or (test is not None and test.noise.family != "gaussian"):
         raise PateError(f"{mechanism!r} has no smooth sensitivity here; use gnmax or confident-gnmax")
-    if isinstance(mechanism, InteractiveGNMax):
-        raise PateError(
-            "interactive-gnmax is adaptive, its data-dependent cost is no guarantee; use a budget"
-        )
+    check_votes_suffice(mechanism)
     teachers, sigma, order = int(counts.sum(axis=1).max()), mechanism.noise.scale, plan.order
     table = smooth_bounds.cells(sigma, counts.shape[1], teachers, order, both_directions=both_directions)
     value = float(table.bound[table.of(gnmax.log_q(counts, sigma))].sum())

@@ -18,7 +18,7 @@ from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import InteractiveGNMax, Mechanism, from_dict, to_dict
+from pate_jax.mechanisms import Mechanism, from_dict, to_dict
 
 NAMES = ("exact", "pld", "published", "data_independent", "sanitised")
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
@@ -268,7 +268,6 @@ def statement(
     relation: Relation = "party",
     declared: bool = True,
     private: bool = True,
-    student_probabilities: ArrayLike | None = None,
     adaptive: bool = False,
     budget: float | None = None,
     sanitised: Figure | None = None,
@@ -306,14 +305,12 @@ def statement(
         )
     if relation not in RELATIONS:
         raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
-    adaptive = adaptive or figures.is_adaptive(mechanism)
     grid = curves.default_orders() if orders is None else check_orders(orders)
     slack = sampler_slack(mechanism, *counts.shape)
-    kinds = _kinds(mechanism, counts, mask)
+    kinds = groups.distinct(counts, mask)
     known = None if answered is None else kinds.among[0]
-    given = student_probabilities if isinstance(mechanism, InteractiveGNMax) else None
     delta = check_delta(delta)
-    case = figures.Case(mechanism, kinds.votes, kinds.asked, known, delta, grid, slack, given, adaptive)
+    case = figures.Case(mechanism, kinds.votes, kinds.asked, known, delta, grid, slack, adaptive)
     return Statement(
         figures=figures.all_figures(case, budget, sanitised, pld),
         asked=len(counts),
@@ -342,13 +339,6 @@ def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
             "once on each query; where it was fixed without the records who votes on which, say so "
             "(voters_may_sit_out=True)"
         )
-
-
-def _kinds(mechanism: Mechanism, counts: np.ndarray, answered: np.ndarray) -> groups.Distinct:
-    """Queries of equal sorted histograms as one, but where the test reads the student's opinion of each."""
-    if isinstance(mechanism, InteractiveGNMax):
-        return groups.Distinct(counts, np.ones(len(counts), np.int64), answered[None].astype(np.int64))
-    return groups.distinct(counts, answered)
 
 
 def _teachers(counts: np.ndarray) -> int:

@@ -23,7 +23,7 @@ from pate_jax import voting
 from pate_jax.aggregate import argmax, noise
 from pate_jax.aggregate.noise import Source
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, Noise, laws
+from pate_jax.mechanisms import BY_NAME, Mechanism, Noise, check_votes_suffice, laws
 
 REFUSED = -1  # the label of a query that got none
 _AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless told otherwise
@@ -41,13 +41,13 @@ class Answers(NamedTuple):
 class Sampler:
     """A mechanism made ready for a device by `prepare`: a pytree that can be mapped over.
 
-    Discrete noise is a table here, and a threshold on it a whole number.
+    Discrete noise is a table here, and a threshold on it a whole number. The threshold may be an array, one
+    number for each query.
     """
 
     noise: Source
     test: Source | None
     threshold: Any
-    student_confidence: Any  # None unless interactive
 
 
 def prepare(mechanism: Mechanism | Sequence[Mechanism]) -> Sampler:
@@ -89,15 +89,11 @@ def answer(
     votes: ArrayLike,
     *,
     key: jax.Array,
-    student_probabilities: ArrayLike | None = None,
 ) -> Answers:
     """The noisy plurality of each query's votes[query, class], or a refusal where the mechanism tests first.
 
     A key serves one call: the same noise must never serve two histograms. Ties are broken uniformly at
-    random. Interactive mechanisms need the student's probabilities: a query that passes the test gets the
-    teachers' noisy plurality and counts as answered; one that does not, and where the student's largest
-    probability exceeds `student_confidence`, gets the student's own label, which costs nothing and does not
-    count as answered; any other gets -1.
+    random.
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteGaussian
     >>> mechanism = ConfidentDiscreteGaussian(threshold=150, sigma_threshold=4, sigma=2)
@@ -110,8 +106,7 @@ def answer(
         raise PateError(
             f"mechanism={type(mechanism).__name__} holds several settings: vmap over it, or answer_many"
         )
-    counts, probabilities = _checked_votes(sampler, votes, student_probabilities)
-    answers: Answers = _answer(sampler, counts, key, probabilities)
+    answers: Answers = _answer(sampler, voting.check_votes(votes), key)
     return answers
 
 
@@ -120,7 +115,6 @@ def answer_many(
     votes: ArrayLike,
     *,
     key: jax.Array,
-    student_probabilities: ArrayLike | None = None,
     same_noise: bool = False,
     at_once: int | None = None,
 ) -> Answers:
@@ -142,13 +136,13 @@ def answer_many(
             "same_noise=True answers one histogram many times from one draw: use seeded_key(seed)"
         )
     samplers = mechanisms if isinstance(mechanisms, Sampler) else prepare(mechanisms)
-    counts, probabilities = _checked_votes(samplers, votes, student_probabilities)
+    counts = voting.check_votes(votes)
     if at_once is None:
         alone = not same_noise and not noise.is_drawn_from_table(samplers.noise.family)
         at_once = 1 if alone else max(1, _AT_ONCE // max(1, counts.size))
     if at_once < 1:
         raise PateError(f"at_once={at_once} must be at least 1")
-    answers: Answers = _answer_many(samplers, counts, key, probabilities, same_noise, at_once)
+    answers: Answers = _answer_many(samplers, counts, key, same_noise, at_once)
     return answers
 
 
@@ -168,61 +162,44 @@ def _chance(sampler: Sampler, key: jax.Array, shape: tuple[int, int], *, stored:
 
 
 @jax.jit
-def _answer(sampler: Sampler, votes: Any, key: jax.Array, probabilities: Any) -> Answers:
-    return _decide(sampler, _classes_first(votes, probabilities), _chance(sampler, key, votes.shape))
+def _answer(sampler: Sampler, votes: Any, key: jax.Array) -> Answers:
+    return _decide(sampler, _classes_first(votes), _chance(sampler, key, votes.shape))
 
 
 @jax.jit(static_argnames=("same_noise", "at_once"))
-def _answer_many(
-    samplers: Sampler, votes: Any, key: jax.Array, probabilities: Any, same_noise: bool, at_once: int
-) -> Answers:
-    asked = _classes_first(votes, probabilities)
+def _answer_many(samplers: Sampler, votes: Any, key: jax.Array, same_noise: bool, at_once: int) -> Answers:
+    counts = _classes_first(votes)
     settings = jax.tree.leaves(samplers)[0].shape[0]
     batch = None if at_once == 1 else min(at_once, settings)
     if same_noise:
         chance = _chance(samplers, key, votes.shape, stored=True)
-        alike: Answers = jax.lax.map(lambda one: _decide(one, asked, chance), samplers, batch_size=batch)
+        alike: Answers = jax.lax.map(lambda one: _decide(one, counts, chance), samplers, batch_size=batch)
         return alike
 
     def one_setting(pair: tuple[Sampler, Array]) -> Answers:
         sampler, setting_key = pair
-        return _decide(sampler, asked, _chance(sampler, setting_key, votes.shape))
+        return _decide(sampler, counts, _chance(sampler, setting_key, votes.shape))
 
     pairs = samplers, jax.random.split(key, settings)
     answers: Answers = jax.lax.map(one_setting, pairs, batch_size=batch)
     return answers
 
 
-class _Asked(NamedTuple):
-    """Counts and the student's probabilities as [class, query]: all loops run across queries."""
-
-    counts: Any
-    predicted: Any
+def _classes_first(votes: Any) -> Array:
+    """Counts as [class, query]: all loops run across queries."""
+    return jnp.asarray(votes, jnp.int32).T
 
 
-def _classes_first(votes: Any, probabilities: Any) -> _Asked:
-    predicted = None if probabilities is None else probabilities.astype(jnp.float32).T
-    return _Asked(jnp.asarray(votes, jnp.int32).T, predicted)
-
-
-def _decide(sampler: Sampler, asked: _Asked, chance: _Chance) -> Answers:
-    counts, predicted = asked
+def _decide(sampler: Sampler, counts: Array, chance: _Chance) -> Answers:
     chex.assert_rank(counts, 2)
     labels = argmax.labels(sampler.noise, counts, chance.label)
     chex.assert_shape(labels, counts.shape[1:])
     if sampler.test is None:
         return Answers(labels, labels == labels)
-    if predicted is not None:
-        chex.assert_equal_shape([counts, predicted])
-    lead = counts if predicted is None else counts - counts.sum(0) * predicted
     drawn = noise.scaled(sampler.test, chance.test)
     chex.assert_equal_shape([labels, drawn])
-    answered = lead.max(0) + drawn >= sampler.threshold
-    otherwise = jnp.full_like(labels, REFUSED)
-    if predicted is not None:
-        sure = predicted.max(0) > sampler.student_confidence
-        otherwise = jnp.where(sure, predicted.argmax(0).astype(jnp.int32), REFUSED)
-    return Answers(jnp.where(answered, labels, otherwise), answered)
+    answered = counts.max(0) + drawn >= sampler.threshold
+    return Answers(jnp.where(answered, labels, REFUSED), answered)
 
 
 def _checked(mechanism: Any) -> Mechanism:
@@ -231,6 +208,7 @@ def _checked(mechanism: Any) -> Mechanism:
         raise PateError(
             f"mechanism={mechanism!r} is none of {', '.join(kind.__name__ for kind in BY_NAME.values())}"
         )
+    check_votes_suffice(mechanism)
     values = [getattr(mechanism, one.name) for one in dataclasses.fields(mechanism)]
     if any(isinstance(value, jax.core.Tracer) or np.ndim(value) for value in values):
         traced: Mechanism = mechanism
@@ -240,33 +218,18 @@ def _checked(mechanism: Any) -> Mechanism:
     return checked
 
 
-def _checked_votes(sampler: Sampler, votes: Any, probabilities: Any) -> tuple[Any, Any]:
-    votes = voting.check_votes(votes)
-    if (sampler.student_confidence is None) != (probabilities is None):
-        raise PateError(
-            f"student_probabilities is {'missing' if probabilities is None else 'given'}: "
-            "InteractiveGNMax needs it, and no other mechanism takes it"
-        )
-    if probabilities is not None:
-        probabilities = voting.check_probabilities(probabilities, votes.shape)
-    return votes, probabilities
-
-
 def _longest(noises: list[Noise]) -> int | None:
     return max((laws.padded_length(one) for one in noises if one.is_discrete), default=None)
 
 
 def _ready(mechanism: Mechanism, noise_length: int | None, test_length: int | None) -> Sampler:
     ready = noise.source(mechanism.noise, noise_length)
-    confidence = None
-    if isinstance(mechanism, InteractiveGNMax):
-        confidence = jnp.asarray(mechanism.student_confidence, jnp.float32)
     if mechanism.test is None:
-        return Sampler(ready, None, None, confidence)
+        return Sampler(ready, None, None)
     test, threshold = noise.source(mechanism.test.noise, test_length), mechanism.test.threshold
     if test.words is None:
-        return Sampler(ready, test, jnp.asarray(threshold, jnp.float32), confidence)
-    return Sampler(ready, test, _whole_threshold(threshold), confidence)
+        return Sampler(ready, test, jnp.asarray(threshold, jnp.float32))
+    return Sampler(ready, test, _whole_threshold(threshold))
 
 
 def _whole_threshold(threshold: Any) -> Any:

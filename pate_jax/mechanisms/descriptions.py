@@ -33,6 +33,7 @@ __all__ = [
     "Noise",
     "PermuteAndFlip",
     "ThresholdTest",
+    "check_votes_suffice",
     "from_dict",
     "name_of",
     "to_dict",
@@ -89,9 +90,12 @@ class _Shape:
 
     name: ClassVar[str]  # on the command line and in files
     family: ClassVar[Family]
+    votes_suffice: ClassVar[bool]  # else the test reads something that one vote moves by at most one
 
-    def __init_subclass__(cls, *, name: str = "", family: Family = "gaussian") -> None:
-        cls.name, cls.family = name, family
+    def __init_subclass__(
+        cls, *, name: str = "", family: Family = "gaussian", votes_suffice: bool = True
+    ) -> None:
+        cls.name, cls.family, cls.votes_suffice = name, family, votes_suffice
 
     def __post_init__(self) -> None:
         self._check_scale("")
@@ -182,12 +186,13 @@ class ConfidentGNMax(Tested, name="confident-gnmax", family="gaussian"):
 
 
 @dataclass(frozen=True)
-class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian"):
+class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian", votes_suffice=False):
     """GNMax on the queries where the teachers contradict the student (Papernot et al. 2018).
 
     The test reads `max_j (n_j - T p_j)` with the student's own probabilities `p` in place of `max_j n_j`. A
     query that fails it takes the student's own label where the student's confidence reaches
-    `student_confidence`.
+    `student_confidence`. `pate_jax.aggregate.interactive` asks and accounts with a student; everything else
+    knows only the worst case, which needs none.
 
     >>> InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9).noise.scale
     20
@@ -300,6 +305,18 @@ def name_of(mechanism: Mechanism) -> str:
     'gnmax'
     """
     return mechanism.name
+
+
+def check_votes_suffice(mechanism: Mechanism) -> None:
+    """Refuse a mechanism whose test reads more than the votes.
+
+    >>> check_votes_suffice(GNMax(sigma=40))
+    """
+    if not mechanism.votes_suffice:
+        raise PateError(
+            f"{name_of(mechanism)} is adaptive: its test reads a student too, and student_probabilities is "
+            "missing; ask and account by pate_jax.aggregate.interactive"
+        )
 
 
 def to_dict(mechanism: Mechanism) -> dict[str, str | float]:

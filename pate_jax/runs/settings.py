@@ -14,17 +14,17 @@ from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, InteractiveGNMax, Mechanism
+from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, Mechanism
 from pate_jax.student.settings import Auto, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
 _REACH = 6  # scales of the test's noise by which a threshold may exceed the number of teachers
 
-# The mechanisms as subcommands, but for the interactive one, which needs a student between its questions.
+# The mechanisms as subcommands, but for those that need more than votes.
 _BY_COMMAND = [
     Annotated[kind, subcommand(name, prefix_name=False, description=(kind.__doc__ or "").partition("\n")[0])]
     for name, kind in BY_NAME.items()
-    if kind is not InteractiveGNMax
+    if kind.votes_suffice
 ]
 _AUTO = Annotated[
     None, subcommand("auto", description="A confident discrete Gaussian that follows the number of teachers.")

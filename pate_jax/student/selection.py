@@ -107,10 +107,9 @@ def ask_in_rounds(
     """Ask about `sizes[0]` inputs that cover the pool, learn, ask where that student is least sure, again.
 
     `ask(rows, probabilities)` is the only way to the teachers: it must charge for each row before it answers,
-    with noise of its own for every call; with `InteractiveGNMax` it passes the student's probabilities on. In
-    the first round, before there is a student, they are uniform. `learn` trains a student on answers whose
-    row i belongs to row i of the inputs it is given. `sizes` is fixed in advance, so the number of questions
-    is public.
+    with noise of its own for every call. `probabilities` are what the student says, uniform before there is
+    one, for `aggregate.interactive.answer`. `learn` trains a student on answers whose row i belongs to row i
+    of the inputs it is given. `sizes` is fixed in advance, so the number of questions is public.
     """
     if not sizes or min(sizes) < 1 or sum(sizes) > len(public.inputs):
         raise PateError(f"sizes={sizes} must be above 0 and at most {len(public.inputs)} together")

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import BY_NAME, InteractiveGNMax, Mechanism, from_dict
+from pate_jax.mechanisms import BY_NAME, Mechanism, from_dict
 from pate_jax.runs.settings import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
 
 ANSWER, TEST, THRESHOLD = ("sigma", "scale"), ("sigma_threshold", "scale_threshold"), "threshold"
-SWEPT = tuple(name for name, kind in BY_NAME.items() if kind is not InteractiveGNMax)
+SWEPT = tuple(name for name, kind in BY_NAME.items() if kind.votes_suffice)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from pate_jax.voting.votes import (
     Votes,
-    check_probabilities,
     check_votes,
     histogram,
     histogram_of_parts,
@@ -13,7 +12,6 @@ from pate_jax.voting.votes import (
 
 __all__ = [
     "Votes",
-    "check_probabilities",
     "check_votes",
     "histogram",
     "histogram_of_parts",

@@ -140,29 +140,6 @@ def check_votes(votes: Any, *, equal_totals: bool = True) -> Any:
     return votes
 
 
-def check_probabilities(probabilities: Any, shape: tuple[int, ...]) -> Any:
-    """The student's probabilities[query, class] for votes of this shape: each row a distribution.
-
-    Tracers are checked by shape and type only.
-    """
-    values = _array(probabilities)
-    if values.shape != shape:
-        raise PateError(f"student_probabilities has shape {values.shape} where the votes have {shape}")
-    if values.dtype.kind != "f" and values.dtype.name != "bfloat16":
-        raise PateError(f"student_probabilities has type {values.dtype}; floating-point numbers are wanted")
-    if not _is_concrete(values) or values.size == 0:
-        return values
-    host = np.asarray(values, np.float32)
-    bad = ~np.isfinite(host).all(1) | (host < 0).any(1) | (np.abs(host.sum(1) - 1) > 1e-2)
-    if bad.any():
-        row = int(bad.argmax())
-        raise PateError(
-            f"student_probabilities row {row} is no distribution: {host[row].tolist()}; "
-            "replace NaN, and apply a softmax to logits"
-        )
-    return values
-
-
 def save_votes(path: Path | str, votes: Votes) -> None:
     """Write checked votes, whole or not at all."""
     arrays = {name: value for name, value in _checked(votes)._asdict().items() if value is not None}

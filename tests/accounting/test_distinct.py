@@ -10,6 +10,7 @@ from pate_jax import accounting
 from pate_jax.accounting import curves, exact, figures
 from pate_jax.accounting.exact import groups, pld
 from pate_jax.accounting.slack import sampler_slack, with_slack
+from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, InteractiveGNMax
 
@@ -65,9 +66,9 @@ def test_figures_are_the_sums_over_all_queries(mechanism, part, monkeypatch):
 def test_the_students_opinion_tells_queries_apart():
     mechanism = InteractiveGNMax(20, 12.0, 6.0, 0.9)
     opinions = np.random.default_rng(1).dirichlet(np.ones(4), size=25)
-    made = accounting.statement(mechanism, VOTES, ANSWERED, 1e-5, student_probabilities=opinions)
+    made = interactive.with_history(accounting.statement(mechanism, VOTES, ANSWERED, 1e-5), VOTES, opinions)
     orders = curves.default_orders()
-    curve = accounting.rdp(mechanism, VOTES, orders, method="exact", student_probabilities=opinions).sum(0)
+    curve = interactive.rdp(mechanism, VOTES, opinions, orders).sum(0)
     found = curves.epsilon(orders, curve, 1e-5).epsilon
     assert made.figures["exact"].epsilon == pytest.approx(found, rel=1e-4)
 

@@ -15,6 +15,7 @@ from scipy.special import log_ndtr
 from pate_jax.accounting import exact
 from pate_jax.accounting.exact.caps import caps
 from pate_jax.accounting.exact.groups import merge
+from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
@@ -290,7 +291,7 @@ def test_interactive_mechanism_by_enumeration():
         z = (max(n - 12 * p for n, p in zip(counts, shares, strict=True)) - 3) / 4.0
         return [np.exp(log_ndtr(-z)), *(np.exp(log_ndtr(z)) * label)]
 
-    found = exact.rdp(mechanism, [votes], [2.0, 10.0], student_probabilities=[shares])[0]
+    found = interactive.rdp(mechanism, [votes], [shares], [2.0, 10.0])[0]
     for order, value in zip([2.0, 10.0], found, strict=True):
         truth = max(both(order, law(votes), law(moved)) for moved in neighbours(votes))
         assert abs(value / float(truth) - 1) < 1e-6

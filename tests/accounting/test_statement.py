@@ -14,6 +14,7 @@ from pate_jax import accounting
 from pate_jax.accounting import figures, smooth
 from pate_jax.accounting import slack as slacks
 from pate_jax.accounting.curves import Epsilon
+from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, ConfidentGNMax, GNMax, InteractiveGNMax
 
@@ -106,7 +107,7 @@ def test_a_filter_publishes_its_budget():
 def test_an_adaptive_mechanism_has_no_data_dependent_guarantee():
     mechanism = InteractiveGNMax(20, 30.0, 10.0, 0.9)
     shares = np.full(VOTES.shape, 1 / 3)
-    found = accounting.statement(mechanism, VOTES, None, 1e-5, student_probabilities=shares)
+    found = interactive.with_history(accounting.statement(mechanism, VOTES, None, 1e-5), VOTES, shares)
     assert found.figures["exact"].note == figures.HISTORY and found.figures["pld"].epsilon is None
     assert found.smallest == "data_independent"
 
@@ -223,8 +224,9 @@ def test_no_statement_holds_nonsense(kind, log_scale, classes, teachers):
     chosen = {"threshold": teachers / 2, "student_confidence": 0.9}
     mechanism = kind(**{name: chosen.get(name, float(10**log_scale)) for name in fields})
     votes = np.random.default_rng(teachers).multinomial(teachers, np.full(classes, 1 / classes), size=3)
-    shares = np.full(votes.shape, 1 / classes)
-    found = accounting.statement(mechanism, votes, None, 1e-5, student_probabilities=shares)
+    found = accounting.statement(mechanism, votes, None, 1e-5)
+    if not mechanism.votes_suffice:
+        found = interactive.with_history(found, votes, np.full(votes.shape, 1 / classes))
     for figure in found.figures.values():
         assert figure.epsilon is None or (np.isfinite(figure.epsilon) and figure.epsilon >= 0)
     exact, worst = found.figures["exact"].epsilon, found.figures["data_independent"].epsilon

@@ -13,6 +13,7 @@ import pytest
 from pate_jax import accounting
 from pate_jax.accounting import exact
 from pate_jax.accounting.bounds import threshold, worst_reading
+from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
@@ -215,13 +216,13 @@ def test_joint_worst_case_falls_as_either_noise_grows(limit):
 def test_interactive_reads_what_the_student_leaves():
     mechanism = InteractiveGNMax(threshold=3, sigma_threshold=2.0, sigma=1.0, student_confidence=0.9)
     votes, shares = [[8, 2], [5, 5]], [[0.5, 0.5], [1.0, 0.0]]
-    parts = accounting.published_parts(mechanism, votes, ORDERS, student_probabilities=shares)
+    parts = interactive.published_parts(mechanism, votes, shares, ORDERS)
     wanted = [mp.log(mp_bounds.normal_tail(mp.mpf(0))), mp.log(mp_bounds.normal_tail(mp.mpf(-1)))]
     assert all(mp_bounds.close(a, b, rel=1e-13) for a, b in zip(parts.log_answered, wanted, strict=True))
     with pytest.raises(PateError, match="student_probabilities"):
         accounting.published_parts(mechanism, votes, ORDERS)
     with pytest.raises(PateError, match="must match"):
-        accounting.published_parts(mechanism, votes, ORDERS, student_probabilities=[[1.0, 0.0]])
+        interactive.published_parts(mechanism, votes, [[1.0, 0.0]], ORDERS)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from scipy import stats
 
 from pate_jax import aggregate, voting
-from pate_jax.aggregate import argmax, noise
+from pate_jax.aggregate import argmax, interactive, noise
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     BY_NAME,
@@ -221,7 +221,8 @@ INTERACTIVE = InteractiveGNMax(threshold=6, sigma_threshold=4.0, sigma=5.0, stud
 def test_interactive_outcomes(student):
     """A pass gives the teachers' label; else a sure student's own, unanswered; else nothing."""
     probabilities = np.tile(np.array(student, np.float32), (DRAWS, 1))
-    labels, answered = ask(INTERACTIVE, student_probabilities=probabilities)
+    votes = np.tile(np.asarray(COUNTS, np.int32), (DRAWS, 1))
+    labels, answered = interactive.answer(INTERACTIVE, votes, probabilities, key=noise.seeded_key(5))
     lead = max(n - sum(COUNTS) * p for n, p in zip(COUNTS, student, strict=True))
     refused = np.unique(np.asarray(labels)[~np.asarray(answered)])
     assert refused.tolist() == ([2] if max(student) > 0.55 else [-1])
@@ -258,10 +259,17 @@ def example(name):
     return BY_NAME[name](*(fields.get(field, 3.0) for field in BY_NAME[name].__dataclass_fields__))
 
 
-def student_for(mechanism, votes):
+def ready(mechanism, votes):
     if not isinstance(mechanism, InteractiveGNMax):
-        return {}
-    return {"student_probabilities": jnp.asarray(votes / votes.sum(1, keepdims=True), jnp.float32)}
+        return aggregate.prepare(mechanism)
+    student = jnp.asarray(votes / votes.sum(1, keepdims=True), jnp.float32)
+    return interactive.sampler(mechanism, votes, student)
+
+
+def all_ready(mechanisms, votes):
+    if not isinstance(mechanisms[0], InteractiveGNMax):
+        return aggregate.prepare(mechanisms)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *[ready(one, votes) for one in mechanisms])
 
 
 VOTES = np.random.default_rng(2).multinomial(13, [0.5, 0.2, 0.15, 0.1, 0.05], size=24).astype(np.int32)
@@ -275,36 +283,31 @@ def same(left, right) -> bool:
 @pytest.mark.parametrize("name", KINDS)
 def test_jit_and_vmap_give_what_plain_calls_give(name):
     mechanism = example(name)
-    student = student_for(mechanism, VOTES)
-    plain = aggregate.answer(mechanism, VOTES, key=noise.seeded_key(1), **student)
+    sampler = ready(mechanism, VOTES)
+    plain = aggregate.answer(sampler, VOTES, key=noise.seeded_key(1))
     assert plain.labels.dtype == jnp.int32 and plain.answered.dtype == bool
-    sampler = aggregate.prepare(mechanism)
-    jitted = jax.jit(lambda s, v, k: aggregate.answer(s, v, key=k, **student))
+    jitted = jax.jit(lambda s, v, k: aggregate.answer(s, v, key=k))
     assert same(jitted(sampler, jnp.asarray(VOTES), noise.seeded_key(1)), plain)
     others = [mechanism, rescaled(mechanism, 7.0)]
-    many = jax.vmap(lambda s: aggregate.answer(s, VOTES, key=noise.seeded_key(1), **student))(
-        aggregate.prepare(others)
-    )
+    many = jax.vmap(lambda s: aggregate.answer(s, VOTES, key=noise.seeded_key(1)))(all_ready(others, VOTES))
     assert same(jax.tree.map(lambda leaf: leaf[0], many), plain)
-    other = aggregate.answer(others[1], VOTES, key=noise.seeded_key(1), **student)
+    other = aggregate.answer(ready(others[1], VOTES), VOTES, key=noise.seeded_key(1))
     assert same(jax.tree.map(lambda leaf: leaf[1], many), other) and not same(other, plain)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_many_settings_are_the_same_as_one_by_one(name):
-    settings = [rescaled(example(name), factor) for factor in (0.5, 3.0, 20.0)]
-    student = student_for(settings[0], VOTES)
-    shared = aggregate.answer_many(
-        settings, VOTES, key=noise.seeded_key(4), same_noise=True, at_once=2, **student
-    )
+    mechanisms = [rescaled(example(name), factor) for factor in (0.5, 3.0, 20.0)]
+    settings, together = [ready(one, VOTES) for one in mechanisms], all_ready(mechanisms, VOTES)
+    shared = aggregate.answer_many(together, VOTES, key=noise.seeded_key(4), same_noise=True, at_once=2)
     for i, setting in enumerate(settings):
-        alone = aggregate.answer(setting, VOTES, key=noise.seeded_key(4), **student)
+        alone = aggregate.answer(setting, VOTES, key=noise.seeded_key(4))
         assert same(jax.tree.map(lambda leaf, i=i: leaf[i], shared), alone)
-    own = aggregate.answer_many(settings, VOTES, key=noise.seeded_key(4), at_once=3, **student)
+    own = aggregate.answer_many(together, VOTES, key=noise.seeded_key(4), at_once=3)
     keys = jax.random.split(noise.seeded_key(4), len(settings))
     for i, setting in enumerate(settings):
-        alone = aggregate.answer(setting, VOTES, key=keys[i], **student)
+        alone = aggregate.answer(setting, VOTES, key=keys[i])
         assert same(jax.tree.map(lambda leaf, i=i: leaf[i], own), alone)
 
 
@@ -359,12 +362,11 @@ def test_inside_shard_map_over_queries_and_over_teachers(name):
     mechanism = example(name)
     labels = np.random.default_rng(3).integers(0, 5, (16, 24)).astype(np.int16)
     mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
-    sampler = aggregate.prepare(mechanism)
 
     def over_queries(labels, key):
         votes = voting.histogram(labels, 5)
         key = jax.random.fold_in(key, jax.lax.axis_index("d"))
-        return aggregate.answer(sampler, votes, key=key, **student_for(mechanism, votes))
+        return aggregate.answer(ready(mechanism, votes), votes, key=key)
 
     out = jax.jit(jax.shard_map(over_queries, mesh=mesh, in_specs=(P(None, "d"), P()), out_specs=P("d")))
     answers = out(labels, noise.seeded_key(6))
@@ -372,16 +374,16 @@ def test_inside_shard_map_over_queries_and_over_teachers(name):
         part = slice(3 * device, 3 * device + 3)
         votes = np.asarray(voting.histogram(labels[:, part], 5))
         key = jax.random.fold_in(noise.seeded_key(6), device)
-        alone = aggregate.answer(mechanism, votes, key=key, **student_for(mechanism, votes))
+        alone = aggregate.answer(ready(mechanism, votes), votes, key=key)
         assert same(jax.tree.map(lambda leaf, part=part: leaf[part], answers), alone)
 
     def over_teachers(labels, key):
         votes = voting.histogram(labels, 5, axis_name="d")
-        return aggregate.answer(sampler, votes, key=key, **student_for(mechanism, votes))
+        return aggregate.answer(ready(mechanism, votes), votes, key=key)
 
     out = jax.jit(jax.shard_map(over_teachers, mesh=mesh, in_specs=(P("d"), P()), out_specs=P()))
     votes = np.asarray(voting.histogram(labels, 5))
-    alone = aggregate.answer(mechanism, votes, key=noise.seeded_key(7), **student_for(mechanism, votes))
+    alone = aggregate.answer(ready(mechanism, votes), votes, key=noise.seeded_key(7))
     assert same(out(labels, noise.seeded_key(7)), alone)
 
 
@@ -439,13 +441,13 @@ def test_other_bad_input_is_named():
     with pytest.raises(PateError, match="student_probabilities is missing"):
         aggregate.answer(INTERACTIVE, VOTES, key=key)
     with pytest.raises(PateError, match="student_probabilities is given"):
-        aggregate.answer(GNMax(1.0), VOTES, key=key, student_probabilities=VOTES / 13)
+        interactive.answer(GNMax(1.0), VOTES, VOTES / 13, key=key)
     with pytest.raises(PateError, match=r"row 3 is no distribution: .*nan"):
         bad = (VOTES / 13).astype(np.float32)
         bad[3, 2] = np.nan
-        aggregate.answer(INTERACTIVE, VOTES, key=key, student_probabilities=bad)
+        interactive.answer(INTERACTIVE, VOTES, bad, key=key)
     with pytest.raises(PateError, match="softmax"):
-        aggregate.answer(INTERACTIVE, VOTES, key=key, student_probabilities=np.ones(VOTES.shape, np.float32))
+        interactive.answer(INTERACTIVE, VOTES, np.ones(VOTES.shape, np.float32), key=key)
     with pytest.raises(PateError, match="2 kinds"):
         aggregate.prepare([GNMax(1.0), LNMax(1.0)])
     with pytest.raises(PateError, match="0 kinds"):

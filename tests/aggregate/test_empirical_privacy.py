@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from pate_jax import aggregate
-from pate_jax.aggregate import noise
+from pate_jax.aggregate import interactive, noise
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
     ConfidentDiscreteLaplace,
@@ -53,9 +53,12 @@ def excess(left, right, law_left, law_right) -> float:
     return float(max(forward.max(), backward.max()))
 
 
-def measured(mechanism, counts, seed, **more) -> np.ndarray:
-    votes = np.tile(np.asarray(counts, np.int32), (DRAWS, 1))
-    labels, answered = aggregate.answer(mechanism, votes, key=noise.seeded_key(seed), **more)
+def measured(mechanism, counts, seed, student=None) -> np.ndarray:
+    votes, key = np.tile(np.asarray(counts, np.int32), (DRAWS, 1)), noise.seeded_key(seed)
+    if student is None:
+        labels, answered = aggregate.answer(mechanism, votes, key=key)
+    else:
+        labels, answered = interactive.answer(mechanism, votes, np.tile(student, (DRAWS, 1)), key=key)
     return frequencies(np.where(answered, labels, -1))
 
 
@@ -83,12 +86,11 @@ def test_measured_losses_never_exceed_the_exact_ones(mechanism):
 def test_the_interactive_mechanism_too():
     mechanism = InteractiveGNMax(2.0, 3.0, 2.0, 0.9)
     student = np.array([0.3, 0.4, 0.3], np.float32)
-    more = {"student_probabilities": np.tile(student, (DRAWS, 1))}
     pairs = []
     for seed, counts in enumerate((COUNTS, NEIGHBOUR)):
         lead = float(max(n - sum(counts) * p for n, p in zip(counts, student, strict=True)))
         pairs.append(
-            (measured(mechanism, counts, seed, **more), exact_laws.outcomes(mechanism, counts, lead))
+            (measured(mechanism, counts, seed, student), exact_laws.outcomes(mechanism, counts, lead))
         )
     (left, law_left), (right, law_right) = pairs
     assert -0.25 < excess(left, right, law_left, law_right) <= 0

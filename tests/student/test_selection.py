@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from pate_jax import accounting, aggregate
-from pate_jax.aggregate import Answers, noise
+from pate_jax import accounting
+from pate_jax.aggregate import Answers, interactive, noise
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax
@@ -138,7 +138,7 @@ def test_interactive_rounds_buy_only_where_the_teachers_contradict_the_student()
     keys = iter(jax.random.split(noise.seeded_key(1), 3))
 
     def ask(rows, probabilities):
-        return aggregate.answer(mechanism, votes[rows], key=next(keys), student_probabilities=probabilities)
+        return interactive.answer(mechanism, votes[rows], probabilities, key=next(keys))
 
     bought = selection.ask_in_rounds(jax.random.key(4), public(), [5, 5, 5], ask=ask, learn=learn)
     answered = np.asarray(bought.answers.answered)
@@ -155,10 +155,8 @@ def test_only_the_data_independent_figure_of_rounds_may_be_published():
     rows = np.arange(12)
     votes = np.eye(5, dtype=np.int64)[which[rows]] * 40
     mechanism = InteractiveGNMax(threshold=20, sigma_threshold=40.0, sigma=40.0, student_confidence=0.9)
-    uniform = np.full((12, 5), 0.2)
-    stated = accounting.statement(
-        mechanism, votes, np.ones(12, bool), 1e-5, student_probabilities=uniform, adaptive=True
-    )
+    stated = accounting.statement(mechanism, votes, np.ones(12, bool), 1e-5, adaptive=True)
+    stated = interactive.with_history(stated, votes, np.full((12, 5), 0.2))
     assert set(stated.publishable()["figures"]) == {"data_independent"}
     assert stated.smallest == "data_independent"
 

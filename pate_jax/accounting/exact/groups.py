@@ -20,8 +20,8 @@ _ROWS = 1 << 16  # queries looked at at a time
 class Groups(NamedTuple):
     """Histograms with equally many distinct counts, largest first.
 
-    `margins` are what the threshold test reads: the counts themselves, or the counts less the student's
-    share of the votes. Classes are one group only where both agree.
+    `margins` are what the threshold test takes the largest of: the counts themselves, or other numbers of
+    which one vote moves its own class's by one. Classes are one group only where both agree.
     """
 
     rows: np.ndarray  # int [R], which of the merged histograms these are
@@ -61,21 +61,23 @@ class Merged(NamedTuple):
     classes: int
 
 
-def merge(votes: ArrayLike, shares: NDArray[np.float64] | None = None) -> Merged:
+def merge(votes: ArrayLike, margins: NDArray[np.float64] | None = None) -> Merged:
     """Group equal counts in each histogram and merge the histograms that are equal when sorted.
+
+    `margins` [query, class] say what a test reads where that is not the counts.
 
     >>> merged = merge([[7, 3, 0], [0, 7, 3], [5, 5, 0]])
     >>> merged.row_of.tolist(), merged.buckets[0].counts.tolist(), merged.buckets[0].sizes.tolist()
     ([1, 1, 0], [[5.0, 0.0]], [[2.0, 1.0]])
     """
     counts = check_votes(votes).astype(np.float64)
-    margins = counts if shares is None else counts - counts.sum(axis=1, keepdims=True) * shares
-    order = np.lexsort((-margins, -counts), axis=-1)
-    counts, margins = (np.take_along_axis(array, order, axis=1) for array in (counts, margins))
-    both = counts if shares is None else np.concatenate([counts, margins], axis=1)
+    read = counts if margins is None else margins
+    order = np.lexsort((-read, -counts), axis=-1)
+    counts, read = (np.take_along_axis(array, order, axis=1) for array in (counts, read))
+    both = counts if margins is None else np.concatenate([counts, read], axis=1)
     _, first, row_of = np.unique(both, axis=0, return_index=True, return_inverse=True)
-    counts, margins = counts[first], margins[first]
-    return Merged(_buckets(counts, margins), row_of.reshape(-1), len(counts), counts.shape[1])
+    counts, read = counts[first], read[first]
+    return Merged(_buckets(counts, read), row_of.reshape(-1), len(counts), counts.shape[1])
 
 
 def distinct(votes: NDArray[np.int64], *parts: NDArray[np.bool_]) -> Distinct:

@@ -22,9 +22,9 @@ from pate_jax.accounting.exact import profile
 from pate_jax.accounting.exact import renyi as exact_renyi
 from pate_jax.accounting.exact.caps import caps
 from pate_jax.accounting.exact.groups import merge
-from pate_jax.accounting.inputs import check_delta, check_shares
+from pate_jax.accounting.inputs import check_delta
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, Noise
+from pate_jax.mechanisms import Mechanism, Noise, check_votes_suffice
 from pate_jax.system.progress import bar
 
 SHARE = 1e-3  # of delta that cutting tails may cost, in all
@@ -48,7 +48,6 @@ def epsilon(
     votes: ArrayLike,
     delta: float,
     *,
-    student_probabilities: ArrayLike | None = None,
     times: ArrayLike | None = None,
 ) -> float:
     """Smallest epsilon that the composed profiles of these votes prove for `delta`; `inf` where none.
@@ -62,7 +61,8 @@ def epsilon(
     True
     """
     check_delta(delta)
-    merged = merge(votes, check_shares(mechanism, student_probabilities, np.shape(votes)))
+    check_votes_suffice(mechanism)
+    merged = merge(votes)
     if not merged.rows:
         return 0.0
     each = np.ones(len(merged.row_of), np.int64) if times is None else np.asarray(times)

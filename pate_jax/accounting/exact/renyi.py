@@ -19,8 +19,8 @@ from pate_jax.accounting.exact import argmax_law, divergence, remote_classes, sc
 from pate_jax.accounting.exact.caps import caps, concentrated, shift_cost
 from pate_jax.accounting.exact.groups import Groups, Merged, merge
 from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
-from pate_jax.accounting.inputs import check_orders, check_shares
-from pate_jax.mechanisms import Mechanism, Noise, ThresholdTest
+from pate_jax.accounting.inputs import check_orders
+from pate_jax.mechanisms import Mechanism, Noise, ThresholdTest, check_votes_suffice
 from pate_jax.system.progress import bar
 
 BLOCK = 1_500_000  # numbers in one intermediate array
@@ -35,31 +35,28 @@ class Parts(NamedTuple):
     log_answered: np.ndarray  # [Q]
 
 
-def rdp(
-    mechanism: Mechanism,
-    votes: ArrayLike,
-    orders: ArrayLike,
-    *,
-    student_probabilities: ArrayLike | None = None,
-) -> np.ndarray:
+def rdp(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> np.ndarray:
     """Renyi cost [query, order] of what is released for each query, test and answer as one mechanism.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> rdp(GNMax(sigma=40), [[250, 0], [130, 120]], [2.0, 8.0]).round(6).tolist()
     [[0.0, 1e-06], [0.000791, 0.003187]]
     """
-    orders = check_orders(orders)
-    merged = merge(votes, check_shares(mechanism, student_probabilities, np.shape(votes)))
-    return _costs(mechanism.noise, mechanism.test, merged, orders)[merged.row_of]
+    check_votes_suffice(mechanism)
+    return rdp_of(mechanism, merge(votes), orders)
 
 
-def parts(
-    mechanism: Mechanism,
-    votes: ArrayLike,
-    orders: ArrayLike,
-    *,
-    student_probabilities: ArrayLike | None = None,
-) -> Parts:
+def rdp_of(mechanism: Mechanism, merged: Merged, orders: ArrayLike) -> np.ndarray:
+    """The same of histograms that `merge` put into groups, with all that the test reads of them.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> rdp_of(GNMax(sigma=40), merge([[250, 0], [130, 120]]), [2.0]).round(6).tolist()
+    [[0.0], [0.000791]]
+    """
+    return _costs(mechanism.noise, mechanism.test, merged, check_orders(orders))[merged.row_of]
+
+
+def parts(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> Parts:
     """The test's and the argmax's own costs, for the published sums, expected and realised: no bounds.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
@@ -67,8 +64,8 @@ def parts(
     >>> found.test.shape, found.argmax.shape, found.log_answered.round(3).tolist()
     ((1, 1), (1, 1), [-0.805])
     """
-    orders = check_orders(orders)
-    merged = merge(votes, check_shares(mechanism, student_probabilities, np.shape(votes)))
+    check_votes_suffice(mechanism)
+    orders, merged = check_orders(orders), merge(votes)
     argmax = _costs(mechanism.noise, None, merged, orders)
     test, answered = np.zeros((merged.rows, len(orders))), np.zeros(merged.rows)
     if mechanism.test is not None:
