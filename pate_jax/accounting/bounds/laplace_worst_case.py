@@ -1,13 +1,14 @@
-"""The worst case of the argmax under Laplace noise, continuous and discrete.
+"""The worst case of the argmax under Laplace noise, continuous and discrete, with any number of classes.
 
-Away from the best of the others the law is linear in a power of `e^{1/b}`, and the divergence is convex in
-the law. So the worst place has one of the two classes within a vote of the best of the others, or none of the
-others in reach: three narrow boxes (docs/worst_case.md, section 5). Losses and masses are monotone in both
-places, so the corners of a box bound everything inside it.
+A close race of three costs up to a third more than one of two, but the best of the others cannot be made to
+stand still: its own noise moves it. What an answer costs is the mean over that noise. It is bounded by a
+recursion over the places of the best of the others (docs/worst_case.md, section 5). Losses and masses are
+monotone in both places, so the corners of a box bound everything inside it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -15,159 +16,221 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting.bounds import laplace
-from pate_jax.accounting.bounds.moved_vote import LatticeVote, Laws, excess, weighed
+from pate_jax.accounting.bounds.laplace_vote import LaplaceVote, WholeLaplaceVote
+from pate_jax.accounting.bounds.moved_vote import excess, weighed
 from pate_jax.mechanisms import Noise
 
 Curve = NDArray[np.float64]
+Rows = NDArray[np.int64]
 REACH = 60.0  # scales after which an exponential has died
+ABOVE = 12.0  # scales above both classes from which on the best of the others is taken in one piece,
+OUT = 40.0  # and from which on nothing is left
 LEFT_OUT = 1e-19  # more than all terms further out
 _ROUNDS = 60
-_ENDS = np.array([0, 0.25, 0.5, 1, 1.5, 2, 3, 5, 8, 13, 25])
+_WIDTHS = (0.16, 0.08, 0.04, 0.02, 0.01)  # of the cells near equal counts, in scales, from try to try
+COARSER = 2  # times as wide: the cells of the places of the others
+_BANDS = (0.0, 1.0, 4.0, 16.0, np.inf)  # leads, in scales, that are done together
 
 
-class LaplaceVote:
-    """The laws of a moved vote under Laplace noise.
-
-    >>> law = LaplaceVote(20.0).laws(np.array([1.0]), np.array([1000.0]))
-    >>> np.exp(law.log_q).round(4).ravel().tolist()
-    [0.4875, 0.5125, 0.0]
-    """
-
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
-
-    def laws(self, lead: Curve, x: Curve) -> Laws:
-        """At points `(x, x - lead)`, in votes."""
-        y = x - lead
-        p, q = self._three(x, y), self._three(x - 1, y + 1)
-        return Laws(q, p - q)
-
-    def _three(self, x: Curve, y: Curve) -> Curve:
-        u, v = x / self.scale, y / self.scale
-        return np.stack([log_wins(u, v), log_wins(v, u), _log_below(-u) + _log_below(-v)])
+Vote = LaplaceVote | WholeLaplaceVote
+Race = tuple[Vote, Vote | None]
 
 
-def log_wins(x: Curve, y: Curve) -> Curve:
-    """`log Pr[X > max(Y, 0)]` of unit Laplace laws around x and y: exponentials, piece by piece.
+class _Cells(NamedTuple):
+    """Intervals of leads, each with the row (of the orders) it belongs to."""
 
-    >>> bool(abs(np.exp(log_wins(np.zeros(1), np.zeros(1)))[0] - 3 / 8) < 1e-15)
-    True
-    """
-    top = np.maximum(np.maximum(x, y), 0)
-    total = np.exp(x - top) / 2 - np.exp(x + y - 2 * top) / 8  # from the last kink on
-    low = np.maximum(np.minimum(x, y), 0)
-    total += np.exp(2 * low - x - y) * -np.expm1(-2 * low) / 8  # below both
-    width = top - low
-    flat = np.exp(-np.abs(x - y)) * width / 4
-    rising = np.exp(top - x) * -np.expm1(-width) / 2 - flat
-    total += np.where(x < y, flat, rising)
-    return np.log(total)
-
-
-def _log_below(x: Curve) -> Curve:
-    """`log F(x)` of the unit Laplace law."""
-    falling = np.log1p(-np.exp(-np.maximum(x, 0)) / 2)
-    return np.where(x < 0, x - math.log(2), falling)
-
-
-class _Boxes(NamedTuple):
-    """Rectangles of places, each with the order it belongs to."""
-
-    row: NDArray[np.int64]
-    x: Curve  # [N, 2]
-    y: Curve  # [N, 2]
+    row: Rows
+    lead: Curve  # [N, 2]
 
 
 def largest_excess(noise: Noise, orders: Curve, tolerance: float) -> Curve:
-    """An upper bound [A] of the excess of any moved vote, within the tolerance of one that is attained.
+    """An upper bound [A] of the excess of any moved vote, but for the tolerance, averaged over the others.
 
     >>> found = largest_excess(Noise("laplace", 20.0), np.array([2.0]), 1e-2)
-    >>> bool(0.65 < np.log1p(found[0]) / (2 / 20**2) < 0.68)
+    >>> bool(0.49 < np.log1p(found[0]) / (2 / 20**2) < 0.51)
     True
     """
     alone = np.expm1((orders - 1) * laplace.pure(1 / noise.scale, orders))  # one of the classes out of reach
     best = alone
-    for vote in _votes(noise):
-        best = _search(vote, noise, orders, best, tolerance)
+    races = _races(noise)
+    for vote, _ in races:
+        best = _two_classes(vote, noise, orders, best, tolerance)
+    for race in races:
+        best = _many_classes(race, noise, orders, best, tolerance)
     return best + LEFT_OUT * orders
 
 
-def _votes(noise: Noise) -> list[LaplaceVote | LatticeVote]:
+def _races(noise: Noise) -> list[Race]:
+    """The laws of the outcome, each with the one that holds where a class wins its ties with the others."""
     if noise.family == "laplace":
-        return [LaplaceVote(noise.scale)]
-    reach = math.ceil(2 * REACH * noise.scale) + 4
-    return [LatticeVote(noise, reach, a_wins) for a_wins in (False, True)]
+        return [(LaplaceVote(noise.scale), None)]
+    a_wins, b_wins = (WholeLaplaceVote(noise.scale, rule) for rule in (True, False))
+    return [(a_wins, b_wins), (b_wins, a_wins)]
 
 
-def _search(
-    vote: LaplaceVote | LatticeVote, noise: Noise, orders: Curve, best: Curve, tolerance: float
-) -> Curve:
-    """Branch and bound over the boxes, one direction: the other one is its mirror image."""
-    whole, best = isinstance(vote, LatticeVote), best.copy()
-    boxes = _first(noise, whole, len(orders))
+def _two_classes(vote: Vote, noise: Noise, orders: Curve, best: Curve, tolerance: float) -> Curve:
+    """The largest excess where no other class is in reach, by branch and bound over the lead."""
+    best, cells = best.copy(), _first(noise, len(orders), 0.5)
     for _ in range(_ROUNDS):
-        value, bound = _values(vote, boxes, orders[boxes.row][:, None])
-        np.maximum.at(best, boxes.row, value)
-        stays = np.log1p(bound) > np.log1p(best[boxes.row]) * (1 + tolerance)
-        if whole:
-            stays &= (np.diff(boxes.x) > 0).ravel() | (np.diff(boxes.y) > 0).ravel()
-        if not stays.any():
+        rows = np.arange(len(cells.row))
+        value, bound = _two_within(vote, noise, cells.lead, rows, orders[cells.row])
+        np.maximum.at(best, cells.row, value)
+        open_ = np.log1p(bound) > np.log1p(best[cells.row]) * (1 + tolerance)
+        if noise.is_discrete:
+            open_ &= np.diff(cells.lead).ravel() > 0
+        if not open_.any():
             break
-        boxes, bound = _Boxes(boxes.row[stays], boxes.x[stays], boxes.y[stays]), bound[stays]
-        left = boxes.row, bound
-        boxes = _halves(boxes, whole)
+        left = cells.row[open_], bound[open_]
+        cells = _halves(_Cells(cells.row[open_], cells.lead[open_]), noise.is_discrete)
     else:
         np.maximum.at(best, *left)
     return best
 
 
-def _first(noise: Noise, whole: bool, rows: int) -> _Boxes:
-    """The strip beside x = 0, the strip beside y = 0, and the line where no other class is in reach."""
-    scale = noise.scale
-    far, ends = math.ceil(REACH * scale), _ENDS * scale
-    ends = np.unique(np.ceil(ends)) if whole else ends
-    out = np.unique([*ends[ends < far], far])
-    both = np.unique(np.concatenate([far - out, far + out]))
-    near_x, near_y = ((1.0, 1.0), (0.0, 0.0)) if whole else ((0.0, 1.0), (-1.0, 0.0))
-    pairs = np.stack([out[:-1], out[1:]], axis=1)
-    line = np.stack([both[:-1], both[1:]], axis=1)
-    strip = pairs if whole else np.concatenate([[[-1.0, 0.0]], pairs])
-    x = [np.tile(near_x, (len(strip), 1)), pairs, line]
-    y = [strip, np.tile(near_y, (len(pairs), 1)), np.full((len(line), 2), float(far))]
-    each_x, each_y = np.concatenate(x), np.concatenate(y)
-    row = np.repeat(np.arange(rows), len(each_x))
-    return _Boxes(row, np.tile(each_x, (rows, 1)), np.tile(each_y, (rows, 1)))
+def _many_classes(race: Race, noise: Noise, orders: Curve, best: Curve, tolerance: float) -> Curve:
+    """The largest excess with any number of other classes, by finer and finer cells of leads."""
+    best, cells = best.copy(), _first(noise, len(orders), _WIDTHS[0])
+    for width in _WIDTHS:
+        value, bound = _averages(race, noise, cells, orders, width)
+        np.maximum.at(best, cells.row, value)
+        open_ = np.log1p(bound) > np.log1p(best[cells.row]) * (1 + tolerance)
+        left = cells.row[open_], np.expm1(np.log1p(bound[open_]) / (1 + tolerance))
+        cells = _halves(_Cells(cells.row[open_], cells.lead[open_]), noise.is_discrete)
+        if not open_.any():
+            break
+    np.maximum.at(best, *left)
+    return best
 
 
-def _values(vote: LaplaceVote | LatticeVote, boxes: _Boxes, order: Curve) -> tuple[Curve, Curve]:
-    """The largest excess at three corners of each box, and a bound of all inside.
+def _averages(race: Race, noise: Noise, cells: _Cells, orders: Curve, width: float) -> tuple[Curve, Curve]:
+    """Of each cell about what the mean excess comes to, and a bound of it; 0 where two classes cost more."""
+    value, bound = np.zeros((2, len(cells.row)))
+    size = np.abs(cells.lead).min(axis=1) / noise.scale
+    for low, high in itertools.pairwise(_BANDS):
+        some = np.flatnonzero((low <= size) & (size < high))
+        if len(some):
+            part = _Cells(cells.row[some], cells.lead[some])
+            value[some], bound[some] = _mean_excess(race, noise, part, orders, width)
+    return value, bound
+
+
+def _mean_excess(race: Race, noise: Noise, cells: _Cells, orders: Curve, width: float) -> tuple[Curve, Curve]:
+    """The recursion of docs/worst_case.md, section 5, from the highest place of the others to the lowest."""
+    leads, which = np.unique(cells.lead, axis=0, return_inverse=True)
+    which, order = which.ravel(), orders[cells.row]
+    first, last, count = _places(noise, leads, COARSER * width)
+    stay = np.exp(-count / noise.scale)[which]
+    below, above = _in_boxes(race, leads, first, last, which, order)
+    value, bound = below[:, 0], above[:, 0]
+    for k in range(1, stay.shape[1]):
+        value = np.maximum(value, below[:, k] - (below[:, k] - value) * stay[:, k])
+        bound = np.maximum(bound, above[:, k] - (above[:, k] - bound) * stay[:, k])
+    lowest = first[:, -1:]
+    near = _in_boxes(race, leads, lowest, lowest, which, order)[1][:, 0]
+    ends = _two_within(race[0], noise, leads, which, order)
+    least, most = (_further_down(bound, near, two) for two in ends)
+    settled = least <= ends[0]
+    return np.where(settled, 0.0, value), np.where(settled, 0.0, most)
+
+
+def _further_down(bound: Curve, near: Curve, two: Curve) -> Curve:
+    """What the bound comes to where `t` votes further down the excess is `two + e^{-2 t/b} (near - two)`.
+
+    Of two classes alone the excess is `two`.
+    """
+    extra, start = np.maximum(near - two, 1e-300), bound - two
+    risen = np.where(start < extra, np.maximum(start + extra, 0.0) ** 2 / (4 * extra), start)
+    return two + risen
+
+
+def _two_within(vote: Vote, noise: Noise, leads: Curve, which: Rows, orders: Curve) -> tuple[Curve, Curve]:
+    """Bounds from below and from above of the excess of two classes in each cell of leads."""
+    x = math.ceil(REACH * noise.scale) + np.maximum(leads, 0)
+    law = vote.laws(leads.ravel(), x.ravel())
+    log_q, loss = (part.reshape(3, -1, 2)[:2, which] for part in law)
+    near, far = (0, 1), (1, 0)  # where a is rarer and where it is more frequent; for b the other way round
+    ends = []
+    for masses, losses in ((near, far), (far, near)):
+        terms = [weighed(log_q[j, :, masses[j]], loss[j, :, losses[j]], orders, np.True_) for j in (0, 1)]
+        ends.append(terms[0] + terms[1])
+    return ends[0], ends[1] + LEFT_OUT
+
+
+def _places(noise: Noise, leads: Curve, width: float) -> tuple[Curve, Curve, Curve]:
+    """Ends [N, M] of the cells of places of the best of the others, downwards, and their lengths in votes.
+
+    Counted from the class that loses the vote. The last one ends where both classes are above.
+    """
+    steps = np.arange(0, -2 * math.expm1(-ABOVE / 2) / width)
+    over = -2 * np.log1p(-width * steps / 2)[::-1]
+    under = -_graded(width, float(np.abs(leads).min(axis=1).max()) / noise.scale + 1)[1:]
+    offsets = np.concatenate([over, under]) * noise.scale
+    lowest = np.minimum(-1.0, -leads[:, 1:])
+    top = np.maximum(0.0, -leads[:, :1])
+    ends = np.maximum(top + (np.ceil(offsets) if noise.is_discrete else offsets), lowest)
+    lowest = lowest - noise.is_discrete  # a cell of whole places holds its upper end only
+    ends = np.concatenate([top + math.ceil(OUT * noise.scale), ends, lowest], axis=1)
+    count = ends[:, :-1] - ends[:, 1:]
+    first = np.minimum(ends[:, 1:] + 1, ends[:, :-1]) if noise.is_discrete else ends[:, 1:]
+    return first, ends[:, :-1], count
+
+
+def _in_boxes(
+    race: Race, leads: Curve, first: Curve, last: Curve, which: Rows, orders: Curve
+) -> tuple[Curve, Curve]:
+    """About the least excess, and a bound, for places of the others from `first` to `last` [N, M]."""
+    x = np.stack([-first, -last, -last])
+    y = np.stack([-last - leads[:, 1:], -first - leads[:, :1], -last - leads[:, 1:]])
+    vote, other = race
+    least, most = _in_box(vote, x, y, which, orders[:, None])
+    if isinstance(vote, WholeLaplaceVote) and other is not None:
+        favoured = vote.a_wins
+        by_other = _in_box(other, x + favoured, y + (not favoured), which, orders[:, None])
+        most = np.maximum(most, by_other[1])
+    return least, most
+
+
+def _in_box(vote: Vote, x: Curve, y: Curve, which: Rows, orders: Curve) -> tuple[Curve, Curve]:
+    """The same of one law, from three corners [3, N, M] of a box.
 
     Losses fall with x and rise with y. The masses of a, b and the others are largest at the corners (x1, y0),
     (x0, y1) and (x0, y0).
     """
-    (x0, x1), (y0, y1) = boxes.x.T, boxes.y.T
-    x, y = np.stack([x1, x0, x0], axis=1), np.stack([y0, y1, y0], axis=1)
-    points, where = np.unique(x + 1j * y, return_inverse=True)
-    law = vote.laws(points.real - points.imag, points.real)
-    where = where.reshape(x.shape)
-    log_q, loss = law.log_q[:, where], law.loss[:, where]
-    value = excess(log_q, loss, order, np.True_).sum(axis=0).max(axis=1)
-    mass = log_q[np.arange(3), :, np.arange(3)]
-    ends = [weighed(mass, loss[:, :, corner], order[:, 0], np.True_) for corner in (0, 1)]
-    return value, np.maximum(*ends).sum(axis=0)
+    law = vote.laws((x - y).ravel(), x.ravel())
+    log_q, loss = (part.reshape(3, *x.shape) for part in law)
+    least = excess(log_q[:, :, which], loss[:, :, which], orders, np.True_).sum(axis=0).min(axis=0)
+    mass = log_q[np.arange(3), np.arange(3)][:, which]
+    ends = [weighed(mass, loss[:, corner][:, which], orders, np.True_) for corner in (0, 1)]
+    return least, np.maximum(*ends).sum(axis=0)
 
 
-def _halves(boxes: _Boxes, whole: bool) -> _Boxes:
-    """Each box cut across its longer side; whole places belong to one half only."""
-    wide = np.diff(boxes.x) >= np.diff(boxes.y)
-    parts = []
-    for side in (0, 1):
-        ends = []
-        for pair, cut in ((boxes.x, wide), (boxes.y, ~wide)):
-            middle = pair.mean(axis=1)
-            first, last = (np.floor(middle), np.floor(middle) + 1) if whole else (middle, middle)
-            half = [last, pair[:, 1]] if side else [pair[:, 0], first]
-            ends.append(np.where(cut, np.stack(half, axis=1), pair))
-        parts.append(_Boxes(boxes.row, *ends))
-    row, x, y = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return _Boxes(row, x, y)
+def _graded(width: float, reach: float) -> Curve:
+    """Places from 0 to `reach`, `width` apart at first and then ever less dense, in scales.
+
+    >>> _graded(1.0, 6.0).round(2).tolist()
+    [0.0, 1.3, 3.44, 6.0]
+    """
+    steps = math.ceil(2 * math.log1p(reach / 2) / width)
+    return np.minimum(2 * np.expm1(width * np.arange(steps + 1) / 2), reach)
+
+
+def _first(noise: Noise, rows: int, width: float) -> _Cells:
+    """Cells of leads, `REACH` scales far on both sides, for so many rows."""
+    out = _graded(width, REACH) * noise.scale
+    ends = np.unique(np.concatenate([1 - out, 1 + out]))
+    if noise.is_discrete:
+        ends = np.unique(np.round(ends))
+        cells = np.stack([ends[:-1] + 1, ends[1:]], axis=1)
+    else:
+        cells = np.stack([ends[:-1], ends[1:]], axis=1)
+    return _Cells(np.repeat(np.arange(rows), len(cells)), np.tile(cells, (rows, 1)))
+
+
+def _halves(cells: _Cells, whole: bool) -> _Cells:
+    """Each cell cut in two; whole leads belong to one half only, and one lead is not cut."""
+    middle = cells.lead.mean(axis=1)
+    last, first = (np.floor(middle), np.floor(middle) + 1) if whole else (middle, middle)
+    left, right = np.stack([cells.lead[:, 0], last], axis=1), np.stack([first, cells.lead[:, 1]], axis=1)
+    row, lead = np.concatenate([cells.row, cells.row]), np.concatenate([left, right])
+    real = lead[:, 0] <= lead[:, 1]
+    return _Cells(row[real], lead[real])

@@ -5,10 +5,11 @@ from functools import partial
 import numpy as np
 import pytest
 import test_argmax_worst_case as worst
+import test_laplace_worst_case as laplace
 from catalogue import case, fails, is_caught, source
 from scipy import special
 
-from pate_jax.accounting.bounds import argmax_worst_case, moved_vote
+from pate_jax.accounting.bounds import argmax_worst_case, laplace_worst_case, moved_vote
 from pate_jax.mechanisms import Noise
 
 LITTLE = Noise("gaussian", 0.7)
@@ -65,6 +66,14 @@ MISTAKES = [
         over_the_jump,
         fails(partial(worst.test_laws_equal_mpmath, "gaussian", 3, -2)),
         "laws_equal_mpmath",
+    ),
+    case(
+        "others that leave their place twice as slowly as they may",
+        forgetful(
+            source(laplace_worst_case, "_mean_excess", "-count / noise.scale", "-count / (2 * noise.scale)")
+        ),
+        fails(partial(laplace.test_no_law_with_such_a_hazard_costs_more_and_one_comes_close, 1.0, 3.0)),
+        "no_law_with_such_a_hazard",
     ),
 ]
 
