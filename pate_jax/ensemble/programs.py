@@ -45,7 +45,7 @@ class Programs(NamedTuple):
     """(states, shards) -> the lowered program that `steps` runs"""
 
 
-def build(teacher: Teacher, plan: Plan, devices: list[Any]) -> Programs:
+def build(teacher: Teacher, plan: Plan, devices: list[jax.Device]) -> Programs:
     """The programs of this teacher in the form that the plan wants."""
     over = partial(across, width=plan.width, devices=devices)
     if plan.steps_per_call:
@@ -61,7 +61,9 @@ def build(teacher: Teacher, plan: Plan, devices: list[Any]) -> Programs:
     return Programs(over(teacher.start), run, over(teacher.turn, donate=(0,)), choose, lower)
 
 
-def across(function: Callable, *, width: int, devices: list[Any], donate: tuple[int, ...] = ()) -> Callable:
+def across(
+    function: Callable, *, width: int, devices: list[jax.Device], donate: tuple[int, ...] = ()
+) -> Callable:
     """A function of one teacher, for devices x width teachers; every argument has those two axes first."""
     return jax.pmap(inside(function, width), devices=devices, donate_argnums=donate)
 
@@ -81,19 +83,19 @@ def inside(function: Callable, width: int) -> Callable:
     return alone
 
 
-def place(tree: Tree, devices: list[Any], width: int) -> Tree:
+def place(tree: Tree, devices: list[jax.Device], width: int) -> Tree:
     """Host arrays of [devices * width, ...] on the devices, `width` teachers on each."""
     tree = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(len(devices), width, *leaf.shape[1:]), tree)
     return jax.device_put(tree, layout(tuple(devices)))
 
 
-def everywhere(array: np.ndarray, devices: list[Any]) -> Any:
+def everywhere(array: np.ndarray, devices: list[jax.Device]) -> Any:
     """The same host array on each of the devices."""
     return jax.device_put(np.broadcast_to(array, (len(devices), *array.shape)), layout(tuple(devices)))
 
 
 @functools.cache
-def layout(devices: tuple[Any, ...]) -> Any:
+def layout(devices: tuple[jax.Device, ...]) -> Any:
     """How pmap itself lays out an array of [devices, ...]: anything else would compile each program twice."""
     return jax.pmap(lambda leaf: leaf, devices=devices)(np.zeros(len(devices))).sharding
 
@@ -103,7 +105,7 @@ def fetch(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), tree)
 
 
-def on_devices(function: Callable, devices: list[Any], donate: tuple[int, ...] = ()) -> Callable:
+def on_devices(function: Callable, devices: list[jax.Device], donate: tuple[int, ...] = ()) -> Callable:
     """A function of one device's part, run on each device; every argument has the axis of devices first."""
     return jax.pmap(function, devices=devices, donate_argnums=donate)
 
@@ -117,7 +119,7 @@ def collectives(text: str) -> list[str]:
     return [name for name in COLLECTIVES if name in text]
 
 
-def _several(step: Callable, plan: Plan, devices: list[Any]) -> Any:
+def _several(step: Callable, plan: Plan, devices: list[jax.Device]) -> Any:
     def run(state, shard):
         for _ in range(plan.steps_per_call):
             state = step(state, shard)
@@ -126,7 +128,7 @@ def _several(step: Callable, plan: Plan, devices: list[Any]) -> Any:
     return across(run, width=plan.width, devices=devices, donate=(0,))
 
 
-def _epoch(step: Callable, plan: Plan, devices: list[Any]) -> Any:
+def _epoch(step: Callable, plan: Plan, devices: list[jax.Device]) -> Any:
     """A whole epoch in one loop on the device; the number of its turns is an argument and shapes nothing."""
     batched = inside(step, plan.width)
 
@@ -153,5 +155,5 @@ def _repeat(program: Callable, states: Tree, shards: Tree, times: int) -> Tree:
     return states
 
 
-def _number(value: int, devices: list[Any]) -> np.ndarray:
+def _number(value: int, devices: list[jax.Device]) -> np.ndarray:
     return np.full(len(devices), value, np.int32)

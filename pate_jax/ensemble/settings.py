@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pate_jax.errors import PateError
+from pate_jax.models.names import Activation, Augmentation, Net
 
-LOSSES = ("cross_entropy", "squared")
+Loss = Literal["cross_entropy", "squared"]
+Optimizer = Literal["sgd", "adam"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,10 +20,10 @@ class TeacherConfig:
     30
     """
 
-    net: str | None = None
+    net: Net | None = None
     """mlp, cnn, pate2017, resnet, table, or patches (linear, on typical patches of the public pool); unset:
     the caller's choice, cnn for images in `pate`"""
-    activation: str = "relu"
+    activation: Activation = "relu"
     """relu, tanh or tempered_sigmoid"""
     epochs: int | None = None
     """passes over a teacher's own records"""
@@ -29,9 +31,9 @@ class TeacherConfig:
     """a teacher whose epochs make fewer steps than this gets more epochs"""
     batch_size: int | None = None
     """records a step"""
-    loss: str | None = None
+    loss: Loss | None = None
     """cross_entropy, or squared: the distance of the outputs from 1 at the label and 0 elsewhere"""
-    optimizer: str | None = None
+    optimizer: Optimizer | None = None
     """sgd (Nesterov momentum) or adam"""
     learning_rate: float | None = None
     """the peak, after warm-up; a cosine brings it down to zero"""
@@ -41,7 +43,7 @@ class TeacherConfig:
     """L2 penalty on the parameters"""
     warmup: float = 0.1
     """fraction of a teacher's own steps over which the learning rate rises"""
-    augment: str | None = None
+    augment: Augmentation | None = None
     """none, shift, flip, crop, shift_flip or crop_flip"""
     attempts: int = 3
     """how often a teacher may start in all, should it diverge or stay at chance level"""
@@ -56,13 +58,14 @@ class TeacherConfig:
     checkpoint_seconds: float = 15.0
     """least time between two checkpoints inside a wave"""
 
+    def __post_init__(self) -> None:
+        _check(self)
+
     def resolved(self) -> TeacherConfig:
-        """The same with every None of the recipe filled in; refuses values that make no sense."""
+        """The same with every None of the recipe filled in."""
         recipe = RECIPES.get(self.net or "", RECIPES["mlp"])
         missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
-        full = dataclasses.replace(self, **missing)
-        _check(full)
-        return full
+        return dataclasses.replace(self, **missing)
 
 
 _IMAGES = {
@@ -98,24 +101,18 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-def _check(config: Any) -> None:
-    if config.loss not in LOSSES:
-        raise PateError(f"loss={config.loss!r} is unknown; choose one of {', '.join(LOSSES)}")
-    for name in ("epochs", "batch_size", "attempts", "min_steps"):
-        if getattr(config, name) < 1:
-            raise PateError(f"{name}={getattr(config, name)} must be at least 1")
-    for name in ("width", "devices", "public_records"):
-        if getattr(config, name) is not None and getattr(config, name) < 1:
-            raise PateError(
-                f"{name}={getattr(config, name)} must be at least 1; leave it out for the default"
-            )
-    if not config.learning_rate > 0:
+def _check(config: TeacherConfig) -> None:
+    """Refuse values that make no sense; names of nets and activations are checked where a net is made."""
+    for name, known in (("loss", Loss), ("optimizer", Optimizer), ("augment", Augmentation)):
+        value, choices = getattr(config, name), get_args(known)
+        if value is not None and value not in choices:
+            raise PateError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
+    for name in ("epochs", "batch_size", "attempts", "min_steps", "width", "devices", "public_records"):
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise PateError(f"{name}={value} must be at least 1; leave it out for the default")
+    if config.learning_rate is not None and not config.learning_rate > 0:
         raise PateError(f"learning_rate={config.learning_rate} must be > 0")
-    if not 0 <= config.warmup < 1 or not 0 <= config.momentum < 1 or not config.weight_decay >= 0:
+    if not (0 <= config.warmup < 1 and 0 <= config.momentum < 1 and (config.weight_decay or 0) >= 0):
         values = f"warmup={config.warmup}, momentum={config.momentum}, weight_decay={config.weight_decay}"
         raise PateError(f"{values}: the first two must be in [0, 1), the third >= 0")
-    if config.optimizer not in ("sgd", "adam"):
-        raise PateError(f"optimizer={config.optimizer!r} is unknown; choose sgd or adam")
-    from pate_jax.models.augment import augmentation
-
-    augmentation(config.augment)

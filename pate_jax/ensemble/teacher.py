@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from pate_jax.ensemble.settings import TeacherConfig
+from pate_jax.ensemble.settings import Loss, TeacherConfig
 from pate_jax.models import Model
 from pate_jax.models.augment import augmentation
 
@@ -28,7 +28,7 @@ def _squared(logits: Array, labels: Array) -> Array:
     return 0.5 * jnp.sum((logits - wanted) ** 2, -1)
 
 
-_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
+_LOSSES: dict[Loss, Callable[[Array, Array], Array]] = {
     "cross_entropy": optax.softmax_cross_entropy_with_integer_labels,
     "squared": _squared,
 }
@@ -143,7 +143,7 @@ def teacher(model: Model, preprocess: Callable[[Array], Array], config: TeacherC
 
     def loss_of(params, inputs, labels, mask):
         logits = model.apply(params, inputs)
-        losses = _LOSSES[config.loss or ""](logits, labels)
+        losses = _LOSSES[config.loss or "cross_entropy"](logits, labels)
         total = jnp.sum(jnp.where(mask, losses, 0.0))
         hits = jnp.sum(mask & (jnp.argmax(logits, -1) == labels), dtype=jnp.int32)
         return total / jnp.maximum(jnp.sum(mask), 1), (total, hits)

@@ -225,7 +225,7 @@ def _check_room(machine: Machine, data: cutting.Records) -> None:
 
 
 def _machine(
-    model: Model, preprocessing: Any, config: TeacherConfig, plan: Plan, chosen: list[Any]
+    model: Model, preprocessing: Any, config: TeacherConfig, plan: Plan, chosen: list[jax.Device]
 ) -> Machine:
     formed = in_form(model, plan.form)
     make = _compiled if _hashable(preprocessing) else _compiled.__wrapped__
@@ -237,7 +237,7 @@ def _machine(
 
 @functools.lru_cache(maxsize=16)
 def _compiled(
-    init, apply, preprocessing, config, plan: Plan, chosen: tuple[Any, ...], shape
+    init, apply, preprocessing, config, plan: Plan, chosen: tuple[jax.Device, ...], shape
 ) -> tuple[Any, ...]:
     """The programs, cached: a second ensemble of the same kind is not compiled again."""
     model = Model(init, apply, {"input_shape": shape})

@@ -62,7 +62,7 @@ class Machine(NamedTuple):
     teacher: Teacher
     programs: compiled.Programs
     plan: Plan
-    devices: list[Any]
+    devices: list[jax.Device]
     config: TeacherConfig
 
 

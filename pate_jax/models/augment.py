@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from pate_jax.errors import PateError
+from pate_jax.models import names
 
 Augmentation = Callable[[Array, Array], Array]
 
@@ -125,7 +125,7 @@ def _cut_out(key: Array, image: Array, largest: float) -> Array:
     return jnp.where(hole, image.mean(), image)
 
 
-AUGMENTATIONS: dict[str, tuple[Augmentation, ...]] = {
+AUGMENTATIONS: dict[names.Augmentation, tuple[Augmentation, ...]] = {
     "none": (),
     "shift": (shift,),
     "flip": (flip,),
@@ -135,14 +135,12 @@ AUGMENTATIONS: dict[str, tuple[Augmentation, ...]] = {
 }
 
 
-def augmentation(name: str) -> Augmentation:
+def augmentation(name: names.Augmentation) -> Augmentation:
     """The augmentation of this name, as `(key, image) -> image` for one image.
 
     >>> augmentation("none")(None, 3)
     3
     """
-    if name not in AUGMENTATIONS:
-        raise PateError(f"augment={name!r} is unknown; choose one of {', '.join(AUGMENTATIONS)}")
 
     def run(key, image):
         for place, step in enumerate(AUGMENTATIONS[name]):

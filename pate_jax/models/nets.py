@@ -23,6 +23,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
+from pate_jax.models import names
 from pate_jax.models import patches as known_patches
 from pate_jax.models.convolution import by_products, convolve, max_pool, patches, sum_of_taps
 
@@ -59,7 +60,7 @@ def tempered_sigmoid(
     return scale * jax.nn.sigmoid(temperature * inputs) - offset
 
 
-def activation_function(name: str, **settings: Any) -> Activation:
+def activation_function(name: names.Activation, **settings: Any) -> Activation:
     """The activation of this name: relu, tanh or tempered_sigmoid (scale, temperature, offset)."""
     if name == "tempered_sigmoid":
         return partial(tempered_sigmoid, **settings)
@@ -236,7 +237,7 @@ _PATCHES: dict[str, Any] = {
     "cells": known_patches.CELLS,
     "examples": 1000,
 }
-NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
+NETS: Mapping[names.Net, tuple[type[nnx.Module], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),
     "cnn": (ConvolutionalNet, _CNN),
@@ -249,11 +250,11 @@ NETS: Mapping[str, tuple[type[nnx.Module], dict[str, Any]]] = {
 
 
 def build(
-    name: str,
+    name: names.Net,
     *,
     input_shape: tuple[int, ...],
     classes: int,
-    activation: str = "relu",
+    activation: names.Activation = "relu",
     form: Form | None = None,
     **settings: Any,
 ) -> Model:
@@ -275,7 +276,7 @@ def build(
 
 
 @lru_cache(maxsize=64)
-def _build(name, input_shape, classes, activation, form, settings) -> Model:
+def _build(name: names.Net, input_shape, classes, activation, form, settings) -> Model:
     """Build once: a net asked for again is the same two functions, so nothing is compiled again for it."""
     if name not in NETS:
         raise PateError(f"net={name!r} is unknown; choose one of {', '.join(NETS)}")

@@ -1,0 +1,9 @@
+"""The names of nets, activations and augmentations, for settings and flags that must not load JAX."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet", "patches", "tandem"]
+Activation = Literal["relu", "tanh", "tempered_sigmoid"]
+Augmentation = Literal["none", "shift", "flip", "crop", "shift_flip", "crop_flip"]
