@@ -193,19 +193,29 @@ def test_the_curve_falls_as_gaussian_noise_grows():
         assert np.all(np.diff(found, axis=0) < 0)
 
 
-def test_levels_are_nested_and_cover_their_pairs():
-    noise, levels = Noise("gaussian", 20.0), (-np.inf, 5.0, 30.0)
-    costs = argmax_worst_case.by_level(noise, ORDERS, "lead", levels)
-    assert np.all(np.diff(costs, axis=1) <= 1e-12)
-    vote, order = moved_vote.GaussianVote(20.0), np.array([5.0])
+@pytest.mark.parametrize("noise", [Noise("gaussian", 20.0), Noise("discrete_gaussian", 20.0)], ids=str)
+def test_levels_are_nested_and_cover_their_pairs(noise):
+    orders, at = np.array([1.5, 5.0, 40.0]), 1
+    by_lead, by_depth = (
+        levels(noise, orders) for levels in (argmax_worst_case.by_lead, argmax_worst_case.by_depth)
+    )
+    for levels in (by_lead, by_depth):
+        assert np.all(np.diff(levels.costs, axis=1) <= 1e-12) and levels.levels[0] == -np.inf
     lead, x = (part.ravel() for part in np.meshgrid(np.arange(1, 120.0, 3), np.arange(-80, 120.0, 4)))
-    terms = [moved_vote.excess(*vote.laws(lead, x), order, way).sum(axis=0) for way in (np.True_, np.False_)]
-    found = np.log1p(np.maximum(*terms)) / 4
-    for level, bound in zip(levels, costs[ORDERS == 5.0][0], strict=True):
-        assert 0.9 * bound < found[lead >= level].max() <= bound
-    deep = argmax_worst_case.by_level(noise, ORDERS, "depth", (-np.inf, 0.0, 20.0))[ORDERS == 5.0][0]
-    for level, bound in zip((-np.inf, 0.0, 20.0), deep, strict=True):
-        assert found[-x >= level].max() <= bound
+    votes = [moved_vote.GaussianVote(20.0)]
+    if noise.is_discrete:
+        votes = [moved_vote.LatticeVote(noise, 1500, ties) for ties in (False, True)]
+    terms = [
+        moved_vote.excess(*vote.laws(lead, x), orders[at], way).sum(axis=0)
+        for vote in votes
+        for way in (np.True_, np.False_)
+    ]
+    found = np.log1p(np.max(terms, axis=0)) / (orders[at] - 1)
+    for level in (-np.inf, 5.0, 30.0, 70.0):
+        ties = 1 if noise.is_discrete else 0
+        assert 0.9 * by_lead.at_least(level)[at] < found[lead >= level].max()
+        assert found[lead >= level].max() <= by_lead.at_least(level - ties)[at]
+        assert found[-x >= level].max(initial=0.0) <= by_depth.at_least(level - ties)[at]
 
 
 FIGURES = [  # what data-independent figures come to at delta 1e-5, test and argmax together

@@ -18,9 +18,10 @@ from pate_jax.mechanisms import Noise
 
 Curve = NDArray[np.float64]
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+_SHORT_NODES, _SHORT_WEIGHTS = np.polynomial.legendre.leggauss(12)
+_PIECE = 4.0  # the most that the logarithm of an integrand may change over a short piece
 EPSILON = float(np.finfo(np.float64).eps)
-VANISHED = 1e-280  # masses below it are left out, with all that they could cost
-NO_MASS = -1e4  # in place of the logarithm of such a mass
+NO_MASS = -1e4  # in place of the logarithm of a mass that vanishes
 KEPT = 10_000_000  # numbers in the rows that are kept
 _WINDOW = 8.7  # scales on either side of a mode beyond which less than 1e-17 of an integral lies
 _DECAY = 40.0  # and so many decay lengths where the integrand falls from the start
@@ -46,8 +47,7 @@ class GaussianVote:
 
     def laws(self, lead: Curve, x: Curve) -> Laws:
         """At points `(x, x - lead)`, in votes."""
-        y = x - lead
-        p, q = self._three(x, y), self._three(x - 1, y + 1)
+        p, q = self._three(lead, x), self._three(lead - 2, x - 1)
         return Laws(q, p - q)
 
     def others(self, x: Curve, y: Curve) -> tuple[Curve, Curve]:
@@ -56,10 +56,50 @@ class GaussianVote:
         q = special.log_ndtr((1 - x) / s) + special.log_ndtr((-1 - y) / s)
         return q, special.log_ndtr(-x / s) + special.log_ndtr(-y / s) - q
 
-    def _three(self, x: Curve, y: Curve) -> Curve:
-        u, v = x / self.sigma, y / self.sigma
-        both = log_wins(np.concatenate([u, v]), np.concatenate([v, u])).reshape(2, -1)
-        return np.stack([*both, special.log_ndtr(-u) + special.log_ndtr(-v)])
+    def _three(self, lead: Curve, x: Curve) -> Curve:
+        u, v = x / self.sigma, (x - lead) / self.sigma
+        return np.stack(
+            [*log_wins_by_lead(lead / self.sigma, u, v), special.log_ndtr(-u) + special.log_ndtr(-v)]
+        )
+
+
+def log_wins_by_lead(lead: Curve, x: Curve, y: Curve) -> Curve:
+    """`log Pr[X > max(Y, 0)]` and `log Pr[Y > max(X, 0)]` [2, N] of unit Gaussians around x and y = x - lead.
+
+    At one lead p the first is the integral of `phi(t) Phi(p - t)` up to x. So places close to each other
+    share one integral, and each adds a short piece to it.
+
+    >>> at, beside = np.array([0.0, 0.1]), np.array([-0.2, -0.1])
+    >>> bool(np.abs(log_wins_by_lead(at - beside, at, beside)[0] - log_wins(at, beside)).max() < 1e-14)
+    True
+    """
+    lead, x, y = np.concatenate([lead, -lead]), np.concatenate([x, y]), np.concatenate([y, x])
+    order = np.lexsort((x, lead))
+    lead, x, y = lead[order], x[order], y[order]
+    slope = np.maximum(np.abs(x[:-1]), np.abs(x[1:])) + np.maximum(x[1:] - lead[1:], 0) + 1
+    joined = (lead[1:] == lead[:-1]) & (np.diff(x) * slope <= _PIECE)
+    starts = np.flatnonzero(np.append(True, ~joined))
+    logs = np.empty(len(x))
+    logs[starts] = log_wins(x[starts], y[starts])
+    piece = np.flatnonzero(joined)
+    logs[piece + 1] = _log_piece(lead[piece], x[piece], x[piece + 1])
+    for first, last in zip(starts, np.append(starts[1:], len(x)), strict=True):
+        logs[first:last] = np.logaddexp.accumulate(logs[first:last])
+    out = np.empty(len(x))
+    out[order] = logs
+    return out.reshape(2, -1)
+
+
+def _log_piece(lead: Curve, first: Curve, last: Curve) -> Curve:
+    """`log int phi(t) Phi(lead - t) dt` between two places; minus infinity where they are one."""
+    half = (last - first)[:, None] / 2
+    t = first[:, None] + half * (1 + _SHORT_NODES)
+    logs = -t * t / 2 + special.log_ndtr(lead[:, None] - t)
+    peak = logs.max(axis=1)
+    with np.errstate(divide="ignore", under="ignore"):
+        return (
+            peak - noise_law.HALF_LOG_2PI + np.log(np.exp(logs - peak[:, None]) @ _SHORT_WEIGHTS * half[:, 0])
+        )
 
 
 def log_wins(x: Curve, y: Curve) -> Curve:
@@ -105,9 +145,8 @@ class LatticeVote:
         self.reach, self.a_wins = reach, a_wins
         self._noise = noise
         places = np.arange(-reach, reach + 1.0)
-        with np.errstate(under="ignore"):
-            self._mass = np.exp(noise_law.log_density(noise, places))
-            self._below = np.exp(noise_law.log_cdf(noise, np.arange(-3 * reach - 4, 3 * reach + 5.0)))
+        self._log_mass = noise_law.log_density(noise, places)
+        self._log_below = noise_law.log_cdf(noise, np.arange(-3 * reach - 4, 3 * reach + 5.0))
         self._rows: dict[int, Curve] = {}
 
     def laws(self, lead: Curve, x: Curve) -> Laws:
@@ -122,10 +161,7 @@ class LatticeVote:
                 out[after, 0, rows] = self._reaching(shifted - tie, 1 - first)
                 out[after, 1, rows] = self._reaching(tie - 1 - shifted, 1 - (first - shifted))
         log_q, change = self.others(x, x - lead)
-        before, later = np.log(np.maximum(out, VANISHED))
-        gone = np.minimum(before, later) <= np.log(VANISHED)
-        two, loss = np.where(gone, NO_MASS, later), np.where(gone, [[1e3], [-1e3]], before - later)
-        return Laws(np.stack([*two, log_q]), np.stack([*loss, change]))
+        return Laws(np.stack([*out[1], log_q]), np.stack([*(out[0] - out[1]), change]))
 
     def others(self, x: Curve, y: Curve) -> tuple[Curve, Curve]:
         """`log Q` and `log P/Q` of the third outcome."""
@@ -134,13 +170,13 @@ class LatticeVote:
         return q, p - q
 
     def _reaching(self, shift: int, first: Curve) -> Curve:
-        """`sum_{k >= first} f(k) F(k + shift)`."""
+        """`log sum_{k >= first} f(k) F(k + shift)`."""
         if shift not in self._rows:
             if len(self._rows) * self.reach > KEPT:
                 self._rows.clear()
             start = max(-2 * self.reach - 4, min(2 * self.reach + 4, shift)) + 2 * self.reach + 4
-            terms = self._mass * self._below[start : start + 2 * self.reach + 1]
-            self._rows[shift] = np.append(np.cumsum(terms[::-1])[::-1], 0.0)
+            logs = self._log_mass + self._log_below[start : start + 2 * self.reach + 1]
+            self._rows[shift] = np.append(np.logaddexp.accumulate(logs[::-1])[::-1], NO_MASS)
         place = np.clip(first + self.reach, 0, 2 * self.reach + 1).astype(np.int64)
         return self._rows[shift][place]
 
@@ -165,4 +201,5 @@ def weighed(log_mass: Curve, loss: Curve, orders: Curve, forward: NDArray[np.boo
         power, once = np.expm1(np.minimum(orders * d, 600.0)), orders * np.expm1(np.minimum(d, 600.0))
         phi = power - once + 8 * EPSILON * (np.abs(power) + np.abs(once))
         near = np.exp(log_mass) * np.maximum(phi, 0.0)
-        return np.where(orders * d < 600, near, np.exp(log_mass + orders * d))
+        far = orders * d >= 600
+        return np.where(far, np.exp(log_mass + orders * d), near) if far.any() else near

@@ -166,8 +166,8 @@ class _Search:
         """No value of `(a-1) J` within a cell is larger."""
         square = (cells.right - cells.left) ** 2
         plain, fine = (bend[cells.row] * square for bend in self.bend)
-        of_moment = _highest(np.logaddexp(0.0, cells.at_left), np.logaddexp(0.0, cells.at_right), plain)
-        of_excess = _highest(cells.at_left, cells.at_right, fine)
+        of_moment = highest(np.logaddexp(0.0, cells.at_left), np.logaddexp(0.0, cells.at_right), plain)
+        of_excess = highest(cells.at_left, cells.at_right, fine)
         return np.minimum(of_moment, np.logaddexp(0.0, of_excess))
 
     def _tails(self, reach: Curve, last: Curve) -> Curve:
@@ -184,10 +184,13 @@ class _Search:
         return np.logaddexp(0.0, np.maximum(below, above)).reshape(-1, len(self.best)).max(axis=0)
 
 
-def _highest(left: Curve, right: Curve, bend: Curve) -> Curve:
-    """The most that a function can reach between two values if its second derivative is at least `-bend`.
+def highest(left: Curve, right: Curve, bend: Curve) -> Curve:
+    """The most that a function reaches between two values if its second derivative is at least `-bend`.
 
-    `bend` is per square of the whole cell: `max_t (1-t) left + t right + bend t (1-t) / 2`.
+    `bend` is per square of the whole interval: `max_t (1-t) left + t right + bend t (1-t) / 2`.
+
+    >>> highest(np.zeros(2), np.array([0.0, 3.0]), np.ones(2)).tolist()
+    [0.125, 3.0]
     """
     rise = right - left
     within = (left + right) / 2 + bend / 8 + rise**2 / (2 * bend)

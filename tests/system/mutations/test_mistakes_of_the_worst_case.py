@@ -9,7 +9,7 @@ import test_laplace_worst_case as laplace
 from catalogue import case, fails, is_caught, source
 from scipy import special
 
-from pate_jax.accounting.bounds import argmax_worst_case, laplace_worst_case, moved_vote
+from pate_jax.accounting.bounds import argmax_cells, argmax_worst_case, laplace_worst_case, moved_vote
 from pate_jax.mechanisms import Noise
 
 LITTLE = Noise("gaussian", 0.7)
@@ -28,10 +28,10 @@ def forgetful(*injections):
 
 def without_the_third(patch):
     """The excess without what becomes of the outcome "other"."""
-    real = argmax_worst_case.excess
+    real = argmax_cells.excess
     shares = np.array([1.0, 1.0, 0.0])
-    patch.setattr(argmax_worst_case, "excess", lambda *given: (real(*given).T * shares).T)
-    patch.setattr(argmax_worst_case._Search, "_other", lambda self, cells: np.zeros(len(cells.row)))
+    patch.setattr(argmax_cells, "excess", lambda *given: (real(*given).T * shares).T)
+    patch.setattr(argmax_cells.Search, "_other", lambda self, row, others: np.zeros(len(row)))
 
 
 def over_the_jump(patch):
@@ -52,7 +52,7 @@ MISTAKES = [
         "one direction of the divergence of a moved vote",
         forgetful(
             source(
-                argmax_worst_case._Search,
+                argmax_cells.Search,
                 "__init__",
                 "np.arange(2 * len(orders)) < len(orders)",
                 "np.arange(2 * len(orders)) >= 0",

@@ -1,0 +1,254 @@
+"""The largest excess of a moved vote, over cells of leads and places that their corners bound.
+
+A cell is a parallelogram: leads between two, places between two. The logarithms of the terms of a and b bend
+downwards by no more than a known constant; the third term's mass and loss are monotone. One grid of cells
+bounds the excess from every lead on and up to every place. Cells that may hold the largest of all are then
+cut until the bound is close. Derived in docs/worst_case.md, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote, Laws, excess, weighed
+from pate_jax.accounting.bounds.worst_reading import highest
+
+Curve = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Vote = GaussianVote | LatticeVote
+TOLERANCE = 1e-3  # relative: how far the largest of all may end above a value that is attained
+STEEP = 0.05  # of a logarithm: a cell that bends by more is bounded by its rising masses too
+_ROUNDS = 40
+_LEADS = np.array([*np.arange(42) / 10, *np.arange(42, 80, 5) / 10, *np.arange(8, 40, 2)])  # in scales
+_PLACES = np.array([*np.arange(-40, -6) / 2, *np.arange(-60, 80) / 20, *np.arange(8, 50) / 2])
+
+
+class Suprema(NamedTuple):
+    """Upper bounds of the excess: of all, from each lead on, and up to each place."""
+
+    largest: Curve  # [A]
+    leads: Curve  # [K], ascending
+    from_lead: Curve  # [A, K]
+    places: Curve  # [J], ascending
+    to_place: Curve  # [A, J]
+
+    def larger(self, other: Suprema) -> Suprema:
+        """The larger bounds of the two, each counted from its own first lead."""
+        return self._replace(
+            largest=np.maximum(self.largest, other.largest),
+            from_lead=np.maximum(self.from_lead, other.from_lead),
+            to_place=np.maximum(self.to_place, other.to_place),
+        )
+
+
+class _Cells(NamedTuple):
+    """Parallelograms of leads and places, each with the row (order and direction) it belongs to."""
+
+    row: Rows
+    lead: Curve  # [N, 2]
+    x: Curve  # [N, 2]
+
+
+class _Others(NamedTuple):
+    """What bounds the third outcome's term in each cell: the largest mass, and the extreme losses."""
+
+    log_q: Curve
+    log_p: Curve
+    least: Curve
+    most: Curve
+
+
+class _Bound(NamedTuple):
+    """The most that each cell may hold, and whether to cut its leads and its places."""
+
+    most: Curve
+    wide: Mask
+    tall: Mask
+
+
+def _chosen(bound: _Bound, which: Mask | tuple[Rows, Rows]) -> _Bound:
+    return _Bound(bound.most[which], bound.wide[which], bound.tall[which])
+
+
+class Search:
+    """The suprema for one law of the moved vote, at several orders and in both directions."""
+
+    def __init__(self, vote: Vote, scale: float, orders: Curve, first_lead: float) -> None:
+        self.vote, self.scale, self.first_lead = vote, scale, first_lead
+        self.whole = isinstance(vote, LatticeVote)
+        self.orders, self.forward = np.tile(orders, 2), np.arange(2 * len(orders)) < len(orders)
+        self.best = np.zeros(len(orders))  # what is attained
+        self.by_lead, self.by_place = bends(self.orders, scale, self.whole)
+
+    def run(self) -> Suprema:
+        """Bounds; only the largest of all is within the tolerance."""
+        leads, places = self._ends(*box(self.scale, float(self.orders.max())))
+        bound, cells = self._grid(leads, places)
+        count = len(self.best)
+        most = bound.most.reshape(2, count, len(leads) - 1, len(places) - 1).max(axis=0)
+        from_lead = np.maximum.accumulate(most.max(axis=2)[:, ::-1], axis=1)[:, ::-1]
+        to_place = np.maximum.accumulate(most.max(axis=1), axis=1)
+        stays = self._may_hold_more(np.repeat(np.arange(2 * count), len(cells.x)), bound.most.ravel())
+        row, cell = np.divmod(np.flatnonzero(stays), len(cells.x))
+        part = _chosen(bound, (row, cell))
+        largest = self._refined(_Cells(row, cells.lead[cell], cells.x[cell]), part)[:, None]
+        return Suprema(
+            largest[:, 0],
+            leads[:-1],
+            np.minimum(from_lead, largest),
+            places[1:],
+            np.minimum(to_place, largest),
+        )
+
+    def _ends(self, below: float, above: float) -> tuple[Curve, Curve]:
+        """Where the leads and the places of the grid's cells end."""
+        leads, places = _LEADS * self.scale, _PLACES * self.scale
+        if self.whole:
+            leads, places = np.round(leads), np.round(places)
+        leads, places = leads[leads < below + above], places[(places > -below) & (places < above)]
+        return self.first_lead + np.unique([*leads, below + above]), np.unique([-below, *places, above])
+
+    def _grid(self, leads: Curve, places: Curve) -> tuple[_Bound, _Cells]:
+        """All cells between these ends, and what each row [R, N] may hold in them."""
+        i, j = (part.ravel() for part in np.indices((len(leads) - 1, len(places) - 1)))
+        lead, x = np.stack([leads[i], leads[i + 1]], axis=1), np.stack([places[j], places[j + 1]], axis=1)
+        corner = (i * len(places) + j)[:, None] + [0, 1, len(places), len(places) + 1]
+        law = self.vote.laws(np.repeat(leads, len(places)), np.tile(places, len(leads)))
+        near, others = Laws(law.log_q[:, corner], law.loss[:, corner]), self._others(lead, x)
+        parts = []
+        for row, (order, forward) in enumerate(zip(self.orders, self.forward, strict=True)):
+            terms = excess(*law, order, forward)
+            self._record(row, terms.sum(axis=0).max())
+            cells = _Cells(np.full(len(lead), row), lead, x)
+            parts.append(self._bound(cells, near, terms[:, corner], others))
+        return _Bound(*(np.stack(each) for each in zip(*parts, strict=True))), cells
+
+    def _refined(self, cells: _Cells, bound: _Bound) -> Curve:
+        """An upper bound [A] of the excess in these cells, cut until it is within the tolerance."""
+        for _ in range(_ROUNDS):
+            if not len(cells.row):
+                return self.best
+            cells = self._split(cells, bound)
+            corner_p, corner_x = np.repeat(cells.lead, 2, axis=1), np.tile(cells.x, 2)
+            points, where = np.unique(corner_p + 1j * corner_x, return_inverse=True)
+            law, where = self.vote.laws(points.real, points.imag), where.reshape(corner_p.shape)
+            near = Laws(law.log_q[:, where], law.loss[:, where])
+            terms = excess(*near, self.orders[cells.row][:, None], self.forward[cells.row][:, None])
+            self._record(cells.row, terms.sum(axis=0).max(axis=1))
+            bound = self._bound(cells, near, terms, self._others(cells.lead, cells.x))
+            stays = self._may_hold_more(cells.row, bound.most)
+            cells, bound = _Cells(cells.row[stays], cells.lead[stays], cells.x[stays]), _chosen(bound, stays)
+        self._record(cells.row, bound.most)
+        return self.best
+
+    def _record(self, row: Rows | int, value: Curve) -> None:
+        np.maximum.at(self.best, row % len(self.best), value)
+
+    def _may_hold_more(self, row: Rows, bound: Curve) -> Mask:
+        return np.log1p(bound) > np.log1p(self.best[row % len(self.best)]) * (1 + TOLERANCE)
+
+    def _split(self, cells: _Cells, bound: _Bound) -> _Cells:
+        """Each cell in two or four."""
+        parts = []
+        for i, j in np.ndindex(2, 2):
+            ends = []
+            for pair, side, cut in ((cells.lead, i, bound.wide), (cells.x, j, bound.tall)):
+                middle = pair.mean(axis=1)
+                middle = np.floor(middle) if self.whole else middle
+                middle = np.where(cut, middle, pair[:, 1 - side])
+                ends.append(np.stack([middle, pair[:, 1]] if side else [pair[:, 0], middle], axis=1))
+            chosen = (bound.wide | (i == 0)) & (bound.tall | (j == 0))
+            parts.append(_Cells(cells.row[chosen], ends[0][chosen], ends[1][chosen]))
+        return _Cells(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+    def _bound(self, cells: _Cells, near: Laws, terms: Curve, others: _Others) -> _Bound:
+        """The most that each cell may hold, from its four corners [3, N, 4]: (low, low), (low, high), ..."""
+        pair = np.log(np.maximum(terms[0] + terms[1], 1e-300)).reshape(-1, 2, 2)
+        long, high = np.diff(cells.lead)[:, 0], np.diff(cells.x)[:, 0]
+        by_lead, by_place = self.by_lead[cells.row] * long**2, self.by_place[cells.row] * high**2
+        at_lead = highest(pair[:, :, 0], pair[:, :, 1], by_place[:, None])
+        row, two = cells.row, (near.log_q[:2], near.loss[:2])
+        far = np.flatnonzero(by_place > 8 * STEEP)
+        at_lead[far] = np.minimum(at_lead[far], self._rising(row[far], *(part[:, far] for part in two)))
+        both = highest(at_lead[:, 0], at_lead[:, 1], by_lead)
+        far = np.flatnonzero(by_lead > 8 * STEEP)
+        at_place = self._falling(row[far], *(part[:, far] for part in two))
+        both[far] = np.minimum(both[far], highest(at_place[:, 0], at_place[:, 1], by_place[far]))
+        both, other = np.exp(both), self._other(row, others)
+        corner = np.exp(pair.max(axis=(1, 2)))
+        along_place = np.exp(at_lead.max(axis=1))
+        loose = other - terms[2].max(axis=1) > 0.3 * (both - corner)
+        third = np.abs(near.loss[2, :, 0, None] - near.loss[2, :, 1:3])
+        by_leads_loss = third[:, 1] > third[:, 0]
+        wide = (2 * (both - along_place) > along_place - corner) | (loose & by_leads_loss)
+        tall = (2 * (along_place - corner) > both - along_place) | (loose & ~by_leads_loss)
+        if self.whole:  # nothing lies between neighbours
+            wide, tall = wide & (long > 1), tall & (high > 1)
+            neither = ~(wide | tall)
+            wide, tall = wide | (neither & (long > 1)), tall | (neither & (high > 1))
+            return _Bound(np.where(wide | tall, both + other, terms.sum(axis=0).max(axis=1)), wide, tall)
+        neither = ~(wide | tall)
+        return _Bound(both + other, wide | neither, tall | neither)
+
+    def _rising(self, row: Rows, log_q: Curve, loss: Curve) -> Curve:
+        """Log of the most [N, 2] that two terms reach between two places, by lead: masses rise with x."""
+        log_p = log_q + loss
+        (low_p, high_p), (low_q, high_q) = ((log[..., [0, 2]], log[..., [1, 3]]) for log in (log_p, log_q))
+        mass = np.where(self.forward[row][:, None], high_q, high_p)
+        return self._most(row, mass, high_p - low_q, low_p - high_q)
+
+    def _falling(self, row: Rows, log_q: Curve, loss: Curve) -> Curve:
+        """The same between two leads, at each place: losses fall with the lead, and so does the mass of b."""
+        heavy = np.where(self.forward[row][:, None], log_q, log_q + loss)
+        mass = np.stack([heavy[0][:, [2, 3]], heavy[1][:, [0, 1]]])
+        return self._most(row, mass, loss[..., [0, 1]], loss[..., [2, 3]])
+
+    def _most(self, row: Rows, mass: Curve, *losses: Curve) -> Curve:
+        order, forward = self.orders[row][:, None], self.forward[row][:, None]
+        ends = [weighed(mass, loss, order, forward) for loss in losses]
+        return np.log(np.clip(np.maximum(*ends).sum(axis=0), 1e-300, 1e300))
+
+    def _others(self, lead: Curve, x: Curve) -> _Others:
+        """The third outcome's mass falls with x and y, its loss falls with x and rises with y."""
+        (p0, p1), (x0, x1) = lead.T, x.T
+        log_q, change = self.vote.others(x0, x0 - p1)
+        return _Others(
+            log_q, log_q + change, self.vote.others(x1, x0 - p1)[1], self.vote.others(x0, x1 - p0)[1]
+        )
+
+    def _other(self, row: Rows, others: _Others) -> Curve:
+        order, forward = self.orders[row], self.forward[row]
+        mass = np.where(forward, others.log_q, others.log_p)
+        return np.maximum(*(weighed(mass, d, order, forward) for d in (others.least, others.most)))
+
+
+def bends(orders: Curve, scale: float, whole: bool) -> tuple[Curve, Curve]:
+    """How far the log of a term of a or b may bend downwards, by lead and by place, per square of a vote.
+
+    A place counts twice, as both x and y move.
+
+    >>> [float(bend[0]) for bend in bends(np.array([6.0]), 20.0, whole=True)]
+    [0.0075, 0.02]
+    """
+    lead, place = (
+        np.where(orders < 2, 2 + (2 - orders) / scale**2, 2 + (orders - 2) * min(1, slow / scale)) / scale**2
+        for slow in ((5.0, 10.0) if whole else (math.sqrt(12), math.sqrt(12)))
+    )
+    return lead, 2 * place
+
+
+def box(scale: float, order: float) -> tuple[float, float]:
+    """How far below and above the best of the others the places are searched, in votes.
+
+    >>> [round(part) for part in box(40.0, 10.0)]
+    [412, 578]
+    """
+    shift, step = order / scale, 1 / scale
+    below = shift + math.sqrt(100 + 2 * shift**2) + step
+    deep = math.sqrt(2) * shift + math.sqrt(2 * shift**2 + 100)
+    return math.ceil(scale * below), math.ceil(scale * (math.sqrt(deep**2 + 100) + 2 * step))
