@@ -58,7 +58,7 @@ def by_sums(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
     length = int(np.clip(4000 * mu, 16, 1000))
     scaling = crowd.scaling(here.space, here.public, length=length, power=POWER, constant=True)
     entries = len(here.space.variances) + 1
-    release = cost.calibrate(ClassSums(here.dataset.classes, entries, length, 1.0), epsilon, DELTA)
+    release = cost.least_noise(ClassSums(here.dataset.classes, entries, length, 1.0), epsilon, DELTA)
     people = crowd.voters(here.dataset.private, here.dataset.classes)
     table, public = crowd.sums(here.space, scaling, people, release), crowd.vectors(scaling, here.public)
     test = here.dataset.test
@@ -82,7 +82,7 @@ def by_counts(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
     chosen = queries.choose(
         crowd.scaling(space, public, length=queries.LENGTH, power=POWER / 2), public, wanted
     )
-    release = cost.calibrate(NeighbourCounts(wanted, here.dataset.classes, VOTES, 1.0), epsilon, DELTA)
+    release = cost.least_noise(NeighbourCounts(wanted, here.dataset.classes, VOTES, 1.0), epsilon, DELTA)
     people = crowd.voters(here.dataset.private, here.dataset.classes)
     table, truth = crowd.counts(space, chosen, people, release), here.dataset.public.labels
     if truth is None:

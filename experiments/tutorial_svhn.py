@@ -26,7 +26,7 @@ from pate_jax.accounting import smooth
 from pate_jax.accounting.bounds import laplace
 from pate_jax.aggregate import noise
 from pate_jax.mechanisms import LNMax
-from pate_jax.runs import stages
+from pate_jax.runs.answers import load_answers
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import exits
 
@@ -50,7 +50,7 @@ def tutorial_epsilon(votes: NDArray, rows: NDArray, scale: float, delta: float) 
 
 def compare(run: RunDirectory) -> dict[str, Any]:
     """The tutorial's epsilon of a finished run, and the same accountant fed the right rows."""
-    votes, labels = voting.load_votes(run.votes).votes, np.asarray(stages.load_answers(run).labels)
+    votes, labels = voting.load_votes(run.votes).votes, np.asarray(load_answers(run).labels)
     settings = run.record.stages()
     return _both(votes, labels, settings["mechanism"]["scale"], settings["account"]["delta"])
 

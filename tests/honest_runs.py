@@ -13,7 +13,7 @@ import numpy as np
 from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
-from pate_jax.runs import pipeline, stages
+from pate_jax.runs import batches, pipeline, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Supervised
@@ -93,7 +93,7 @@ def without_ids() -> RunDirectory:
             stages.train(inputs)
             stages.settle(inputs, DiscreteGaussianMax(6.0), None, 1e-5)
             stages.vote(inputs, QUERIES)
-            stages.answer(run, DiscreteGaussianMax(6.0))
+            batches.answer(run, DiscreteGaussianMax(6.0))
             stages.account(run, 1e-5)
 
     return RunDirectory(_once("without-ids", make))
@@ -110,8 +110,8 @@ def elsewhere() -> RunDirectory:
         votes = np.where(np.eye(3, dtype=bool)[labels], 30, 5)
         run = RunDirectory(out)
         with run.writing():
-            stages.adopt(run, voting.Votes(votes, ids=ids), None, relation="record")
-            stages.answer(run, DiscreteGaussianMax(6.0))
+            batches.adopt(run, voting.Votes(votes, ids=ids), None, relation="record")
+            batches.answer(run, DiscreteGaussianMax(6.0))
             stages.account(run, 1e-5)
             stages.teach(run, STUDENT, public)
             stages.tell(run)
@@ -129,8 +129,8 @@ def budgeted() -> RunDirectory:
             for batch in range(2):
                 ids = np.array([f"pool-{batch}-{row}" for row in range(25)])
                 votes = random.multinomial(50, [0.5, 0.3, 0.2], size=25)
-                stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
-                stages.answer(run, DiscreteGaussianMax(20.0), 4.0, 1e-5)
+                batches.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
+                batches.answer(run, DiscreteGaussianMax(20.0), 4.0, 1e-5)
             stages.account(run)
 
     return RunDirectory(_once("budgeted", make))

@@ -9,6 +9,7 @@ import numpy as np
 from tyro.conf import Positional
 
 from pate_jax import accounting
+from pate_jax.accounting.inputs import check_delta
 from pate_jax.cli.files import votes_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
@@ -16,7 +17,6 @@ from pate_jax.runs import budget
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import (
     MechanismOrRun,
-    check_delta,
     check_queries,
     check_threshold,
     threshold_warning,
@@ -63,11 +63,12 @@ def account(
                 "mechanism, --queries, --answered and --sanitise, or name a votes file"
             )
         from pate_jax.runs import stages
+        from pate_jax.runs.answers import load_asked
 
         run = RunDirectory(votes)
         with run.writing():
             statement = stages.account(run, delta, False if no_pld else None)
-        mechanism, histograms = run.record.read().mechanism, stages.load_asked(run).votes
+        mechanism, histograms = run.record.read().mechanism, load_asked(run).votes
         delta = statement.delta
         if run.teacher_report.exists():
             budget.warn_of_delta(delta, storage.read_json(run.teacher_report, "teacher-report")["records"])

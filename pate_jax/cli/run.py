@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from pate_jax.accounting import Relation
+from pate_jax.accounting.inputs import check_delta
 from pate_jax.cli.files import votes_of
 from pate_jax.cli.output import RunPath, finish, say
 from pate_jax.ensemble.settings import TeacherConfig
@@ -20,7 +21,6 @@ from pate_jax.runs.settings import (
     PartitionChoice,
     RunConfig,
     check_budget,
-    check_delta,
     check_queries,
     check_threshold,
     threshold_warning,
@@ -143,7 +143,7 @@ def aggregate(
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
-    from pate_jax.runs import registration, stages
+    from pate_jax.runs import batches, registration
 
     run = _run_of(source, out)
     check_budget(budget_epsilon)
@@ -154,14 +154,14 @@ def aggregate(
         if not source.is_dir():
             votes = votes_of(source, labels_are_teacher_labels)
             check_threshold(chosen, int(votes.votes.sum(1).max(initial=0)))
-            stages.adopt(run, votes, seed, more, relation)
+            batches.adopt(run, votes, seed, more, relation)
         elif relation is not None:
-            stages.declare(run, relation)
+            batches.declare(run, relation)
         if run.votes.exists():
             progress.warn(threshold_warning(chosen, int(load_votes(run.votes).votes.sum(1).max(initial=0))))
         if register is not None:
             registration.before_answers(run, register, chosen, budget_epsilon, delta)
-        answers = stages.answer(run, chosen, budget_epsilon, delta)
+        answers = batches.answer(run, chosen, budget_epsilon, delta)
         file = run.answers_of(run.batches)
     answered = int(answers.answered.sum())
     say({"answers": str(file), "queries": len(answers.labels), "answered": answered}, json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate_jax.runs import processes, registration, stages
+from pate_jax.runs import batches, processes, registration, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig, check_threshold, default_mechanism, threshold_warning
 from pate_jax.system import devices, progress
@@ -28,7 +28,7 @@ def run(config: RunConfig) -> dict[str, Any]:
         stages.train(inputs)
         stages.settle(inputs, mechanism, config.budget_epsilon, config.delta)
         stages.vote(inputs, config.queries, selection=config.selection)
-        stages.answer(run, mechanism)
+        batches.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student, inputs=inputs)
         return stages.tell(run)

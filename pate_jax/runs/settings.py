@@ -123,6 +123,8 @@ class RunConfig:
     """Unset: a confident discrete Gaussian whose threshold and noise follow the number of teachers."""
 
     def __post_init__(self) -> None:
+        from pate_jax.accounting.inputs import check_delta
+
         check_queries(self.queries)
         check_delta(self.delta)
         check_budget(self.budget_epsilon)
@@ -183,12 +185,6 @@ def check_queries(queries: int) -> None:
     """Refuse a number of queries below one."""
     if queries < 1:
         raise PateError(f"queries={queries} must be at least 1")
-
-
-def check_delta(delta: float) -> None:
-    """Refuse a delta outside the open interval from 0 to 1."""
-    if not 0 < delta < 1:
-        raise PateError(f"delta={delta} must be above 0 and below 1; 1e-5 is customary")
 
 
 def check_budget(epsilon: float | None) -> None:

@@ -14,17 +14,9 @@ from pate_jax.accounting import plots
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.runs import answers as recorded_answers
 from pate_jax.runs import batches, budget, ledger, queries
 from pate_jax.runs import inputs as run_inputs
-from pate_jax.runs.answers import load_answers as load_answers
-from pate_jax.runs.answers import load_asked as load_asked
-from pate_jax.runs.batches import adopt as adopt
-from pate_jax.runs.batches import answer as answer
-from pate_jax.runs.batches import commitment as commitment
-from pate_jax.runs.batches import declare as declare
-from pate_jax.runs.batches import draw as draw
-from pate_jax.runs.batches import stream as stream
+from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import stage_of
@@ -317,7 +309,7 @@ def _public(
     if public is None:
         raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")
     dataset = data.pool(public, test, classes=votes.votes.shape[1])
-    rows = recorded_answers.asked_rows(run)
+    rows = asked_rows(run)
     if len(dataset.public.ids) <= rows.max(initial=-1):
         raise PateError(
             f"{public} has {len(dataset.public.ids)} inputs, and row {rows.max()} of the votes was asked "

@@ -13,11 +13,12 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from pate_jax import voting
 from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.many import exact_many
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.runs.settings import DataChoice, StudentFlags, check_delta, to_settings
+from pate_jax.runs.settings import DataChoice, StudentFlags, to_settings
 from pate_jax.student import Auto
 from pate_jax.sweep import cells, charts, page, results, vote_sources
 from pate_jax.sweep import rows as judged_rows

@@ -134,7 +134,7 @@ def test_composed_losses_of_discrete_noise_come_near_the_gaussian_curve():
     "made", [release(4, 1.0), ClassSums(10, 50, 300, 1.0), release(1, 1.0, "discrete_gaussian")]
 )
 def test_calibration_is_never_above_its_target_and_near_it(made, target, change):
-    found = counts.calibrate(made, target, DELTA, change=change)
+    found = counts.least_noise(made, target, DELTA, change=change)
     assert counts.epsilon([found], DELTA, change=change) <= target
     if found.sigma > 1:
         assert counts.epsilon([counts._with(found, found.sigma * (1 - 1e-5))], DELTA, change=change) > target
@@ -170,8 +170,8 @@ def test_measured_losses_of_what_is_drawn_are_not_above_the_figure():
         (lambda: ClassSums(1, 5, 5, 5.0), "classes=1"),
         (lambda: ClassSums(3, 0, 5, 5.0), "directions=0"),
         (lambda: counts.rdp(release(), [2.0], change="moved"), "change='moved'"),
-        (lambda: counts.calibrate(release(), 0, DELTA), "target=0"),
-        (lambda: counts.calibrate(ClassSums(9, 3, 10**6, 1.0), 0.01, DELTA), "needs noise beyond"),
+        (lambda: counts.least_noise(release(), 0, DELTA), "target=0"),
+        (lambda: counts.least_noise(ClassSums(9, 3, 10**6, 1.0), 0.01, DELTA), "needs noise beyond"),
         (lambda: counts.epsilon([release()], 0), "delta=0"),
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from pate_jax.accounting import exact
+from pate_jax.accounting import composition, exact
 from pate_jax.accounting.exact import pld, profile
 from pate_jax.accounting.exact.groups import merge
 from pate_jax.errors import PateError
@@ -113,7 +113,7 @@ def test_connected_dots_reproduce_the_profile():
 def test_gaussian_curve_at_fifty_digits():
     for mean in (0.01, 0.3, 1.0, 4.0, 30.0):
         for delta in (1e-3, 1e-5, 1e-10):
-            value = pld.gaussian_epsilon(mean, delta)
+            value = composition.gaussian_epsilon(mean, delta)
             if value == 0:
                 assert 2 * mp.ncdf(mp.mpf(mean) / 2) - 1 <= delta
                 continue
@@ -134,7 +134,7 @@ def test_data_independent_figures():
     smooth = pld.data_independent_epsilon(ConfidentGNMax(200, 150, 40), 100, 10, 1e-5)
     assert smooth <= whole <= smooth * 1.01
     mean = np.sqrt(100 * (2 / 40**2 + 1 / 150**2))
-    assert smooth == pld.gaussian_epsilon(mean, 1e-5)
+    assert smooth == composition.gaussian_epsilon(mean, 1e-5)
     assert pld.data_independent_epsilon(DiscreteGaussianMax(0.01), 5, 3, 1e-5) < np.inf
     assert pld.data_independent_epsilon(GNMax(1.0), 0, 3, 1e-5) == 0
 
@@ -173,7 +173,7 @@ def test_long_list_lies_between_one_neighbour_and_the_renyi_bound():
         losses.append((p * np.log(p / q)).sum())
         spread.append((p * np.log(p / q) ** 2).sum() - losses[-1] ** 2)
     mean = np.sqrt(sum(spread))  # by the central limit theorem the losses compose to a Gaussian pair
-    assert found >= 0.97 * pld.gaussian_epsilon(mean, 1e-5)
+    assert found >= 0.97 * composition.gaussian_epsilon(mean, 1e-5)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, np.nan])

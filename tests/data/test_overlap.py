@@ -15,8 +15,8 @@ from pate_jax.data.duplicates import digests
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import SharedInputs
 from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.runs import batches, stages
 from pate_jax.runs import queries as pools
-from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 
@@ -84,7 +84,7 @@ def test_declared_coincidences_are_recorded_and_left_open(tmp_path):
         stages.train(inputs)
         stages.settle(inputs, DiscreteGaussianMax(3.0), 30.0, 1e-5)
         stages.vote(inputs, 4)
-        stages.answer(run, DiscreteGaussianMax(3.0))
+        batches.answer(run, DiscreteGaussianMax(3.0))
     assert run.record.stages()["data"]["equal_rows_are_coincidences"] is True
     found = [one for one in shards.queries(Subject(run)) if "private ones too" in one.text]
     assert [(one.outcome, one.text[:17]) for one in found] == [("unchecked", "2 of 9 inputs of ")]

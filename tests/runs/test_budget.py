@@ -13,6 +13,7 @@ from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
 from pate_jax.runs import batches, budget, chain, ledger, stages
+from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
@@ -33,15 +34,15 @@ def votes(rows, shift=0, ids=True, split=50):
 def begin(folder, rows=200, epsilon=1.0, mechanism=MECHANISM, name="run", delta=None, **given):
     run = RunDirectory(folder / name)
     with run.writing():
-        stages.adopt(run, votes(rows, **given), seed=3, relation="record")
-        stages.answer(run, mechanism, epsilon, delta)
+        batches.adopt(run, votes(rows, **given), seed=3, relation="record")
+        batches.answer(run, mechanism, epsilon, delta)
     return run
 
 
 def go_on(run, rows, shift, mechanism=MECHANISM, **given):
     with run.writing():
-        stages.adopt(run, votes(rows, shift, **given), seed=3, more=True)
-        return stages.answer(run, mechanism)
+        batches.adopt(run, votes(rows, shift, **given), seed=3, more=True)
+        return batches.answer(run, mechanism)
 
 
 def asked(run):
@@ -53,7 +54,7 @@ def test_only_what_fits_is_asked_and_it_is_said_before(tmp_path, capsys):
     (count,) = asked(run)
     assert 0 < count < 200
     assert f"of the 200 wanted, the first {count} are asked" in capsys.readouterr().err
-    assert len(stages.load_answers(run).labels) == len(stages.load_asked(run).votes) == count
+    assert len(load_answers(run).labels) == len(load_asked(run).votes) == count
     order = budget.fixed(run).order
     curve = curves.data_independent(MECHANISM, 100, [order])[0]
     within, beyond = (curves.epsilon([order], curve * many, 1e-5).epsilon for many in (count, count + 1))
@@ -84,7 +85,7 @@ def test_without_a_budget_the_figure_is_that_of_the_list(tmp_path):
     with pytest.raises(PateError, match=r"made without a budget.*--budget-epsilon"):
         go_on(run, 5, 30)
     with pytest.raises(PateError, match="fixed before the first answer"), run.writing():
-        stages.answer(run, MECHANISM, 1.0)
+        batches.answer(run, MECHANISM, 1.0)
 
 
 def test_a_run_goes_on_until_its_budget_is_spent(tmp_path):
@@ -142,13 +143,13 @@ def test_an_input_that_is_handed_in_twice_is_asked_once(tmp_path):
     once = votes(4)
     run = RunDirectory(tmp_path / "run")
     with run.writing():
-        stages.adopt(
+        batches.adopt(
             run,
             once._replace(votes=once.votes[[0, 1, 0]], ids=once.ids[[0, 1, 0]]),
             seed=3,
             relation="record",
         )
-        stages.answer(run, MECHANISM, 1.0)
+        batches.answer(run, MECHANISM, 1.0)
     found = storage.read_arrays(run.answers, "answers")
     assert len(found["labels"]) == 2 and found["row_labels"][0] == found["row_labels"][2]
 
@@ -158,14 +159,14 @@ def test_a_further_list_must_name_its_inputs(tmp_path):
     with pytest.raises(PateError, match="must name its inputs"):
         go_on(run, 5, 30, ids=False)
     with pytest.raises(PateError, match="add --more"), run.writing():
-        stages.adopt(run, votes(5, 30), seed=3, relation="record")
+        batches.adopt(run, votes(5, 30), seed=3, relation="record")
 
 
 def test_another_ensemble_is_refused(tmp_path):
     run = begin(tmp_path, rows=30)
     other = votes(5, 30)
     with pytest.raises(PateError, match="of 200 teachers on 3 classes"), run.writing():
-        stages.adopt(run, other._replace(votes=other.votes * 2), seed=3, more=True)
+        batches.adopt(run, other._replace(votes=other.votes * 2), seed=3, more=True)
 
 
 def test_equal_votes_in_two_batches_share_no_noise(tmp_path):
@@ -181,20 +182,20 @@ def test_another_mechanism_on_a_copy_of_the_run_shares_no_noise(tmp_path):
     (line,) = ledger.read(run.ledger)
     label = batches.noise_label(1, line.queries, line.inputs, chain.SCHEMA)
     both = (MECHANISM, DiscreteGaussianMax(30.0))
-    names = [stages.stream(mechanism, line.votes, label) for mechanism in both]
-    assert stages.commitment(run, names[0]) != stages.commitment(run, names[1])
-    assert line.noise == stages.commitment(run, names[0])
+    names = [batches.stream(mechanism, line.votes, label) for mechanism in both]
+    assert batches.commitment(run, names[0]) != batches.commitment(run, names[1])
+    assert line.noise == batches.commitment(run, names[0])
 
 
 @pytest.mark.parametrize("again", [0.5, 2.0])
 def test_a_budget_cannot_be_changed(tmp_path, again):
     run = begin(tmp_path, rows=12)
     with pytest.raises(PateError, match=rf"epsilon=1\.0 and delta=1e-05, not {again}"), run.writing():
-        stages.answer(run, MECHANISM, again)
+        batches.answer(run, MECHANISM, again)
     with pytest.raises(PateError, match="delta=1e-06"), run.writing():
         stages.account(run, 1e-6)
     with pytest.raises(PateError, match=r"sigma=60\.0, not 30\.0"), run.writing():
-        stages.answer(run, DiscreteGaussianMax(30.0))
+        batches.answer(run, DiscreteGaussianMax(30.0))
 
 
 def test_a_lost_or_older_ledger_is_never_answered_around(tmp_path):
@@ -206,10 +207,10 @@ def test_a_lost_or_older_ledger_is_never_answered_around(tmp_path):
         pytest.raises(PateError, match=r"answers-0002\.npz holds answers that .* does not show"),
         run.writing(),
     ):
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
     run.ledger.unlink()
     with pytest.raises(PateError, match="end is missing"), run.writing():
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
 
 
 def restored(run, kept):
@@ -228,7 +229,7 @@ def test_an_older_ledger_alone_brings_the_same_answers_and_no_others(tmp_path):
         stages.account(run)
     run.answers_of(2).unlink()
     with run.writing():
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
     assert (run.ledger.read_bytes(), run.answers_of(2).read_bytes()) == whole
 
 
@@ -254,8 +255,8 @@ def test_copies_made_before_the_first_vote_share_no_noise(tmp_path, kind):
         asked = votes(200, shift)
         named = asked if kind == "ids" else asked._replace(ids=None, digests=asked.ids)
         with run.writing():
-            stages.adopt(run, named, seed=3, relation="record")
-            refused.append(~np.asarray(stages.answer(run, mechanism).answered))
+            batches.adopt(run, named, seed=3, relation="record")
+            refused.append(~np.asarray(batches.answer(run, mechanism).answered))
     one, other, same = refused
     assert 40 < one.sum() < 160 and 50 < (one != other).sum() < 150  # 100 differ on average, within 7 sigma
     np.testing.assert_array_equal(one, same)
@@ -297,8 +298,8 @@ def test_a_budget_that_was_edited_later_is_refused_everywhere(tmp_path, edit):
         storage.write_json(run.settings, "settings", kept)
     before = run.ledger.read_bytes()
     asking = (
-        lambda: stages.adopt(run, votes(12, 12), seed=3, more=True),
-        lambda: stages.answer(run, MECHANISM),
+        lambda: batches.adopt(run, votes(12, 12), seed=3, more=True),
+        lambda: batches.answer(run, MECHANISM),
         lambda: stages.account(run),
         lambda: budget.spent(run),
         lambda: budget.summary(run),
@@ -312,7 +313,7 @@ def test_a_budget_that_was_edited_later_is_refused_everywhere(tmp_path, edit):
 def test_a_mechanism_that_was_edited_later_is_refused(tmp_path):
     run, weaker = begin(tmp_path, rows=12), DiscreteGaussianMax(30.0)
     storage.write_json(run.settings, "settings", {**run.record.stages(), "mechanism": to_dict(weaker)})
-    for ask in (lambda: stages.answer(run, weaker), lambda: stages.account(run)):
+    for ask in (lambda: batches.answer(run, weaker), lambda: stages.account(run)):
         with pytest.raises(PateError, match=r"was answered by .*60\.0.* now says .*30\.0"), run.writing():
             ask()
 
@@ -327,7 +328,7 @@ def test_answers_that_the_ledger_does_not_show_are_not_used(tmp_path):
         with pytest.raises(PateError, match="differs from the ledger"), run.writing():
             stages.account(run)
     with run.writing():
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
     assert run.answers.read_bytes() == issued
 
 
@@ -339,7 +340,7 @@ def test_lost_answers_are_issued_again_before_more_is_asked(tmp_path):
     with pytest.raises(PateError, match=r"not been answered yet: run `pate aggregate"):
         go_on(run, 12, 6)
     with run.writing():
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
     assert run.answers.read_bytes() == issued
     go_on(run, 12, 6)
     assert asked(run) == [12, 6]
@@ -348,10 +349,10 @@ def test_lost_answers_are_issued_again_before_more_is_asked(tmp_path):
 def test_a_budget_that_affords_nothing_leaves_the_run_as_it_was(tmp_path):
     run = RunDirectory(tmp_path / "run")
     with run.writing():
-        stages.adopt(run, votes(12), seed=3, relation="record")
+        batches.adopt(run, votes(12), seed=3, relation="record")
         with pytest.raises(PateError, match="affords no single answer"):
-            stages.answer(run, DiscreteGaussianMax(1.0), 0.1)
-        stages.answer(run, MECHANISM, 0.5)
+            batches.answer(run, DiscreteGaussianMax(1.0), 0.1)
+        batches.answer(run, MECHANISM, 0.5)
     assert budget.fixed(run).epsilon == 0.5 and not list(run.private.glob("answers-*"))
 
 
@@ -371,9 +372,9 @@ def test_votes_made_elsewhere_do_not_enter_a_run_with_teachers(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.record.agree("data", {"dataset": "strokes"})
     with pytest.raises(PateError, match=r"has teachers of its own.*ask them with"):
-        stages.adopt(run, votes(3), seed=None)
+        batches.adopt(run, votes(3), seed=None)
     with pytest.raises(PateError, match=r"has teachers of its own.*leave out --relation"):
-        stages.adopt(run, votes(3), seed=None, relation="record")
+        batches.adopt(run, votes(3), seed=None, relation="record")
 
 
 @pytest.mark.parametrize("relation", accounting.RELATIONS)
@@ -381,13 +382,13 @@ def test_votes_from_elsewhere_are_covered_as_declared(tmp_path, relation):
     run = RunDirectory(tmp_path / "run")
     with run.writing():
         with pytest.raises(PateError, match=r"relation is not declared.*--relation record, user"):
-            stages.adopt(run, votes(12), seed=3)
+            batches.adopt(run, votes(12), seed=3)
         assert not run.settings.exists() and not run.keys.exists()
-        stages.adopt(run, votes(12), seed=3, relation=relation)
-        stages.adopt(run, votes(12), seed=3)  # the same list again, and its word stands
+        batches.adopt(run, votes(12), seed=3, relation=relation)
+        batches.adopt(run, votes(12), seed=3)  # the same list again, and its word stands
         with pytest.raises(PateError, match=f"relation='{relation}', not"):
-            stages.adopt(run, votes(12), seed=3, relation="user" if relation == "record" else "record")
-        stages.answer(run, MECHANISM)
+            batches.adopt(run, votes(12), seed=3, relation="user" if relation == "record" else "record")
+        batches.answer(run, MECHANISM)
         stages.account(run)
     published = storage.read_json(run.public_statement, "statement")
     words = f"{accounting.RELATIONS[relation]}, as declared by the makers of the votes"
@@ -405,7 +406,7 @@ def test_an_undeclared_run_of_an_older_version_is_opened_and_may_be_declared(tmp
     run = begin(tmp_path, rows=12, delta=1e-5)
     kept = {name: value for name, value in run.record.stages().items() if name != "relation"}
     storage.write_json(run.settings, "settings", kept)
-    assert len(stages.load_answers(run).labels) == 12 and budget.summary(run)["spent"]["queries"] == 12
+    assert len(load_answers(run).labels) == 12 and budget.summary(run)["spent"]["queries"] == 12
     with pytest.raises(PateError, match=r"nobody declared whom they cover.*--relation"):
         stages.account(run)
     main(["aggregate", str(run.root), "--relation", "party"])
@@ -479,5 +480,5 @@ def test_a_hundred_thousand_queries_under_one_budget(tmp_path):
     assert whole == [10_000] * 10 and 0 < last < 10_000
     found = budget.summary(run)
     assert found["left"]["queries"] == 0 and 0.999 < found["spent"]["share"] <= 1
-    assert len(stages.load_answers(run).labels) == 100_000 + last
+    assert len(load_answers(run).labels) == 100_000 + last
     assert run.ledger.stat().st_size < 2.5 * (100_000 + last)

@@ -13,7 +13,7 @@ from commands import call
 from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import stages
+from pate_jax.runs import batches, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import PartitionChoice
 
@@ -87,8 +87,8 @@ def test_a_mistyped_vote_can_be_given_again(trained, capsys):
 def test_a_mistyped_student_can_be_given_again(tmp_path):
     run, votes = RunDirectory(tmp_path / "run"), np.where(np.eye(3, dtype=bool)[np.arange(30) % 3], 30, 5)
     with run.writing():
-        stages.adopt(run, voting.Votes(votes), None, relation="record")
-        stages.answer(run, DiscreteGaussianMax(6.0))
+        batches.adopt(run, voting.Votes(votes), None, relation="record")
+        batches.answer(run, DiscreteGaussianMax(6.0))
         stages.account(run, 1e-5)
     steps = ("--net", "table", "--steps", 8, "--batch-size", 8)
     assert call("student", run.root, "--public", tmp_path / "nowhere.npz", "--method", "vat", *steps) == 2

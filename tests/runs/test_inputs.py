@@ -9,7 +9,7 @@ from pate_jax.data.dataset import stored_as
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import inputs, stages
+from pate_jax.runs import batches, inputs, stages
 from pate_jax.runs import queries as pools
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice
@@ -35,7 +35,7 @@ def run_of_images(folder, dtype=np.uint8):
         stages.train(opened)
         stages.settle(opened, MECHANISM, 50.0, 1e-5)
         stages.vote(opened, 8)
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
     return run
 
 
@@ -53,7 +53,7 @@ def test_an_image_in_another_type_is_not_asked_again(tmp_path, stored, given):
         with pytest.raises(PateError, match="more than the 9 different public inputs that were not asked"):
             stages.vote(inputs.open(run), 10, more=True, public=file)
         stages.vote(inputs.open(run), 9, more=True, public=file)
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
     asked = pools.asked_inputs(inputs.open(run))
     assert asked.inputs.dtype == stored
     assert np.array_equal(asked.inputs, np.concatenate([pool[:8], pool[8:], fresh]).astype(stored))
@@ -64,7 +64,7 @@ def test_ids_of_a_further_pool_may_be_those_of_other_inputs(tmp_path, monkeypatc
     run, pool, fresh = run_of_images(tmp_path), images(12, 2), images(10, 3)
     with run.writing():
         stages.vote(inputs.open(run), 10, more=True, public=further(tmp_path, fresh))
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
     ids = [voting.load_votes(run.votes_of(batch)).ids.tolist() for batch in (1, 2)]
     assert set(ids[0]) <= set(ids[1])  # row-0 and so on, in both
     assert verify.verify(run)["queries"] == []

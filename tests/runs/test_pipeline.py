@@ -10,7 +10,8 @@ from pate_jax.audit import verify
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
-from pate_jax.runs import ledger, pipeline, stages
+from pate_jax.runs import batches, ledger, pipeline
+from pate_jax.runs.answers import load_answers
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, to_settings
@@ -52,7 +53,7 @@ def files_of(folder):
 def test_results_hold_together(finished):
     run, results = finished
     votes = storage.read_arrays(run.votes, "votes")
-    answers = stages.load_answers(run)
+    answers = load_answers(run)
     assert results["teachers"] == 5 and results["queries"] == 21
     assert votes["votes"].shape == (21, 10) and (votes["votes"].sum(1) == 5).all()
     assert results["answered"] == answers.answered.sum() > 0
@@ -67,7 +68,7 @@ def test_results_hold_together(finished):
 def test_the_ledger_has_the_answers(finished):
     run, _ = finished
     (line,) = ledger.read(run.ledger)
-    answers = stages.load_answers(run)
+    answers = load_answers(run)
     labels, answered = ledger.unpack(line.answers)
     assert labels.tolist() == answers.labels.tolist()
     assert answered.tolist() == answers.answered.tolist()
@@ -116,7 +117,7 @@ def test_a_lost_answers_file_comes_back_from_the_ledger_without_a_new_charge(fin
     run, _ = finished
     before = run.answers.read_bytes()
     run.answers.unlink()
-    stages.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
+    batches.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
     assert run.answers.read_bytes() == before
     assert len(ledger.read(run.ledger)) == 1
 
@@ -127,13 +128,13 @@ def test_other_votes_are_not_answered_in_a_run_that_has_answered(private):
     votes = storage.read_arrays(run.votes, "votes")
     storage.write_arrays(run.votes, "votes", {"votes": np.roll(votes["votes"], 1, axis=0)})
     with pytest.raises(PateError, match="has answered other votes"):
-        stages.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
+        batches.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
     storage.write_bytes(run.votes, kept)
 
 
 def test_noise_belongs_to_one_list_of_votes(private):
     run, _ = private
-    assert stages.commitment(run, "a") != stages.commitment(run, "b")
+    assert batches.commitment(run, "a") != batches.commitment(run, "b")
 
 
 def test_a_seeded_run_says_not_private_in_everything_it_releases(finished):
@@ -156,7 +157,7 @@ def test_private_runs_draw_fresh_noise(private, tmp_path):
     other.secret.draw(None)
     votes = np.full((400, 10), 5)
     mechanism = DiscreteGaussianMax(3.0)
-    first, second = (np.asarray(stages.draw(each, mechanism, votes).labels) for each in (run, other))
+    first, second = (np.asarray(batches.draw(each, mechanism, votes).labels) for each in (run, other))
     assert 0.02 < (first == second).mean() < 0.25  # one in ten by chance
 
 

@@ -15,7 +15,7 @@ from pate_jax import accounting, voting
 from pate_jax.audit import verify
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import chain, register, registration, stages
+from pate_jax.runs import batches, chain, register, registration
 from pate_jax.runs.directory import RunDirectory
 
 MECHANISM, TEACHERS, ROWS = DiscreteGaussianMax(60.0), 100, 30
@@ -30,9 +30,9 @@ def begin(folder, name, file, relation="record", mechanism=MECHANISM, epsilon=No
     """A run of votes made elsewhere, entered before it answers."""
     run = RunDirectory(folder / name)
     with run.writing():
-        stages.adopt(run, votes(rows=rows), None, relation=relation)
+        batches.adopt(run, votes(rows=rows), None, relation=relation)
         registration.before_answers(run, file, mechanism, epsilon, None)
-        stages.answer(run, mechanism, epsilon)
+        batches.answer(run, mechanism, epsilon)
     return run
 
 
@@ -95,17 +95,17 @@ def test_the_same_run_counts_once_and_a_copy_of_it_anew(tmp_path):
     before = file.read_bytes()
     begin(tmp_path, "a", file)
     with run.writing():
-        stages.adopt(run, votes(shift=ROWS), None, more=True)
-        stages.answer(run, MECHANISM)
+        batches.adopt(run, votes(shift=ROWS), None, more=True)
+        batches.answer(run, MECHANISM)
     assert file.read_bytes() == before
     copy = RunDirectory(shutil.copytree(run.root, tmp_path / "copy"))
     with pytest.raises(PateError, match="moved, copied or changed"), copy.writing():
-        stages.adopt(copy, votes(shift=3 * ROWS), None, more=True)
-        stages.answer(copy, MECHANISM)
+        batches.adopt(copy, votes(shift=3 * ROWS), None, more=True)
+        batches.answer(copy, MECHANISM)
     assert not verify.of_run(copy).of("failed")[1:]  # its last list waits for answers
     with copy.writing():
         registration.before_answers(copy, file, MECHANISM, None, None)
-        stages.answer(copy, MECHANISM)
+        batches.answer(copy, MECHANISM)
     assert names(file) == [str(run.root), str(copy.root)]
 
 
@@ -113,8 +113,8 @@ def test_a_budget_is_entered_whole(tmp_path):
     file = tmp_path / "register.jsonl"
     run = begin(tmp_path, "a", file, epsilon=1.0)
     with run.writing():
-        stages.adopt(run, votes(shift=ROWS, rows=2000), None, more=True)
-        asked = len(stages.answer(run, MECHANISM).labels)
+        batches.adopt(run, votes(shift=ROWS, rows=2000), None, more=True)
+        asked = len(batches.answer(run, MECHANISM).labels)
     (one,) = register.summary(file, 1e-5)["runs"]
     assert asked == one["plan"]["queries"] > ROWS and one["epsilon"] == pytest.approx(1.0, abs=0.01)
 
@@ -122,7 +122,7 @@ def test_a_budget_is_entered_whole(tmp_path):
 def test_a_seeded_run_and_a_file_of_another_kind_are_refused(tmp_path):
     run = RunDirectory(tmp_path / "run")
     with run.writing():
-        stages.adopt(run, votes(), 3, relation="record")
+        batches.adopt(run, votes(), 3, relation="record")
         with pytest.raises(PateError, match="leave out --seed"):
             registration.before_answers(run, tmp_path / "register.jsonl", MECHANISM, None, None)
     table = tmp_path / "table.csv"
@@ -173,7 +173,7 @@ def _enters(folder, name, file, barrier):
 
 def _dies_when_entered(folder, file):
     """Killed as soon as its line is written: before the first answer."""
-    stages.answer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    batches.answer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     begin(folder, "a", file)
 
 

@@ -14,7 +14,7 @@ from pate_jax import cli, data, models, voting
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import stages
+from pate_jax.runs import batches, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.student import Student, Supervised, serving
@@ -93,8 +93,8 @@ def run(tmp_path_factory):
     np.savez(root / "pool.npz", inputs=inputs, labels=labels)
     made = RunDirectory(root / "run")
     votes = np.eye(3, dtype=np.int64)[labels] * 20
-    stages.adopt(made, voting.Votes(votes, None, None, None), seed=None, relation="record")
-    stages.answer(made, DiscreteGaussianMax(2.0))
+    batches.adopt(made, voting.Votes(votes, None, None, None), seed=None, relation="record")
+    batches.answer(made, DiscreteGaussianMax(2.0))
     stages.account(made, 1e-5)
     results = stages.teach(made, Supervised(net="mlp", steps=3), root / "pool.npz", root / "pool.npz")
     shutil.rmtree(made.private)

@@ -18,7 +18,7 @@ from pate_jax import voting
 from pate_jax.accounting import filter
 from pate_jax.cli import main
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
-from pate_jax.runs import chain, ledger, stages
+from pate_jax.runs import batches, chain, ledger, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import Supervised
 from pate_jax.system import storage
@@ -81,10 +81,10 @@ class Mortal:
 def ask(run):
     """Two lists of queries under one budget."""
     with run.writing():
-        stages.adopt(run, FIRST, seed=3, relation="record")
-        stages.answer(run, MECHANISM, 8.0, 1e-5)
-        stages.adopt(run, SECOND, seed=3, more=True)
-        stages.answer(run, MECHANISM)
+        batches.adopt(run, FIRST, seed=3, relation="record")
+        batches.answer(run, MECHANISM, 8.0, 1e-5)
+        batches.adopt(run, SECOND, seed=3, more=True)
+        batches.answer(run, MECHANISM)
 
 
 def tell(run):

@@ -86,12 +86,12 @@ def epsilon(
     return float(with_slack(least, delta, slack).epsilon)
 
 
-def calibrate(
+def least_noise(
     release: CrowdRelease, target: float, delta: float, *, change: Change = "changed"
 ) -> CrowdRelease:
     """The release with the least noise, to one part in a million, whose epsilon is at most the target.
 
-    >>> release = calibrate(NeighbourCounts(queries=80, classes=10, votes=1, sigma=1.0), 0.1, 1e-5)
+    >>> release = least_noise(NeighbourCounts(queries=80, classes=10, votes=1, sigma=1.0), 0.1, 1e-5)
     >>> round(release.sigma, 2), epsilon([release], 1e-5) <= 0.1
     (43.49, True)
     """

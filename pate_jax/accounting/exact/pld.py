@@ -15,9 +15,8 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as losses
 from dp_accounting.pld.pld_pmf import DensePLDPmf
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
+from pate_jax.accounting import composition
 from pate_jax.accounting.exact import profile
 from pate_jax.accounting.exact import renyi as exact_renyi
 from pate_jax.accounting.exact.caps import caps
@@ -102,30 +101,15 @@ def data_independent_epsilon(mechanism: Mechanism, queries: int, classes: int, d
         return 0.0
     parts = [(mechanism.noise, 2)] + ([(mechanism.test.noise, 1)] if mechanism.test else [])
     if all(noise.family == "gaussian" for noise, _ in parts):
-        return gaussian_epsilon(math.sqrt(queries * sum(counts / n.scale**2 for n, counts in parts)), delta)
+        return composition.gaussian_epsilon(
+            math.sqrt(queries * sum(counts / n.scale**2 for n, counts in parts)), delta
+        )
     curve = queries * caps(mechanism.noise, mechanism.test, ORDERS)
     tight = curve + np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
     renyi = max(float(tight.min()), 0.0)
     if min(noise.scale for noise, _ in parts) < 0.5:  # grids would be huge and epsilon is beyond use anyway
         return renyi
     return min(renyi, _any_votes(parts, queries, delta))
-
-
-def gaussian_epsilon(mean: float, delta: float) -> float:
-    """Epsilon of two unit Gaussians `mean` apart (Balle and Wang 2018), rounded up; 0 where delta allows it.
-
-    >>> round(gaussian_epsilon(1.0, 1e-5), 4)
-    4.3772
-    """
-
-    def excess(value: float) -> float:
-        gain, loss = log_ndtr(mean / 2 - value / mean), value + log_ndtr(-mean / 2 - value / mean)
-        return float(gain + math.log(-math.expm1(min(loss - gain, -1e-300)))) - math.log(delta)
-
-    if excess(0.0) <= 0:
-        return 0.0
-    high = mean * (mean / 2 + math.sqrt(2 * math.log(1 / delta))) + mean
-    return float(brentq(excess, 0.0, high, xtol=1e-13 * (1 + high), rtol=1e-14)) * (1 + 1e-11) + 1e-12
 
 
 def _trim(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float]:

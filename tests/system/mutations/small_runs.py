@@ -8,7 +8,7 @@ import numpy as np
 from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import chain, pipeline, registration, stages
+from pate_jax.runs import batches, chain, pipeline, registration, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Ridge
@@ -24,8 +24,8 @@ def answered(folder, first=30, again=0):
         for batch, shift in enumerate((0, first - again)):
             ids = np.array([f"pool-{shift + row}" for row in range(first)])
             votes = random.multinomial(50, [0.4, 0.35, 0.25], size=first)
-            stages.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
-            stages.answer(run, MECHANISM, 20.0, 1e-5)
+            batches.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
+            batches.answer(run, MECHANISM, 20.0, 1e-5)
         stages.account(run)
     return run
 
@@ -35,9 +35,9 @@ def registered(folder):
     run, file = RunDirectory(folder), folder.parent / f"{folder.name}-register.jsonl"
     with run.writing():
         votes = voting.Votes(np.full((30, 3), 20), ids=np.array([f"pool-{row}" for row in range(30)]))
-        stages.adopt(run, votes, None, relation="record")
+        batches.adopt(run, votes, None, relation="record")
         registration.before_answers(run, file, MECHANISM, None, None)
-        stages.answer(run, MECHANISM)
+        batches.answer(run, MECHANISM)
         stages.account(run)
     return run
 
@@ -71,7 +71,7 @@ def resumed(folder):
     before = run.answers.read_bytes()
     run.answers.unlink()
     with run.writing():
-        stages.answer(run, MECHANISM, 20.0, 1e-5)
+        batches.answer(run, MECHANISM, 20.0, 1e-5)
     if run.answers.read_bytes() != before:
         (run.private / "answers-9999.npz").write_bytes(before)  # what had left already
     return run

@@ -17,6 +17,7 @@ from pate_jax.ensemble import checkpoint
 from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
 from pate_jax.models import trees
 from pate_jax.runs import batches, budget, chain, ledger, stages
+from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.system import storage
 
 CHAIN = ("artefact", "schema", "sequence", "previous", "digest")
@@ -171,7 +172,7 @@ def expected_sum_for_the_bound(run, statement):
 
 def labels_for_row_numbers(run, statement):
     """Only the rows that are named by some label, 0 to 2 here, are analysed, again and again."""
-    votes = stages.load_asked(run).votes
+    votes = load_asked(run).votes
     rows = votes.argmax(1)
     return accounting.statement(
         from_dict(statement.mechanism), votes[rows], None, statement.delta, relation=statement.relation
@@ -180,7 +181,7 @@ def labels_for_row_numbers(run, statement):
 
 def fewer_teachers_moved(run, statement):
     """A figure for the queries that were answered, in place of all that were asked."""
-    votes, answered = stages.load_asked(run).votes, np.asarray(stages.load_answers(run).answered)
+    votes, answered = load_asked(run).votes, np.asarray(load_answers(run).answered)
     return accounting.statement(
         from_dict(statement.mechanism), votes[answered], None, statement.delta, relation=statement.relation
     )
@@ -398,7 +399,7 @@ def forged_to_the_end(run):
     run.ledger.unlink()
     chain.head_path(run.ledger).unlink()
     run.answers.unlink()
-    stages.answer(run, from_dict(run.record.stages()["mechanism"]))
+    batches.answer(run, from_dict(run.record.stages()["mechanism"]))
     stages.account(run)
 
 

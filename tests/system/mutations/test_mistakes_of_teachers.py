@@ -22,6 +22,7 @@ from pate_jax.data.partition import Shards
 from pate_jax.ensemble import feeding, programs, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.runs import stages
+from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 
 TRAINED = made(small_runs.trained)
@@ -256,7 +257,7 @@ def votes_for_answers(real):
 
     def learn(run, config, dataset, asked):
         with pytest.MonkeyPatch.context() as patch:
-            votes, answers = stages.load_asked(run).votes, stages.load_answers(run)
+            votes, answers = load_asked(run).votes, load_answers(run)
             loud = answers._replace(
                 labels=jax.numpy.asarray(votes.argmax(1)), answered=answers.answered | True
             )
