@@ -18,7 +18,7 @@ from pate_jax.accounting import curves, smooth
 from pate_jax.accounting.best_order import Columns, Places, least
 from pate_jax.accounting.bounds import gnmax, threshold
 from pate_jax.accounting.inputs import check_votes
-from pate_jax.mechanisms import LNMax, Mechanism, check_votes_suffice
+from pate_jax.mechanisms import LNMax, Mechanism, ThresholdTest, check_votes_suffice
 
 Curve = NDArray[np.float64]
 
@@ -82,22 +82,16 @@ def of_one_noise(
     grid = np.arange(2.0, 102.0) if isinstance(first, LNMax) else orders_2018()
     settings, place = len(mechanisms), np.arange(len(mechanisms))
     starts = np.flatnonzero(np.diff(reading, prepend=-np.inf))
+    tests = [_Test.of(one.test, reading[starts]) for one in mechanisms]
     often = np.add.reduceat(times, starts, axis=1)[np.asarray(rows)]
-    tests = [one.test for one in mechanisms]
-    chances = [None if test is None else threshold.log_answered(test, reading[starts]) for test in tests]
-    weight = np.array([np.ones(len(starts)) if logs is None else np.exp(logs[0]) for logs in chances])
+    weight = np.array([one.chance for one in tests])
     argmax = curves.published_argmax(first, votes)
 
     def parts(orders: Curve) -> Curve:
         """Costs of the tests, then of the answers, [2 S, A]."""
-        each, both = argmax(orders), np.zeros((2, settings, len(orders)))
-        for row in sorted(set(rows)):
-            same = np.flatnonzero(np.asarray(rows) == row)
-            both[1, same] = weight[same] @ np.add.reduceat(times[row][:, None] * each, starts, axis=0)
-        for at, (test, logs) in enumerate(zip(tests, chances, strict=True)):
-            if test is not None and logs is not None:
-                both[0, at] = often[at] @ threshold.published(test, *logs, orders)
-        return both.reshape(2 * settings, len(orders))
+        of_tests = [one.cost(many, orders) for one, many in zip(tests, often, strict=True)]
+        of_answers = _answer_costs(argmax(orders), np.asarray(rows), times, starts, weight)
+        return np.concatenate([np.array(of_tests), of_answers])
 
     columns = Columns(grid, parts)
 
@@ -123,6 +117,39 @@ def of_one_noise(
         )
         for at in range(settings)
     ]
+
+
+class _Test(NamedTuple):
+    """A setting's test, if it has one, and how likely it lets each of the different readings pass."""
+
+    test: ThresholdTest | None
+    logs: tuple[Curve, Curve]  # log-probabilities of an answer and of a refusal
+    chance: Curve  # of an answer
+
+    @classmethod
+    def of(cls, test: ThresholdTest | None, reading: Curve) -> _Test:
+        if test is None:
+            sure = np.zeros(len(reading))
+            return cls(None, (sure, sure - np.inf), np.ones(len(reading)))
+        logs = threshold.log_answered(test, reading)
+        return cls(test, logs, np.exp(logs[0]))
+
+    def cost(self, often: NDArray[np.int64], orders: Curve) -> Curve:
+        """What the tests cost [A] where each reading occurs this often."""
+        if self.test is None:
+            return np.zeros(len(orders))
+        return often @ threshold.published(self.test, *self.logs, orders)
+
+
+def _answer_costs(
+    argmax: Curve, rows: NDArray[np.int64], times: NDArray[np.int64], starts: NDArray[np.int64], weight: Curve
+) -> Curve:
+    """What the answers cost [S, A]: the argmax's curves [H, A], weighed by the chance of an answer."""
+    costs = np.zeros((len(rows), argmax.shape[1]))
+    for row in np.unique(rows):
+        same = np.flatnonzero(rows == row)
+        costs[same] = weight[same] @ np.add.reduceat(times[row][:, None] * argmax, starts, axis=0)
+    return costs
 
 
 def _data_independent(

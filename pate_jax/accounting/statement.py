@@ -1,9 +1,7 @@
-"""The privacy statement: all figures side by side, each marked sensitive or publishable; text, JSON, HTML."""
+"""The privacy statement: all figures side by side, each marked sensitive or publishable, and their JSON."""
 
 from __future__ import annotations
 
-import html
-import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate_jax.accounting import curves, figures
+from pate_jax.accounting import curves, figure_table, figures
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
@@ -31,7 +29,6 @@ RELATIONS = {
 Relation = Literal["record", "user", "contents", "party"]
 DECLARED = ", as declared by the makers of the votes"
 _IDEAL = "; for ideal noise: what rounding its float32 draws reveals is not covered"
-_NEXT_TO = {"exact": "exact, Renyi", "pld": "exact, PLD", "data_independent": "data-independent"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,11 @@ class Statement:
     def covers(self) -> str:
         """Whom the guarantee covers, in words, and whose word that is."""
         return RELATIONS[self.relation] + (DECLARED if self.declared else "")
+
+    @property
+    def warning(self) -> str:
+        """What to say first of a seeded run; nothing of any other."""
+        return "" if self.private else NOT_PRIVATE
 
     @property
     def smallest(self) -> str:
@@ -123,12 +125,13 @@ class Statement:
 
     def model_card_line(self) -> str:
         """One line for a model card, from the publishable headline only."""
-        warning = "" if self.private else f"{NOT_PRIVATE} "
+        warning = f"{self.warning} " if self.warning else ""
         if self.headline.epsilon is None:
             return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
+        epsilon = figure_table.rounded_up(self.headline.epsilon)
         return (
-            f"{warning}({_up(self.headline.epsilon)}, {self.delta:g})-differentially private for "
-            f"{self.covers}; {self.charged}; data-independent{self._caveat()}."
+            f"{warning}({epsilon}, {self.delta:g})-differentially private for {self.covers}; "
+            f"{self.charged}; data-independent{self._caveat()}."
         )
 
     def _caveat(self) -> str:
@@ -139,43 +142,11 @@ class Statement:
 
     def text(self, *, publishable_only: bool = False) -> str:
         """For a terminal; sensitive rows say so."""
-        lines = [] if self.private else [NOT_PRIVATE, ""]
-        lines += [
-            f"Privacy at delta = {self.delta:g}, for {self.covers}",
-            f"Charged: {self.charged}",
-            "",
-        ]
-        lines += [f"  {'figure':<18}{'epsilon':>10}{'order':>9}  status"]
-        for name, figure in self._rows(publishable_only):
-            cells = f"{_cell(figure.epsilon):>10}{_order(figure.order):>9}"
-            lines.append(f"  {_NEXT_TO.get(name, name):<18}{cells}  {figure.status}")
-            lines.append(f"  {'':<18}{figure.note}")
-        if not publishable_only:
-            least = self.figures[self.smallest]
-            name = _NEXT_TO.get(self.smallest, self.smallest)
-            found = f"{_cell(least.epsilon)} ({name}; {least.status})"
-            lines += ["", f"Smallest guarantee for this data set: {found}"]
-        if not publishable_only and self.sums:
-            lines += ["", "  Sums that are no bounds (sensitive):"]
-            lines += [f"    {name:<28}{_cell(entry['epsilon']):>10}" for name, entry in self.sums.items()]
-        lines += ["", f"Model card: {self.model_card_line()}"]
-        if not publishable_only:
-            lines += ["Figures marked sensitive are functions of the private votes: keep them inside."]
-        return "\n".join(lines) + "\n"
+        return figure_table.text(self, self._rows(publishable_only), publishable_only=publishable_only)
 
     def html(self, *, publishable_only: bool = False) -> str:
         """A self-contained fragment; sensitive rows are marked in words and in colour."""
-        rows = "".join(_row(name, figure) for name, figure in self._rows(publishable_only))
-        warning = "" if self.private else f"<p><strong>{html.escape(NOT_PRIVATE)}</strong></p>\n"
-        heads = "".join(
-            f'<th style="{_CELL}">{head}</th>' for head in ("figure", "epsilon", "order", "status", "note")
-        )
-        about = f"delta = {self.delta:g}; {self.covers}; {self.charged}."
-        return (
-            f"{warning}<p>{html.escape(about)}</p>\n"
-            f'<table style="border-collapse:collapse"><tr>{heads}</tr>\n{rows}</table>\n'
-            f"<p>Model card: {html.escape(self.model_card_line())}</p>\n"
-        )
+        return figure_table.html(self, self._rows(publishable_only))
 
     def _rows(self, publishable_only: bool) -> list[tuple[str, Figure]]:
         rows = [(name, self.figures[name]) for name in NAMES]
@@ -188,7 +159,7 @@ class Statement:
     def _facts(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in _FACTS}
         return {
-            **({} if self.private else {"warning": NOT_PRIVATE}),
+            **({"warning": self.warning} if self.warning else {}),
             **facts,
             **({"declared": True} if self.declared else {}),
             "relation_in_words": self.covers,
@@ -198,7 +169,6 @@ class Statement:
 
 _LATER = ("teachers", "classes")  # statements of the first version do not have them
 _FACTS = ("asked", "answered", "delta", "relation", "charged", "mechanism", "private", "slack", *_LATER)
-_CELL = "text-align:left;padding:0.2em 0.8em;border-bottom:1px solid #ccc"
 
 
 def _check(statement: Statement) -> None:
@@ -236,27 +206,6 @@ def _status(name: str) -> figures.Status:
 
 def _worth_showing(name: str, figure: Figure) -> bool:
     return name != "sanitised" or figure.epsilon is not None
-
-
-def _up(epsilon: float) -> str:
-    """Four decimals, rounded up: a printed figure is never below the computed one."""
-    return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}" if epsilon < 1e6 else f"{epsilon * (1 + 1e-4):.4g}"
-
-
-def _cell(epsilon: float | None) -> str:
-    return "none" if epsilon is None else _up(epsilon)
-
-
-def _order(order: float | None) -> str:
-    return "" if order is None else f"{order:.4g}"
-
-
-def _row(name: str, figure: Figure) -> str:
-    colour = "#b00020" if figure.status == "sensitive" else "#006b3c"
-    cells = (_NEXT_TO.get(name, name), _cell(figure.epsilon), _order(figure.order))
-    body = "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in cells)
-    status = f'<td style="{_CELL};color:{colour}"><strong>{figure.status}</strong></td>'
-    return f'<tr>{body}{status}<td style="{_CELL}">{html.escape(figure.note)}</td></tr>\n'
 
 
 def statement(
