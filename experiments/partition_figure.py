@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax import accounting
-from pate_jax.accounting import papers, plots, smooth
+from pate_jax.accounting import papers, plots
 from pate_jax.mechanisms import Mechanism
 from pate_jax.system import progress
 
@@ -89,7 +89,7 @@ def _release(mechanism: Mechanism, votes: NDArray, weight: Curve, asked: NDArray
         beta = 0.49 / order
         spread = (total * np.exp(-beta * distance)).max(axis=1)
         noise = (order * math.exp(2 * beta) / np.maximum(spread, 1e-300)) ** (1 / 3)
-        costs[:, place] = [smooth.published_release_cost(order, beta, float(scale)) for scale in noise]
+        costs[:, place] = [papers.published_release_cost(order, beta, float(scale)) for scale in noise]
     return costs
 
 

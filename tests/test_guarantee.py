@@ -97,12 +97,12 @@ def test_a_caveat_is_no_part_of_other_statements():
     assert made.model_card_line().count("float32") == 1
 
 
-def test_a_sanitised_estimate_is_not_passed_off_as_paid_for():
-    """The headline covers the answers; the estimate is one more release, with a cost of its own."""
+def test_a_sanitised_figure_is_not_passed_off_as_paid_for():
+    """The headline covers the answers; the sanitised figure is one more release, with a cost of its own."""
     votes = np.tile([28, 1, 1], (40, 1))
     plan = accounting.plan(GNMax(8.0), 40, 30, 3, 1e-5)
     sanitised = accounting.sanitise(GNMax(8.0), votes, 1e-5, plan)
     with_it = accounting.statement(GNMax(8.0), votes, None, 1e-5, sanitised=sanitised)
     without = accounting.statement(GNMax(8.0), votes, None, 1e-5)
-    assert "sanitised estimate apart" in with_it.model_card_line()
+    assert "sanitised figure apart" in with_it.model_card_line()
     assert "sanitised" not in without.model_card_line()

@@ -7,7 +7,7 @@ from pate_jax.accounting.curves import Epsilon, Method, Parts, default_orders, e
 from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.papers import Published, published, published_text
-from pate_jax.accounting.smooth import Plan, Smooth, plan, sanitise, smooth_sensitivity
+from pate_jax.accounting.smooth import Plan, plan, sanitise
 from pate_jax.accounting.statement import RELATIONS, Relation, Statement, statement
 from pate_jax.mechanisms import Mechanism
 
@@ -21,7 +21,6 @@ __all__ = [
     "Plan",
     "Published",
     "Relation",
-    "Smooth",
     "Statement",
     "calibrate",
     "default_orders",
@@ -33,7 +32,6 @@ __all__ = [
     "published_text",
     "rdp",
     "sanitise",
-    "smooth_sensitivity",
     "statement",
     "worst_case",
 ]

@@ -250,7 +250,7 @@ def all_figures(
 ) -> dict[str, Figure]:
     """The five figures of a statement, by name."""
     if sanitised is None:
-        sanitised = Figure(None, None, "publishable", "smooth sensitivity", "not computed")
+        sanitised = Figure(None, None, "publishable", "exact joint cost, sanitised", "not computed")
     worst = (
         data_independent(case)
         if budget is None

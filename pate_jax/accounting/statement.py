@@ -230,7 +230,7 @@ def statement(
     and the sums over the answers there were are left out. `adaptive=True`
     where the list was not fixed before the first answer: data-dependent figures are then no guarantee.
     `budget` is the epsilon of a privacy filter, fixed in advance; it replaces the worst case over the
-    queries asked, whose number is then itself an answer. `sanitised` comes from `smooth_sensitivity`.
+    queries asked, whose number is then itself an answer. `sanitised` comes from `sanitise`.
     `private=False` marks a seeded run. `pld` says whether privacy-loss distributions are composed; unset:
     where they may give less than the Renyi figure.
 
@@ -296,9 +296,9 @@ def _teachers(counts: np.ndarray) -> int:
 
 
 def _apart(sanitised: Figure | None) -> str:
-    """A sanitised estimate that leaves is a release of its own, which no other figure pays for."""
+    """A sanitised figure that leaves is a release of its own, which no other figure pays for."""
     leaves = sanitised is not None and sanitised.status == "publishable" and sanitised.epsilon is not None
-    return ", the release of the sanitised estimate apart" if leaves else ""
+    return ", the release of the sanitised figure apart" if leaves else ""
 
 
 def _charged(mechanism: Mechanism, asked: int, budget: float | None) -> str:

@@ -10,6 +10,7 @@ from tyro.conf import Positional
 
 from pate_jax import accounting
 from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.smooth import check_confidence
 from pate_jax.cli.files import votes_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
@@ -33,6 +34,7 @@ def account(
     labels_are_teacher_labels: bool = False,
     published: bool = False,
     sanitise: bool = False,
+    confidence: float = 0.99,
     no_pld: bool = False,
     plots: Path | None = None,
     json: bool = False,
@@ -47,13 +49,16 @@ def account(
         answered: .npy mask of the queries that were answered; unset: none yet, so no realised sum is shown.
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         published: print the papers' own figures as well.
-        sanitise: release a sanitised estimate too (gnmax, confident-gnmax); each call draws and costs anew.
+        sanitise: release the exact cost too, as an upper limit that may be published (Gaussian mechanisms);
+            each call draws and costs anew.
+        confidence: how sure the upper limit of --sanitise is.
         no_pld: leave out the figure by privacy-loss distributions, also where it may be the smaller one.
         plots: folder to write the plots into, as SVG.
         json: print one JSON object.
     """
     if delta is not None:
         check_delta(delta)
+    check_confidence(confidence)
     if not votes.exists():
         raise PateError(f"{votes} does not exist: name a votes file or a run directory")
     if votes.is_dir():
@@ -82,7 +87,7 @@ def account(
         check_threshold(mechanism, int(histograms.sum(1).max()))
         progress.warn(threshold_warning(mechanism, int(histograms.sum(1).max())))
         mask = None if answered is None else _mask(answered, len(histograms))
-        figure = _sanitised(mechanism, histograms, delta) if sanitise else None
+        figure = _sanitised(mechanism, histograms, delta, confidence) if sanitise else None
         statement = accounting.statement(
             mechanism, histograms, mask, delta, sanitised=figure, pld=False if no_pld else None
         )
@@ -105,11 +110,11 @@ def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:
     return votes[:queries]
 
 
-def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float) -> accounting.Figure:
+def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float, confidence: float) -> accounting.Figure:
     """The parameters come from public numbers only: queries, teachers, classes and delta."""
     teachers = int(votes.sum(1).max())
-    plan = accounting.plan(mechanism, len(votes), teachers, votes.shape[1], delta)
-    return accounting.sanitise(mechanism, votes, delta, plan)
+    plan = accounting.plan(mechanism, len(votes), teachers, votes.shape[1], delta, confidence)
+    return accounting.sanitise(mechanism, votes, delta, plan, confidence=confidence)
 
 
 def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -> None:

@@ -1,5 +1,7 @@
 """`pate account` and its neighbours at the border: what they refuse, and what they warn of."""
 
+import json
+
 import numpy as np
 import pytest
 from commands import call
@@ -124,3 +126,17 @@ def test_composed_losses_can_be_left_out_and_nothing_is_realised_yet(tmp_path, c
     assert call("account", file, *NOISE, "--answered", mask) == 0
     said = capsys.readouterr().out
     assert figures.LEFT_OUT not in said and "realised" in said
+
+
+def test_a_sanitised_limit_is_printed_with_its_confidence(tmp_path, capsys):
+    file = save(tmp_path, "votes.npz", votes=VOTES)
+    assert call("account", file, *NOISE, "--sanitise", "--confidence", "0.95", "--no-pld", "--json") == 0
+    figure = json.loads(capsys.readouterr().out)["figures"]["sanitised"]
+    assert figure["status"] == "publishable" and figure["epsilon"] > 0
+    assert "at most this with confidence 95%" in figure["note"]
+
+
+def test_a_confidence_that_is_no_share_is_refused(tmp_path, capsys):
+    file = save(tmp_path, "votes.npz", votes=VOTES)
+    assert call("account", file, *NOISE, "--sanitise", "--confidence", "95") == 2
+    assert "confidence=95.0 must be from 0.5 to 0.999999999" in capsys.readouterr().err

@@ -195,7 +195,7 @@ def test_the_partition_is_the_scripts_own(monkeypatch):
     total = (weight[:, None] * local).sum(axis=0)
     spread = (total * np.exp(-0.49 / 8 * np.arange(90))).max()
     noise = (8 * math.exp(0.98 / 8) / spread) ** (1 / 3)
-    wanted = smooth.published_release_cost(8.0, 0.49 / 8, noise)
+    wanted = papers.published_release_cost(8.0, 0.49 / 8, noise)
     assert parts.sanitising[-1] == pytest.approx(wanted, rel=1e-9)
     assert parts.delta[-1] == pytest.approx(math.log(1e5) / 7)
     assert (np.diff(parts.exact) >= 0).all() and (parts.exact <= parts.data_independent + 1e-12).all()

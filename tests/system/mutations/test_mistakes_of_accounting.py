@@ -20,11 +20,10 @@ from catalogue import TRIED, case, fails, is_caught, replaced, source
 from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter, slack, smooth
 from pate_jax.accounting.bounds import gnmax as gaussian
-from pate_jax.accounting.bounds import laplace, worst_reading
-from pate_jax.accounting.bounds import smooth_bounds as bounds
+from pate_jax.accounting.bounds import laplace, leading_counts, worst_reading
 from pate_jax.accounting.exact import argmax_law, divergence, nodes
 from pate_jax.accounting.exact.groups import Groups
-from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax
+from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax, Noise
 
 
 def of_the_statement(test):
@@ -54,19 +53,18 @@ def publishable(real):
     return lambda case: replace(real(case), status="publishable")
 
 
-def exactly_at(real):
-    """Local sensitivity at distance d alone: no running maximum over what is nearer."""
-
-    def by_distance(votes, sigma, table, farthest):
-        start = table.of(gaussian.log_q(votes, sigma))
-        places = start[None, :] + np.arange(farthest + 1)[:, None] * bounds._REACH
-        return table.local[np.clip(places, 0, len(table.local) - 1)].sum(axis=1)
-
-    return by_distance
+def not_smoothed(real):
+    """The bound itself, whatever it would be on neighbours."""
+    return lambda boxes, places, beta: real(boxes, places, 1e6)
 
 
-def published_cost(real):
-    return smooth.published_release_cost
+def without_the_others(real):
+    """Every race is one of two classes: the best of the others is left out."""
+    return lambda self, envelope, rows: np.repeat(envelope[..., -1:], len(rows), axis=-1)
+
+
+def half_the_noise(real):
+    return property(lambda self: Noise("discrete_gaussian", self.noise * smooth.STEPS / 2))
 
 
 def one_more(real):
@@ -284,20 +282,28 @@ PUBLISHED = [
         "nothing_sensitive",
     ),
     case(
-        "a sensitivity at distance d without a running maximum",
-        replaced(bounds, "argmax_by_distance", exactly_at),
+        "a sanitised sum that one voter may move further than the noise covers",
+        replaced(smooth, "smooth_costs", not_smoothed),
         fails(
-            test_smooth.test_local_sensitivity_is_taken_within_and_not_at_a_distance,
-            partial(test_smooth.test_bounds_the_true_smooth_sensitivity, GNMax(0.2), 6, 3, 4.0, 0.05),
+            partial(
+                test_smooth.test_no_vote_moves_the_logarithm_by_more_than_beta, GNMax(1.5), 12, 3, 4.0, 0.02
+            )
         ),
-        "smooth",
+        "moves_the_logarithm",
     ),
     case(
-        "the published cost of a sanitised figure",
-        replaced(smooth, "release_cost", published_cost),
-        fails(partial(test_smooth.test_release_cost_is_the_worst_case, 14.0, 0.46 / 14, 6.2328)),
-        "worst_case",
-        long=True,
+        "a sanitised sum that takes every race for one of two classes",
+        replaced(leading_counts._Others, "mean", without_the_others),
+        fails(
+            partial(test_smooth.test_bounds_the_exact_cost_of_every_histogram, GNMax(4.0), 12, 4, 9.0),
+        ),
+        "bounds_the_exact_cost",
+    ),
+    case(
+        "a sanitised figure with half the noise that it pays for",
+        replaced(smooth.Plan, "law", half_the_noise),
+        fails(test_smooth.test_the_release_costs_what_the_plan_says),
+        "costs_what_the_plan_says",
     ),
     case(
         "a sanitising plan tuned on private votes, published",

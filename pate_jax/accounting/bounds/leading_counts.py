@@ -1,0 +1,187 @@
+"""What an answer costs at most, given the two largest counts of its votes and nothing else.
+
+The cost of a histogram depends on all its counts. Here it is bounded over all histograms with the same two
+largest counts, both directions and every move, test and argmax as one mechanism. The bound is a function of a
+place in the plane; one voter moves that place by at most one vote in either count. Proved in
+docs/sanitised.md, section 2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate_jax.accounting.bounds import threshold
+from pate_jax.accounting.bounds.argmax_worst_case import LEFT_OUT, ROUNDING
+from pate_jax.accounting.bounds.moved_vote import weighed
+from pate_jax.accounting.bounds.vote_grid import VoteGrid, vote_grid
+from pate_jax.accounting.exact import noise_law
+from pate_jax.accounting.exact.caps import caps
+from pate_jax.mechanisms import Mechanism, Noise, ThresholdTest
+from pate_jax.system.progress import track
+
+Curve = NDArray[np.float64]
+Whole = NDArray[np.int64]
+SIDE = 250  # boxes along the largest count, at most; with more teachers a box is several votes wide
+SUMMED = 1e-13  # of the largest excess: more than the rounding of a sum over places
+
+
+class Boxes(NamedTuple):
+    """Boxes `low <= (largest count, second count) <= high` that cover every histogram, and their costs."""
+
+    low: Whole  # [N, 2]
+    high: Whole  # [N, 2]
+    cost: Curve  # [order, N]
+
+
+def costs(mechanism: Mechanism, orders: Curve, teachers: int, classes: int) -> Boxes:
+    """An upper bound of the Renyi cost of one query, by its two largest counts.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> found = costs(GNMax(3.0), np.array([4.0]), 10, 2)
+    >>> found.low[0].tolist(), found.low[-1].tolist(), bool(found.cost[0, 0] > found.cost[0, -1])
+    ([5, 5], [10, 0], True)
+    """
+    low, high = _places(teachers, classes)
+    lead = np.maximum(low[:, 0] - high[:, 1], 0)
+    grid = vote_grid(mechanism.noise, orders)
+    argmax, behind = _excesses(mechanism.noise, grid, low, high, lead, teachers, classes)
+    argmax = argmax * (1 + ROUNDING) + LEFT_OUT * orders[:, None, None]
+    behind = behind * (1 + ROUNDING) + LEFT_OUT * orders[:, None]
+    if mechanism.test is None:
+        excess = np.maximum(argmax.max(axis=1), behind)
+    else:
+        excess = np.max([
+            _joint(mechanism.test, orders, argmax, behind, largest, lead, teachers)
+            for largest in _readings(low, high)
+        ], axis=0)  # fmt: skip
+    cost = np.log1p(excess) / (orders[:, None] - 1)
+    return Boxes(low, high, np.minimum(cost, caps(mechanism.noise, mechanism.test, orders)[:, None]))
+
+
+def _places(teachers: int, classes: int) -> tuple[Whole, Whole]:
+    """Squares of equal width that hold the two largest counts of some histogram."""
+    width = -(-teachers // SIDE)
+    first, second = np.meshgrid(*[np.arange(0, teachers + 1, width)] * 2, indexing="ij")
+    low = np.stack([first.ravel(), second.ravel()], axis=1)
+    high = np.minimum(low + width - 1, teachers)
+    least = -(-teachers // classes)
+    ordered = (high[:, 0] >= np.maximum(low[:, 1], least)) & (low.sum(axis=1) <= teachers)
+    full = high[:, 0] + (classes - 1) * high[:, 1] >= teachers  # all votes find a class
+    return low[ordered & full], high[ordered & full]
+
+
+def _readings(low: Whole, high: Whole) -> list[Whole]:
+    """The largest counts of each box, one after another."""
+    width = int((high - low)[:, 0].max()) + 1
+    return [np.minimum(low[:, 0] + step, high[:, 0]) for step in range(width)]
+
+
+def _excesses(
+    noise: Noise, grid: VoteGrid, low: Whole, high: Whole, lead: Whole, teachers: int, classes: int
+) -> tuple[Curve, Curve]:
+    """The argmax's excess where the vote leaves or reaches a leader [A, 2, N], and where it does not [A, N].
+
+    Leads in descending order, so that the largest excess of all leads from one on is a running maximum.
+    """
+    others = _Others(noise, grid.places, low, high, teachers, classes)
+    orders = len(grid.cells(0))
+    envelope = np.zeros((orders, 2, len(grid.places)))
+    nearby = envelope.copy()
+    argmax = np.empty((orders, 2, len(low)))
+    level = np.minimum(lead, grid.last_lead) // grid.lead_step
+    most = min(teachers + 1, grid.last_lead) // grid.lead_step  # by a tie a lead may be one larger
+    for step in track(range(most, -1, -1), "cost by the two largest counts", most + 1):
+        cells = grid.cells(step * grid.lead_step)
+        np.maximum(nearby, cells, out=nearby)
+        envelope = np.maximum(envelope, np.maximum.accumulate(cells[..., ::-1], axis=2)[..., ::-1])
+        rows = np.flatnonzero(level == step)
+        argmax[..., rows] = others.mean(envelope, rows)
+    if classes == 2:
+        return argmax, np.zeros((orders, len(low)))
+    nearby = np.maximum.accumulate(nearby, axis=2)
+    return argmax, _behind(noise, grid.places, nearby, lead)
+
+
+class _Others:
+    """The law of the best noisy count of all classes but two, at its largest in each box."""
+
+    def __init__(
+        self, noise: Noise, places: Curve, low: Whole, high: Whole, teachers: int, classes: int
+    ) -> None:
+        self.classes, self.low, self.high = classes - 2, low, high
+        self._least = min(0, int((low[:, 0] - high[:, 1]).min()))
+        votes = np.arange(self._least, teachers + 1.0)
+        self._log_cdf = noise_law.log_cdf(noise, votes[:, None] - places) if self.classes else np.empty(0)
+        self.rest = teachers - low[:, 0]
+
+    def mean(self, envelope: Curve, rows: Whole) -> Curve:
+        """The mean [.., row] of a function [.., place] that falls with the leader's place."""
+        if self.classes == 0:
+            return np.repeat(envelope[..., -1:], len(rows), axis=-1)
+        largest, cap, votes = self.low[rows, 0], self.high[rows, 1], self.rest[rows]
+        full = np.minimum(votes // np.maximum(cap, 1), self.classes) * (cap > 0)
+        partial = np.minimum(self.classes - full, 1)
+        remainder = np.minimum(votes - full * cap, cap) * partial
+        logs = full[:, None] * self._log_cdf[largest - cap - self._least]
+        logs += partial[:, None] * self._log_cdf[largest - remainder - self._least]
+        logs += (self.classes - full - partial)[:, None] * self._log_cdf[largest - self._least]
+        with np.errstate(under="ignore"):
+            below = np.exp(logs)  # that the best of the others is at most the leader's count less the place
+        return _mean(envelope, below)
+
+
+def _mean(values: Curve, reached: Curve) -> Curve:
+    """The mean [.., row] of values [.., place] by the chance [row, place] to be at each place or further."""
+    ends = np.ones((len(reached), 1)), np.zeros((len(reached), 1))
+    weights = -np.diff(np.concatenate([ends[0], reached, ends[1]], axis=1), axis=1)
+    found = np.concatenate([values[..., :1], values], axis=-1) @ weights.T
+    return np.asarray(found + SUMMED * values.max(axis=-1, keepdims=True))
+
+
+def _behind(noise: Noise, places: Curve, nearby: Curve, lead: Whole) -> Curve:
+    """The excess [A, N] of a vote between two classes behind a leader, averaged over the leader's noise.
+
+    The class that loses the vote has at most the second count, or one more after the move. Whole-number
+    noise may add one by a tie, and one because its places are points and not cells.
+    """
+    leads, where = np.unique(lead, return_inverse=True)
+    highest = 1 - leads + (2 if noise.is_discrete else 0)
+    with np.errstate(under="ignore"):
+        beyond = np.exp(noise_law.log_tail(noise, highest[:, None] - places)[1])
+    return _mean(nearby, beyond).max(axis=1)[:, where.reshape(-1)]
+
+
+def _joint(
+    test: ThresholdTest,
+    orders: Curve,
+    argmax: Curve,
+    behind: Curve,
+    largest: Whole,
+    lead: Whole,
+    teachers: int,
+) -> Curve:
+    """The excess [A, N] of test and argmax as one mechanism, at one largest count of each box.
+
+    A vote that leaves the leader lowers the largest count, one that reaches it raises it; with a lead of one
+    vote or none every change by at most one is tried in both directions.
+    """
+    passed, refused = threshold.log_answered(test, np.arange(teachers + 1.0))
+    fewer, more = np.maximum(largest - 1, 0), np.minimum(largest + 1, teachers)
+    order, close = orders[:, None], lead <= 1
+
+    def excess(p: Whole, q: Whole, answer: Curve) -> Curve:
+        moment = sum(weighed(law[q], law[p] - law[q], order, np.True_) for law in (passed, refused))
+        with np.errstate(over="ignore"):
+            return np.asarray(moment + np.exp(order * passed[p] + (1 - order) * passed[q]) * answer)
+
+    either = argmax.max(axis=1)
+    forward, backward = (np.where(close, either, argmax[:, way]) for way in (0, 1))
+    found = [np.exp(passed[largest]) * behind]
+    found += [excess(p, q, forward) for p, q in ((largest, fewer), (more, largest))]
+    found += [excess(p, q, backward) for p, q in ((fewer, largest), (largest, more))]
+    tied = [(fewer, largest), (largest, fewer), (largest, more), (more, largest), (largest, largest)]
+    found += [np.where(close, excess(p, q, either), 0.0) for p, q in tied]
+    return np.max(found, axis=0)
