@@ -80,7 +80,7 @@ def smooth_sum(mechanism: Mechanism, votes: ArrayLike, plan: Plan) -> float:
 
     >>> from pate_jax.mechanisms import GNMax
     >>> total = smooth_sum(GNMax(40.0), [[240, 10], [200, 50]], Plan(14.0, 0.025, 8.0))
-    >>> bool(total > curves.rdp(GNMax(40.0), [[240, 10], [200, 50]], [14.0]).sum())
+    >>> bool(total > curves.rdp(GNMax(40.0), [[240, 10], [200, 50]], [14.0], method="exact").sum())
     True
     """
     counts = _checked(mechanism, votes)
