@@ -65,6 +65,7 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(file), f"{names(page)} leads to {target}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=names)
 def test_python_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(notebook, capsys):
     runpy.run_path(str(notebook))

@@ -13,6 +13,7 @@ def test_there_are_three_examples():
     assert len(EXAMPLES) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(3))
 def test_an_example_runs(number):
     exec(compile(EXAMPLES[number], f"{PAGE.name}:{number + 1}", "exec"), {})

@@ -51,6 +51,7 @@ def test_the_promised_epsilon_is_the_accountants_for_any_votes(records, classes,
             assert headline.status == "publishable"
 
 
+@pytest.mark.long
 def test_more_records_or_more_epsilon_make_no_worse_plan():
     sure = [plan(n, 10, 1.0, 1e-6, answers=50, **SMALL).best.right for n in (12_000, 24_000, 96_000)]
     assert sure[0] < sure[1] < sure[2]

@@ -21,6 +21,7 @@ def every(mechanism, image="svg"):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [GNMax(8.0), ConfidentGNMax(60, 30.0, 8.0)])
 def test_svg_is_whole_repeatable_and_marked(mechanism):
     first, second = every(mechanism), every(mechanism)

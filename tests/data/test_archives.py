@@ -583,6 +583,7 @@ def test_true_images(name, first, tmp_path):
         data.load(name, data_dir=tmp_path, manual_dir=SHARED / other)
 
 
+@pytest.mark.long
 def test_true_adult(tmp_path):
     folder = SHARED / "adult"
     if not folder.exists():

@@ -8,8 +8,12 @@ import pytest
 from pate_jax.models import convolution
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("size", [1, 3, 5])
+def cases(values):
+    """The first is always tried, the others among the long tests."""
+    return [values[0], *(pytest.param(*value, marks=pytest.mark.long) for value in values[1:])]
+
+
+@pytest.mark.parametrize(("size", "stride"), cases([(3, 2), (1, 1), (1, 2), (3, 1), (5, 1), (5, 2)]))
 def test_patches_are_the_convolution(size, stride):
     inputs = jax.random.normal(jax.random.key(0), (2, 7, 8, 3))
     kernel = jax.random.normal(jax.random.key(1), (size, size, 3, 4))
@@ -32,6 +36,7 @@ def test_the_gradient_of_max_pool_goes_to_the_greatest_and_to_the_first_of_equal
     assert found[0, :, :, 0].tolist() == [[2, 0, 7, 0, 0], [0, 0, 0, 0, 0], [0] * 5]
 
 
+@pytest.mark.long
 def test_the_gradient_of_max_pool_is_that_of_the_maxima_where_none_are_equal():
     inputs = jax.random.normal(jax.random.key(0), (3, 6, 8, 5))
     weights = jax.random.normal(jax.random.key(1), (3, 3, 4, 5))
@@ -47,7 +52,9 @@ def _grey(height: int, width: int):
     return inputs, kernel, jax.random.normal(keys[2], (2, height, width, 4))
 
 
-@pytest.mark.parametrize("shape", [(7, 8), (1, 5), (28, 3)])
+@pytest.mark.parametrize(
+    "shape", [(7, 8), *(pytest.param(shape, marks=pytest.mark.long) for shape in [(1, 5), (28, 3)])]
+)
 def test_the_sum_of_taps_is_the_convolution(shape):
     inputs, kernel, gradient = _grey(*shape)
     found, pulled = jax.vjp(convolution.sum_of_taps, inputs, kernel)
@@ -57,6 +64,7 @@ def test_the_sum_of_taps_is_the_convolution(shape):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_sum_of_taps_can_be_differentiated_twice_and_batched():
     inputs, kernel, gradient = _grey(5, 6)
 
@@ -71,8 +79,7 @@ def test_the_sum_of_taps_can_be_differentiated_twice_and_batched():
     np.testing.assert_allclose(both[1], -2 * both[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("channels", [1, 2])
-@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize(("channels", "size"), cases([(2, 3), (1, 1), (1, 3), (1, 5), (2, 1), (2, 5)]))
 def test_the_convolution_by_products_is_the_convolution(channels, size):
     keys = jax.random.split(jax.random.key(0), 3)
     inputs = jax.random.normal(keys[0], (2, 7, 6, channels))

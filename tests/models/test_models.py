@@ -43,13 +43,19 @@ def test_a_net_is_rebuilt_from_its_description(name):
     assert all(isinstance(step.key, str) for path, _ in jax.tree.leaves_with_path(params) for step in path)
 
 
-@pytest.mark.parametrize("name", models.NETS)
+DEAR = {"cnn", "pate2017", "resnet", "patches"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name in DEAR else ()) for name in models.NETS]
+)
 def test_no_record_of_a_batch_sees_another(name):
     model, params, inputs = make(name)
     apply, moved = jax.jit(model.apply), inputs.at[1:].multiply(-5)
     np.testing.assert_array_equal(apply(params, inputs)[0], apply(params, moved)[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["patches", "products"])
 @pytest.mark.parametrize("name", ["cnn", "pate2017", "resnet"])
 def test_forms_of_convolution_agree_and_so_do_their_gradients(name, form):

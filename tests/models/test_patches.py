@@ -105,6 +105,7 @@ def test_pools_without_patches_are_refused(pool, said):
         patches.learn(pool, **FEW)
 
 
+@pytest.mark.long
 def test_what_moves_with_a_pixel_counts_less():
     """Against a plain eigendecomposition of what changes when images are moved."""
     pool, size = drawn(), {"kinds": 8, "size": 3, "cells": 4}
@@ -191,6 +192,7 @@ def trained():
     return fit(jax.random.key(1), public(seen), answers_of(labels[:60]), CONFIG)
 
 
+@pytest.mark.long
 def test_the_ridge_student_learns_from_few_answers_and_knows_how_sure_it_is(trained):
     seen, labels = pictures(600, seed=9)
     found = trained(seen)
@@ -211,6 +213,7 @@ def test_random_answers_teach_the_ridge_student_nothing():
     assert abs(np.mean(found) - 1 / 3) < 0.1
 
 
+@pytest.mark.long
 def test_several_ridge_students_are_those_of_their_keys():
     seen, labels = pictures(300)
 
@@ -281,6 +284,7 @@ def grown(cut, teacher):
     return type(cut)(rows, counts)
 
 
+@pytest.mark.long
 def test_teachers_on_patches_learn_and_are_kept(net, tmp_path):
     inputs, labels = images(400)
     rows = np.arange(240, dtype=np.int32).reshape(4, 60)
@@ -312,6 +316,7 @@ def test_a_label_beyond_the_classes_is_refused_behind_a_front_too():
         teachers(inputs, labels, shards(), two)
 
 
+@pytest.mark.long
 def test_the_squared_loss_pulls_outputs_to_one_and_zero():
     assert RECIPES["patches"]["loss"] == "squared"
     inputs = np.repeat(np.eye(3, dtype=np.float32), 8, 0)

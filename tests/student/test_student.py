@@ -32,6 +32,7 @@ def learned():
     return fit(jax.random.key(5), public(inputs), answers, Auto(steps=150, batch_size=32))
 
 
+@pytest.mark.long
 def test_it_learns_from_the_answered_queries(learned):
     inputs, labels = table(300, seed=1)
     assert learned.accuracy(inputs, labels) > 0.95
@@ -44,6 +45,7 @@ def test_probabilities_sum_to_one_for_any_number_of_inputs(learned):
         np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
 
 
+@pytest.mark.long
 def test_random_answers_teach_nothing():
     inputs, _ = table(400)
     test_inputs, test_labels = table(2000, seed=4)

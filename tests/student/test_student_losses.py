@@ -190,7 +190,7 @@ def test_student_and_generator_each_follow_their_own_loss():
         np.testing.assert_allclose(mine, wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "table"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("cnn", marks=pytest.mark.long), "table"])
 def test_features_and_last_layer_make_the_logits(name):
     shape = (8, 8, 1) if name == "cnn" else (6,)
     model = models.build(name, input_shape=shape, classes=CLASSES)

@@ -55,7 +55,9 @@ def trained():
     return images, labels, config, student
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=pytest.mark.long if name == "tandem" else ()) for name in METHODS]
+)
 def test_every_method_repeats_itself_and_serves_itself(method, tmp_path):
     images, labels = pictures(60)
     small = {"steps": 2, "batch_size": 4, "devices": 1, "net": "mlp"}
@@ -69,6 +71,7 @@ def test_every_method_repeats_itself_and_serves_itself(method, tmp_path):
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
 
 
+@pytest.mark.long
 def test_fixmatch_learns_from_few_answers(trained):
     images, labels = pictures(400, seed=9)
     assert trained[3].accuracy(images, labels) > 0.8

@@ -25,6 +25,7 @@ def trained():
     return fit(jax.random.key(1), public(seen), answers_of(labels[:60]), CONFIG)
 
 
+@pytest.mark.long
 def test_it_learns_from_few_answers_and_knows_how_sure_it_is(trained):
     seen, labels = pictures(600, seed=9)
     found = trained(seen)
@@ -32,6 +33,7 @@ def test_it_learns_from_few_answers_and_knows_how_sure_it_is(trained):
     assert abs(found.max(1).mean() - (found.argmax(1) == labels).mean()) < 0.12
 
 
+@pytest.mark.long
 def test_its_probabilities_are_the_product_of_those_of_its_nets(trained):
     seen, _ = pictures(40, seed=3)
     about = {"input_shape": (8, 8, 1), "classes": 3}

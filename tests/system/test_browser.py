@@ -122,7 +122,9 @@ def opened(page, folder, width, unfold=False):
     return json.loads(seen.group(1).replace("&quot;", '"')), re.findall(r"CONSOLE.*", said)
 
 
-@pytest.mark.parametrize("width", [360, 380, 1200])
+@pytest.mark.parametrize(
+    "width", [360, *(pytest.param(width, marks=pytest.mark.long) for width in (380, 1200))]
+)
 @pytest.mark.parametrize(("name", "figures"), [("private", 3), ("public", 0), ("sweep", 3)])
 def test_a_page_opens_without_a_network(pages, tmp_path, name, figures, width):
     seen, console = opened(pages[name], tmp_path, width)

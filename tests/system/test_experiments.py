@@ -131,6 +131,7 @@ def test_labels_for_rows_hide_what_ten_certain_images_do_not_show():
     assert wrong < tutorial_svhn.tutorial_epsilon(votes, np.arange(400), 5.0, 1e-5) * 0.7
 
 
+@pytest.mark.long
 def test_the_tutorials_epsilon_needs_no_download(tmp_path, capsys):
     found = tutorial_svhn.epsilon(queries=300, teachers=60)
     assert (found["queries"], found["teachers"]) == (300, 60)
@@ -174,6 +175,7 @@ def test_votes_that_are_not_there_are_asked_for(tmp_path):
     assert row.found(tmp_path) is None
 
 
+@pytest.mark.long
 def test_the_tables_are_printed_for_the_votes_that_are_there(tmp_path, capsys):
     np.save(tmp_path / "mnist_250_teachers.npy", votes_of(700, 250, 10))
     published_votes.main(tmp_path, tmp_path)
