@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 FAR = 600.0  # above this exponent phi is exp(a d) to the last bit, and weights are added in logarithms
@@ -99,6 +98,12 @@ def _far(orders: np.ndarray, d: np.ndarray, ahead: np.ndarray, back: np.ndarray)
             log_phi = np.where(exponent > FAR, exponent, np.log(np.where(exponent > 0, above, below)))
             log_phi = np.where(exponent < -FAR, np.log(order), log_phi)
             sums.append(np.where(log_weight > -np.inf, log_weight + log_phi, -np.inf))
-        largest = np.maximum(*(logsumexp(terms, axis=1) for terms in sums))
+        largest = np.maximum(*map(_log_sum, sums))
         out[:, index] = np.logaddexp(0.0, largest)
     return out * (1 + ROUNDING * (4 + d.shape[1]))
+
+
+def _log_sum(terms: np.ndarray) -> np.ndarray:
+    """`log(sum(exp(terms)))` of each row; for few terms SciPy's function takes ten times as long."""
+    top = np.maximum(terms.max(axis=1), -FAR**2)
+    return top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
