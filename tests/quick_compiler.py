@@ -6,7 +6,12 @@ import os
 from pathlib import Path
 
 COUNT = "--xla_force_host_platform_device_count"
-QUICK = {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": "false"}
+QUICK = {
+    "xla_backend_optimization_level": "0",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_llvm_disable_expensive_passes": "true",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
 
 
 def flags() -> str:
