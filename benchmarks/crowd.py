@@ -25,11 +25,12 @@ devices.prepare()
 
 import numpy as np  # noqa: E402
 
-from pate_jax import crowd, spaces  # noqa: E402
+from pate_jax import crowd  # noqa: E402
 from pate_jax.aggregate import seeded_key  # noqa: E402
 from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
 from pate_jax.crowd import queries  # noqa: E402
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts  # noqa: E402
+from pate_jax.models import spaces  # noqa: E402
 
 COLUMNS, CLASSES, QUERIES, DIRECTIONS, LENGTH = 256, 10, 100, 200, 400
 

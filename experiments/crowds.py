@@ -21,13 +21,14 @@ devices.prepare()
 
 import numpy as np  # noqa: E402
 
-from pate_jax import crowd, data, spaces  # noqa: E402
+from pate_jax import crowd, data  # noqa: E402
 from pate_jax.accounting.exact import counts as cost  # noqa: E402
 from pate_jax.aggregate import seeded_key  # noqa: E402
 from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
 from pate_jax.crowd import classifier, queries  # noqa: E402
 from pate_jax.data import Dataset  # noqa: E402
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts  # noqa: E402
+from pate_jax.models import spaces  # noqa: E402
 
 DELTA, POWER, DIRECTIONS, COMPARED = 1e-5, 0.5, 400, 200
 VOTES, NOISES = 2, 8  # of a voter; and a query's votes, if all go to one class, over the scale of the noise

@@ -6,8 +6,7 @@ errors      PateError: bad input in one sentence
 system      the machine: files written whole, locks, devices, topologies, progress, exit codes
 mechanisms  what an aggregation is, and the exact laws of its noise; NumPy at most
 data        records in, disjoint shards out
-models      nets as pure functions; the only room that imports Flax
-spaces      what public inputs alone teach: maps to whole-number vectors, which cost nothing
+models      nets as pure functions, the only room that imports Flax; spaces that public inputs teach
 ensemble    shards to labels: all teachers as one program; the only room that names pmap
 crowd       records to tables of votes or sums: every record or user a voter, without training
 voting      labels to votes: the door for teachers that are not ours

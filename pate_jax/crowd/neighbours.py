@@ -22,8 +22,8 @@ from pate_jax.crowd.vectors import Scaling, bounded
 from pate_jax.crowd.voters import Voters, each_block, padded
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import NeighbourCounts
-from pate_jax.spaces import whole
-from pate_jax.spaces.space import Space
+from pate_jax.models.spaces import whole
+from pate_jax.models.spaces.space import Space
 
 
 def counts(

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError
-from pate_jax.spaces import whole
-from pate_jax.spaces.space import Space
+from pate_jax.models.spaces import whole
+from pate_jax.models.spaces.space import Space
 
 LONGEST = 8000  # length of a vector whose squares are still counted in 32 bits
 _CONSTANT = 0.25  # share of the length that a constant has, which counts each class's voters
@@ -41,7 +41,7 @@ def scaling(
 ) -> Scaling:
     """Weights that whiten by a power of public variances and give a share `full` of the pool full length.
 
-    >>> from pate_jax import spaces
+    >>> from pate_jax.models import spaces
     >>> pool = np.random.default_rng(0).normal(size=(80, 3)) * [9, 1, 3]
     >>> space = spaces.learn("identity", pool)
     >>> made = scaling(space, space.coordinates(pool), length=100, power=1.0)

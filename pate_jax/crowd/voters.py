@@ -13,7 +13,7 @@ from jaxtyping import Int
 from pate_jax.data.dataset import Part
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
-from pate_jax.spaces.space import BLOCK, Space
+from pate_jax.models.spaces.space import BLOCK, Space
 from pate_jax.system import devices
 
 

@@ -18,6 +18,7 @@ from pate_jax.ensemble import programs
 from pate_jax.ensemble.waves import Teachers, cut
 from pate_jax.errors import PateError
 from pate_jax.models import Form, Model, in_form
+from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.system import devices as machines
 from pate_jax.system import progress
 
@@ -25,7 +26,12 @@ BLOCK_BYTES = 1 << 28  # queries held on each device at a time
 
 
 def predict(
-    model: Model, preprocessing: Any, teachers: Teachers, inputs: np.ndarray, *, devices: int | None = None
+    model: Model,
+    preprocessing: Preprocessing,
+    teachers: Teachers,
+    inputs: np.ndarray,
+    *,
+    devices: int | None = None,
 ) -> Int[np.ndarray, "teachers queries"]:
     """The label that each teacher of this process gives each input, int16 (int32 above 32,767 classes)."""
     voter = _Voter(model, preprocessing, inputs, devices)
@@ -45,7 +51,12 @@ def predict(
 
 
 def vote(
-    model: Model, preprocessing: Any, teachers: Teachers, inputs: np.ndarray, *, devices: int | None = None
+    model: Model,
+    preprocessing: Preprocessing,
+    teachers: Teachers,
+    inputs: np.ndarray,
+    *,
+    devices: int | None = None,
 ) -> Int[np.ndarray, "queries classes"]:
     """How many teachers chose each class, for every input: int32, summed on the devices and over processes.
 
@@ -89,7 +100,9 @@ def score(teacher_labels: np.ndarray, labels: np.ndarray, classes: int) -> dict[
 class _Voter:
     """A net in the form of prediction on this backend, and the queries in batches."""
 
-    def __init__(self, model: Model, preprocessing: Any, inputs: np.ndarray, devices: int | None) -> None:
+    def __init__(
+        self, model: Model, preprocessing: Preprocessing, inputs: np.ndarray, devices: int | None
+    ) -> None:
         row = plans.row(model.description.get("name"), jax.default_backend())
         self.devices, self.inputs = machines.local(devices), np.asarray(inputs)
         if not len(self.inputs):

@@ -26,6 +26,7 @@ from pate_jax.ensemble.teacher import News, Shard
 from pate_jax.ensemble.waves import Machine, Teachers
 from pate_jax.errors import PateError
 from pate_jax.models import Model, in_form
+from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.system import devices as machines
 from pate_jax.system import progress, storage
 
@@ -48,7 +49,7 @@ IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
 
 def fit(
     model: Model,
-    preprocessing: Any,
+    preprocessing: Preprocessing,
     inputs: np.ndarray,
     labels: np.ndarray,
     shards: Any,
@@ -124,7 +125,7 @@ def own_ids(teachers: int) -> np.ndarray:
 
 
 def identity(
-    model: Model, preprocessing: Any, data: cutting.Records, config: TeacherConfig
+    model: Model, preprocessing: Preprocessing, data: cutting.Records, config: TeacherConfig
 ) -> dict[str, Any]:
     """Everything that decides the result, as JSON; secrets and data as digests."""
     settings = {name: v for name, v in dataclasses.asdict(config).items() if name not in ELSEWHERE}
@@ -143,7 +144,7 @@ def identity(
     }
 
 
-def plain(preprocessing: Any) -> Any:
+def plain(preprocessing: Preprocessing) -> Any:
     """A preprocessing as JSON: what it is called and its constants."""
     if dataclasses.is_dataclass(preprocessing) and not isinstance(preprocessing, type):
         values = dataclasses.asdict(preprocessing)
@@ -268,7 +269,7 @@ def lower(machine: Machine, data: cutting.Records) -> Any:
     return machine.programs.lower(*jax.tree.map(widen, _one(machine, data)))
 
 
-def _check_net(model: Model, preprocessing: Any, data: cutting.Records) -> None:
+def _check_net(model: Model, preprocessing: Preprocessing, data: cutting.Records) -> None:
     shape = jax.ShapeDtypeStruct((2, *data.inputs.shape[1:]), np.float32)
     params = jax.eval_shape(model.init, jax.random.key(0))
     logits = jax.eval_shape(lambda p, x: model.apply(p, preprocessing.apply(x)), params, shape)

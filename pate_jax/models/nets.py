@@ -26,6 +26,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import names
 from pate_jax.models import patches as known_patches
 from pate_jax.models.convolution import by_products, convolve, max_pool, patches, sum_of_taps
+from pate_jax.models.preprocessing import Preprocessing
 
 Activation = Callable[[Array], Array]
 Params = Any
@@ -303,7 +304,7 @@ def _build(name: names.Net, input_shape, classes, activation, form, settings) ->
 
 def on_patches(
     known: known_patches.Patches,
-    preprocessing: Any,
+    preprocessing: Preprocessing,
     *,
     input_shape: tuple[int, ...],
     classes: int,

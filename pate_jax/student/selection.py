@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.spaces.medoids import cover
+from pate_jax.models.spaces.medoids import cover
 from pate_jax.student import contrast
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student

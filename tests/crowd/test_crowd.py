@@ -4,12 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from pate_jax import crowd, spaces
+from pate_jax import crowd
 from pate_jax.aggregate import crowds, noise
 from pate_jax.crowd import classifier, queries
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.models import spaces
 
 RANDOM = np.random.default_rng(9)
 CENTRES = RANDOM.normal(size=(12, 6)) * 4

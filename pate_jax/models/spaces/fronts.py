@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from pate_jax.data.dataset import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import patches
+from pate_jax.models.preprocessing import Preprocessing
 
 _TAIL = 0.005  # share of public values on either side beyond which a number is drawn in
 Features = Float[np.ndarray, "record features"]
@@ -94,7 +94,8 @@ def patches_of(public: np.ndarray, preprocessing: Preprocessing, *, seed: int = 
 def columns_of(public: np.ndarray, preprocessing: Preprocessing) -> Columns:
     """The front of a table; what is usual is what all but a hundredth of public numbers are.
 
-    >>> front = columns_of(np.arange(1000.0)[:, None], Preprocessing((0.0,), (1.0,)))
+    >>> from pate_jax.models.preprocessing import AsStored
+    >>> front = columns_of(np.arange(1000.0)[:, None], AsStored())
     >>> front(np.array([[-1e9], [3.0], [500.0]])).round(1).ravel().tolist()
     [4.0, 4.0, 500.0]
     """

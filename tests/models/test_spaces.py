@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pate_jax import spaces
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.spaces import fronts, whole
-from pate_jax.spaces.space import BLOCK
+from pate_jax.models import spaces
+from pate_jax.models.spaces import fronts, whole
+from pate_jax.models.spaces.space import BLOCK
 
 RANDOM = np.random.default_rng(3)
 POOL = RANDOM.normal(size=(300, 7)) * [9, 5, 3, 2, 1, 1, 0.1] + 4

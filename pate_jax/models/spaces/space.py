@@ -14,12 +14,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from pate_jax.data.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.spaces import fronts, whole
-from pate_jax.spaces.fronts import Features, Front
+from pate_jax.models.preprocessing import AsStored, Preprocessing
+from pate_jax.models.spaces import fronts, whole
+from pate_jax.models.spaces.fronts import Features, Front
 
 Kind = Literal["patches", "columns", "identity", "encoder"]
+_AS_STORED = AsStored()
 BLOCK = 1000  # records looked at together
 _POOL = 5000  # public inputs that directions are learned from, at most
 _TURNS, _MORE = 3, 32  # of orthogonal iteration, and directions beyond those wanted
@@ -70,7 +71,7 @@ class Space(NamedTuple):
 def learn(
     kind: Kind,
     public: np.ndarray,
-    preprocessing: Preprocessing = AS_STORED,
+    preprocessing: Preprocessing = _AS_STORED,
     *,
     directions: int = 400,
     encoder: str = "",
