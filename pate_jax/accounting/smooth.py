@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,9 +32,8 @@ from pate_jax.mechanisms import Mechanism, Noise, check_votes_suffice, laws
 Curve = NDArray[np.float64]
 STEPS = 32  # of the public grid that one voter can move the logarithm of the sum by
 ROUNDING = 1e-6  # relative: left of beta for the rounding of the sum and of its logarithm
-LIMIT = (
-    "at most this with confidence {confidence:.4g}%, its own release (Renyi {cost:.3g}) included; drawn anew"
-)
+BASIS = "exact joint cost, sanitised"
+LIMIT = "at most this with confidence {confidence:.7g}%, {releases} (Renyi {cost:.3g}) included"
 OWN_VOTES = "its parameters were chosen on the private votes, so it must stay inside"
 ORDERS = (3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 25.0, 32.0)
 BETAS = np.round(np.geomspace(0.005, 0.5, 21), 4)
@@ -107,6 +108,52 @@ def smooth_costs(boxes: Boxes, places: NDArray[np.int64], beta: float) -> Curve:
     return np.exp(found)
 
 
+class Release(NamedTuple):
+    """What left: the noisy logarithm of the sum, in multiples of the plan's grid."""
+
+    plan: Plan
+    value: int
+
+
+def release(mechanism: Mechanism, votes: ArrayLike, plan: Plan, *, drawn: int | None = None) -> Release:
+    """The logarithm of the sum, rounded up to the grid, with noise from the operating system.
+
+    `drawn` is one value of the plan's noise, in place of a fresh one.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> release(GNMax(40.0), [[240, 10]] * 50, Plan(14.0, 0.025, 8.0), drawn=0).value
+    -5908
+    """
+    steps = math.ceil(math.log(smooth_sum(mechanism, votes, plan)) / plan.grid)
+    return Release(plan, steps + (draw(plan.law) if drawn is None else drawn))
+
+
+def limit(
+    mechanism: Mechanism,
+    shape: tuple[int, ...],
+    releases: Sequence[Release],
+    delta: float,
+    confidence: float = 0.99,
+) -> Figure:
+    """The upper limit of the last release, with the costs of all releases of these votes [query, class]."""
+    plan, value = releases[-1]
+    largest = math.exp((value + quantile(plan.law, check_confidence(confidence))) * plan.grid)
+    cost = sum(plan.order / (2 * one.plan.noise**2) for one in releases)
+    slack = sampler_slack(mechanism, *shape) + sum(laws.distance(one.plan.law) for one in releases)
+    result = with_slack(
+        lambda inner: curves.epsilon([plan.order], [largest + cost], inner), check_delta(delta), slack
+    )
+    own = plan.from_private_votes
+    note = LIMIT.format(
+        confidence=100 * confidence,
+        releases="its own release" if len(releases) == 1 else f"all {len(releases)} releases",
+        cost=cost,
+    )
+    return figures.figure(
+        result, "sensitive" if own else "publishable", BASIS, f"{OWN_VOTES}; {note}" if own else note
+    )
+
+
 def sanitise(
     mechanism: Mechanism,
     votes: ArrayLike,
@@ -118,23 +165,15 @@ def sanitise(
 ) -> Figure:
     """An upper limit of the exact cost and of its own release, with the given confidence.
 
-    `drawn` is one value of the plan's noise; by default a fresh one from the operating system. Release it
-    once: two releases of one list cost twice.
+    Release it once: two releases of one list cost twice (`limit`).
 
     >>> from pate_jax.mechanisms import GNMax
     >>> sanitise(GNMax(40.0), [[240, 10]] * 50, 1e-5, Plan(14.0, 0.025, 8.0), drawn=0).status
     'publishable'
     """
-    counts, margin = _checked(mechanism, votes), quantile(plan.law, check_confidence(confidence))
-    steps = math.ceil(math.log(smooth_sum(mechanism, counts, plan)) / plan.grid)
-    steps += draw(plan.law) if drawn is None else drawn
-    limit = math.exp((steps + margin) * plan.grid) + plan.cost
-    slack = sampler_slack(mechanism, *counts.shape) + laws.distance(plan.law)
-    result = with_slack(lambda inner: curves.epsilon([plan.order], [limit], inner), check_delta(delta), slack)
-    status: figures.Status = "sensitive" if plan.from_private_votes else "publishable"
-    note = LIMIT.format(confidence=100 * confidence, cost=plan.cost)
-    note = f"{OWN_VOTES}; {note}" if plan.from_private_votes else note
-    return figures.figure(result, status, "exact joint cost, sanitised", note)
+    check_confidence(confidence)
+    counts = _checked(mechanism, votes)
+    return limit(mechanism, counts.shape, [release(mechanism, counts, plan, drawn=drawn)], delta, confidence)
 
 
 def draw(law: Noise) -> int:

@@ -62,17 +62,19 @@ def account(
     if not votes.exists():
         raise PateError(f"{votes} does not exist: name a votes file or a run directory")
     if votes.is_dir():
-        if sanitise or queries is not None or answered is not None or mechanism is not None:
+        if queries is not None or answered is not None or mechanism is not None:
             raise PateError(
                 f"{votes} is a run, whose mechanism, queries and answers are recorded: leave out the "
-                "mechanism, --queries, --answered and --sanitise, or name a votes file"
+                "mechanism, --queries and --answered, or name a votes file"
             )
         from pate_jax.runs import stages
         from pate_jax.runs.answers import load_asked
 
         run = RunDirectory(votes)
         with run.writing():
-            statement = stages.account(run, delta, False if no_pld else None)
+            statement = stages.account(
+                run, delta, False if no_pld else None, confidence if sanitise else None
+            )
         mechanism, histograms = run.record.read().mechanism, load_asked(run).votes
         delta = statement.delta
         if run.teacher_report.exists():

@@ -51,6 +51,7 @@ class RunDirectory:
     answers = _Place("private", "answers.npz")
     rows = _Place("private", "rows.npz")
     ledger = _Place("private", "ledger.jsonl")
+    limits = _Place("private", "limits.jsonl")
     statement = _Place("private", "statement.json")
     results = _Place("private", "results.json")
     report = _Place("private", "report.html")

@@ -14,7 +14,7 @@ from pate_jax.accounting import plots
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.runs import batches, budget, ledger, queries
+from pate_jax.runs import batches, budget, ledger, limits, queries
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
@@ -152,6 +152,7 @@ def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accountin
         private=run.secret.seed is None,
         adaptive=run.batches > 1,
         budget=None if settings.budget is None else settings.budget.epsilon,
+        sanitised=limits.figure(run, settings.mechanism, delta),
         pld=pld,
     )
 
@@ -169,11 +170,18 @@ def covered(run: RunDirectory) -> accounting.Relation:
     return claimed
 
 
-def account(run: RunDirectory, delta: float | None = None, pld: bool | None = None) -> accounting.Statement:
-    """Write the statement whole into private/, and as far as it may be published into release/."""
+def account(
+    run: RunDirectory, delta: float | None = None, pld: bool | None = None, sanitise: float | None = None
+) -> accounting.Statement:
+    """Write the statement whole into private/, and as far as it may be published into release/.
+
+    `sanitise` is the confidence at which a limit of the exact cost is released as well; each one costs.
+    """
     delta = budget.agreed_delta(run, delta)
     load_answers(run)  # nothing is recorded of a run that has answered nothing
     run.record.agree("account", {"delta": delta})
+    if sanitise is not None:
+        limits.release(run, run.record.read().mechanism, delta, sanitise)
     statement = state(run, delta, pld)
     storage.write_json(run.statement, "statement", statement.to_dict())
     storage.write_json(run.public_statement, "statement", statement.publishable())

@@ -1,0 +1,63 @@
+"""Sanitised limits that a run has released: one line each, durable before any of them is shown.
+
+Each is a release of its own, drawn with fresh noise, so their costs add up. The file is a chain like the
+ledger (`chain`): no line can be changed, dropped or moved unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pate_jax import accounting
+from pate_jax.accounting import smooth
+from pate_jax.accounting.smooth import Plan, Release
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism
+from pate_jax.runs import chain
+from pate_jax.runs.answers import load_asked
+from pate_jax.runs.directory import RunDirectory
+
+_NUMBERS = ("order", "beta", "noise", "confidence")
+
+
+def release(run: RunDirectory, mechanism: Mechanism, delta: float, confidence: float) -> None:
+    """Draw a limit and record it; its parameters come from public numbers only."""
+    smooth.check_confidence(confidence)
+    _check_fixed(run)
+    votes = load_asked(run).votes
+    plan = accounting.plan(mechanism, len(votes), int(votes[0].sum()), votes.shape[1], delta, confidence)
+    drawn = smooth.release(mechanism, votes, plan)
+    parameters = {"order": plan.order, "beta": plan.beta, "noise": plan.noise, "confidence": confidence}
+    chain.append(run.limits, {"value": drawn.value, **parameters})
+
+
+def figure(run: RunDirectory, mechanism: Mechanism, delta: float) -> accounting.Figure | None:
+    """The limit that was released last, with the costs of all; None where there was none."""
+    lines = chain.read(run.limits)
+    if not lines:
+        return None
+    if run.batches > 1:
+        return accounting.Figure(None, None, "publishable", smooth.BASIS, "not defined for adaptive lists")
+    releases = [_parse(line, run.limits) for line in lines]
+    return smooth.limit(mechanism, load_asked(run).votes.shape, releases, delta, lines[-1]["confidence"])
+
+
+def _check_fixed(run: RunDirectory) -> None:
+    if run.batches > 1:
+        raise PateError(
+            f"{run.root} has asked {run.batches} batches, the later ones perhaps after seeing answers, so "
+            "its exact cost is no guarantee: publish the data-independent figure, without --sanitise"
+        )
+
+
+def _parse(line: Mapping[str, Any], path: Path) -> Release:
+    numbers = all(type(line.get(name)) in (int, float) for name in _NUMBERS)
+    if not numbers or type(line.get("value")) is not int:
+        raise PateError(
+            f"line {line.get('sequence', 0) + 1} of {path} holds no sanitised limit: restore the file from a "
+            "backup"
+        )
+    smooth.check_confidence(line["confidence"])
+    return Release(Plan(line["order"], line["beta"], line["noise"]), line["value"])
