@@ -1,4 +1,4 @@
-"""Makes parts of a run again from what they should follow from, and compares.
+"""Makes parts of a run again from what they should follow from, and compares them.
 
 The teachers label the public inputs again; some teachers are trained again with nothing but their own shard
 and key; the student is trained again with nothing but public inputs and the answers.
@@ -28,7 +28,7 @@ _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 
 
 def labels(subject: Subject) -> Iterator[Finding]:
-    """Whether the teachers that are kept give the labels that the votes files hold."""
+    """Whether the stored teachers give the labels that the votes files hold."""
     run, opened = subject.run, _ready(subject)
     if isinstance(opened, Finding):
         yield opened
@@ -51,15 +51,15 @@ def labels(subject: Subject) -> Iterator[Finding]:
 
 
 def teachers(subject: Subject, sample: int) -> Iterator[Finding]:
-    """Whether some teachers, trained again where nobody else has a record, come out as they are kept."""
+    """Whether some teachers, each trained again from its own shard alone, are the ones that were kept."""
     run, opened = subject.run, _ready(subject)
     if isinstance(opened, Finding):
         yield opened
         return
     dataset, shards = opened.dataset, opened.shards
     config = replace(opened.teacher, width=checkpoint.plan(checkpoint.folders(run.teachers)[0]).width)
-    drawn = _sample(len(shards.counts), sample)
-    before = dict(checkpoint.parameters_of(checkpoint.finished_teachers(run.teachers), drawn))
+    sampled = _sample(len(shards.counts), sample)
+    before = dict(checkpoint.parameters_of(checkpoint.finished_teachers(run.teachers), sampled))
     for teacher, parameters in before.items():
         again = ensemble.fit(
             opened.net,
@@ -75,7 +75,7 @@ def teachers(subject: Subject, sample: int) -> Iterator[Finding]:
 
 
 def _sample(teachers: int, wanted: int) -> list[int]:
-    """Some teachers that nobody could foresee."""
+    """A sample of teachers that nobody could foresee."""
     return sorted(secrets.SystemRandom().sample(range(teachers), min(wanted, teachers)))
 
 

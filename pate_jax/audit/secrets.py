@@ -49,14 +49,14 @@ def secrets(subject: Subject) -> check.Secrets:
 
 
 def _names(dataset: Dataset) -> set[str]:
-    """Ids and users of private records that are no ids of public ones."""
+    """Ids and users of private records that are not ids of public records too."""
     private, public = dataset.private, set(dataset.public.ids.tolist())
     users = [] if private.users is None else private.users.tolist()
     return {name for name in {*private.ids.tolist(), *users} - public if len(name) >= _SHORT}
 
 
 def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
-    """The private inputs, as they are stored and as nets see them, but for known coincidences."""
+    """The private inputs as they are stored and as nets see them, except for known coincidences."""
     private = opened.dataset.private.inputs
     if opened.coincide:
         public = {name for part in public_parts(opened).values() for name in duplicates.digests(part.inputs)}

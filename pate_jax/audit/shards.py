@@ -27,7 +27,7 @@ _SECRET = "the secret is 32 bytes with more than 8 different values; where they 
 
 
 def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
-    """A file that is not there: not made yet, or, where later ones are there, lost."""
+    """A file that is missing: not made yet or, where files of later stages exist, lost."""
     order = [run.certificate, run.teacher_report, run.votes, run.ledger, run.answers]
     order += [run.statement, run.public_statement, run.results]
     later = order[order.index(path) + 1 :] if path in order else order[1:]
@@ -37,7 +37,7 @@ def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
 
 
 def keys(run: RunDirectory) -> Iterator[Finding]:
-    """Whether the run's noise can come from entropy, and is nobody else's to read."""
+    """Whether the run's noise can come from entropy, and nobody but its owner can read the secret."""
     stored, settings = storage.read_json(run.keys, "keys"), run.record.read()
     seed, entropy = stored.get("seed"), stored.get("entropy")
     if seed is None and not _is_entropy(entropy):
@@ -87,17 +87,17 @@ def certified(subject: Subject) -> Iterator[Finding]:
         partition.check_certificate(certificate, inputs.shards, dataset.private, key=key),
         "ids, contents and places of all records are the certified ones",
     )
-    stated, found = relation.claimed(settings.stages), relation.of(dataset, claimed.by)
+    stated, actual = relation.claimed(settings.stages), relation.of(dataset, claimed.by)
     yield from judged(
-        [f"the run claims the relation {stated!r}, and the ids of its records give {found!r}"]
-        if stated != found
+        [f"the run claims the relation {stated!r}, and the ids of its records give {actual!r}"]
+        if stated != actual
         else [],
-        f"the ids of the records give the relation {found!r} that the run claims",
+        f"the ids of the records give the relation {actual!r} that the run claims",
     )
 
 
 def fed(subject: Subject) -> Iterator[Finding]:
-    """What each teacher was fed: by the digests that training kept, and by feeding row numbers again."""
+    """What each teacher was fed, by the digests that training kept and by feeding row numbers again."""
     run, inputs = subject.run, subject.inputs
     if isinstance(inputs, Finding):
         yield inputs
@@ -148,37 +148,37 @@ def fed_rows(inputs: Inputs) -> list[np.ndarray]:
     table = feeding.records(nothing, numbers, shards, jax.random.key(0), config)
     rows = []
     for teacher in range(len(shards.counts)):
-        own = feeding.take(table, np.array([teacher]), config)
-        rows.append(np.asarray(own.labels[0, : int(own.count[0])]))
+        shard = feeding.take(table, np.array([teacher]), config)
+        rows.append(np.asarray(shard.labels[0, : int(shard.count[0])]))
     return rows
 
 
 def _width(inputs: Inputs) -> Iterator[Finding]:
-    """Whether how many teachers share a program was settled by public things alone."""
+    """Whether public numbers alone decided how many teachers share a program."""
     run, config = inputs.run, inputs.teacher
     report = storage.read_json(run.teacher_report, "teacher-report")["training"]
     backend = report["backend"]
     identities = checkpoint.identities(run.teachers)
     for folder, one in zip(checkpoint.folders(run.teachers), identities, strict=True):
         share, net = -(-one["teachers"] // one["processes"]), one["net"].get("name")
-        found = checkpoint.plan(folder)
-        wanted = plans.choose(net, backend, share, report["devices"], config.width).width
-        if found.width == wanted:
-            yield passed(f"{wanted} teachers shared a program, as the committed table or the settings say")
-        elif config.width is not None or found.width > wanted or not found.public_records:
-            yield failed(f"{_shared(found, wanted)}, and nothing public explains that")
+        plan = checkpoint.plan(folder)
+        width = plans.choose(net, backend, share, report["devices"], config.width).width
+        if plan.width == width:
+            yield passed(f"{width} teachers shared a program, as the committed table or the settings say")
+        elif config.width is not None or plan.width > width or not plan.public_records:
+            yield failed(f"{_shared(plan, width)}, and nothing public explains that")
         elif backend != jax.default_backend():
-            yield unchecked(f"{_shared(found, wanted)}; only a {backend} can measure whether they fitted")
+            yield unchecked(f"{_shared(plan, width)}; only a {backend} can measure whether they fitted")
         else:
-            again = _planned_again(inputs, found, report["devices"], share)
+            again = _planned_again(inputs, plan, report["devices"], share)
             yield from judged(
-                [] if again == found else [f"{_shared(found, wanted)}; public numbers give {again.width}"],
-                f"{_shared(found, wanted)}, which the memory of the machine explains",
+                [] if again == plan else [f"{_shared(plan, width)}; public numbers give {again.width}"],
+                f"{_shared(plan, width)}, which the memory of the machine explains",
             )
 
 
-def _shared(found: plans.Plan, wanted: int) -> str:
-    return f"{found.width} teachers shared a program where {wanted} were wanted"
+def _shared(plan: plans.Plan, width: int) -> str:
+    return f"{plan.width} teachers shared a program where {width} were wanted"
 
 
 def _planned_again(inputs: Inputs, found: plans.Plan, devices: int, share: int) -> plans.Plan:
@@ -247,28 +247,28 @@ def queries(subject: Subject) -> Iterator[Finding]:
 def _apart(inputs: Inputs) -> Iterator[Finding]:
     """Whether no public part holds private inputs."""
     dataset, others = inputs.dataset, public_parts(inputs)
-    known = dataset.private_digests
-    shared = {name: len(overlap.rows(known, part.inputs)) for name, part in others.items()}
-    found = [
+    private = dataset.private_digests
+    shared = {name: len(overlap.rows(private, part.inputs)) for name, part in others.items()}
+    faults = [
         f"{count} of {len(others[name].inputs):,} inputs of the {name} part are private ones too"
         for name, count in shared.items()
         if count
     ]
-    if found and inputs.coincide:
+    if faults and inputs.coincide:
         why = "of a published archive" if dataset.equal_rows == "published" else "declared to be coincidences"
-        yield from (unchecked(f"{one}, {why}: that none was copied cannot be seen here") for one in found)
+        yield from (unchecked(f"{one}, {why}: that none was copied cannot be seen here") for one in faults)
     else:
-        yield from judged(found, f"no input of the {', '.join(others)} part is a private one")
+        yield from judged(faults, f"no input of the {', '.join(others)} part is a private one")
 
 
 def _different(inputs: Inputs, batches: list[voting.Votes]) -> Iterator[Finding]:
     """Whether the inputs that were asked about differ, and are those that the votes name."""
     asked = asked_inputs(inputs).inputs
     repeated = len(asked) - len(asking.unique_queries(asked).first_rows)
-    found = [f"{repeated} queries repeat the input of another: repeats average the noise away"] * bool(
+    faults = [f"{repeated} queries repeat the input of another: repeats average the noise away"] * bool(
         repeated
     )
     recorded = [name for part in batches if part.digests is not None for name in part.digests.tolist()]
     if recorded and not set(asking.digests(asked)) <= set(recorded):
-        found.append("the public inputs are not those whose digests were recorded with the votes")
-    yield from judged(found, f"{len(asked):,} queries ask about different public inputs")
+        faults.append("the public inputs are not those whose digests were recorded with the votes")
+    yield from judged(faults, f"{len(asked):,} queries ask about different public inputs")

@@ -45,10 +45,10 @@ def at(path: Path | str, *, deep: bool = False, retrained: int = RETRAINED) -> E
 
 def verify(run: RunDirectory, *, deep: bool = False) -> dict[str, list[str]]:
     """What failed, by the name of the check; a check that finds nothing has an empty list."""
-    found = of_run(run, deep=deep)
+    examination = of_run(run, deep=deep)
     return {
         name: [finding.text for finding in each if finding.outcome == "failed"]
-        for name, each in found.checks.items()
+        for name, each in examination.checks.items()
     }
 
 
@@ -82,7 +82,7 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
 
 
 def of_release(folder: Path) -> Examination:
-    """What an auditor can check who was given release/ and nothing else."""
+    """What an auditor who has release/ and nothing else can check."""
     checks: Checks = {
         "release": partial(check.look, folder),
         "agreement": partial(check.agrees, folder),

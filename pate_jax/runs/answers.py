@@ -32,8 +32,8 @@ def shown(run: RunDirectory) -> list[Line]:
                 f"{run.settings} now says {mechanism and to_dict(mechanism)}: restore it from a backup"
             )
         lines.append(line)
-    known = {run.answers_of(line.batch) for line in lines}
-    for path in sorted({*run.private.glob(f"{run.answers.stem}*{run.answers.suffix}")} - known):
+    shown_files = {run.answers_of(line.batch) for line in lines}
+    for path in sorted({*run.private.glob(f"{run.answers.stem}*{run.answers.suffix}")} - shown_files):
         raise PateError(
             f"{path} holds answers that {run.ledger} does not show: the ledger is from an older copy. "
             "Restore it; a run whose ledger is lost must not answer again"
@@ -74,8 +74,8 @@ def asked_rows(run: RunDirectory) -> np.ndarray:
         if run.rows_of(batch).exists():
             by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]
             queries, first = np.unique(by, return_index=True)
-            own = (queries >= asked_before) & (queries < asked_before + count)
-            rows.append(before + first[own])
+            of_batch = (queries >= asked_before) & (queries < asked_before + count)
+            rows.append(before + first[of_batch])
             before += len(by)
         else:
             rows.append(before + np.arange(count))
@@ -91,7 +91,7 @@ def load_batch(run: RunDirectory, line: Line) -> voting.Votes:
 
 
 def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
-    """Some of the queries, with all that is known of them."""
+    """Some of the queries, with everything that came with their votes."""
     labels = None if votes.teacher_labels is None else votes.teacher_labels[:, rows]
     rest = (None if part is None else part[rows] for part in votes[2:])
     return voting.Votes(votes.votes[rows], labels, *rest)
@@ -100,9 +100,9 @@ def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
 def _issued(run: RunDirectory, line: Line) -> tuple[np.ndarray, np.ndarray]:
     """The answers of a line, where its file holds the same."""
     recorded, file = ledger.unpack(line.answers), run.answers_of(line.batch)
-    held = storage.read_arrays(file, "answers")
-    both = zip(_PARTS, recorded, strict=True)
-    if not all(name in held and np.array_equal(part, held[name]) for name, part in both):
+    arrays = storage.read_arrays(file, "answers")
+    pairs = zip(_PARTS, recorded, strict=True)
+    if not all(name in arrays and np.array_equal(part, arrays[name]) for name, part in pairs):
         raise PateError(
             f"{file} differs from the ledger: other answers were recorded. Remove it, and `pate aggregate "
             f"{run.root}` writes it again"

@@ -1,8 +1,9 @@
-"""A run over several processes, one a host: each trains and asks its own teachers, the first does the rest.
+"""A run over several processes, one on each host: each trains and asks its own teachers, and the first
+does the rest.
 
-The first process owns the run directory, its secret and its noise. The others are told the two keys that
-shards and teachers follow from, keep their teachers in a folder of their own, and end when the votes are
-counted. Votes do not depend on the number of processes but to rounding.
+The first process owns the run directory, its secret and its noise. The others receive the two keys
+that shards and teachers follow from, keep their teachers in a folder of their own, and end when the votes are
+counted. Except for rounding, votes do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pate_jax.system import devices, locks, storage
 
 
 class SharedSecret(Secret):
-    """The secret of a run as one of its processes sees it: the first has it, the others are told of it."""
+    """The secret of a run as one of its processes sees it: the first holds it and derives keys for all."""
 
     def draw(self, seed: int | None) -> None:
         """Draw it in the first process, once every one has opened and checked the data."""

@@ -88,9 +88,9 @@ def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
     >>> unasked(public, further).tolist()
     [[1.0]]
     """
-    known = set(zip(asked.ids.tolist(), duplicates.digests(asked.inputs), strict=True))
+    asked_about = set(zip(asked.ids.tolist(), duplicates.digests(asked.inputs), strict=True))
     names = zip(public.ids.tolist(), duplicates.digests(public.inputs), strict=True)
-    rest: np.ndarray = public.inputs[np.array([name not in known for name in names], bool)]
+    rest: np.ndarray = public.inputs[np.array([name not in asked_about for name in names], bool)]
     return rest
 
 
@@ -117,9 +117,9 @@ def rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:
 
 def _together(parts: list[data.Part]) -> data.Part:
     labels = [part.labels for part in parts if part.labels is not None]
-    known = np.concatenate(labels) if len(labels) == len(parts) else None
+    all_labels = np.concatenate(labels) if len(labels) == len(parts) else None
     inputs, ids = (np.concatenate([getattr(part, name) for part in parts]) for name in ("inputs", "ids"))
-    return data.Part(inputs, known, ids, None)
+    return data.Part(inputs, all_labels, ids, None)
 
 
 def named(public: Path | None) -> dict[str, str]:

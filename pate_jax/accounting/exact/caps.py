@@ -1,4 +1,4 @@
-"""What an aggregation costs on any votes whatever: the ceiling of the exact figures.
+"""What an aggregation costs at most, whatever the votes: the ceiling of the exact figures.
 
 See docs/accounting.md, "The data-independent figure".
 """
@@ -53,7 +53,7 @@ def shift_cost(noise: Noise, orders: np.ndarray) -> np.ndarray:
 
 
 def _laplace_shift(noise: Noise, orders: np.ndarray) -> np.ndarray:
-    """Divergence between Laplace noise and its shift by one (Mironov 2017; whole numbers likewise)."""
+    """Divergence between Laplace noise, continuous or discrete, and its shift by one (Mironov 2017)."""
     one = 1 / noise.scale
     if noise.family == "laplace":
         share = orders / (2 * orders - 1)

@@ -104,6 +104,6 @@ def _far(orders: np.ndarray, d: np.ndarray, ahead: np.ndarray, back: np.ndarray)
 
 
 def _log_sum(terms: np.ndarray) -> np.ndarray:
-    """`log(sum(exp(terms)))` of each row; for few terms SciPy's function takes ten times as long."""
+    """`log(sum(exp(terms)))` of each row; for few terms SciPy's function takes ten times longer."""
     top = np.maximum(terms.max(axis=1), -(FAR**2))
     return top + np.log(np.exp(terms - top[:, None]).sum(axis=1))

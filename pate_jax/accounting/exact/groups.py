@@ -39,7 +39,7 @@ class Groups(NamedTuple):
         return leaves
 
     def split(self, rows: int) -> Iterator[Groups]:
-        """The same in pieces of at most so many rows."""
+        """The same in pieces of at most `rows` rows."""
         for start in range(0, len(self.rows), rows):
             yield Groups(*(array[start : start + rows] for array in self))
 

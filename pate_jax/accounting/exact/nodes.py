@@ -44,12 +44,12 @@ def nodes(noise: Noise, groups: Groups) -> Nodes:
 
 
 def width(noise: Noise, groups: Groups) -> np.ndarray:
-    """A guess at the number of nodes of each histogram [R], to put equal ones together."""
+    """A guess at how many nodes each histogram needs [R], by which they are grouped."""
     return (groups.counts[:, 0] - groups.counts[:, -1]) / noise.scale
 
 
 def _lattice(noise: Noise, groups: Groups) -> Nodes:
-    """Equally spaced nodes, from 9 scales below the lowest mode to 9 above the highest, one vote to spare."""
+    """Equally spaced nodes, from 9 scales below the lowest mode to 9 above the highest, and one vote more."""
     sigma, classes = noise.scale, groups.sizes[0].sum()
     lowest = _lowest_mode(noise, groups)
     step = _step(noise, groups, lowest)
@@ -170,7 +170,7 @@ def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.nda
 def _windows(
     noise: Noise, groups: Groups, start: np.ndarray, step: np.ndarray, slack: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same lattice, only where some class, before or after a move, has its mass: for little noise."""
+    """For little noise: the same lattice, but only where some class has its mass before or after a move."""
     rows = []
     for row in range(len(start)):
         modes = _modes(noise, groups.counts[row], groups.sizes[row])

@@ -121,7 +121,7 @@ def _divide(kinks: np.ndarray, longest: np.ndarray) -> np.ndarray:
 def _fill(
     noise: Noise, ends: np.ndarray, counts: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and log-weights of all panels, each with as many nodes as its bound asks for."""
+    """Nodes and log-weights of all panels, each with as many nodes as its error bound needs."""
     left, right = ends[:-1], ends[1:]
     numbers = _numbers(noise.scale, left, right, counts, sizes)
     positions, weights = [], []
@@ -141,14 +141,14 @@ def _fill(
 
 
 def _below(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One node for all that lies below every kink: there each integrand is `exp(C x/b)` times a constant."""
+    """One node for everything below the kinks, where each integrand is `exp(C x/b)` times a constant."""
     ratio = sizes.sum() / noise.scale
     log_weight = -math.log(ratio if noise.family == "laplace" else -math.expm1(-ratio))
     return np.array([counts[-1] - 1]), np.array([log_weight])
 
 
 def _above(noise: Noise, end: float, counts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes for all above `end` and every kink: in `t = exp(-(x-end)/b)` a polynomial of degree C-1."""
+    """Nodes for everything above `end` and the kinks: in `t = exp(-(x-end)/b)` a polynomial of degree C-1."""
     number = _number_above(noise.scale, end, counts, sizes)
     if noise.family == "laplace":
         abscissae, weight = _legendre(number)

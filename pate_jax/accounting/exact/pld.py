@@ -72,10 +72,10 @@ def epsilon(
     directions = [_Composed(step, SHARE * delta / (2 * merged.rows)) for _ in range(2)]
     with bar("privacy losses", total=merged.rows) as steps:
         for piece in exact_renyi.pieces(mechanism.noise, merged, every_move=True):
-            found = profile.outcomes(mechanism.noise, mechanism.test, piece)
-            if found is None:
+            laws = profile.outcomes(mechanism.noise, mechanism.test, piece)
+            if laws is None:
                 return math.inf
-            values = profile.time_values(found, len(piece.rows), step, profile.reach(found, step, POINTS))
+            values = profile.time_values(laws, len(piece.rows), step, profile.reach(laws, step, POINTS))
             for one, curves in zip(directions, values, strict=True):
                 for row, curve in zip(piece.rows.tolist(), curves, strict=True):
                     one.add(row, *_trim(curve, step, budget), int(repeats[row]))
@@ -132,9 +132,9 @@ class _Composed:
         self._lost, self._tables = 0.0, 0
 
     def add(self, row: int, table: Losses, infinite: float, times: int) -> None:
-        """One histogram that so many queries have."""
-        made, error = _repeat(table, times, self._step, self._cut)
-        self._waiting.append((len(made.probs), row, made))
+        """Add the losses of one histogram, which `times` queries have."""
+        repeated, error = _repeat(table, times, self._step, self._cut)
+        self._waiting.append((len(repeated.probs), row, repeated))
         self._lost += error - times * math.log1p(-min(infinite, 1 - 1e-12))
         self._tables += 1
         if len(self._waiting) >= WAITING:
@@ -151,14 +151,14 @@ class _Composed:
         return float(pmf.get_epsilon_for_delta(delta))
 
     def _compose(self) -> None:
-        """The short ones first, pairs and then pairs of pairs: one table is left."""
+        """Compose pairs, then pairs of pairs, the shortest tables first, until one table is left."""
         queue = [table for _, _, table in sorted(self._waiting, key=lambda one: one[:2])]
         with bar("composing the losses", total=len(queue) - 1) as steps:
             while len(queue) > 1:
                 joined = []
                 for first, second in zip(queue[::2], queue[1::2], strict=False):
-                    made, error = _join(first, second, self._step, self._cut)
-                    joined.append(made)
+                    pair, error = _join(first, second, self._step, self._cut)
+                    joined.append(pair)
                     self._lost += error
                     steps.advance()
                 queue = joined + queue[len(joined) * 2 :]
@@ -185,7 +185,7 @@ def _join(first: Losses, second: Losses, step: float, cut: float) -> tuple[Losse
 
 
 def _opened(pmf: DensePLDPmf, first: float, second: float) -> tuple[Losses, float]:
-    """A composed distribution's parts; a fast convolution is wrong by some ulps of both norms a point."""
+    """A composed distribution's parts; a fast convolution errs by some ulps of both norms at each point."""
     probs = pmf._probs
     error = 4 * ULP * math.log2(len(probs) + 2) * first * second * len(probs)
     return Losses(pmf._lower_loss, probs, float(np.linalg.norm(probs))), pmf._infinity_mass + error
@@ -196,9 +196,9 @@ def _any_votes(parts: list[tuple[Noise, int]], queries: int, delta: float) -> fl
     step = min(0.02, *(0.02 / noise.scale for noise, _ in parts))
     total = losses.identity(value_discretization_interval=step)
     for noise, counts in parts:
-        made = _one_loss(noise, step)
-        made = made.self_compose(queries * (1 if noise.family in ("gumbel", "exponential") else counts))
-        total = total.compose(made)
+        loss = _one_loss(noise, step)
+        loss = loss.self_compose(queries * (1 if noise.family in ("gumbel", "exponential") else counts))
+        total = total.compose(loss)
     return float(total.get_epsilon_for_delta(delta * (1 - 1e-9)))
 
 

@@ -33,23 +33,23 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcomes | None:
-    """The laws of every move of a few histograms; None where noise is too small to get them in time."""
+    """The laws of every move of a few histograms; None where little noise would make them too slow."""
     if noise.family == "gumbel":
         row, a, b = np.nonzero(groups.moves())
         log_p, log_q, error = softmax_law.outcomes(noise.scale, groups)
         log_p, log_q = log_p[row, a, b], log_q[row, a, b]
         sizes, error = np.isfinite(log_p) * 1.0, np.broadcast_to(error[row, None], log_p.shape)
     else:
-        made = argmax_law.factors(noise, groups)
-        law = argmax_law.base(made)
+        factors = argmax_law.factors(noise, groups)
+        law = argmax_law.base(factors)
         possible = groups.moves()
-        if noise.scale >= 1 and not made.steep and made.ghost is None:
+        if noise.scale >= 1 and not factors.steep and factors.ghost is None:
             root = math.sqrt(concentrated(noise))
-            made, groups, law, possible, _ = remote_classes.leave_out(made, groups, law, 2.0, root)
+            factors, groups, law, possible, _ = remote_classes.leave_out(factors, groups, law, 2.0, root)
         row, a, b = np.nonzero(possible)
-        if len(row) * made.level.shape[1] * made.level.shape[2] > renyi.BUDGET * len(law):
+        if len(row) * factors.level.shape[1] * factors.level.shape[2] > renyi.BUDGET * len(law):
             return None
-        sizes, log_p, log_q, error = renyi.outcomes(groups, made, law, row, a, b)
+        sizes, log_p, log_q, error = renyi.outcomes(groups, factors, law, row, a, b)
     if test is not None:
         before, after = passing(test, largest(groups)), passing(test, largest_after(groups))
         chances = Passing(*(value[row] for value in before)), Passing(*(value[row, a, b] for value in after))

@@ -131,12 +131,12 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
     """Largest `(a-1) D_a` over all moves [R, A] for a few histograms."""
     if noise.family == "gumbel":
         return _softmax_moments(noise.scale, test, groups, orders)
-    made = argmax_law.factors(noise, groups)
-    log_p = argmax_law.base(made)
-    if noise.scale < 1 or made.steep or made.ghost is not None:
-        law = _Law(groups, made, log_p, None if test is None else _test_law(test, groups))
+    factors = argmax_law.factors(noise, groups)
+    log_p = argmax_law.base(factors)
+    if noise.scale < 1 or factors.steep or factors.ghost is not None:
+        law = _Law(groups, factors, log_p, None if test is None else _test_law(test, groups))
         return _all_moves(law, groups.moves(), orders)
-    near = remote_classes.leave_out(made, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
+    near = remote_classes.leave_out(factors, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
     law = _Law(near.groups, near.made, near.log_p, None if test is None else _test_law(test, near.groups))
     return (
         _screened(law, near.possible, orders, not noise.is_discrete)
@@ -168,8 +168,8 @@ def _all_moves(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarra
 
 
 def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray, ordered: bool) -> np.ndarray:
-    """Bounds for all moves first; in full only those that could be the worst at some order."""
-    found = screening.screen(law.made, law.log_p, ordered)
+    """Bounds for all moves first; then in full those that could be the worst at some order."""
+    screen = screening.screen(law.made, law.log_p, ordered)
     answered = None
     if law.test is not None:
         before, after = law.test
@@ -185,25 +185,27 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray, ordered: bool
         error = error + law.test[1].error.max(axis=(1, 2))
     slack = (2 * orders + 1) * (error[:, None] + 1e-14)
     row, a, b = np.nonzero(possible)
-    bounds = _bounds(found, law.groups, orders[chosen], answered)[row, a, b] + slack[row][:, chosen]
+    bounds = _bounds(screen, law.groups, orders[chosen], answered)[row, a, b] + slack[row][:, chosen]
     first = _largest(bounds, row)
     best = np.zeros((len(law.log_p), len(orders)))
     _lift(best, row[first], _moments(law, row[first], a[first], b[first], orders))
     everywhere = screening.between(orders, chosen, bounds)
-    # what rounding hides is not worth looking at every move: there the bound itself is taken
+    # where rounding hides the difference, the bound itself is taken: looking at every move is not worth it
     close = best * (1 + 1e-9) + np.where(best > 3 * slack, 0.0, 3 * slack)
-    left = (everywhere > close[row]).any(axis=1) & ~first
-    crowded = np.bincount(row[left], minlength=len(best)) > 3 * possible.shape[1]
+    remaining = (everywhere > close[row]).any(axis=1) & ~first
+    crowded = np.bincount(row[remaining], minlength=len(best)) > 3 * possible.shape[1]
     if crowded.any():  # many moves cost almost the same: bound them at every order
         at = crowded[row]
-        some = screening.Screen(*(value[crowded] for value in found))
+        crowded_screen = screening.Screen(*(value[crowded] for value in screen))
         chances = None if answered is None else tuple(value[crowded] for value in answered)
         groups = Groups(*(value[crowded] for value in law.groups))
         place = (np.cumsum(crowded) - 1)[row[at]]
-        everywhere[at] = _bounds(some, groups, orders, chances)[place, a[at], b[at]] + slack[row[at]]
-        left[at] = (everywhere[at] > close[row[at]]).any(axis=1) & ~first[at]
-    _lift(best, row[left], _moments(law, row[left], a[left], b[left], orders))
-    bounded = ~(left | first)
+        everywhere[at] = (
+            _bounds(crowded_screen, groups, orders, chances)[place, a[at], b[at]] + slack[row[at]]
+        )
+        remaining[at] = (everywhere[at] > close[row[at]]).any(axis=1) & ~first[at]
+    _lift(best, row[remaining], _moments(law, row[remaining], a[remaining], b[remaining], orders))
+    bounded = ~(remaining | first)
     _lift(best, row[bounded], everywhere[bounded])
     return best
 
@@ -276,7 +278,7 @@ def join(
     log_q: np.ndarray,
     error: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The joint mechanism: "refused" in front, all labels weighed by the chance of an answer."""
+    """The joint mechanism: "refused" first, then all labels weighed by the chance of an answer."""
     p, q = (np.stack([law.refused, law.answered, law.error], axis=-1) for law in (before, after))
     p, q = np.broadcast_arrays(p, q)
     slack = np.maximum(p[..., 2:], q[..., 2:])

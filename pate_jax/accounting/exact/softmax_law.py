@@ -44,9 +44,11 @@ def _rest(share: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Probability of all classes but one of group a and one of group b [R, U, U], without cancelling."""
     number = share.shape[1]
     mass = share * sizes
-    kept = mass[:, None, None, :] - share[:, None, None, :] * (
+    remaining = mass[:, None, None, :] - share[:, None, None, :] * (
         np.eye(number)[:, None, :] + np.eye(number)[None, :, :]
     )
     touched = np.eye(number, dtype=bool)[:, None, :] | np.eye(number, dtype=bool)[None, :, :]
     spare = sizes[:, None, None, :] - (np.eye(number)[:, None, :] + np.eye(number)[None, :, :])
-    return np.where(touched, np.maximum(spare, 0) * share[:, None, None, :], np.maximum(kept, 0)).sum(axis=3)
+    return np.where(touched, np.maximum(spare, 0) * share[:, None, None, :], np.maximum(remaining, 0)).sum(
+        axis=3
+    )

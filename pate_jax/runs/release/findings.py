@@ -41,8 +41,8 @@ def judged(faults: Iterable[str], otherwise: str) -> Iterator[Finding]:
     >>> list(judged([], "all is well"))
     [Finding(outcome='passed', text='all is well')]
     """
-    found = [failed(fault) for fault in faults]
-    yield from found or [passed(otherwise)]
+    failures = [failed(fault) for fault in faults]
+    yield from failures or [passed(otherwise)]
 
 
 class Examination(NamedTuple):
@@ -85,8 +85,8 @@ class Examination(NamedTuple):
         lines = [f"Examined {self.subject}"]
         for outcome in order:
             for name, found in self.checks.items():
-                shown = [finding.text for finding in found if finding.outcome == outcome]
-                lines += [f"  {_SHOWN[outcome]:<8}{name:<{_WIDTH}} {text}" for text in shown]
+                texts = [finding.text for finding in found if finding.outcome == outcome]
+                lines += [f"  {_SHOWN[outcome]:<8}{name:<{_WIDTH}} {text}" for text in texts]
         counts = {outcome: len(self.of(outcome)) for outcome in order}
         lines.append(
             f"{counts['passed']} passed, {counts['failed']} failed, "

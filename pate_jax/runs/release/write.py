@@ -101,9 +101,9 @@ _MAY_MISS = "values may be missing (blank, NA, NaN or null): student.json has th
 def _takes(student: Student) -> str:
     shape = "x".join(map(str, student.description["input_shape"]))
     if student.columns:
-        known = ", ".join(column.name for column in student.columns)
+        names = ", ".join(column.name for column in student.columns)
         fills = any(column.filling is not None for column in student.columns)
-        return f"a table with the columns {known}" + f"; {_MAY_MISS}" * fills
+        return f"a table with the columns {names}" + f"; {_MAY_MISS}" * fills
     return f"arrays [n, {shape}]" + (" of pixels from 0 to 255" if student.dtype == "uint8" else "")
 
 
