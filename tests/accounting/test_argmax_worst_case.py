@@ -261,3 +261,34 @@ def test_the_leader_of_few_votes_is_no_exception():
     assert np.isinf(
         joint_worst_case.curve(Noise("gumbel", 2.0), ConfidentGNMax(1, 2.0, 2.0).test, 9, orders)
     ).all()
+
+
+def test_noise_that_a_user_chose_keeps_the_older_curve():
+    orders = accounting.default_orders()
+    for family in ("gumbel", "exponential", "logistic"):
+        assert np.isinf(argmax_worst_case.curve(Noise(family, 5.0), orders)).all()
+        assert np.isinf(
+            joint_worst_case.curve(Noise(family, 5.0), ConfidentGNMax(9, 7, 5).test, 9, orders)
+        ).all()
+
+
+@pytest.mark.parametrize("threshold", [5, 30])
+@pytest.mark.parametrize("family", [ConfidentGNMax, ConfidentDiscreteGaussian])
+def test_thresholds_below_half_and_above_all_votes(family, threshold):
+    mechanism = family(threshold, 4.0, 2.0)
+    orders = np.array([1.2, 2.0, 4.0, 5.9])
+    curve = index_curve(mechanism, 18, 3, orders)
+    for classes in (2, 3, 5):
+        assert np.all(exact.rdp(mechanism, every_histogram(18, classes), orders).max(axis=0) <= curve)
+
+
+def test_groups_of_largest_counts_cost_at_least_as_much_as_each_of_them(monkeypatch):
+    noise, test, orders = (
+        Noise("gaussian", 20.0),
+        ConfidentGNMax(100, 75, 20).test,
+        np.array([1.5, 6.0, 20.0]),
+    )
+    each = joint_worst_case.curve(noise, test, 126, orders)
+    monkeypatch.setattr(joint_worst_case, "GROUPS", 8)
+    grouped = joint_worst_case.curve(noise, test, 126, orders)
+    assert np.all(each <= grouped) and np.all(grouped < 1.1 * each)

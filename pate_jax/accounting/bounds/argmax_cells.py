@@ -24,8 +24,21 @@ Vote = GaussianVote | LatticeVote
 TOLERANCE = 1e-3  # relative: how far the largest of all may end above a value that is attained
 STEEP = 0.05  # of a logarithm: a cell that bends by more is bounded by its rising masses too
 _ROUNDS = 40
-_LEADS = np.array([*np.arange(42) / 10, *np.arange(42, 80, 5) / 10, *np.arange(8, 40, 2)])  # in scales
-_PLACES = np.array([*np.arange(-40, -6) / 2, *np.arange(-60, 80) / 20, *np.arange(8, 50) / 2])
+_LEAD_PARTS, _PLACE_PARTS = 6, 3  # of a cell, in which the third outcome's term is bounded
+# where the grid's cells end, in scales
+_LEADS = np.array([*np.arange(40) / 20, *np.arange(20, 40) / 10, 4, 4.5, 5.5, 6.5, 8, 10, 12, 15, 19, 24])
+_PLACES = np.array(
+    [
+        *np.arange(-20, -5),
+        *np.arange(-10, -5) / 2,
+        *np.arange(-50, 80) / 20,
+        4,
+        4.5,
+        5,
+        5.5,
+        *np.arange(6, 25),
+    ]
+)
 
 
 class Suprema(NamedTuple):
@@ -50,17 +63,15 @@ class _Cells(NamedTuple):
     """Parallelograms of leads and places, each with the row (order and direction) it belongs to."""
 
     row: Rows
-    lead: Curve  # [N, 2]
-    x: Curve  # [N, 2]
+    lead: Curve  # [2, N]
+    x: Curve  # [2, N]
 
 
 class _Others(NamedTuple):
-    """What bounds the third outcome's term in each cell: the largest mass, and the extreme losses."""
+    """What bounds the third outcome's term in each cell: for either direction a mass and a loss."""
 
-    log_q: Curve
-    log_p: Curve
-    least: Curve
-    most: Curve
+    forward: tuple[Curve, Curve]
+    backward: tuple[Curve, Curve]
 
 
 class _Bound(NamedTuple):
@@ -93,10 +104,10 @@ class Search:
         most = bound.most.reshape(2, count, len(leads) - 1, len(places) - 1).max(axis=0)
         from_lead = np.maximum.accumulate(most.max(axis=2)[:, ::-1], axis=1)[:, ::-1]
         to_place = np.maximum.accumulate(most.max(axis=1), axis=1)
-        stays = self._may_hold_more(np.repeat(np.arange(2 * count), len(cells.x)), bound.most.ravel())
-        row, cell = np.divmod(np.flatnonzero(stays), len(cells.x))
+        stays = self._may_hold_more(np.repeat(np.arange(2 * count), len(cells.row)), bound.most.ravel())
+        row, cell = np.divmod(np.flatnonzero(stays), len(cells.row))
         part = _chosen(bound, (row, cell))
-        largest = self._refined(_Cells(row, cells.lead[cell], cells.x[cell]), part)[:, None]
+        largest = self._refined(_Cells(row, cells.lead[:, cell], cells.x[:, cell]), part)[:, None]
         return Suprema(
             largest[:, 0],
             leads[:-1],
@@ -116,15 +127,15 @@ class Search:
     def _grid(self, leads: Curve, places: Curve) -> tuple[_Bound, _Cells]:
         """All cells between these ends, and what each row [R, N] may hold in them."""
         i, j = (part.ravel() for part in np.indices((len(leads) - 1, len(places) - 1)))
-        lead, x = np.stack([leads[i], leads[i + 1]], axis=1), np.stack([places[j], places[j + 1]], axis=1)
-        corner = (i * len(places) + j)[:, None] + [0, 1, len(places), len(places) + 1]
+        lead, x = np.stack([leads[i], leads[i + 1]]), np.stack([places[j], places[j + 1]])
+        corner = np.array([[i, i], [i + 1, i + 1]]) * len(places) + np.array([[j, j + 1], [j, j + 1]])
         law = self.vote.laws(np.repeat(leads, len(places)), np.tile(places, len(leads)))
         near, others = Laws(law.log_q[:, corner], law.loss[:, corner]), self._others(lead, x)
         parts = []
         for row, (order, forward) in enumerate(zip(self.orders, self.forward, strict=True)):
             terms = excess(*law, order, forward)
             self._record(row, terms.sum(axis=0).max())
-            cells = _Cells(np.full(len(lead), row), lead, x)
+            cells = _Cells(np.full(len(i), row), lead, x)
             parts.append(self._bound(cells, near, terms[:, corner], others))
         return _Bound(*(np.stack(each) for each in zip(*parts, strict=True))), cells
 
@@ -134,15 +145,15 @@ class Search:
             if not len(cells.row):
                 return self.best
             cells = self._split(cells, bound)
-            corner_p, corner_x = np.repeat(cells.lead, 2, axis=1), np.tile(cells.x, 2)
-            points, where = np.unique(corner_p + 1j * corner_x, return_inverse=True)
-            law, where = self.vote.laws(points.real, points.imag), where.reshape(corner_p.shape)
+            points, where = np.unique(cells.lead[:, None] + 1j * cells.x[None, :], return_inverse=True)
+            law, where = self.vote.laws(points.real, points.imag), where.reshape(2, 2, -1)
             near = Laws(law.log_q[:, where], law.loss[:, where])
-            terms = excess(*near, self.orders[cells.row][:, None], self.forward[cells.row][:, None])
-            self._record(cells.row, terms.sum(axis=0).max(axis=1))
+            terms = excess(*near, self.orders[cells.row], self.forward[cells.row])
+            self._record(cells.row, _most_of(terms.sum(axis=0)))
             bound = self._bound(cells, near, terms, self._others(cells.lead, cells.x))
             stays = self._may_hold_more(cells.row, bound.most)
-            cells, bound = _Cells(cells.row[stays], cells.lead[stays], cells.x[stays]), _chosen(bound, stays)
+            cells = _Cells(cells.row[stays], cells.lead[:, stays], cells.x[:, stays])
+            bound = _chosen(bound, stays)
         self._record(cells.row, bound.most)
         return self.best
 
@@ -157,74 +168,94 @@ class Search:
         parts = []
         for i, j in np.ndindex(2, 2):
             ends = []
-            for pair, side, cut in ((cells.lead, i, bound.wide), (cells.x, j, bound.tall)):
-                middle = pair.mean(axis=1)
+            for (low, high), side, cut in ((cells.lead, i, bound.wide), (cells.x, j, bound.tall)):
+                middle = (low + high) / 2
                 middle = np.floor(middle) if self.whole else middle
-                middle = np.where(cut, middle, pair[:, 1 - side])
-                ends.append(np.stack([middle, pair[:, 1]] if side else [pair[:, 0], middle], axis=1))
+                ends.append(
+                    np.stack(
+                        [np.where(cut & (side == 1), middle, low), np.where(cut & (side == 0), middle, high)]
+                    )
+                )
             chosen = (bound.wide | (i == 0)) & (bound.tall | (j == 0))
-            parts.append(_Cells(cells.row[chosen], ends[0][chosen], ends[1][chosen]))
-        return _Cells(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+            parts.append(_Cells(cells.row[chosen], ends[0][:, chosen], ends[1][:, chosen]))
+        row, lead, x = zip(*parts, strict=True)
+        return _Cells(np.concatenate(row), np.concatenate(lead, axis=1), np.concatenate(x, axis=1))
 
     def _bound(self, cells: _Cells, near: Laws, terms: Curve, others: _Others) -> _Bound:
-        """The most that each cell may hold, from its four corners [3, N, 4]: (low, low), (low, high), ..."""
-        pair = np.log(np.maximum(terms[0] + terms[1], 1e-300)).reshape(-1, 2, 2)
-        long, high = np.diff(cells.lead)[:, 0], np.diff(cells.x)[:, 0]
+        """The most that each cell may hold, from its four corners [3, lead, place, N]."""
+        pair = np.log(np.maximum(terms[0] + terms[1], 1e-300))
+        (long,), (high,) = np.diff(cells.lead, axis=0), np.diff(cells.x, axis=0)
         by_lead, by_place = self.by_lead[cells.row] * long**2, self.by_place[cells.row] * high**2
-        at_lead = highest(pair[:, :, 0], pair[:, :, 1], by_place[:, None])
-        row, two = cells.row, (near.log_q[:2], near.loss[:2])
-        far = np.flatnonzero(by_place > 8 * STEEP)
-        at_lead[far] = np.minimum(at_lead[far], self._rising(row[far], *(part[:, far] for part in two)))
-        both = highest(at_lead[:, 0], at_lead[:, 1], by_lead)
+        at_lead = highest(pair[:, 0], pair[:, 1], by_place)
+        far = np.flatnonzero((by_place > 8 * STEEP) & (cells.x[0] > 0))
+        at_lead[:, far] = np.minimum(at_lead[:, far], self._rising(cells.row[far], near, far))
+        both = highest(at_lead[0], at_lead[1], by_lead)
         far = np.flatnonzero(by_lead > 8 * STEEP)
-        at_place = self._falling(row[far], *(part[:, far] for part in two))
-        both[far] = np.minimum(both[far], highest(at_place[:, 0], at_place[:, 1], by_place[far]))
-        both, other = np.exp(both), self._other(row, others)
-        corner = np.exp(pair.max(axis=(1, 2)))
-        along_place = np.exp(at_lead.max(axis=1))
-        loose = other - terms[2].max(axis=1) > 0.3 * (both - corner)
-        third = np.abs(near.loss[2, :, 0, None] - near.loss[2, :, 1:3])
-        by_leads_loss = third[:, 1] > third[:, 0]
-        wide = (2 * (both - along_place) > along_place - corner) | (loose & by_leads_loss)
-        tall = (2 * (along_place - corner) > both - along_place) | (loose & ~by_leads_loss)
-        if self.whole:  # nothing lies between neighbours
-            wide, tall = wide & (long > 1), tall & (high > 1)
-            neither = ~(wide | tall)
-            wide, tall = wide | (neither & (long > 1)), tall | (neither & (high > 1))
-            return _Bound(np.where(wide | tall, both + other, terms.sum(axis=0).max(axis=1)), wide, tall)
+        at_place = self._falling(cells.row[far], near, far)
+        both[far] = np.minimum(both[far], highest(at_place[0], at_place[1], by_place[far]))
+        both, other = np.exp(both), self._other(cells.row, others)
+        corner, along_place = np.exp(_most_of(pair)), np.exp(np.maximum(*at_lead))
+        loose = other - _most_of(terms[2]) > 0.3 * (both - corner)
+        third = np.abs(near.loss[2, 0, 0] - near.loss[2, [1, 0], [0, 1]])
+        wide = (2 * (both - along_place) > along_place - corner) | (loose & (third[0] > third[1]))
+        tall = (2 * (along_place - corner) > both - along_place) | (loose & (third[0] <= third[1]))
         neither = ~(wide | tall)
-        return _Bound(both + other, wide | neither, tall | neither)
+        wide, tall = wide | neither, tall | neither
+        if not self.whole:
+            return _Bound(both + other, wide, tall)
+        wide, tall = (wide | (high <= 1)) & (long > 1), (tall | (long <= 1)) & (high > 1)
+        return _Bound(np.where(wide | tall, both + other, _most_of(terms.sum(axis=0))), wide, tall)
 
-    def _rising(self, row: Rows, log_q: Curve, loss: Curve) -> Curve:
-        """Log of the most [N, 2] that two terms reach between two places, by lead: masses rise with x."""
-        log_p = log_q + loss
-        (low_p, high_p), (low_q, high_q) = ((log[..., [0, 2]], log[..., [1, 3]]) for log in (log_p, log_q))
-        mass = np.where(self.forward[row][:, None], high_q, high_p)
-        return self._most(row, mass, high_p - low_q, low_p - high_q)
+    def _rising(self, row: Rows, near: Laws, far: Rows) -> Curve:
+        """Log of the most [lead, N] that two terms reach between two places: both masses rise with x."""
+        log_q = near.log_q[:2, ..., far]
+        log_p = log_q + near.loss[:2, ..., far]
+        mass = np.where(self.forward[row], log_q[:, :, 1], log_p[:, :, 1])
+        return self._most(row, mass, log_p[:, :, 1] - log_q[:, :, 0], log_p[:, :, 0] - log_q[:, :, 1])
 
-    def _falling(self, row: Rows, log_q: Curve, loss: Curve) -> Curve:
-        """The same between two leads, at each place: losses fall with the lead, and so does the mass of b."""
-        heavy = np.where(self.forward[row][:, None], log_q, log_q + loss)
-        mass = np.stack([heavy[0][:, [2, 3]], heavy[1][:, [0, 1]]])
-        return self._most(row, mass, loss[..., [0, 1]], loss[..., [2, 3]])
+    def _falling(self, row: Rows, near: Laws, far: Rows) -> Curve:
+        """The same [place, N] between two leads: losses fall with the lead, and so does the mass of b."""
+        log_q, loss = near.log_q[:2, ..., far], near.loss[:2, ..., far]
+        heavy = np.where(self.forward[row], log_q, log_q + loss)
+        return self._most(row, np.stack([heavy[0, 1], heavy[1, 0]]), loss[:, 0], loss[:, 1])
 
     def _most(self, row: Rows, mass: Curve, *losses: Curve) -> Curve:
-        order, forward = self.orders[row][:, None], self.forward[row][:, None]
-        ends = [weighed(mass, loss, order, forward) for loss in losses]
+        ends = [weighed(mass, loss, self.orders[row], self.forward[row]) for loss in losses]
         return np.log(np.clip(np.maximum(*ends).sum(axis=0), 1e-300, 1e300))
 
     def _others(self, lead: Curve, x: Curve) -> _Others:
-        """The third outcome's mass falls with x and y, its loss falls with x and rises with y."""
-        (p0, p1), (x0, x1) = lead.T, x.T
+        """`Q phi(d) = Q d^2 (phi(d)/d^2)`: one factor is bounded part by part, the other rises with d."""
+        (p0, p1), (x0, x1) = self._parts(lead, _LEAD_PARTS), self._parts(x, _PLACE_PARTS)
+        p0, p1, x0, x1 = np.broadcast_arrays(p0[:, None], p1[:, None], x0, x1)
+        # the mass falls with x and y, the loss falls with x and rises with y
         log_q, change = self.vote.others(x0, x0 - p1)
-        return _Others(
-            log_q, log_q + change, self.vote.others(x1, x0 - p1)[1], self.vote.others(x0, x1 - p0)[1]
-        )
+        least, most = self.vote.others(x1, x0 - p1)[1], self.vote.others(x0, x1 - p0)[1]
+        square = 2 * np.log(np.maximum(np.maximum(-least, most), 1e-100))
+        pairs = []
+        for mass, loss in ((log_q, most), (log_q + change, -least)):
+            highest_loss, little = loss.max(axis=(0, 1)), 0.01 / self.scale
+            far = np.where(np.abs(highest_loss) > little, highest_loss, little)
+            pairs.append(((mass + square).max(axis=(0, 1)) - 2 * np.log(np.abs(far)), far))
+        return _Others(*pairs)
+
+    def _parts(self, ends: Curve, count: int) -> tuple[Curve, Curve]:
+        """The lower and the upper ends [count, N] of equal parts."""
+        share = (np.arange(count + 1) / count)[:, None]
+        if not self.whole:
+            cuts = ends[0] + (ends[1] - ends[0]) * share
+            return cuts[:-1], cuts[1:]
+        cuts = ends[0] + np.floor((ends[1] - ends[0] + 1) * share)
+        return cuts[:-1], np.maximum(cuts[1:] - 1, cuts[:-1])
 
     def _other(self, row: Rows, others: _Others) -> Curve:
         order, forward = self.orders[row], self.forward[row]
-        mass = np.where(forward, others.log_q, others.log_p)
-        return np.maximum(*(weighed(mass, d, order, forward) for d in (others.least, others.most)))
+        mass, loss = (np.where(forward, *pair) for pair in zip(others.forward, others.backward, strict=True))
+        return weighed(mass, loss, order, np.True_)
+
+
+def _most_of(corners: Curve) -> Curve:
+    """The largest of four corners [2, 2, N]."""
+    return np.maximum(np.maximum(corners[0, 0], corners[0, 1]), np.maximum(corners[1, 0], corners[1, 1]))
 
 
 def bends(orders: Curve, scale: float, whole: bool) -> tuple[Curve, Curve]:
