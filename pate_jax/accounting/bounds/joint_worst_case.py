@@ -74,8 +74,11 @@ def _leader_moves(test: ThresholdTest, argmax: Curve, first: Counts, last: Count
         * worst_reading.cost(test.noise, (m - np.float64(test.threshold))[:, None], orders, argmax)
         for m in (first, last)
     )
-    gap = (last - first)[:, None] / test.noise.scale
-    moments = worst_reading.highest(low, high, orders * np.maximum(gap, 1e-100) ** 2)
+    gap, bend = (last - first)[:, None], worst_reading.bend_of_excess(orders, test.noise)
+    logs = (np.log(np.maximum(np.expm1(moment), 1e-300)) for moment in (low, high))
+    moments = np.log1p(
+        np.exp(worst_reading.highest(next(logs), next(logs), bend * np.maximum(gap, 1e-100) ** 2))
+    )
     return moments.max(axis=0) / (orders - 1) * (1 + worst_reading.ROUNDING)
 
 

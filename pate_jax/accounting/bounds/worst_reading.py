@@ -106,9 +106,7 @@ class _Search:
         self.orders, self.extra = np.tile(orders, ways), np.tile(extra, ways)
         self.upwards = np.arange(ways * len(orders)) < len(orders)
         self.best = np.zeros(len(orders))
-        wide = np.maximum(2 - orders, 0) / 4 / noise.scale**2
-        bend = np.maximum(orders, 2 + (0 if self.whole else wide))
-        self.bend = np.tile(orders, ways) / noise.scale**2, np.tile(bend, ways) / noise.scale**2
+        self.bend = np.tile(orders, ways) / noise.scale**2, np.tile(bend_of_excess(orders, noise), ways)
 
     def run(self) -> Curve:
         """The bound of `(a-1) J` [A], but for the tolerance."""
@@ -182,6 +180,16 @@ class _Search:
         above = np.where(self.upwards, above_up, above_down)
         above = np.where(self.room > last, above, -np.inf)
         return np.logaddexp(0.0, np.maximum(below, above)).reshape(-1, len(self.best)).max(axis=0)
+
+
+def bend_of_excess(orders: Curve, noise: Noise) -> Curve:
+    """How far the log of `e^{(a-1) J} - 1` may bend downwards, per square of a vote.
+
+    >>> bend_of_excess(np.array([8.0]), Noise("gaussian", 2.0))
+    array([2.])
+    """
+    wide = np.maximum(2 - orders, 0) / 4 / noise.scale**2
+    return np.maximum(orders, 2 + (0 if noise.is_discrete else wide)) / noise.scale**2
 
 
 def highest(left: Curve, right: Curve, bend: Curve) -> Curve:
