@@ -58,43 +58,41 @@ def _up_to(orders: Curve, curve: Curve, queries: int, delta: float, highest: flo
 
 def _from(steps: _Steps, highest: float, variance: float, queries: int, delta: float) -> float:
     """The figure with this variance to begin with; what one query adds serves for some after it too."""
-    left = queries
+    left, step = queries, _first_step(steps, variance)
     while left:
-        step = _variance(steps, variance)
         if not math.isfinite(step):
             return math.inf
-        times = min(left, max(1, int(0.08 * variance / step)))
+        times = min(left, max(1, int(0.2 * variance / step)))
         variance, left = variance + times * step, left - times
+        step = _smaller_step(steps, variance, step)
     return _read_off(highest, variance * (1 + ROUNDING), delta * (1 - ROUNDING))
 
 
-def _variance(steps: _Steps, before: float) -> float:
-    """The least variance that covers one query on top of a Gaussian of variance `before`."""
-
-    def short(step: float) -> float:
-        keeps = before / (before + step)
-        rate = (keeps * (steps.first - 0.5) ** 2 - 0.25) / 2
-        with np.errstate(over="ignore"):
-            grown = math.sqrt(keeps) * step / 2 * _relative(step * rate)
-        return float(np.min(grown / steps.share)) - 1
-
-    low = high = 2 * float(steps.share[0])
+def _first_step(steps: _Steps, variance: float) -> float:
+    """A variance that covers one query on top of a Gaussian of this variance, within a tenth of the least."""
+    step = 2 * float(steps.share[0])
     for _ in range(60):
-        if short(high) >= 0:
-            break
-        low, high = high, 1.1 * high
-    else:
-        return math.inf
+        if _covers(steps, variance, step):
+            return _smaller_step(steps, variance, step)
+        step *= 1.1
+    return math.inf
+
+
+def _smaller_step(steps: _Steps, variance: float, step: float) -> float:
+    """The least variance that covers one query, given one that does."""
+    low, high = 2 * float(steps.share[0]), step
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (low, middle) if short(middle) >= 0 else (middle, high)
+        low, high = (low, middle) if _covers(steps, variance, middle) else (middle, high)
     return high
 
 
-def _relative(x: Curve) -> Curve:
-    """`(e^x - 1)/x`."""
-    near = np.abs(x) < 1e-8
-    return np.where(near, 1.0, np.expm1(np.minimum(x, 700.0)) / np.where(near, 1.0, x))
+def _covers(steps: _Steps, variance: float, step: float) -> bool:
+    """Whether inequality (3) holds in every cell of orders."""
+    keeps = variance / (variance + step)
+    rise = np.minimum(step * (keeps * (steps.first - 0.5) ** 2 - 0.25) / 2, 700.0)
+    mean = np.where(rise == 0, 1.0, np.expm1(rise) / np.where(rise == 0, 1.0, rise))
+    return bool(np.all(math.sqrt(keeps) * step / 2 * mean >= steps.share))
 
 
 def _read_off(highest: float, variance: float, delta: float) -> float:
