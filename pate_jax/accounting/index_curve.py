@@ -38,7 +38,7 @@ def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: Array
     found = curves.data_independent(mechanism, teachers, grid)[0]
     if classes == 2 and teachers <= MOST_VOTES and mechanism.votes_suffice:
         return np.minimum(found, _every_histogram(mechanism, teachers, grid))
-    return np.minimum(found, _any_histogram(mechanism, teachers, grid))
+    return np.minimum(found, _any_histogram(mechanism, teachers, classes, grid))
 
 
 def _every_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:
@@ -49,7 +49,7 @@ def _every_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curv
     return exact.rdp(mechanism, np.stack([teachers - fewer, fewer], axis=1), orders).max(axis=0)
 
 
-def _any_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:
+def _any_histogram(mechanism: Mechanism, teachers: int, classes: int, orders: Curve) -> Curve:
     argmax = argmax_worst_case.curve(mechanism.noise, orders)
     if mechanism.test is None:
         return argmax
@@ -60,4 +60,5 @@ def _any_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:
     out[good] = threshold.joint_bound(mechanism.test, argmax[good], teachers, orders[good])
     if not mechanism.votes_suffice:  # what the test reads is no count
         return out
-    return np.minimum(out, joint_worst_case.curve(mechanism.noise, mechanism.test, teachers, orders))
+    joint = joint_worst_case.curve(mechanism.noise, mechanism.test, teachers, classes, orders)
+    return np.minimum(out, joint)

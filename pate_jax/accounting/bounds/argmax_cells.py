@@ -42,20 +42,17 @@ _PLACES = np.array(
 
 
 class Suprema(NamedTuple):
-    """Upper bounds of the excess: of all, from each lead on, and up to each place."""
+    """Upper bounds of the excess: of all, and in each cell of a grid of leads and places."""
 
     largest: Curve  # [A]
-    leads: Curve  # [K], ascending
-    from_lead: Curve  # [A, K]
-    places: Curve  # [J], ascending
-    to_place: Curve  # [A, J]
+    leads: Curve  # [K + 1], where the cells end
+    places: Curve  # [J + 1]
+    cells: Curve  # [2, A, K, J], of the law before the move over that after it, and the reverse
 
     def larger(self, other: Suprema) -> Suprema:
         """The larger bounds of the two, each counted from its own first lead."""
         return self._replace(
-            largest=np.maximum(self.largest, other.largest),
-            from_lead=np.maximum(self.from_lead, other.from_lead),
-            to_place=np.maximum(self.to_place, other.to_place),
+            largest=np.maximum(self.largest, other.largest), cells=np.maximum(self.cells, other.cells)
         )
 
 
@@ -101,20 +98,12 @@ class Search:
         leads, places = self._ends(*box(self.scale, float(self.orders.max())))
         bound, cells = self._grid(leads, places)
         count = len(self.best)
-        most = bound.most.reshape(2, count, len(leads) - 1, len(places) - 1).max(axis=0)
-        from_lead = np.maximum.accumulate(most.max(axis=2)[:, ::-1], axis=1)[:, ::-1]
-        to_place = np.maximum.accumulate(most.max(axis=1), axis=1)
+        most = bound.most.reshape(2, count, len(leads) - 1, len(places) - 1)
         stays = self._may_hold_more(np.repeat(np.arange(2 * count), len(cells.row)), bound.most.ravel())
         row, cell = np.divmod(np.flatnonzero(stays), len(cells.row))
         part = _chosen(bound, (row, cell))
-        largest = self._refined(_Cells(row, cells.lead[:, cell], cells.x[:, cell]), part)[:, None]
-        return Suprema(
-            largest[:, 0],
-            leads[:-1],
-            np.minimum(from_lead, largest),
-            places[1:],
-            np.minimum(to_place, largest),
-        )
+        largest = self._refined(_Cells(row, cells.lead[:, cell], cells.x[:, cell]), part)
+        return Suprema(largest, leads, places, np.minimum(most, largest[:, None, None]))
 
     def _ends(self, below: float, above: float) -> tuple[Curve, Curve]:
         """Where the leads and the places of the grid's cells end."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting.bounds.argmax_cells import TOLERANCE, Search, box
+from pate_jax.accounting.bounds.argmax_cells import TOLERANCE, Search, Suprema, box
 from pate_jax.accounting.bounds.laplace_worst_case import largest_excess
 from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote
 from pate_jax.mechanisms import Noise
@@ -37,10 +37,6 @@ class Levels(NamedTuple):
     levels: Curve
     costs: Curve
 
-    def at_least(self, level: float) -> Curve:
-        """The cost [A] of all pairs of at least one level."""
-        return self.costs[:, int(np.searchsorted(self.levels, level, side="right")) - 1]
-
 
 def curve(noise: Noise, orders: Curve) -> Curve:
     """`R` [A]: no two neighbours' noisy argmaxes have a larger divergence, in either direction.
@@ -51,64 +47,61 @@ def curve(noise: Noise, orders: Curve) -> Curve:
     >>> (curve(Noise("gaussian", 40.0), orders) / (orders / 40**2)).round(2)
     array([0.64, 0.64])
     """
-    return by_lead(noise, orders).costs[:, 0]
-
-
-def by_lead(noise: Noise, orders: Curve) -> Levels:
-    """The same by the lead `x - y` of the class that loses the vote, so named that the lead is at least 1."""
-    return _between_knots(noise, orders, kind=0)
+    smallest, largest = SCALES.get(noise.family, (math.inf, 0.0))
+    if not smallest <= noise.scale <= largest:
+        return np.full(len(orders), np.inf)
+    return costs(noise, shares(noise).largest[:, None], orders)[:, 0]
 
 
 def by_depth(noise: Noise, orders: Curve) -> Levels:
-    """The same by the depth `-x` of that class below the best of the others."""
-    return _between_knots(noise, orders, kind=1)
+    """The same by the depth `-x` of the class that loses the vote below the best of the others."""
+    top, _, places, cells = shares(noise)
+    to_place = np.maximum.accumulate(cells.max(axis=(0, 2)), axis=1)
+    lower = 1 if noise.is_discrete else 0  # how ties are broken may lower a depth by one
+    depths = np.append(-np.inf, lower - places[-2:0:-1])
+    return Levels(depths, costs(noise, np.hstack([top[:, None], to_place[:, -2::-1]]), orders))
 
 
-def _between_knots(noise: Noise, orders: Curve, kind: int) -> Levels:
-    smallest, largest = SCALES.get(noise.family, (math.inf, 0.0))
-    if not smallest <= noise.scale <= largest:
-        return Levels(np.array([-np.inf]), np.full((len(orders), 1), np.inf))
+def costs(noise: Noise, at_knots: Curve, orders: Curve) -> Curve:
+    """Costs [A, N] at any orders from `e / (a (a-1))` at the knots [knots, N]; infinite past the last."""
     knots = _knots(noise.scale)
-    levels, log_shares = _log_shares(noise)[kind]
-    out = np.full((len(orders), len(levels)), np.inf)
-    inside = orders <= knots[-1]
+    out = np.full((len(orders), at_knots.shape[1]), np.inf)
+    inside, logs = orders <= knots[-1], np.log(at_knots)
     # e / (a (a-1)) is log-convex in the order, so the chord between two orders is above it
     place = np.maximum(orders[inside], knots[0])
     right = np.clip(np.searchsorted(knots, place), 1, len(knots) - 1)
     share = ((place - knots[right - 1]) / (knots[right] - knots[right - 1]))[:, None]
-    excess = np.exp((1 - share) * log_shares[right - 1] + share * log_shares[right])
+    excess = np.exp((1 - share) * logs[right - 1] + share * logs[right])
     out[inside] = np.log1p(excess * (place * (place - 1))[:, None]) / (place - 1)[:, None]
-    return Levels(levels, out)
+    return out
 
 
-@lru_cache(maxsize=256)
-def _log_shares(noise: Noise) -> tuple[Levels, Levels]:
-    """Log of the largest excess over `a (a-1)` at the knots [knots, K], rounded up: by lead, by depth."""
+@lru_cache(maxsize=16)
+def shares(noise: Noise) -> Suprema:
+    """The largest excesses over `a (a-1)` at the knots, rounded up; Laplace noise has a single cell.
+
+    The leads are those of the votes, but how ties are broken may raise one by a vote.
+    """
     knots = _knots(noise.scale)
     if "laplace" in noise.family:
-        every = Levels(
-            np.array([-np.inf]), _log_share(largest_excess(noise, knots, TOLERANCE)[:, None], knots)
-        )
-        return every, every
-    if noise.family == "gaussian":
-        lower, found = 0, Search(GaussianVote(noise.scale), noise.scale, knots, 1.0).run()
+        top, ends = largest_excess(noise, knots, TOLERANCE), np.array([-np.inf, np.inf])
+        found = Suprema(top, ends, ends, top[None, :, None, None])
+    elif noise.family == "gaussian":
+        found = Search(GaussianVote(noise.scale), noise.scale, knots, 1.0).run()
     else:
         below, above = box(noise.scale, float(knots[-1]))
         votes = [LatticeVote(noise, int(2 * below + above) + 4, a_wins) for a_wins in (False, True)]
-        # how ties are broken may lower a level by one: in the first search the leads are those of the votes
+        # a class that wins ties needs a lead that is smaller by one
         runs = [Search(vote, noise.scale, knots, 1.0 - vote.a_wins).run() for vote in votes]
-        lower, found = 1, runs[0].larger(runs[1])
-    top = found.largest[:, None]
-    by_lead, by_depth = np.hstack([top, found.from_lead[:, 1:]]), np.hstack([top, found.to_place[:, -2::-1]])
-    return (
-        Levels(np.append(-np.inf, found.leads[1:]), _log_share(by_lead, knots)),
-        Levels(np.append(-np.inf, lower - found.places[-2::-1]), _log_share(by_depth, knots)),
+        found = runs[0].larger(runs[1])
+    return found._replace(
+        largest=_share(found.largest, knots), cells=_share(found.cells, knots[:, None, None])
     )
 
 
-def _log_share(excess: Curve, knots: Curve) -> Curve:
-    moments = np.log1p(excess + LEFT_OUT * knots[:, None]) * (1 + TOLERANCE + ROUNDING)
-    return np.log(np.expm1(moments) / (knots * (knots - 1))[:, None])
+def _share(excess: Curve, knots: Curve) -> Curve:
+    moments = np.log1p(excess + LEFT_OUT * knots) * (1 + TOLERANCE + ROUNDING)
+    return np.expm1(moments) / (knots * (knots - 1))
 
 
 def _knots(scale: float) -> Curve:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting.bounds import argmax_worst_case, threshold, worst_reading
+from pate_jax.accounting.bounds import argmax_worst_case, lone_leader, threshold, worst_reading
 from pate_jax.accounting.exact import noise_law
 from pate_jax.mechanisms import Noise, ThresholdTest
 
@@ -22,31 +22,31 @@ FAR = 4.2  # a lead, in scales, from which on all largest counts are bounded at 
 GROUPS = 150  # of largest counts up to there, each with a bound of its own
 
 
-def curve(noise: Noise, test: ThresholdTest, teachers: int, orders: Curve) -> Curve:
+def curve(noise: Noise, test: ThresholdTest, teachers: int, classes: int, orders: Curve) -> Curve:
     """An upper bound [A] of the joint cost of test and argmax over all histograms of so many votes.
 
     The test must read the largest count. Infinite where `argmax_worst_case` claims nothing, and for Laplace
     noise, whose worst case it does not tell apart by lead and depth.
 
     >>> noise, test = Noise("gaussian", 40.0), ThresholdTest(200, Noise("gaussian", 150.0))
-    >>> found = curve(noise, test, 250, np.array([9.5]))
-    >>> bool(0.24 < found[0] / (9.5 / 40**2) < 0.27)
+    >>> found = curve(noise, test, 250, 10, np.array([9.5]))
+    >>> bool(0.22 < found[0] / (9.5 / 40**2) < 0.24)
     True
     """
     half, out = (teachers + 1) // 2, np.full(len(orders), np.inf)
-    leads = argmax_worst_case.by_lead(noise, orders)
-    good = np.isfinite(leads.costs[:, 0])
-    if len(leads.levels) == 1 or not good.any():
+    argmax = argmax_worst_case.curve(noise, orders)
+    good = np.isfinite(argmax)
+    if "laplace" in noise.family or not good.any():
         return out
     grid = orders[good]
-    leads, depths = leads._replace(costs=leads.costs[good]), argmax_worst_case.by_depth(noise, grid)
-    out[good] = _up_to(test, leads.costs[:, 0], half, grid)
+    out[good] = _up_to(test, argmax[good], half, grid)
     if half < teachers:
         ends = _ends(half, teachers, noise.scale)
         first, last = ends[:-1] + 1, ends[1:]
-        argmax = np.stack([leads.at_least(lead) for lead in 2 * first - teachers])
-        out[good] = np.maximum(out[good], _up_to(test, argmax[-1], teachers, grid))
-        out[good] = np.maximum(out[good], _leader_moves(test, argmax[:-1], first[:-1], last[:-1], grid))
+        ahead = lone_leader.costs(noise, first, teachers, classes, grid)
+        depths = argmax_worst_case.by_depth(noise, grid)
+        out[good] = np.maximum(out[good], _up_to(test, ahead[:, -1].max(axis=0), teachers, grid))
+        out[good] = np.maximum(out[good], _leader_moves(test, ahead[:, :-1], first[:-1], last[:-1], grid))
         out[good] = np.maximum(out[good], _leader_stays(noise, test, depths, teachers, first, last, grid))
     return out
 
@@ -66,20 +66,21 @@ def _up_to(test: ThresholdTest, argmax: Curve, largest: int, orders: Curve) -> C
 
 
 def _leader_moves(test: ThresholdTest, argmax: Curve, first: Counts, last: Counts, orders: Curve) -> Curve:
-    """The largest joint cost [A] at the largest counts of each group, with the group's own curve [M, A]."""
+    """The largest joint cost [A] at the largest counts of each group, with its own curves [2, M, A]."""
     if not len(first):
         return np.zeros(len(orders))
-    low, high = (
-        (orders - 1)
-        * worst_reading.cost(test.noise, (m - np.float64(test.threshold))[:, None], orders, argmax)
-        for m in (first, last)
-    )
-    gap, bend = (last - first)[:, None], worst_reading.bend_of_excess(orders, test.noise)
-    logs = (np.log(np.maximum(np.expm1(moment), 1e-300)) for moment in (low, high))
-    moments = np.log1p(
-        np.exp(worst_reading.highest(next(logs), next(logs), bend * np.maximum(gap, 1e-100) ** 2))
-    )
-    return moments.max(axis=0) / (orders - 1) * (1 + worst_reading.ROUNDING)
+    bend = worst_reading.bend_of_excess(orders, test.noise) * (last - first)[:, None] ** 2
+    most = np.zeros(len(orders))
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        laws = [
+            worst_reading.law(test.noise, (m - np.float64(test.threshold))[:, None]) for m in (first, last)
+        ]
+        for curve_of_way, upwards in zip(argmax, (np.True_, np.False_), strict=True):
+            extra = (orders - 1) * curve_of_way
+            low, high = (worst_reading.log_excess(law, orders, extra, upwards) for law in laws)
+            highest = worst_reading.highest(low, high, np.maximum(bend, 1e-100))
+            most = np.maximum(most, np.logaddexp(0.0, highest).max(axis=0))
+    return most / (orders - 1) * (1 + worst_reading.ROUNDING)
 
 
 def _leader_stays(

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 import test_argmax_worst_case as worst
 import test_laplace_worst_case as laplace
+import test_lone_leader as leader
 from catalogue import case, fails, is_caught, source
 from scipy import special
 
-from pate_jax.accounting.bounds import argmax_cells, argmax_worst_case, laplace_worst_case, moved_vote
+from pate_jax.accounting.bounds import (
+    argmax_cells,
+    argmax_worst_case,
+    laplace_worst_case,
+    lone_leader,
+    moved_vote,
+)
 from pate_jax.mechanisms import Noise
 
 LITTLE = Noise("gaussian", 0.7)
@@ -19,7 +26,7 @@ def forgetful(*injections):
     """Mistakes in the search, whose honest results are not remembered, nor the mistaken ones later."""
 
     def all_of_them(patch):
-        patch.setattr(argmax_worst_case, "_log_shares", argmax_worst_case._log_shares.__wrapped__)
+        patch.setattr(argmax_worst_case, "shares", argmax_worst_case.shares.__wrapped__)
         for inject in injections:
             inject(patch)
 
@@ -46,7 +53,44 @@ def over_the_jump(patch):
 
 
 GRID = fails(partial(worst.test_a_fine_grid_of_places_never_exceeds_the_search_and_comes_close, LITTLE))
+SPLITS = fails(
+    partial(
+        leader.test_no_split_of_the_votes_lets_the_best_of_the_others_reach_further,
+        Noise("discrete_gaussian", 3.0),
+        4,
+    )
+)
+LONE = fails(partial(leader.test_no_lone_leader_costs_more_either_way_and_some_come_close, *leader.CASES[0]))
 MISTAKES = [
+    case(
+        "others of a lone leader that have no votes",
+        source(
+            lone_leader,
+            "_best_reaches",
+            "place[:, None, :] - votes[:, :, None]",
+            "place[:, None, :] + 0 * votes[:, :, None]",
+        ),
+        SPLITS,
+        "no_split_of_the_votes",
+    ),
+    case(
+        "only one of the others whose noise counts",
+        source(lone_leader, "_best_reaches", "max(others - 1, 0)", "0"),
+        SPLITS,
+        "no_split_of_the_votes",
+    ),
+    case(
+        "a lone leader that is ahead by all its votes",
+        source(lone_leader, "costs", "2 * leader - teachers", "leader"),
+        LONE,
+        "no_lone_leader",
+    ),
+    case(
+        "the two directions of a lone leader's cost exchanged",
+        source(lone_leader, "costs", "for cells in found.cells", "for cells in found.cells[::-1]"),
+        LONE,
+        "no_lone_leader",
+    ),
     case("no outcome for the other classes", forgetful(without_the_third), GRID, "fine_grid"),
     case(
         "one direction of the divergence of a moved vote",
