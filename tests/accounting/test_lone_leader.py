@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax.accounting.bounds import argmax_worst_case, lone_leader
-from pate_jax.mechanisms import Noise
+from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case, lone_leader
+from pate_jax.mechanisms import Noise, ThresholdTest
 
 ORDERS = np.array([1.3, 2.0, 5.0])
 
@@ -92,3 +92,18 @@ def test_a_leader_s_cost_falls_with_its_votes_and_rises_with_the_classes():
     few, many = (lone_leader.costs(noise, leaders, 125, classes, ORDERS) for classes in (3, 50))
     assert np.all(np.diff(many, axis=1) <= 0) and np.all(few <= many)
     assert np.all(many.max(axis=0) <= argmax_worst_case.curve(noise, ORDERS))
+
+
+@pytest.mark.parametrize("argmax", [(0.0, 0.3), (0.3, 0.0), (0.2, 0.2)])
+@pytest.mark.parametrize("reading", [3, 9, 16])
+def test_test_and_argmax_are_charged_in_the_same_direction(argmax, reading):
+    test, one = ThresholdTest(9, Noise("gaussian", 4.0)), np.array([reading])
+    curves = np.array(argmax)[:, None, None] + np.zeros(len(ORDERS))
+    passes = stats.norm.cdf((reading - np.arange(2) - 9) / 4.0)
+    before, after = (np.array([[p], [1 - p]]) for p in passes)
+    moments = [
+        (p**ORDERS * q ** (1 - ORDERS) * np.exp(np.outer([cost, 0.0], ORDERS - 1))).sum(axis=0)
+        for (p, q), cost in zip([(before, after), (after, before)], argmax, strict=True)
+    ]
+    cost = np.log(np.max(moments, axis=0)) / (ORDERS - 1)
+    assert np.allclose(joint_worst_case._leader_moves(test, curves, one, one, ORDERS), cost, rtol=1e-7)

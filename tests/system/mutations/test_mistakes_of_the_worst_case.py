@@ -13,6 +13,7 @@ from scipy import special
 from pate_jax.accounting.bounds import (
     argmax_cells,
     argmax_worst_case,
+    joint_worst_case,
     laplace_worst_case,
     lone_leader,
     moved_vote,
@@ -90,6 +91,12 @@ MISTAKES = [
         source(lone_leader, "costs", "for cells in found.cells", "for cells in found.cells[::-1]"),
         LONE,
         "no_lone_leader",
+    ),
+    case(
+        "test and argmax charged in opposite directions",
+        source(joint_worst_case, "_leader_moves", "(np.True_, np.False_)", "(np.False_, np.True_)"),
+        fails(partial(leader.test_test_and_argmax_are_charged_in_the_same_direction, (0.0, 0.3), 9)),
+        "same_direction",
     ),
     case("no outcome for the other classes", forgetful(without_the_third), GRID, "fine_grid"),
     case(
