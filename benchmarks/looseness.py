@@ -45,7 +45,9 @@ def steps(mechanism, votes, delta):
 
 def worst_case(mechanism, votes, delta):
     slack = sampler_slack(mechanism, *votes.shape)
-    return accounting.worst_case(mechanism, votes.sum(axis=1), delta, slack=slack)[0].epsilon
+    return accounting.worst_case(mechanism, votes.sum(axis=1), delta, classes=votes.shape[1], slack=slack)[
+        0
+    ].epsilon
 
 
 def main():

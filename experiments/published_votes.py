@@ -130,7 +130,7 @@ def figures(row: Row, votes: Votes) -> dict[str, Any]:
         published = tutorial_epsilon(asked, np.arange(len(asked)), row.mechanism.scale, row.delta)
     orders = accounting.default_orders()
     exact = accounting.rdp(row.mechanism, asked, orders, method="exact").sum(axis=0)
-    worst, _ = accounting.worst_case(row.mechanism, asked.sum(axis=1), row.delta)
+    worst, _ = accounting.worst_case(row.mechanism, asked.sum(axis=1), row.delta, classes=asked.shape[1])
     return {
         "votes": row.dataset,
         "queries": len(asked),

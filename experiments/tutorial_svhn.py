@@ -82,7 +82,7 @@ def epsilon(
     orders = accounting.default_orders()
     curve = accounting.rdp(mechanism, histograms, orders, method="exact").sum(axis=0)
     exact = accounting.epsilon(orders, curve, delta).epsilon
-    worst, _ = accounting.worst_case(mechanism, histograms.sum(axis=1), delta)
+    worst, _ = accounting.worst_case(mechanism, histograms.sum(axis=1), delta, classes=histograms.shape[1])
     print(f"Exact, both directions (sensitive):                    epsilon {exact:.4f}.")
     print(f"For any votes, the figure to publish:                  epsilon {worst.epsilon:.4f}.")
     size = {"queries": len(histograms), "teachers": int(histograms[0].sum()), "delta": delta}

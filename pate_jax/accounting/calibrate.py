@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from pate_jax.accounting.curves import NEWEST, Rule
 from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
@@ -19,6 +21,10 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, name_of
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, largest_scale
 
+_CLOSE = 2e-3  # relative: how far below the target epsilon may end; about the error of the search for a curve
+_INDEX = 1.24  # noise of counts that cost about as much as an index
+_ROUNDING = 1e-7  # the same for curves in closed form
+_FAR = 50.0  # what stands for the logarithm of nothing, and of infinity
 _NOISES = {"answer": ("sigma", "scale"), "test": ("sigma_threshold", "scale_threshold")}
 
 
@@ -45,8 +51,8 @@ def calibrate(
 
     >>> from pate_jax.mechanisms import GNMax
     >>> found = calibrate(GNMax(sigma=1.0), 1.0, 1e-5, queries=100, teachers=250, classes=10)
-    >>> round(found.mechanism.sigma, 1), found.epsilon <= 1.0
-    (52.8, True)
+    >>> 44 < found.mechanism.sigma < 48, found.epsilon <= 1.0
+    (True, True)
     """
     if not (target > 0 and math.isfinite(target)):
         raise PateError(f"target={target!r} must be a finite epsilon above 0")
@@ -56,17 +62,28 @@ def calibrate(
         )
     check_delta(delta)
 
-    def spent(factor: float) -> float:
-        changed = scaled(mechanism, factor, noise)
+    @cache
+    def spent(factor: float, rule: Rule = NEWEST, stronger: float = 1.0) -> float:
+        changed = scaled(scaled(mechanism, factor, noise), stronger, "answer")
         slack = sampler_slack(changed, queries, classes)
-        found, _ = worst_case(changed, np.full(queries, teachers), delta, slack=slack)
-        return float(found.epsilon)
+        totals = np.full(queries, teachers)
+        cost, _ = worst_case(changed, totals, delta, classes=classes, slack=slack, rule=rule)
+        return float(cost.epsilon)
 
-    low, high = _bracket(spent, target, mechanism, _factors(mechanism, noise))
-    while high / low > 1 + 1e-7:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if spent(middle) <= target else (middle, high)
-    return Calibrated(scaled(mechanism, high, noise), spent(high))
+    smallest, largest = _factors(mechanism, noise)
+    quick = partial(spent, rule="counts")  # never below what is wanted, and takes no time
+    enough = enough_noise(quick, target, largest)
+    if quick(enough) > target and spent(enough) > target:
+        raise PateError(
+            f"target={target!r} cannot be met by {mechanism!r} with any noise at this delta; "
+            "ask fewer queries or raise the target or delta"
+        )
+    enough = least_noise(quick, target, enough, smallest, _ROUNDING)
+    if enough * _INDEX <= largest:
+        guess = least_noise(partial(quick, stronger=_INDEX), target, enough, smallest, _ROUNDING)
+        enough = guess if spent(guess) <= target else enough
+    factor = least_noise(spent, target, enough, smallest, _CLOSE)
+    return Calibrated(scaled(mechanism, factor, noise), spent(factor))
 
 
 def scaled(
@@ -98,21 +115,52 @@ def _factors(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> 
     return SMALLEST_SCALE / min(scales) * (1 + 1e-9), largest / max(scales) * (1 - 1e-9)
 
 
-def _bracket(
-    spent: Callable[[float], float], target: float, mechanism: Mechanism, limits: tuple[float, float]
-) -> tuple[float, float]:
-    """Two factors, the first over the target (or the least there can be), the second within it."""
-    least, most = limits
-    low = high = 1.0
-    while spent(high) > target:
-        if high >= most:
-            raise PateError(
-                f"target={target!r} cannot be met by {mechanism!r} with any noise at this delta; "
-                "ask fewer queries or raise the target or delta"
-            )
-        low, high = high, min(high * 2, most)
-    if low == high:
-        while low > least and spent(max(low / 2, least)) <= target:
-            low = high = max(low / 2, least)
-        low = max(low / 2, least)
-    return low, high
+def enough_noise(spent: Callable[[float], float], target: float, largest: float) -> float:
+    """A factor within the target, or the largest there may be where none was found.
+
+    >>> enough_noise(lambda factor: 10 / factor, 1.0, 1000.0)
+    16.0
+    """
+    factor = 1.0
+    while factor < largest and spent(factor) > target:
+        factor = min(factor * 2, largest)
+    return factor
+
+
+def least_noise(
+    spent: Callable[[float], float], target: float, enough: float, smallest: float, close: float
+) -> float:
+    """The least factor within the target, where `enough` is within it, but for a share `close` of epsilon.
+
+    Secants in logarithms, in which epsilon falls nearly straight, and with a slope of at least one. Where it
+    should rise somewhere, the factor may not be the least, but its epsilon is within the target.
+
+    >>> round(least_noise(lambda factor: 10 / factor, 1.0, 16.0, 1e-3, 1e-6), 4)
+    10.0
+    """
+
+    def excess(factor: float) -> float:
+        value = spent(factor) / target
+        return math.log(value) if 0 < value < math.inf else math.copysign(_FAR, value - 1)
+
+    high, within = enough, excess(enough)
+    if within > 0:
+        return high
+    low, over = high, within
+    while over <= 0:
+        high, within = low, over
+        if within > -close or high <= smallest:
+            return high
+        low = max(high * math.exp(max(within, -1.0)), smallest)
+        over = excess(low)
+    ends = over, within
+    while within <= -close and high / low > 1 + 1e-7:
+        share = (ends[0] + close / 2) / (ends[0] - ends[1])
+        middle = low * (high / low) ** min(max(share, 0.02), 0.98)
+        value = excess(middle)
+        if value <= 0:
+            high, within = middle, value
+            ends = ends[0] / 2, value  # the end that stays counts for half, so that it moves next
+        else:
+            low, ends = middle, (value, ends[1] / 2)
+    return high

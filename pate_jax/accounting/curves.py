@@ -11,18 +11,22 @@ A curve is float64 [query, order]; it adds up over queries. Orders are above 1. 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.bounds import gnmax, laplace, threshold
+from pate_jax.accounting.counts_curve import argmax_bound, counts_curve
+from pate_jax.accounting.index_curve import index_curve
 from pate_jax.accounting.inputs import check_curve, check_delta, check_orders, check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, check_votes_suffice
 
 Method = Literal["exact", "published", "data_independent"]
 Conversion = Literal["tight", "classic"]
+Rule = Literal["counts", "index"]  # what a query is charged for: all noisy counts, or the one index told
+NEWEST: Rule = "index"  # of everything but the runs that older versions have charged
 Curve = NDArray[np.float64]
 
 
@@ -148,42 +152,37 @@ def published_argmax(mechanism: Mechanism, votes: NDArray[np.int64]) -> Callable
     return lambda orders: gnmax.theorem6(log_q, scale, orders)
 
 
-def argmax_bound(mechanism: Mechanism, orders: Curve) -> Curve:
-    """Data-independent curve of the noisy argmax alone, [A].
-
-    >>> from pate_jax.mechanisms import GNMax
-    >>> argmax_bound(GNMax(sigma=10.0), np.array([2.0]))
-    array([0.02])
-    """
-    family, scale = mechanism.noise
-    if family in ("gaussian", "discrete_gaussian"):
-        return gnmax.data_independent(scale, orders)
-    if family == "gumbel":
-        return laplace.bounded_range(2 / scale, orders)
-    whole = laplace.pure(2 / scale, orders)
-    if family == "laplace":
-        return np.minimum(whole, 2 * laplace.shifted(scale, orders))
-    return np.minimum(whole, 2 * laplace.pure(1 / scale, orders)) if family == "discrete_laplace" else whole
-
-
-def data_independent(mechanism: Mechanism, teachers: ArrayLike, orders: ArrayLike) -> Curve:
+def data_independent(
+    mechanism: Mechanism, teachers: ArrayLike, classes: int, orders: ArrayLike, *, rule: Rule = NEWEST
+) -> Curve:
     """A bound [query, order] that holds for every histogram of that many teachers and every history.
 
-    `teachers` [query] (or one number) is public. Confident mechanisms are bounded as one joint mechanism:
-    see `threshold.joint_bound`.
+    `teachers` [query] (or one number) and `classes` are public.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> data_independent(GNMax(sigma=10.0), [250, 250], [2.0])
-    array([[0.02],
-           [0.02]])
+    >>> (data_independent(GNMax(40.0), [250, 250], 10, [2.0]) * 40**2 / 2).round(2).tolist()
+    [[0.64], [0.64]]
+    >>> data_independent(GNMax(40.0), 250, 10, [2.0], rule="counts") * 40**2 / 2
+    array([[1.]])
     """
     grid, totals = check_orders(orders), np.atleast_1d(np.asarray(teachers, dtype=np.int64))
-    argmax = argmax_bound(mechanism, grid)
-    if mechanism.test is None:
-        return np.broadcast_to(argmax, (len(totals), len(grid))).copy()
     distinct, where = np.unique(totals, return_inverse=True)
-    curves = np.stack([threshold.joint_bound(mechanism.test, argmax, int(t), grid) for t in distinct])
-    return curves[where]
+    if check_rule(rule) == "counts":
+        return np.stack([counts_curve(mechanism, int(total), grid) for total in distinct])[where]
+    # no vote can move where there is no teacher, so that one teacher costs at least as much
+    return np.stack([index_curve(mechanism, max(int(one), 1), classes, grid) for one in distinct])[where]
+
+
+def check_rule(rule: str) -> Rule:
+    """The rule, or an error where there is none of this name.
+
+    >>> check_rule("index")
+    'index'
+    """
+    for known in get_args(Rule):
+        if rule == known:
+            return cast(Rule, known)
+    raise PateError(f"rule={rule!r} must be one of {', '.join(get_args(Rule))}")
 
 
 def rdp(
@@ -192,22 +191,23 @@ def rdp(
     orders: ArrayLike | None = None,
     *,
     method: Method,
+    rule: Rule = NEWEST,
 ) -> Curve:
     """Renyi curves [query, order] of a mechanism on vote histograms [query, class].
 
     `exact` is the joint mechanism in both directions. `published` weighs the argmax by Pr[answered], as the
     2018 paper's analysis does; it bounds one direction only. `data_independent` reads nothing from the votes
-    but their number, their classes and their total.
+    but their number, their classes and their total; `rule` says by which curve.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> rdp(GNMax(sigma=10.0), [[200, 50], [130, 120]], [2.0], method="data_independent")
-    array([[0.02],
-           [0.02]])
+    >>> rdp(GNMax(sigma=10.0), [[200, 50], [130, 120]], [2.0], method="data_independent").round(4)
+    array([[0.0127],
+           [0.0127]])
     """
     counts = check_votes(votes)
     grid = default_orders() if orders is None else check_orders(orders)
     if method == "data_independent":
-        return data_independent(mechanism, counts.sum(axis=1), grid)
+        return data_independent(mechanism, counts.sum(axis=1), counts.shape[1], grid, rule=rule)
     if method == "published":
         parts = published_parts(mechanism, counts, grid)
         return parts.test + np.exp(parts.log_answered)[:, None] * parts.argmax
@@ -215,5 +215,6 @@ def rdp(
         from pate_jax.accounting import exact
 
         joint = exact.rdp(mechanism, counts, grid)
-        return np.minimum(joint, data_independent(mechanism, counts.sum(axis=1), grid))
+        cap = data_independent(mechanism, counts.sum(axis=1), counts.shape[1], grid, rule="counts")
+        return np.minimum(joint, cap)
     raise PateError(f"method={method!r} must be 'exact', 'published' or 'data_independent'")

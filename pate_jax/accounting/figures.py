@@ -87,6 +87,7 @@ class Case:
     orders: NDArray[np.float64]
     slack: float
     adaptive: bool = False
+    rule: curves.Rule = curves.NEWEST  # what the data-independent figure charges for
 
     def curve(self, method: curves.Method) -> NDArray[np.float64]:
         """The curves [histogram, order] by one method."""
@@ -198,7 +199,8 @@ def data_independent(case: Case) -> Figure:
     Each query counts as if it was answered, whatever became of it.
     """
     teachers, times = np.unique(np.repeat(case.votes.sum(axis=1), case.asked), return_counts=True)
-    proved = WorstCase(case.mechanism, teachers, case.orders).figure(times, case.votes.shape[1], case.delta)
+    worst = WorstCase(case.mechanism, teachers, case.votes.shape[1], case.rule, case.orders)
+    proved = worst.figure(times, case.delta)
     return figure(proved.epsilon, "publishable", proved.basis, WORST_CASE)
 
 

@@ -17,7 +17,9 @@ the two data sets and `L_t = (dP/dQ)(answer t | history)`: `E_Q[L_t^a | history]
 costs, which are functions of the history, so it tells nothing more.
 
 **Costs** here are the data-independent curves of `curves.data_independent`: test and argmax together, at the
-worst histogram that so many teachers can cast. They never read a vote, so neither does a refusal.
+worst histogram that so many teachers can cast. They bound one question for every history before it
+(docs/worst_case.md, claim 1), which is what the theorem asks. They never read a vote, so neither does a
+refusal. `rule` says which of the two curves a run is charged by; both are bounds.
 
 **One order.** The theorem allows one order, fixed in advance. `plan` takes the one at which the budget
 affords most questions to the mechanism that the run names, from public numbers alone. Where the cost is
@@ -35,6 +37,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -42,11 +45,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import curves
+from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 
+Curve = NDArray[np.float64]
 _ROUNDING = 1e-9  # relative: what is spent is rounded up, what may be spent is rounded down
 _MOST = 1e12  # questions past which a count is given up
 
@@ -80,8 +85,9 @@ class Filter:
     """A budget, and what it allows at the order that was fixed for it. Made by `plan`.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> found = plan(GNMax(sigma=40.0), teachers=250, classes=10, epsilon=1.0, delta=1e-5)
-    >>> each = cost(GNMax(sigma=40.0), teachers=250, classes=10, order=found.order)
+    >>> of = {"teachers": 250, "classes": 10, "rule": "counts"}
+    >>> found = plan(GNMax(sigma=40.0), epsilon=1.0, delta=1e-5, **of)
+    >>> each = cost(GNMax(sigma=40.0), order=found.order, **of)
     >>> found.affords(NOTHING, each), found.affords(each.times(30), each)
     (48, 18)
     """
@@ -125,23 +131,36 @@ def _is_amount(value: object) -> bool:
     return type(value) in (int, float) and isinstance(value, int | float) and 0 <= value <= sys.float_info.max
 
 
-def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float) -> Cost:
+def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float, rule: Rule) -> Cost:
     """What one question costs at an order, whatever the votes: test and argmax as one joint mechanism.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> round(cost(GNMax(sigma=10.0), teachers=250, classes=10, order=2.0).rdp, 9)
-    0.02
+    >>> one = cost(GNMax(sigma=10.0), teachers=250, classes=10, order=2.0, rule="index")
+    >>> round(one.rdp, 3)
+    0.013
     """
-    rdp = float(curves.data_independent(mechanism, teachers, [order])[0, 0])
+    rdp = float(curves.data_independent(mechanism, teachers, classes, [order], rule=rule)[0, 0])
     return Cost(rdp * (1 + _ROUNDING), sampler_slack(mechanism, 1, classes) * (1 + _ROUNDING))
 
 
-def plan(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: float, delta: float) -> Filter:
+def plan(
+    mechanism: Mechanism,
+    *,
+    teachers: int,
+    classes: int,
+    epsilon: float,
+    delta: float,
+    rule: Rule,
+) -> Filter:
     """The filter whose order affords this mechanism most questions; from public numbers only."""
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise PateError(f"budget_epsilon={epsilon!r} must be a finite number above 0")
     delta = check_delta(delta)
-    slack = _slack(mechanism, teachers, classes, epsilon, delta)
+
+    def each(orders: Curve) -> Curve:
+        return curves.data_independent(mechanism, teachers, classes, orders, rule=rule)[0]
+
+    slack = _slack(mechanism, classes, each, epsilon, delta)
     inner = delta - (1 + math.exp(min(epsilon, 700.0))) * slack * (1 + _ROUNDING)
     if inner <= 0:
         raise PateError(
@@ -149,12 +168,13 @@ def plan(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: float, d
             f"{mechanism!r} strays from its law is more than that; take a discrete mechanism, a larger delta "
             "or a smaller budget"
         )
-    orders = _fine_orders(mechanism, teachers, epsilon, inner)
-    best = _best(mechanism, teachers, epsilon, inner, orders)
+    orders = _fine_orders(each, epsilon, inner)
+    best = _best(each, epsilon, inner, orders)
     order = float(orders[best])
     rdp = float(_rooms(epsilon, inner, orders)[best])
     found = Filter(epsilon, delta, order, max(rdp, 0.0) * (1 - _ROUNDING), slack)
-    if found.affords(NOTHING, cost(mechanism, teachers=teachers, classes=classes, order=order)) < 1:
+    one = cost(mechanism, teachers=teachers, classes=classes, order=order, rule=rule)
+    if found.affords(NOTHING, one) < 1:
         raise PateError(
             f"budget_epsilon={epsilon:g} at delta={delta:g} affords no single answer of {mechanism!r}: "
             "raise the budget or the noise"
@@ -162,31 +182,30 @@ def plan(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: float, d
     return found
 
 
-def _slack(mechanism: Mechanism, teachers: int, classes: int, epsilon: float, delta: float) -> float:
+def _slack(
+    mechanism: Mechanism, classes: int, each: Callable[[Curve], Curve], epsilon: float, delta: float
+) -> float:
     """How far all noise may stray: enough for as many questions as the whole delta would afford."""
     orders = curves.default_orders()
     rooms = _rooms(epsilon, delta, orders)
-    each = curves.data_independent(mechanism, teachers, orders)[0]
-    most = math.ceil(min(float(np.max(rooms / np.maximum(each, 1e-300))) * 1.5, _MOST))
+    most = math.ceil(min(float(np.max(rooms / np.maximum(each(orders), 1e-300))) * 1.5, _MOST))
     return sampler_slack(mechanism, max(most, 1), classes) * (1 + 4 * _ROUNDING)
 
 
-def _rooms(epsilon: float, delta: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
+def _rooms(epsilon: float, delta: float, orders: Curve) -> Curve:
     """What may be spent at each order: the tight conversion solved for the curve. Below 0: nothing."""
     return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
 
 
-def _best(
-    mechanism: Mechanism, teachers: int, epsilon: float, delta: float, orders: NDArray[np.float64]
-) -> int:
-    each = curves.data_independent(mechanism, teachers, orders)[0]
-    return int(np.argmax(_rooms(epsilon, delta, orders) / np.maximum(each, 1e-300)))
+def _best(each: Callable[[Curve], Curve], epsilon: float, delta: float, orders: Curve) -> int:
+    """The place of the order that affords most questions, of which one costs `each`."""
+    return int(np.argmax(_rooms(epsilon, delta, orders) / np.maximum(each(orders), 1e-300)))
 
 
-def _fine_orders(mechanism: Mechanism, teachers: int, epsilon: float, delta: float) -> NDArray[np.float64]:
+def _fine_orders(each: Callable[[Curve], Curve], epsilon: float, delta: float) -> Curve:
     """The default orders around the best of them, and forty between its neighbours."""
     orders = curves.default_orders()
-    best = _best(mechanism, teachers, epsilon, delta, orders)
+    best = _best(each, epsilon, delta, orders)
     low, high = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
     return 1 + np.geomspace(low - 1, high - 1, 41)
 

@@ -1,7 +1,7 @@
 """The data-independent curve of a mechanism that answers with one index: for any votes and any history.
 
 An index says less than the noisy counts that it is read from. The curve here is never above that of
-`curves.data_independent` and is proven in docs/worst_case.md. No statement, budget or plan uses it yet.
+`counts_curve`. The proof is in docs/worst_case.md.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import curves
 from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case, threshold
+from pate_jax.accounting.counts_curve import counts_curve
 from pate_jax.accounting.inputs import check_orders
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
@@ -28,17 +28,17 @@ def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: Array
     >>> from pate_jax.mechanisms import GNMax, GumbelMax
     >>> (index_curve(GNMax(40.0), 250, 10, [2.0]) * 40**2 / 2).round(2)  # 1 if all noisy counts were told
     array([0.64])
-    >>> kept = curves.data_independent(GumbelMax(40.0), 250, [2.0])[0]
+    >>> kept = counts_curve(GumbelMax(40.0), 250, np.array([2.0]))
     >>> bool(index_curve(GumbelMax(40.0), 250, 10, [2.0]) == kept)
     True
     """
     if teachers < 1 or classes < 2:
         raise PateError(f"teachers={teachers} and classes={classes} must be at least 1 and 2")
     grid = check_orders(orders)
-    found = curves.data_independent(mechanism, teachers, grid)[0]
+    of_counts = counts_curve(mechanism, teachers, grid)
     if classes == 2 and teachers <= MOST_VOTES and mechanism.votes_suffice:
-        return np.minimum(found, _every_histogram(mechanism, teachers, grid))
-    return np.minimum(found, _any_histogram(mechanism, teachers, classes, grid))
+        return np.minimum(of_counts, _every_histogram(mechanism, teachers, grid))
+    return np.minimum(of_counts, _any_histogram(mechanism, teachers, classes, grid))
 
 
 def _every_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:

@@ -17,6 +17,7 @@ from scipy import special
 from pate_jax.accounting import curves
 from pate_jax.accounting.best_order import Columns, Places, least
 from pate_jax.accounting.bounds import gnmax, threshold
+from pate_jax.accounting.counts_curve import argmax_bound
 from pate_jax.accounting.inputs import check_votes
 from pate_jax.mechanisms import LNMax, Mechanism, ThresholdTest, check_votes_suffice
 
@@ -159,7 +160,7 @@ def _data_independent(
         epsilon = 2 / mechanism.scale
         argmax = np.minimum(epsilon**2 * orders / 2, epsilon)
     else:
-        argmax = curves.argmax_bound(mechanism, orders)
+        argmax = argmax_bound(mechanism, orders)
     summed = answered * argmax
     if mechanism.test is not None:
         summed = summed + asked * threshold.data_independent(mechanism.test, orders)

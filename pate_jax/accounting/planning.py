@@ -33,6 +33,7 @@ THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of the teachers
 RATIOS = (1.5, 2.5, 3.75)  # noise of the test over noise of the answer
 _DRAWS = 4  # of noise for each query of a model
 _LEAST_RECORDS = 100  # below these the number itself would tell, and no plan is of use
+_INDEX = 1.3  # about what an index costs where the two counts that a vote moves would cost 2
 _LEAST_SHARD, _LEAST_OF_CLASS = 20, 4  # records of a shard, and for each class, below which nothing is known
 _LEAST_WORTH = 5  # right answers for each class, below which no student learns
 _LEAST_SHARE = 0.1  # of the answers wished for that must be worth something
@@ -153,7 +154,7 @@ def plan(
             steps.advance()
     chosen.sort(key=lambda one: -one.worth)
     _check_use(chosen[_best(chosen, answers)], answers, classes, epsilon, records)
-    options = [_settled(one, classes, epsilon, delta, models) for one in chosen[:6]]
+    options = [_settled(one, classes, epsilon, delta, models) for one in chosen[:3]]
     best = options.pop(_best(options, answers))
     each = [
         _expected(best.mechanism, [_histograms(model, best.teachers, best.shard, classes)], best.queries)
@@ -234,10 +235,10 @@ def _mu(epsilon: float, delta: float) -> float:
 
 def _candidates(mu: float, teachers: int, queries: int) -> list[Mechanism]:
     """Mechanisms for so many queries that cost about mu."""
-    found: list[Mechanism] = [DiscreteGaussianMax(math.sqrt(2 * queries) / mu)]
+    found: list[Mechanism] = [DiscreteGaussianMax(math.sqrt(_INDEX * queries) / mu)]
     for share in THRESHOLDS:
         for ratio in RATIOS:
-            sigma = math.sqrt(queries * (2 + ratio**-2)) / mu
+            sigma = math.sqrt(queries * (_INDEX + ratio**-2)) / mu
             found.append(ConfidentDiscreteGaussian(round(share * teachers), ratio * sigma, sigma))
     return found
 
@@ -310,8 +311,8 @@ def _settled(
 def spends(mechanism: Mechanism, queries: int, teachers: int, classes: int, delta: float) -> float:
     """The data-independent epsilon of so many queries."""
     slack = sampler_slack(mechanism, queries, classes)
-    found, _ = worst_case(mechanism, np.full(queries, teachers), delta, slack=slack)
-    return float(found.epsilon)
+    cost, _ = worst_case(mechanism, np.full(queries, teachers), delta, classes=classes, slack=slack)
+    return float(cost.epsilon)
 
 
 def _rounded_up(mechanism: Mechanism, digits: int) -> Mechanism:

@@ -122,7 +122,7 @@ def release(mechanism: Mechanism, votes: ArrayLike, plan: Plan, *, drawn: int | 
 
     >>> from pate_jax.mechanisms import GNMax
     >>> release(GNMax(40.0), [[240, 10]] * 50, Plan(14.0, 0.025, 8.0), drawn=0).value
-    -5908
+    -4615
     """
     steps = math.ceil(math.log(smooth_sum(mechanism, votes, plan)) / plan.grid)
     return Release(plan, steps + (draw(plan.law) if drawn is None else drawn))

@@ -48,6 +48,7 @@ class Statement:
     teachers: int = 0  # 0 where not every query was put to the same number of them
     classes: int = 0
     declared: bool = False  # the relation is the word of whoever made the votes; else the run's own partition
+    rule: curves.Rule = "counts"  # what the headline charges for; statements of older versions do not say
 
     @property
     def covers(self) -> str:
@@ -120,6 +121,7 @@ class Statement:
             figures={name: Figure(**known.get(name, none[name])) for name in NAMES},
             sums=description.get("sums", {}),
             declared=description.get("declared", False),
+            rule=description.get("rule", "counts"),
             **{name: description[name] for name in _FACTS if name in description or name not in _LATER},
         )
 
@@ -162,6 +164,7 @@ class Statement:
             **({"warning": self.warning} if self.warning else {}),
             **facts,
             **({"declared": True} if self.declared else {}),
+            **({} if self.rule == "counts" else {"rule": self.rule}),
             "relation_in_words": self.covers,
             "model_card_line": self.model_card_line(),
         }
@@ -196,6 +199,7 @@ def _check(statement: Statement) -> None:
         raise TypeError(f"one of {numbers} is no number >= 0")
     if statement.relation not in RELATIONS:
         raise PateError(f"relation={statement.relation!r} must be one of {', '.join(RELATIONS)}")
+    curves.check_rule(statement.rule)
     from_dict(statement.mechanism)
     check_delta(statement.delta)
 
@@ -223,6 +227,7 @@ def statement(
     orders: ArrayLike | None = None,
     pld: bool | None = None,
     voters_may_sit_out: bool = False,
+    rule: curves.Rule = curves.NEWEST,
 ) -> Statement:
     """The privacy statement of a list of queries.
 
@@ -232,7 +237,7 @@ def statement(
     `budget` is the epsilon of a privacy filter, fixed in advance; it replaces the worst case over the
     queries asked, whose number is then itself an answer. `sanitised` comes from `sanitise`.
     `private=False` marks a seeded run. `pld` says whether privacy-loss distributions are composed; unset:
-    where they may give less than the Renyi figure.
+    where they may give less than the Renyi figure. `rule` is that of the run, where there is one.
 
     Every row must have one total, the number of teachers: a record moves a vote, and makes none appear.
     `voters_may_sit_out=True` where who votes on which query was fixed without the records.
@@ -259,7 +264,7 @@ def statement(
     kinds = groups.distinct(counts, mask)
     known = None if answered is None else kinds.among[0]
     delta = check_delta(delta)
-    case = figures.Case(mechanism, kinds.votes, kinds.asked, known, delta, grid, slack, adaptive)
+    case = figures.Case(mechanism, kinds.votes, kinds.asked, known, delta, grid, slack, adaptive, rule)
     return Statement(
         figures=figures.all_figures(case, budget, sanitised, pld),
         asked=len(counts),
@@ -274,6 +279,7 @@ def statement(
         teachers=_teachers(counts),
         classes=counts.shape[1],
         declared=declared,
+        rule=rule,
     )
 
 

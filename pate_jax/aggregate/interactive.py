@@ -70,9 +70,9 @@ def rdp(
     counts, margins = _margins(mechanism, votes, student_probabilities)
     grid = check_orders(orders)
     joint = renyi.rdp_of(mechanism, groups.merge(counts, margins), grid)
-    cost: NDArray[np.float64] = np.minimum(
-        joint, curves.data_independent(mechanism, counts.sum(axis=1), grid)
-    )
+    totals, classes = counts.sum(axis=1), counts.shape[1]
+    cap = curves.data_independent(mechanism, totals, classes, grid, rule="counts")
+    cost: NDArray[np.float64] = np.minimum(joint, cap)
     return cost
 
 

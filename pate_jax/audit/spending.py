@@ -26,6 +26,7 @@ _OLDER = (
     "an older version drew the noise of batch 1, named after the votes alone: that no copy of this run made "
     "before its first answer asked another list, whose equal votes would show"
 )
+_FIRST_OF_INDEX = 4  # schema of a ledger's line: before it, queries were charged for the noisy counts
 _MOVED = 1e-3  # share of answers that continuous noise may round differently on another machine
 
 
@@ -63,6 +64,8 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
         return
     votes = load_batch(run, line)
     answers = storage.read_arrays(run.answers_of(line.batch), "answers")
+    if settings.rule != "counts" and line.schema < _FIRST_OF_INDEX:
+        yield f"the settings name the rule {settings.rule!r}, which is newer than the version that charged it"
     if "mechanism" not in settings or line.mechanism != settings.mechanism:
         yield "the ledger names another mechanism than the settings"
     if line.votes != storage.digest(votes.votes):
@@ -78,7 +81,9 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
         yield "it was charged for another number of teachers or classes"
     charged = ledger.cost_to_dict(line.order, line.cost)
     costs = ledger.cost_to_dict(
-        *budget.cost_of(settings.budget, line.mechanism, line.teachers, line.classes, line.asked)
+        *budget.cost_of(
+            settings.budget, line.mechanism, line.teachers, line.classes, line.asked, settings.rule
+        )
     )
     if list(_differences(charged, costs)):
         yield f"it was charged {charged} and costs {costs}"
@@ -143,6 +148,7 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
         classes=first.classes,
         epsilon=fixed.epsilon,
         delta=fixed.delta,
+        rule=settings.rule,
     )
     differing = _differences(fixed.to_dict(), again.to_dict())
     yield from judged(
@@ -264,5 +270,5 @@ def _headline(statement: accounting.Statement) -> figures.Figure:
     mechanism = from_dict(statement.mechanism)
     slack = sampler_slack(mechanism, statement.asked, statement.classes)
     asked, orders = np.array([statement.asked]), curves.default_orders()
-    case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack)
+    case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack, rule=statement.rule)
     return figures.data_independent(case)

@@ -271,7 +271,7 @@ def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, spent: Cost) ->
     digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
     label, fixed = noise_label(batch, queries, inputs, chain.SCHEMA), budget.fixed(run)
     drawn = draw(run, mechanism, votes.votes, label)
-    order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked)
+    order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked, run.record.read().rule)
     return Line(
         batch,
         mechanism,

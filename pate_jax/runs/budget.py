@@ -14,6 +14,7 @@ import numpy as np
 
 from pate_jax import accounting
 from pate_jax.accounting import curves, filter
+from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
@@ -52,6 +53,8 @@ def settle(
         planned = settings.budget
     else:
         planned = _plan(run, mechanism, teachers, classes, epsilon, delta)
+    if "mechanism" not in settings:
+        run.record.agree("charges", {"rule": settings.rule})
     run.record.agree("mechanism", to_dict(mechanism))
     run.record.agree("budget", budget_to_dict(planned))
     return planned
@@ -63,11 +66,11 @@ def fixed(run: RunDirectory) -> Filter | None:
 
 
 def cost_of(
-    fixed: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int
+    fixed: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int, rule: Rule
 ) -> tuple[float, Cost]:
     """What a batch costs whatever the votes, and the order: that of the budget, or else the batch's own."""
-    order = _own_order(mechanism, teachers, asked) if fixed is None else fixed.order
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=order)
+    order = _own_order(mechanism, teachers, classes, asked, rule) if fixed is None else fixed.order
+    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=order, rule=rule)
     return order, each.times(asked)
 
 
@@ -101,7 +104,7 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
     if budget is None or wanted == 0:
         return wanted
     mechanism = settings.mechanism
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=budget.order)
+    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=budget.order, rule=settings.rule)
     room = budget.affords(spent, each)
     if room == 0:
         raise PateError(
@@ -151,13 +154,15 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     shown = {"run_dir": str(run.root), "mechanism": to_dict(mechanism), "batches": batches}
     if budget is None:
         delta = CUSTOMARY_DELTA if settings.delta is None else settings.delta
-        spent_now = {"queries": asked, "epsilon": _epsilon(mechanism, lines, delta), "delta": delta}
+        epsilon = _epsilon(mechanism, lines, delta, settings.rule)
+        spent_now = {"queries": asked, "epsilon": epsilon, "delta": delta}
         return {**shown, "budget": None, "spent": spent_now, "left": None}
     share = total.rdp / budget.rdp
     left = {"rdp": max(budget.rdp - total.rdp, 0.0), "share": max(1 - share, 0.0), "queries": None}
     if lines:
         last = lines[-1]
-        each = filter.cost(mechanism, teachers=last.teachers, classes=last.classes, order=budget.order)
+        size = {"teachers": last.teachers, "classes": last.classes}
+        each = filter.cost(mechanism, **size, order=budget.order, rule=settings.rule)
         left["queries"] = budget.affords(total, each)
     return {
         **shown,
@@ -182,7 +187,8 @@ def _plan(
             f"budget_epsilon={epsilon:g} comes too late for {run.root}, which has answered already: a budget "
             "is fixed before the first answer; choose another --out"
         )
-    return filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
+    rule = run.record.read().rule
+    return filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta, rule=rule)
 
 
 def _check_agreed(run: RunDirectory, budget: Filter | None, epsilon: float | None, delta: float) -> None:
@@ -195,18 +201,18 @@ def _check_agreed(run: RunDirectory, budget: Filter | None, epsilon: float | Non
         )
 
 
-def _own_order(mechanism: Mechanism, teachers: int, asked: int) -> float:
+def _own_order(mechanism: Mechanism, teachers: int, classes: int, asked: int, rule: Rule) -> float:
     """Without a budget: the order at which this list alone comes out lowest."""
     orders = curves.default_orders()
-    curve = curves.data_independent(mechanism, teachers, orders)[0] * max(asked, 1)
-    best = curves.epsilon(orders, curve, CUSTOMARY_DELTA).order
+    curve = curves.data_independent(mechanism, teachers, classes, orders, rule=rule)[0]
+    best = curves.epsilon(orders, curve * max(asked, 1), CUSTOMARY_DELTA).order
     return float(np.asarray(best, np.float64))
 
 
-def _epsilon(mechanism: Mechanism, lines: Sequence[Line], delta: float) -> float | None:
+def _epsilon(mechanism: Mechanism, lines: Sequence[Line], delta: float, rule: Rule) -> float | None:
     totals = np.concatenate([np.full(line.asked, line.teachers) for line in lines])
     classes = max(line.classes for line in lines)
     slack = sampler_slack(mechanism, len(totals), classes)
-    cost, _ = accounting.worst_case(mechanism, totals, delta, slack=slack)
+    cost, _ = accounting.worst_case(mechanism, totals, delta, classes=classes, slack=slack, rule=rule)
     epsilon = float(cost.epsilon)
     return epsilon if np.isfinite(epsilon) else None

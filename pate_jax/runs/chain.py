@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 from pate_jax.errors import PateError
 from pate_jax.system import locks, progress, storage
 
-SCHEMA = 3
-READABLE = (2, 3)  # in lines of schema 2 the noise of batch 1 is not named after its inputs
+SCHEMA = 4
+READABLE = (2, 3, 4)  # noise of batch 1 is named after its inputs from 3 on; an index is charged from 4 on
 GENESIS = "0" * 64
 LONGEST = 1 << 28  # bytes of a line, at most
 _TAIL = len(', "digest": ""}\n') + 64

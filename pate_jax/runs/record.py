@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pate_jax import student
+from pate_jax.accounting.curves import NEWEST, Rule, check_rule
 from pate_jax.accounting.filter import Filter
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
@@ -78,6 +79,12 @@ class Settings:
     def budget(self) -> Filter | None:
         """What may be spent in all; None where no budget was fixed."""
         return budget_from_dict(dict(self.stages.get("budget", budget_to_dict(None))))
+
+    @property
+    def rule(self) -> Rule:
+        """What a query is charged for: of a run that an older version has charged, the noisy counts."""
+        older: Rule = "counts" if "mechanism" in self.stages else NEWEST
+        return check_rule(self.stages.get("charges", {}).get("rule", older))
 
     @property
     def delta(self) -> float | None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate_jax.accounting import curves, filter
+from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
@@ -43,6 +44,7 @@ class Plan(NamedTuple):
     queries: int
     relation: str
     records: str | None  # a digest of the ids; None of votes made elsewhere
+    rule: Rule  # what its queries are charged for; older registers do not say
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -51,9 +53,10 @@ class Plan(NamedTuple):
     @classmethod
     def from_dict(cls, described: Any) -> Plan:
         """The plan that `to_dict` described."""
-        if not (isinstance(described, dict) and set(described) == set(cls._fields)):
+        if not (isinstance(described, dict) and {*described, "rule"} == set(cls._fields)):
             raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
-        return cls(**{**described, "mechanism": from_dict(described["mechanism"])})
+        rule = curves.check_rule(described.get("rule", "counts"))
+        return cls(**{**described, "mechanism": from_dict(described["mechanism"]), "rule": rule})
 
 
 class Entry(NamedTuple):
@@ -95,19 +98,28 @@ def _entry(line: Mapping[str, Any], file: Path) -> Entry:
 
 
 def planned(
-    mechanism: Mechanism, *, teachers: int, classes: int, queries: int, most: tuple[float, float] | None
+    mechanism: Mechanism,
+    *,
+    teachers: int,
+    classes: int,
+    queries: int,
+    most: tuple[float, float] | None,
+    rule: Rule,
 ) -> int:
     """How many answers a run may give in all: its list, or what its budget (epsilon, delta) affords.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> planned(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5))
+    >>> planned(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5), rule="counts")
     48
     """
     if most is None:
         return queries
-    found = filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=most[0], delta=most[1])
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=found.order)
-    return found.affords(filter.NOTHING, each)
+    epsilon, delta = most
+    fixed = filter.plan(
+        mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta, rule=rule
+    )
+    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=fixed.order, rule=rule)
+    return fixed.affords(filter.NOTHING, each)
 
 
 def digest_of(ids: np.ndarray) -> str:
@@ -141,8 +153,9 @@ def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int
         return
     file, fixed = _file(run), budget.fixed(run)
     most = None if fixed is None else (fixed.epsilon, fixed.delta)
-    queries = planned(mechanism, teachers=teachers, classes=classes, queries=queries, most=most)
-    if not _stands(read(file), run, Plan(mechanism, teachers, classes, queries, "", None)):
+    rule = run.record.read().rule
+    queries = planned(mechanism, teachers=teachers, classes=classes, queries=queries, most=most, rule=rule)
+    if not _stands(read(file), run, Plan(mechanism, teachers, classes, queries, "", None, rule)):
         raise PateError(
             f"{file} does not show what {run.root} is about to spend: it was moved, copied or changed since "
             f"it was entered; enter it with `pate aggregate {run.root} --register {file}`"
@@ -168,11 +181,12 @@ def limit(file: Path, epsilon: float, delta: float) -> None:
 def _filter(epsilon: float, delta: float) -> filter.Filter:
     """The budget at the order that is best for costs that grow with the order, as those of Gaussian noise do.
 
-    A thousandth of delta is left for what samplers of continuous noise stray from their laws.
+    Any order gives a valid limit, so the quicker rule chooses it. A thousandth of delta is left for what
+    samplers of continuous noise stray from their laws.
     """
     inner = delta * (1 - 1e-3)
     noise = DiscreteGaussianMax(max(100.0 / epsilon, 2.0) if epsilon > 0 else 2.0)
-    found = filter.plan(noise, teachers=250, classes=10, epsilon=epsilon, delta=inner)
+    found = filter.plan(noise, teachers=250, classes=10, epsilon=epsilon, delta=inner, rule="counts")
     strays = (delta - inner) / (1 + math.exp(min(epsilon, 700.0))) * (1 - _CLOSER)
     return replace(found, delta=delta, slack=found.slack + strays)
 
@@ -203,12 +217,15 @@ def together(plans: list[Plan], delta: float) -> float | None:
     """Epsilon of several runs together by Renyi composition, whatever the votes; None where none is finite.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> one = Plan(GNMax(40.0), 250, 10, 100, "record", None)
+    >>> one = Plan(GNMax(40.0), 250, 10, 100, "record", None, "counts")
     >>> together([one], 1e-5) < together([one, one], 1e-5) < 2 * together([one], 1e-5)
     True
     """
     orders = curves.default_orders()
-    each = [curves.data_independent(one.mechanism, one.teachers, orders)[0] for one in plans]
+    each = [
+        curves.data_independent(one.mechanism, one.teachers, one.classes, orders, rule=one.rule)[0]
+        for one in plans
+    ]
     total = np.sum([one.queries * curve for one, curve in zip(plans, each, strict=True)], axis=0)
     strays = [sampler_slack(one.mechanism, one.queries, one.classes) for one in plans]
     found = with_slack(
@@ -272,7 +289,8 @@ def _total(plans: list[Plan], order: float) -> filter.Cost:
     """What several runs cost at one order."""
     total = filter.NOTHING
     for one in plans:
-        each = filter.cost(one.mechanism, teachers=one.teachers, classes=one.classes, order=order)
+        size = {"teachers": one.teachers, "classes": one.classes}
+        each = filter.cost(one.mechanism, **size, order=order, rule=one.rule)
         total = total.plus(each.times(one.queries))
     return total
 

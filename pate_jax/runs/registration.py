@@ -20,11 +20,12 @@ def before_training(inputs: Inputs, config: RunConfig, mechanism: Mechanism) -> 
     dataset, cut = inputs.dataset, inputs.cut
     teachers, classes = cut.teachers, dataset.classes
     most = None if config.budget_epsilon is None else (config.budget_epsilon, config.delta)
+    rule = inputs.run.record.read().rule
     queries = register.planned(
-        mechanism, teachers=teachers, classes=classes, queries=config.queries, most=most
+        mechanism, teachers=teachers, classes=classes, queries=config.queries, most=most, rule=rule
     )
     whom, records = relation.of(dataset, cut.by), register.digest_of(dataset.private.ids)
-    plan = register.Plan(mechanism, teachers, classes, queries, whom, records)
+    plan = register.Plan(mechanism, teachers, classes, queries, whom, records, rule)
     register.enter(inputs.run, config.register, plan)
 
 
@@ -37,10 +38,13 @@ def before_answers(
     most = None if epsilon is None else (epsilon, delta or budget.CUSTOMARY_DELTA)
     if fixed is not None:
         most = (fixed.epsilon, fixed.delta)
-    queries = register.planned(mechanism, teachers=teachers, classes=classes, queries=len(votes), most=most)
     settings, records = run.record.read(), None
+    queries = register.planned(
+        mechanism, teachers=teachers, classes=classes, queries=len(votes), most=most, rule=settings.rule
+    )
     if "data" in settings:
         dataset = open_data(settings.data)
         records = register.digest_of(dataset.private.ids)
-    plan = register.Plan(mechanism, teachers, classes, queries, stages.covered(run), records)
+    covers = stages.covered(run)
+    plan = register.Plan(mechanism, teachers, classes, queries, covers, records, settings.rule)
     register.enter(run, file, plan)

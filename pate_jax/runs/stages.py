@@ -154,6 +154,7 @@ def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accountin
         budget=None if settings.budget is None else settings.budget.epsilon,
         sanitised=limits.figure(run, settings.mechanism, delta),
         pld=pld,
+        rule=settings.rule,
     )
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 
 import mpmath as mp
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import accounting
+from pate_jax.accounting import curves
 from pate_jax.accounting.inputs import check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
@@ -59,13 +61,14 @@ def test_curves_of_any_votes(votes, log_scale, kind):
     mechanism = kind(float(10**log_scale))
     order = np.random.default_rng(0).permutation(votes.shape[1])
     for method in ("published", "data_independent"):
-        found = accounting.rdp(mechanism, votes, ORDERS, method=method)
+        account = partial(accounting.rdp, method=method, rule="counts")
+        found = account(mechanism, votes, ORDERS)
         assert found.shape == (3, len(ORDERS)) and found.dtype == np.float64
         assert np.all(np.isfinite(found)) and np.all(found >= 0)
-        parts = [accounting.rdp(mechanism, votes[:1], ORDERS, method=method)]
-        parts += [accounting.rdp(mechanism, votes[1:], ORDERS, method=method)]
+        parts = [account(mechanism, votes[:1], ORDERS)]
+        parts += [account(mechanism, votes[1:], ORDERS)]
         np.testing.assert_array_equal(np.concatenate(parts), found)
-        shuffled = accounting.rdp(mechanism, votes[:, order], ORDERS, method=method)
+        shuffled = account(mechanism, votes[:, order], ORDERS)
         np.testing.assert_allclose(shuffled, found, rtol=1e-12)
         figures = [
             accounting.epsilon(ORDERS, found.sum(axis=0), delta, conversion=conversion).epsilon
@@ -79,7 +82,9 @@ def test_curves_of_any_votes(votes, log_scale, kind):
 @given(st.integers(1, 5000), st.floats(-3, 5), st.floats(0, 1), st.sampled_from(KINDS), st.integers(1, 3000))
 def test_worst_case_falls_as_the_noise_grows(teachers, log_scale, more, kind, queries):
     figures = [
-        accounting.worst_case(kind(float(10**log)), np.full(queries, teachers), 1e-5)[0].epsilon
+        accounting.worst_case(
+            kind(float(10**log)), np.full(queries, teachers), 1e-5, classes=9, rule="counts"
+        )[0].epsilon
         for log in (log_scale, log_scale + more)
     ]
     assert 0 <= figures[1] <= figures[0] * (1 + 1e-9) + 1e-12 and np.all(np.isfinite(figures))
@@ -89,10 +94,33 @@ def test_worst_case_falls_as_the_noise_grows(teachers, log_scale, more, kind, qu
 def test_worst_case_falls_as_delta_grows(teachers, log_scale, kind):
     mechanism = kind(float(10**log_scale))
     figures = [
-        accounting.worst_case(mechanism, [teachers] * 20, d)[0].epsilon
+        accounting.worst_case(mechanism, [teachers] * 20, d, classes=9, rule="counts")[0].epsilon
         for d in (1e-15, 1e-8, 1e-5, 0.01, 0.5)
     ]
     assert all(a >= b * (1 - 1e-9) for a, b in itertools.pairwise(figures))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, lambda scale: ConfidentGNMax(40, 3 * scale, scale)])
+def test_the_cost_of_an_index_falls_as_noise_or_delta_grows(kind):
+    """The same of the curve that is charged, at few scales, for what it takes to search one."""
+    spent = [
+        [
+            accounting.worst_case(kind(scale), [50] * 20, delta, classes=3)[0].epsilon
+            for delta in (1e-8, 1e-5, 0.01)
+        ]
+        for scale in (3.0, 8.0)
+    ]
+    assert np.all(np.diff(spent, axis=1) <= 0) and np.all(np.diff(spent, axis=0) <= 0)
+    older = accounting.worst_case(kind(3.0), [50] * 20, 1e-5, classes=3, rule="counts")[0].epsilon
+    assert spent[0][1] <= older
+
+
+def test_no_teachers_and_an_unknown_rule():
+    """Where nobody votes nothing can change; who charges by a rule that there is none of is told so."""
+    none, one = (curves.data_independent(GNMax(4.0), [total], 3, [2.0]) for total in (0, 1))
+    assert np.array_equal(none, one)
+    with pytest.raises(PateError, match=r"rule='votes' must be one of counts, index"):
+        curves.data_independent(GNMax(4.0), 9, 3, [2.0], rule="votes")
 
 
 def test_data_independent_reads_no_histogram():
@@ -147,7 +175,7 @@ def test_published_is_the_expected_sum():
 
 def test_gaussian_figures_are_worth_what_a_mechanism_of_one_shift_costs():
     orders = accounting.default_orders()
-    found, basis = accounting.worst_case(GNMax(np.sqrt(2)), [9], 1e-5)
+    found, basis = accounting.worst_case(GNMax(np.sqrt(2)), [9], 1e-5, classes=3, rule="counts")
     assert basis == "Gaussian-DP"
     assert found.epsilon == pytest.approx(4.3772, abs=1e-4)  # mu = 1
     assert accounting.epsilon(orders, orders / 2, 1e-5).epsilon >= found.epsilon

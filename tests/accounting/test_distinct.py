@@ -57,7 +57,9 @@ def test_figures_are_the_sums_over_all_queries(mechanism, part, monkeypatch):
     for kind, weight in (("expected", np.exp(log_answered)), ("realised", ANSWERED)):
         curve = (test + weight[:, None] * argmax).sum(axis=0)
         assert made.sums[f"exact_{kind}"]["epsilon"] == pytest.approx(epsilon(curve), rel=1e-9)
-    worst = accounting.worst_case(mechanism, [50] * 25, 1e-5, slack=made.slack)[0].epsilon
+    worst = accounting.worst_case(mechanism, [50] * 25, 1e-5, classes=VOTES.shape[1], slack=made.slack)[
+        0
+    ].epsilon
     assert made.headline.epsilon == pytest.approx(worst, rel=1e-9)
     assert (made.asked, made.answered, made.teachers) == (25, ANSWERED.sum(), 50)
     assert made.figures["pld"].epsilon == pytest.approx(pld.epsilon(mechanism, VOTES, 1e-5), rel=1e-4)

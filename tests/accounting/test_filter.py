@@ -13,11 +13,12 @@ from scipy import special
 from pate_jax.accounting import curves, filter
 from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.filter import NOTHING, Cost
+from pate_jax.accounting.index_curve import index_curve
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, LNMax, PermuteAndFlip
 
-SIZE = {"teachers": 100, "classes": 10}
+SIZE = {"teachers": 100, "classes": 10, "rule": "index"}
 MECHANISMS = [
     GNMax(sigma=20.0),
     DiscreteGaussianMax(sigma=20.0),
@@ -40,21 +41,23 @@ def test_the_most_that_fits_stays_within_the_budget(mechanism, epsilon, delta):
     found = filter.plan(mechanism, **SIZE, epsilon=epsilon, delta=delta)
     each = filter.cost(mechanism, **SIZE, order=found.order)
     most = found.affords(NOTHING, each)
-    curve = float(curves.data_independent(mechanism, SIZE["teachers"], [found.order])[0, 0])
+    curve = float(index_curve(mechanism, SIZE["teachers"], SIZE["classes"], [found.order])[0])
     slack = sampler_slack(mechanism, most, SIZE["classes"])
     inner = mpmath.mpf(delta) - (1 + mpmath.e**epsilon) * mpmath.mpf(slack)
     assert most >= 1
     assert converted(found.order, mpmath.mpf(curve) * most, inner) <= epsilon
     assert converted(found.order, mpmath.mpf(curve) * (most + 1), delta) > epsilon  # nothing is wasted
-    worst, _ = worst_case(mechanism, [SIZE["teachers"]] * most, delta, slack=slack)
+    orders = [*curves.default_orders(), found.order]
+    worst, _ = worst_case(mechanism, [100] * most, delta, classes=10, orders=orders, slack=slack)
     assert worst.epsilon <= epsilon
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:2])
 def test_where_cost_is_linear_one_order_loses_nothing(mechanism):
     """zCDP: rho at all orders at once affords no more than the order of the plan."""
-    found = filter.plan(mechanism, **SIZE, epsilon=2.0, delta=1e-5)
-    most = found.affords(NOTHING, filter.cost(mechanism, **SIZE, order=found.order))
+    size = {**SIZE, "rule": "counts"}
+    found = filter.plan(mechanism, **size, epsilon=2.0, delta=1e-5)
+    most = found.affords(NOTHING, filter.cost(mechanism, **size, order=found.order))
     orders = curves.default_orders()
     best = curves.epsilon(orders, orders / 20.0**2 * (most + 1), 1e-5).epsilon
     assert best > 2.0
@@ -69,7 +72,7 @@ def plan_of(epsilon):
 def cost_of(index, order):
     """One question's cost as the filter takes it, and as the curves and laws have it."""
     mechanism = MECHANISMS[index]
-    curve = float(curves.data_independent(mechanism, SIZE["teachers"], [order])[0, 0])
+    curve = float(index_curve(mechanism, SIZE["teachers"], SIZE["classes"], [order])[0])
     slack = sampler_slack(mechanism, 1, SIZE["classes"])
     return filter.cost(mechanism, **SIZE, order=order), Fraction(curve), Fraction(slack)
 
@@ -87,7 +90,7 @@ def test_any_history_of_mechanisms_stays_within_the_budget(epsilon, choices):
         asked = min(wanted, found.affords(total, each))
         total = total.plus(each.times(asked))
         rdp, slack = rdp + asked * curve, slack + asked * stray
-    assert found.allows(total)
+    assert found.allows(total) and total.rdp >= rdp and total.slack >= slack
     inner = mpmath.mpf(delta) - (1 + mpmath.e**epsilon) * mpmath.mpf(float(slack))
     assert converted(found.order, mpmath.mpf(rdp.numerator) / rdp.denominator, inner) <= epsilon
 
@@ -97,7 +100,7 @@ def divergence(found, scales, votes, depth, total=NOTHING, history=()):
     log_p, log_q = history[-1] if history else (0.0, 0.0)
     scale = scales[len([one for one in history if one[0] > one[1]]) % len(scales)]
     mechanism = GNMax(scale)
-    each = filter.cost(mechanism, teachers=9, classes=2, order=found.order)
+    each = filter.cost(mechanism, teachers=9, classes=2, order=found.order, rule="index")
     if depth == 0 or found.affords(total, each) < 1:
         return max(0.0, math.exp(log_p) - math.exp(found.epsilon + log_q))
     gaps = [(one - two) / (math.sqrt(2) * scale) for one, two in votes]
@@ -112,7 +115,7 @@ def divergence(found, scales, votes, depth, total=NOTHING, history=()):
 @pytest.mark.parametrize("votes", [((5, 4), (4, 5)), ((6, 3), (5, 4))])
 def test_an_asker_who_adapts_gets_no_more_than_delta(votes):
     """All answers of an adaptive interview enumerated: scales follow from answers, the filter ends it."""
-    found = filter.plan(GNMax(4.0), teachers=9, classes=2, epsilon=1.0, delta=0.05)
+    found = filter.plan(GNMax(4.0), teachers=9, classes=2, epsilon=1.0, delta=0.05, rule="index")
     deltas = [divergence(found, (4.0, 3.0, 6.0), pair, 9) for pair in (votes, votes[::-1])]
     assert 0 <= max(deltas) <= 0.05
     wasteful = filter.Filter(1.0, 0.05, found.order, found.rdp * 30, 1.0)

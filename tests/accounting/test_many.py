@@ -77,7 +77,7 @@ def test_figures_of_one_setting_are_the_least_over_every_order(votes, setting):
     orders = accounting.default_orders()
     curve = accounting.rdp(setting, votes, method="data_independent").sum(0)
     slack = laws.delta_slack(setting, len(votes), 3)
-    proved, basis = accounting.worst_case(setting, [100] * len(votes), 1e-5, slack=slack)
+    proved, basis = accounting.worst_case(setting, [100] * len(votes), 1e-5, classes=3, slack=slack)
     renyi = with_slack(lambda delta: accounting.epsilon(orders, curve, delta), 1e-5, slack)
     assert proved.epsilon <= renyi.epsilon * (1 + 1e-12)
     if basis == "renyi, worst case":

@@ -77,7 +77,7 @@ def test_expectations_are_what_the_kernels_do():
     assert (np.asarray(found.labels)[answered] == 0).mean() == pytest.approx(option.right, abs=0.02)
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     first=st.integers(10, 99),
     zeros=st.integers(1, 3),

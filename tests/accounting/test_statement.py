@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,13 @@ from pate_jax.accounting import slack as slacks
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import BY_NAME, ConfidentGNMax, GNMax, InteractiveGNMax
+from pate_jax.mechanisms import (
+    BY_NAME,
+    ConfidentDiscreteGaussian,
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+)
 
 SHARED = Path(__file__).parents[2] / "../shared/data"
 MECHANISM = ConfidentGNMax(60, 40.0, 10.0)
@@ -65,7 +72,7 @@ def test_text_and_html_mark_every_sensitive_figure(made):
 def test_headline_charges_the_argmax_for_every_query_asked(made):
     none = accounting.statement(MECHANISM, VOTES, np.zeros(30, bool), 1e-5)
     assert none.headline.epsilon == made.headline.epsilon
-    worst = accounting.worst_case(MECHANISM, [100] * 30, 1e-5)[0].epsilon
+    worst = accounting.worst_case(MECHANISM, [100] * 30, 1e-5, classes=VOTES.shape[1])[0].epsilon
     assert made.headline.epsilon == pytest.approx(worst, rel=1e-6)
     assert "all 30 queries asked" in made.model_card_line()
 
@@ -232,3 +239,23 @@ def test_no_statement_holds_nonsense(kind, log_scale, classes, teachers):
     exact, worst = found.figures["exact"].epsilon, found.figures["data_independent"].epsilon
     assert worst is None or exact is None or exact <= worst * 1.2  # worst case may compose better than Renyi
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+PUBLISHED_SETS = [
+    (ConfidentGNMax(200, 150, 40), 640, 250, 10, 2.00),
+    (ConfidentGNMax(300, 200, 40), 1500, 250, 2, 2.35),
+    (GNMax(40.0), 500, 250, 10, 2.83),
+    (ConfidentDiscreteGaussian(100, 75, 20), 500, 125, 10, 3.75),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "asked", "teachers", "classes", "most"), PUBLISHED_SETS)
+def test_the_publishable_figures_of_published_settings(mechanism, asked, teachers, classes, most):
+    """As a user meets them, in a statement; of runs that older versions charged they stay a sixth higher."""
+    votes = np.zeros((asked, classes), np.int64)
+    votes[:, 0] = teachers
+    stated = partial(accounting.statement, mechanism, votes, None, 1e-5, pld=False)
+    now, before = stated(), stated(rule="counts")
+    assert 0.8 * most < now.headline.epsilon <= most < before.headline.epsilon
+    assert now.to_dict()["rule"] == "index" and "rule" not in before.to_dict()
+    assert accounting.Statement.from_dict(now.publishable()).publishable() == now.publishable()

@@ -8,11 +8,12 @@ import pytest
 
 from pate_jax import accounting, voting
 from pate_jax.accounting import curves
+from pate_jax.accounting.index_curve import index_curve
 from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import batches, budget, chain, ledger, stages
+from pate_jax.runs import batches, budget, chain, ledger, record, stages
 from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
@@ -56,7 +57,7 @@ def test_only_what_fits_is_asked_and_it_is_said_before(tmp_path, capsys):
     assert f"of the 200 wanted, the first {count} are asked" in capsys.readouterr().err
     assert len(load_answers(run).labels) == len(load_asked(run).votes) == count
     order = budget.fixed(run).order
-    curve = curves.data_independent(MECHANISM, 100, [order])[0]
+    curve = index_curve(MECHANISM, 100, 3, [order])
     within, beyond = (curves.epsilon([order], curve * many, 1e-5).epsilon for many in (count, count + 1))
     assert within <= 1.0 < beyond
 
@@ -92,17 +93,17 @@ def test_a_run_goes_on_until_its_budget_is_spent(tmp_path):
     run = begin(tmp_path, rows=30)
     (most,) = asked(begin(tmp_path, name="whole"))
     go_on(run, 20, 30)
-    go_on(run, 100, 50)
+    go_on(run, 150, 50)
     assert asked(run) == [30, 20, most - 50]
     with pytest.raises(PateError, match=r"is spent.*nothing was asked"):
-        go_on(run, 10, 150)
+        go_on(run, 10, 200)
     assert len(asked(run)) == 3
     with run.writing():
         statement = stages.account(run)
     assert statement.asked == most and statement.headline.epsilon == 1.0
     assert statement.figures["exact"].note.startswith("cost along this history")
     total = budget.spent(run)
-    curve = curves.data_independent(MECHANISM, 100, [budget.fixed(run).order])[0, 0]
+    curve = index_curve(MECHANISM, 100, 3, [budget.fixed(run).order])[0]
     assert most * curve <= total.rdp <= budget.fixed(run).rdp
 
 
@@ -266,11 +267,12 @@ def test_a_run_of_an_older_version_keeps_the_noise_it_was_made_with(tmp_path, mo
     """A ledger of schema 2: the noise of its first batch is named after the votes alone."""
     with monkeypatch.context() as older:
         older.setattr(chain, "SCHEMA", 2)
+        older.setattr(record, "NEWEST", "counts")
         run = begin(tmp_path, rows=12, split=34)
     line, by = ledger.read(run.ledger)[0], json.dumps(to_dict(MECHANISM), sort_keys=True)
     assert line.noise == batches.commitment(run, f"noise of batch 1 for {line.votes} by {by}")
     go_on(run, 12, 12, split=34)
-    assert [line.schema for line in ledger.read(run.ledger)] == [2, 3]
+    assert [line.schema for line in ledger.read(run.ledger)] == [2, chain.SCHEMA]
     found = verify.of_run(run)
     assert not found.of("failed") and any("older version" in text for text in found.of("unchecked"))
     relabelled = begin(tmp_path, rows=12, split=34, name="relabelled")
@@ -440,7 +442,7 @@ def test_the_command_shows_a_run_without_a_budget(tmp_path, capsys):
     run = begin(tmp_path, rows=30, epsilon=None)
     capsys.readouterr()
     main(["budget", str(run.root)])
-    worst, _ = accounting.worst_case(MECHANISM, [100] * 30, 1e-5)
+    worst, _ = accounting.worst_case(MECHANISM, [100] * 30, 1e-5, classes=3)
     assert f"30 queries, epsilon {worst.epsilon:.4f}" in capsys.readouterr().out
 
 

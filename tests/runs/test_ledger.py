@@ -29,7 +29,7 @@ LINE = ledger.Line(
     answers="3 - 7",
 )
 WRITTEN = (
-    b'{"artefact": "ledger", "schema": 3, "sequence": 0, "previous": "' + b"0" * 64 + b'", "batch": 1, '
+    b'{"artefact": "ledger", "schema": 4, "sequence": 0, "previous": "' + b"0" * 64 + b'", "batch": 1, '
     b'"mechanism": {"name": "confident-discrete-gaussian", "threshold": 200.0, "sigma_threshold": 150.0, '
     b'"sigma": 40.0}, "teachers": 250, "classes": 10, "asked": 3, "votes": "digest of votes", '
     b'"queries": "digest of ids", "inputs": "digest of inputs", "noise": "digest of noise", '
@@ -58,7 +58,7 @@ ANYTHING = st.recursive(
 
 
 def entry(**changes):
-    body = {"schema": 3, "sequence": 0, "digest": "0" * 64, **LINE.to_dict(), **changes}
+    body = {"schema": 4, "sequence": 0, "digest": "0" * 64, **LINE.to_dict(), **changes}
     return json.loads(json.dumps(body))
 
 

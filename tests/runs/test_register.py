@@ -12,6 +12,7 @@ import pytest
 from commands import call
 
 from pate_jax import accounting, voting
+from pate_jax.accounting.index_curve import index_curve
 from pate_jax.audit import verify
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
@@ -46,8 +47,9 @@ def test_two_uses_cost_what_one_longer_list_costs(tmp_path):
         begin(tmp_path, name, file)
     found = register.summary(file, 1e-5)
     orders = accounting.default_orders()
-    whole, _ = accounting.worst_case(MECHANISM, [TEACHERS] * 2 * ROWS, 1e-5)
-    by_hand = float(accounting.epsilon(orders, 2 * ROWS * orders / 60.0**2, 1e-5).epsilon)
+    whole, _ = accounting.worst_case(MECHANISM, [TEACHERS] * 2 * ROWS, 1e-5, classes=2)
+    curve = 2 * ROWS * index_curve(MECHANISM, TEACHERS, 2, orders)
+    by_hand = float(accounting.epsilon(orders, curve, 1e-5).epsilon)
     assert found["epsilon"]["record"] == pytest.approx(by_hand, rel=1e-3)
     assert whole.epsilon <= found["epsilon"]["record"] < sum(one["epsilon"] for one in found["runs"])
     assert oct(file.stat().st_mode & 0o777) == oct(chain.head_path(file).stat().st_mode & 0o777) == "0o600"

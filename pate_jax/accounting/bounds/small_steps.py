@@ -19,7 +19,7 @@ from pate_jax.accounting.inputs import check_delta
 Curve = NDArray[np.float64]
 ORDERS = np.concatenate([[1.001], 1 + np.geomspace(0.02, 400, 240)])
 ROUNDING = 1e-9  # relative, on variances and on delta
-_STARTS = (2.0, 6.0, 18.0)  # variances to begin with, in those of one query
+_STARTS = (6.0, 2.0, 18.0)  # variances to begin with, in those of one query
 _HIGHEST = np.geomspace(4, 400, 15)  # orders up to which the curve is used
 
 
@@ -39,11 +39,13 @@ def epsilon(orders: Curve, curve: Curve, queries: int, delta: float) -> float:
     True
     """
     check_delta(delta)
-    return min(_up_to(orders, curve, queries, delta, highest) for highest in _HIGHEST)
+    tried = [_up_to(orders, curve, queries, delta, highest, _STARTS[0]) for highest in _HIGHEST]
+    best = _HIGHEST[int(np.argmin(tried))]
+    return min(*tried, *(_up_to(orders, curve, queries, delta, best, start) for start in _STARTS[1:]))
 
 
-def _up_to(orders: Curve, curve: Curve, queries: int, delta: float, highest: float) -> float:
-    """The figure with the curve up to one order."""
+def _up_to(orders: Curve, curve: Curve, queries: int, delta: float, highest: float, start: float) -> float:
+    """The figure with the curve up to one order, and with so many queries' variance to begin with."""
     count = int(np.searchsorted(orders, highest, side="right"))
     if count < 2 or not np.isfinite(curve[:count]).all():
         return math.inf
@@ -51,9 +53,11 @@ def _up_to(orders: Curve, curve: Curve, queries: int, delta: float, highest: flo
     if ((a - 1) * cost).max() > 30:
         return math.inf
     share = np.expm1((a - 1) * cost) / (a * (a - 1))
+    if share[0] <= 0:
+        return math.inf
     # below the first order its share is the largest there is, as shares are log-convex and mirrored at 1/2
     steps = _Steps(np.append(0.5, a[:-1]), np.append(share[0], np.maximum(share[:-1], share[1:])))
-    return min(_from(steps, float(a[-1]), start * 2 * share[0], queries, delta) for start in _STARTS)
+    return _from(steps, float(a[-1]), start * 2 * share[0], queries, delta)
 
 
 def _from(steps: _Steps, highest: float, variance: float, queries: int, delta: float) -> float:

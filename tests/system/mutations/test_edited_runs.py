@@ -87,7 +87,7 @@ def more_noise_than_was_drawn(run):
         label = batches.noise_label(body["batch"], body["queries"], body["inputs"], chain.SCHEMA)
         noise = batches.commitment(run, batches.stream(claimed, body["votes"], label))
         size = {"teachers": body["teachers"], "classes": body["classes"], "asked": body["asked"]}
-        cost = ledger.cost_to_dict(*budget.cost_of(fixed, claimed, **size))
+        cost = ledger.cost_to_dict(*budget.cost_of(fixed, claimed, **size, rule="index"))
         return {**body, "mechanism": to_dict(claimed), "noise": noise, "cost": cost}
 
     rewrite(run, lambda bodies: [changed(body) for body in bodies])
