@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from experiments import partition_figure
 from experiments.tutorial_svhn import tutorial_epsilon
 from pate_jax import accounting, voting
+from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax, Mechanism
 from pate_jax.system import exits, storage
@@ -130,7 +131,8 @@ def figures(row: Row, votes: Votes) -> dict[str, Any]:
         published = tutorial_epsilon(asked, np.arange(len(asked)), row.mechanism.scale, row.delta)
     orders = accounting.default_orders()
     exact = accounting.rdp(row.mechanism, asked, orders, method="exact").sum(axis=0)
-    worst, _ = accounting.worst_case(row.mechanism, asked.sum(axis=1), row.delta, classes=asked.shape[1])
+    teachers, times = np.unique(asked.sum(axis=1), return_counts=True)
+    worst = WorstCase(row.mechanism, teachers, asked.shape[1]).figure(times, row.delta)
     return {
         "votes": row.dataset,
         "queries": len(asked),
@@ -139,7 +141,7 @@ def figures(row: Row, votes: Votes) -> dict[str, Any]:
         "published": published,
         "tight": paper.epsilon_tight,
         "exact": accounting.epsilon(orders, exact, row.delta).epsilon,
-        "data_independent": worst.epsilon,
+        "data_independent": worst.epsilon.epsilon,
     }
 
 

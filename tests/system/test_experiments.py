@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import launch, partition_figure, presets, published_votes, tutorial_svhn
+from experiments import launch, partition_figure, presets, publishable, published_votes, tutorial_svhn
 from pate_jax import accounting
 from pate_jax.accounting import papers, smooth
 from pate_jax.errors import PateError
@@ -211,3 +211,20 @@ def test_lnmax_is_counted_with_eight_moments():
     row = published_votes.Row("x", (), LNMax(20.0), 40, 1e-5, "")
     found = published_votes.figures(row, votes_of(60, 90, 4))
     assert found["queries"] == 40 and found["published"] >= found["tight"]
+
+
+def test_the_bars_are_the_statements_figures(tmp_path, monkeypatch, capsys):
+    setting = publishable.Setting("small", ConfidentGNMax(12.0, 10.0, 4.0), 9, teachers=15, classes=3)
+    monkeypatch.setattr(publishable, "SETTINGS", (setting,))
+    monkeypatch.setattr(publishable, "PICTURE", setting)
+    votes = votes_of(12, 15, 3)
+    np.savez(tmp_path / "votes.npz", votes=votes)
+    publishable.main(tmp_path / "votes.npz", tmp_path / "bars.svg")
+    picture, text = (tmp_path / "bars.svg").read_text(), capsys.readouterr().out
+    stated = accounting.statement(setting.mechanism, votes[:9], None, 1e-5, pld=False)
+    for name in ("published", "exact", "data_independent"):
+        assert f">{stated.figures[name].epsilon:.2f}<" in picture
+        assert f"{stated.figures[name].epsilon:.4f}" in text
+    older = accounting.statement(setting.mechanism, votes[:9], None, 1e-5, pld=False, rule="counts")
+    assert older.headline.epsilon > stated.headline.epsilon
+    assert f"| small | 9 | {older.headline.epsilon:.4f} | {stated.headline.epsilon:.4f} |" in text
