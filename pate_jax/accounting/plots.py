@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax import accounting
+from pate_jax.accounting.curves import NEWEST, Rule
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 
@@ -29,6 +30,7 @@ def cumulative(
     votes: ArrayLike,
     delta: float,
     *,
+    rule: Rule = NEWEST,
     image: str = "svg",
 ) -> bytes:
     """Epsilon after each query, by method: SVG or PNG bytes.
@@ -37,7 +39,7 @@ def cumulative(
     >>> cumulative(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)[:5]
     b'<?xml'
     """
-    curves = _curves(mechanism, votes)
+    curves = _curves(mechanism, votes, rule)
     queries = len(curves["exact"])
     at = np.unique(np.linspace(1, queries, min(queries, _POINTS)).round().astype(int))
     figure, axes = _sensitive_canvas("queries asked", f"epsilon at delta = {delta:g}")
@@ -56,6 +58,7 @@ def by_consensus(
     votes: ArrayLike,
     *,
     order: float | None = None,
+    rule: Rule = NEWEST,
     image: str = "svg",
 ) -> bytes:
     """Mean Renyi cost of a query at one order, by the share of teachers that agree with the plurality.
@@ -67,7 +70,7 @@ def by_consensus(
     counts = np.asarray(votes)
     share = counts.max(axis=1) / np.maximum(counts.sum(axis=1), 1)
     bucket = np.minimum((share * 10).astype(int), 9)
-    curves = _curves(mechanism, votes)
+    curves = _curves(mechanism, votes, rule)
     column = _column(16.0 if order is None else order)
     figure, axes = _sensitive_canvas(
         "share of teachers behind the plurality", f"mean Renyi cost at order {column[1]:g}"
@@ -87,6 +90,7 @@ def split(
     votes: ArrayLike,
     delta: float,
     *,
+    rule: Rule = NEWEST,
     image: str = "svg",
 ) -> bytes:
     """Where epsilon goes at the best order: the test, the argmax (the rest of the joint cost), and delta.
@@ -96,7 +100,7 @@ def split(
     b'<?xml'
     """
     figure, axes = _sensitive_canvas("", f"epsilon at delta = {delta:g}")
-    rows = split_figures(mechanism, votes, delta)
+    rows = split_figures(mechanism, votes, delta, rule)
     shades = {"test": "#e3b23c", "argmax": "#1b6ca8", "delta": "#9aa0a6"}
     bottom = np.zeros(len(rows))
     for part, shade in shades.items():
@@ -108,7 +112,9 @@ def split(
     return rendered(figure, image)
 
 
-def split_figures(mechanism: Mechanism, votes: ArrayLike, delta: float) -> dict[str, dict[str, float]]:
+def split_figures(
+    mechanism: Mechanism, votes: ArrayLike, delta: float, rule: Rule = NEWEST
+) -> dict[str, dict[str, float]]:
     """The numbers behind `split`: by method, what test, argmax and delta add to epsilon.
 
     >>> from pate_jax.mechanisms import GNMax
@@ -116,7 +122,7 @@ def split_figures(mechanism: Mechanism, votes: ArrayLike, delta: float) -> dict[
     0.0
     """
     orders = accounting.default_orders()
-    curves = _curves(mechanism, votes)
+    curves = _curves(mechanism, votes, rule)
     tests = _tests(mechanism, votes)
     rows = {}
     for name, curve in curves.items():
@@ -129,10 +135,10 @@ def split_figures(mechanism: Mechanism, votes: ArrayLike, delta: float) -> dict[
     return rows
 
 
-def _curves(mechanism: Mechanism, votes: ArrayLike) -> dict[str, NDArray[np.float64]]:
+def _curves(mechanism: Mechanism, votes: ArrayLike, rule: Rule) -> dict[str, NDArray[np.float64]]:
     orders = accounting.default_orders()
     methods: tuple[accounting.Method, ...] = ("exact", "published", "data_independent")
-    return {name: accounting.rdp(mechanism, votes, orders, method=name) for name in methods}
+    return {name: accounting.rdp(mechanism, votes, orders, method=name, rule=rule) for name in methods}
 
 
 def _tests(mechanism: Mechanism, votes: ArrayLike) -> dict[str, NDArray[np.float64]]:

@@ -262,13 +262,13 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     votes, answers, settings = load_asked(run), load_answers(run), run.record.read()
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
-    mechanism, delta = settings.mechanism, whole["delta"]
+    mechanism, delta, rule = settings.mechanism, whole["delta"], settings.rule
     inside = _inside(run, votes)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
-        (run_pages.CUMULATIVE, plots.cumulative(mechanism, votes.votes, delta)),
-        (run_pages.BY_CONSENSUS, plots.by_consensus(mechanism, votes.votes)),
-        (run_pages.SPLIT, plots.split(mechanism, votes.votes, delta)),
+        (run_pages.CUMULATIVE, plots.cumulative(mechanism, votes.votes, delta, rule=rule)),
+        (run_pages.BY_CONSENSUS, plots.by_consensus(mechanism, votes.votes, rule=rule)),
+        (run_pages.SPLIT, plots.split(mechanism, votes.votes, delta, rule=rule)),
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
     page = run_pages.private_page(results, statement, figures, {**inside, "settings": settings.stages})
