@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from pate_jax.accounting.figures import Figure
-
-if TYPE_CHECKING:
-    from pate_jax.accounting.statement import Statement
+from pate_jax.accounting.statement import Statement
 
 Rows = Sequence[tuple[str, Figure]]
 _TITLES = {"exact": "exact, Renyi", "pld": "exact, PLD", "data_independent": "data-independent"}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate_jax.accounting import curves, figure_table, figures
+from pate_jax.accounting import curves, figures
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
@@ -130,6 +130,8 @@ class Statement:
         warning = f"{self.warning} " if self.warning else ""
         if self.headline.epsilon is None:
             return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
+        from pate_jax.accounting import figure_table  # which describes statements
+
         epsilon = figure_table.rounded_up(self.headline.epsilon)
         return (
             f"{warning}({epsilon}, {self.delta:g})-differentially private for {self.covers}; "
@@ -144,10 +146,14 @@ class Statement:
 
     def text(self, *, publishable_only: bool = False) -> str:
         """For a terminal; sensitive rows say so."""
+        from pate_jax.accounting import figure_table  # which describes statements
+
         return figure_table.text(self, self._rows(publishable_only), publishable_only=publishable_only)
 
     def html(self, *, publishable_only: bool = False) -> str:
         """A self-contained fragment; sensitive rows are marked in words and in colour."""
+        from pate_jax.accounting import figure_table  # which describes statements
+
         return figure_table.html(self, self._rows(publishable_only))
 
     def _rows(self, publishable_only: bool) -> list[tuple[str, Figure]]:
