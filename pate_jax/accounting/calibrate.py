@@ -133,7 +133,8 @@ def least_noise(
     """The least factor within the target, where `enough` is within it, but for a share `close` of epsilon.
 
     Secants in logarithms, in which epsilon falls nearly straight, and with a slope of at least one. Where it
-    should rise somewhere, the factor may not be the least, but its epsilon is within the target.
+    jumps, the factor is the least but for half of that share; where it should rise somewhere, the factor may
+    not be the least. Its epsilon is within the target in any case.
 
     >>> round(least_noise(lambda factor: 10 / factor, 1.0, 16.0, 1e-3, 1e-6), 4)
     10.0
@@ -154,7 +155,7 @@ def least_noise(
         low = max(high * math.exp(max(within, -1.0)), smallest)
         over = excess(low)
     ends = over, within
-    while within <= -close and high / low > 1 + 1e-7:
+    while within <= -close and high / low > 1 + close / 2:
         share = (ends[0] + close / 2) / (ends[0] - ends[1])
         middle = low * (high / low) ** min(max(share, 0.02), 0.98)
         value = excess(middle)
