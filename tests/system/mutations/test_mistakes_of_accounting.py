@@ -239,8 +239,8 @@ PRICES = [
         source(
             accounting,
             "calibrate",
-            "scaled(mechanism, high, noise), spent(high)",
-            "scaled(mechanism, low, noise), spent(low)",
+            "scaled(mechanism, factor, noise), spent(factor)",
+            "scaled(mechanism, 0.99 * factor, noise), spent(0.99 * factor)",
         ),
         fails(partial(test_calibrate.test_only_the_named_noise_moves, "both")),
         "only_the_named",
