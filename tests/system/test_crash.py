@@ -160,7 +160,7 @@ def test_killed_between_any_two_files_a_run_tells_the_same(unharmed, tmp_path, m
         (stages.run_pages, ("consensus", "accuracies")),
     ):
         for name in names:
-            monkeypatch.setattr(module, name, lambda *_: b"<svg/>")
+            monkeypatch.setattr(module, name, lambda *_, **__: b"<svg/>")
     expected, _ = unharmed
     asked = shutil.copytree(expected.root, tmp_path / "asked")
     mortal = Mortal()
