@@ -22,8 +22,8 @@ from pate_jax.mechanisms import Mechanism, from_dict, name_of
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, largest_scale
 
 _CLOSE = 2e-3  # relative: how far below the target epsilon may end; about the error of the search for a curve
-_INDEX = 1.24  # noise of counts that cost about as much as an index
 _ROUNDING = 1e-7  # the same for curves in closed form
+_INDEX = 1.24  # noise of counts that cost about as much as an index
 _FAR = 50.0  # what stands for the logarithm of nothing, and of infinity
 _NOISES = {"answer": ("sigma", "scale"), "test": ("sigma_threshold", "scale_threshold")}
 

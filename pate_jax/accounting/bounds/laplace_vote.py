@@ -39,8 +39,8 @@ class LaplaceVote:
         return np.stack([log_wins(u, v), log_wins(v, u), _log_below(-u) + _log_below(-v)])
 
 
-class WholeLaplaceVote:
-    """The same under whole-number noise, with `a` or with `b` winning the ties between the two.
+class WholeLaplaceVote(LaplaceVote):
+    """The same under whole-number noise at whole points, with `a` or with `b` winning their ties.
 
     >>> law = WholeLaplaceVote(20.0, a_wins=True).laws(np.array([1.0]), np.array([1000.0]))
     >>> np.exp(law.log_q).round(4).ravel().tolist()
@@ -48,13 +48,8 @@ class WholeLaplaceVote:
     """
 
     def __init__(self, scale: float, a_wins: bool) -> None:
-        self.scale, self.a_wins = scale, a_wins
-
-    def laws(self, lead: Curve, x: Curve) -> Laws:
-        """At points `(x, x - lead)`, both whole."""
-        y = x - lead
-        p, q = self._three(x, y), self._three(x - 1, y + 1)
-        return Laws(q, p - q)
+        super().__init__(scale)
+        self.a_wins = a_wins
 
     def _three(self, x: Curve, y: Curve) -> Curve:
         noise, tie = Noise("discrete_laplace", self.scale), float(self.a_wins)

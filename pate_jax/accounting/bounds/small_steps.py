@@ -73,7 +73,7 @@ def _from(steps: _Steps, highest: float, variance: float, queries: int, delta: f
 
 
 def _first_step(steps: _Steps, variance: float) -> float:
-    """A variance that covers one query on top of a Gaussian of this variance, within a tenth of the least."""
+    """The least variance that covers one query on top of this one; infinite where none was found."""
     step = 2 * float(steps.share[0])
     for _ in range(60):
         if _covers(steps, variance, step):

@@ -17,7 +17,7 @@ from scipy import special
 
 from pate_jax.accounting.bounds import argmax_worst_case
 from pate_jax.accounting.bounds.argmax_cells import bends, box
-from pate_jax.accounting.bounds.moved_vote import NO_MASS, LatticeVote, Laws, excess, weighed
+from pate_jax.accounting.bounds.moved_vote import NO_MASS, GaussianVote, LatticeVote, Laws, excess, weighed
 from pate_jax.accounting.exact import noise_law
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise
@@ -65,7 +65,7 @@ class _GaussianGrid:
     """Gaussian noise: `Pr[X > max(Y, 0)] = int_{-x}^inf phi(z) Phi(z + lead) dz`, tails of one integrand."""
 
     def __init__(self, sigma: float, orders: Curve) -> None:
-        self.sigma, self.orders = sigma, orders
+        self.sigma, self.orders, self._vote = sigma, orders, GaussianVote(sigma)
         below, above = box(sigma, float(orders.max()))
         parts = max(1, math.ceil(FINE / sigma))  # of a vote
         step = max(1, int(sigma * parts / FINE))
@@ -105,8 +105,8 @@ class _GaussianGrid:
     def _third(self, lead: int, last: int) -> Curve:
         """The largest term of the third outcome in each cell: its largest mass at the two extreme losses."""
         low, high = self.places[:-1], self.places[1:]
-        least, most = self._others(high, low - last)[1], self._others(low, high - lead)[1]
-        log_q, change = self._others(low, low - last)
+        least, most = self._vote.others(high, low - last)[1], self._vote.others(low, high - lead)[1]
+        log_q, change = self._vote.others(low, low - last)
         mass = np.where(_FORWARD, log_q, log_q + change)
         order = self.orders[:, None, None]
         return np.maximum(*(weighed(mass, loss, order, _FORWARD) for loss in (least, most)))
@@ -116,13 +116,8 @@ class _GaussianGrid:
         log_p, log_q = np.log(np.maximum([before, after], _VANISHED))
         gone = np.minimum(before, after) <= _VANISHED
         mass, loss = np.where(gone, NO_MASS, log_q), np.where(gone, 0.0, log_p - log_q)
-        other, change = self._others(self.places, self.places - lead)
+        other, change = self._vote.others(self.places, self.places - lead)
         return Laws(np.stack([*mass, other]), np.stack([*loss, change]))
-
-    def _others(self, x: Curve, y: Curve) -> tuple[Curve, Curve]:
-        s = self.sigma
-        q = special.log_ndtr((1 - x) / s) + special.log_ndtr((-1 - y) / s)
-        return q, special.log_ndtr(-x / s) + special.log_ndtr(-y / s) - q
 
     def _tails(self, lead: int) -> Curve:
         """`Pr[a wins]` and `Pr[b wins]` [2, edge] where a stands at minus the edge."""
