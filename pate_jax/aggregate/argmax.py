@@ -9,7 +9,7 @@ settings, is drawn into memory and searched for its largest entries.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import chex
 import jax
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, Integer, Shaped
 
-from pate_jax.aggregate import noise
+from pate_jax.aggregate import chacha, noise
 from pate_jax.errors import PateError
 
 _UNROLL = 5  # rows in one step of the loops over rows
@@ -27,8 +27,8 @@ _NORMAL = np.uint32(1 << 29)  # makes any 29 bits a number that no backend flush
 class Chance(NamedTuple):
     """All that is random in one call, whatever the scale."""
 
-    noise: Any  # a key, where noise is made in registers; else [class, query] or words of discrete noise
-    ties: Any  # uint32[words, query], which chooses among tied classes; None where `noise` is a key
+    noise: Array  # a key, where noise is made in registers; else [class, query] or words of discrete noise
+    ties: Array | None  # uint32[words, query], which chooses among tied classes; None where `noise` is a key
 
 
 class Layout(NamedTuple):
@@ -90,7 +90,7 @@ def _group_by_group(source: noise.Source, counts: Array, key: Array) -> Array:
     missing = jnp.full((slots * groups - classes, queries), -jnp.inf, counts.dtype)
     counts = jnp.concatenate([counts, missing]).reshape(slots, groups, queries)
 
-    def after(group: Any, best: Any) -> Array:
+    def after(group: chacha.Number, best: Array | None) -> Array:
         def take(rows: Array) -> Array:
             row: Array = jax.lax.dynamic_index_in_dim(rows, group, keepdims=False)
             return row
@@ -107,7 +107,7 @@ def _group_by_group(source: noise.Source, counts: Array, key: Array) -> Array:
     return _unpacked(best)[2].astype(jnp.int32)
 
 
-def _best(noisy: list[Array], word: Array, group: Any, groups: int, best: Array | None) -> Array:
+def _best(noisy: list[Array], word: Array, group: chacha.Number, groups: int, best: Array | None) -> Array:
     """The largest noisy count so far, how many classes have it, and one of them at random.
 
     All three leave as ONE array, the parts of a complex number, so that XLA makes one loop of it all and

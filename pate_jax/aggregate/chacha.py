@@ -31,7 +31,8 @@ _GROUP = 8192  # blocks computed together: half a mebibyte
 _BITS, _SPLIT, _FOLD_IN, _SEED, _LANES = 1, 2, 3, 4, 5
 _SEEDED_DOMAIN = 0x100  # added for seeded keys
 Words = tuple[jax.Array, ...]
-Nonce = tuple[Any, Any, Any]  # numbers or arrays
+Number = int | np.integer | jax.Array
+Nonce = tuple[Number, Number, Number]
 
 
 def block(key: jax.Array, counter: jax.Array, nonce: Nonce) -> jax.Array:
@@ -65,7 +66,7 @@ def _start(key: jax.Array, counter: jax.Array, nonce: Nonce) -> Words:
     return tuple(nothing + jnp.asarray(part, jnp.uint32) for part in parts)
 
 
-def _double_round(_: Any, state: Words) -> Words:
+def _double_round(_: Number, state: Words) -> Words:
     words = list(state)
     for shift in (0, 1):  # columns, then diagonals
         for i in range(4):
@@ -151,12 +152,12 @@ def _split(key: jax.Array, shape: tuple[int, ...], *, domain: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="domain")
-def _fold_in(key: jax.Array, number: Any, *, domain: int) -> jax.Array:
+def _fold_in(key: jax.Array, number: Number, *, domain: int) -> jax.Array:
     counter = jnp.asarray(number, jnp.uint32).reshape(1)
     return block(key, counter, (domain + _FOLD_IN, 0, 0))[:KEY_WORDS, 0]
 
 
-def lanes(key: jax.Array, first: Any, count: int, *, private: bool, in_line: bool) -> Words:
+def lanes(key: jax.Array, first: Number, count: int, *, private: bool, in_line: bool) -> Words:
     """Sixteen words of the blocks `first` .. `first + count - 1`, an array for each word.
 
     A use of a key beside `bits`: blocks in a domain of their own, numbered so that a kernel can make the
@@ -167,7 +168,7 @@ def lanes(key: jax.Array, first: Any, count: int, *, private: bool, in_line: boo
     return block_in_line(key, counter, nonce) if in_line else tuple(block(key, counter, nonce))
 
 
-def _refuse_seed(seed: Any) -> jax.Array:
+def _refuse_seed(seed: Number) -> jax.Array:
     raise PateError(
         "a private key cannot be made from a number: use pate_jax.fresh_key(), "
         "or seeded_key(seed) for an experiment that is not private"
@@ -175,7 +176,7 @@ def _refuse_seed(seed: Any) -> jax.Array:
 
 
 @jax.jit
-def _expand_seed(seed: Any) -> jax.Array:
+def _expand_seed(seed: Number) -> jax.Array:
     """The first half of the block under the key (low, high, 0, ..) in a domain of its own."""
     low = jnp.asarray(seed).astype(jnp.uint32)
     wide = jnp.asarray(seed).dtype.itemsize == 8

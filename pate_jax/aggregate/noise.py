@@ -57,18 +57,16 @@ def seeded_key(seed: int) -> jax.Array:
     return jax.random.key(np.uint32(seed), impl=chacha.SEEDED)
 
 
-def check_key(key: Any) -> jax.Array:
+def check_key(key: object) -> jax.Array:
     """The key, if it is one typed JAX key; else an error that says what it is."""
-    dtype = getattr(key, "dtype", None)
-    if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+    if not isinstance(key, jax.Array) or not jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise PateError(
             f"key={type(key).__name__} is not a typed JAX key: use pate_jax.fresh_key(), "
             "or seeded_key(seed) for an experiment that is not private"
         )
     if key.shape != ():
         raise PateError(f"key has shape {key.shape} where a single key is wanted: vmap over the keys")
-    checked: jax.Array = key
-    return checked
+    return key
 
 
 def is_private(key: jax.Array) -> bool:
@@ -139,7 +137,7 @@ def standard(family: str, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jax.random.bits(key, (4, *shape), jnp.uint32)
 
 
-def lanes(key: jax.Array, first: Any, count: int, *, in_line: bool) -> chacha.Words:
+def lanes(key: jax.Array, first: chacha.Number, count: int, *, in_line: bool) -> chacha.Words:
     """Sixteen arrays of `count` random words: the blocks from `first` on of one stream.
 
     With `in_line` no word of a ChaCha20 key need ever reach memory (see `chacha.block_in_line`). Other keys

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from pate_jax.accounting.many import exact_many, many
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.mechanisms import from_dict
 from pate_jax.sweep.pareto import front
+from pate_jax.sweep.results import Row
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+
 COLOURS = ("#1b6ca8", "#c8553d", "#3f7d20", "#e3b23c", "#6a4c93", "#4a4a4a", "#2a9d8f", "#b00020")
 _CROWD = 4000  # points that one plot shows at most
 
@@ -121,7 +124,7 @@ def _climbing(rows: Sequence[Row]) -> list[Row]:
     return best
 
 
-def _frame(row: Row) -> tuple[Any, ...]:
+def _frame(row: Row) -> tuple[str, int, str, int]:
     return row["name"], row["teachers"], row["mechanism"]["name"], row["queries"]
 
 
@@ -133,7 +136,7 @@ def _scale(row: Row) -> float:
     return from_dict(dict(row["mechanism"])).noise.scale
 
 
-def _plain_numbers(axis: Any) -> None:
+def _plain_numbers(axis: Axis) -> None:
     """1, 2, 5, 10 on a logarithmic axis, and no powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

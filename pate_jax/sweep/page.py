@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from pate_jax.runs.report import html
 from pate_jax.sweep.pareto import thinned
+from pate_jax.sweep.results import Row
 
-Row = Mapping[str, Any]
 _SHOWN = 20  # rows of a table
 _STYLE = ".wide table{font-size:.9rem} .wide td,.wide th{white-space:nowrap} .wide td:last-child{min-width:0}"
 _HEADS = {

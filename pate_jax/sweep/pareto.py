@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-Row = Mapping[str, Any]
+from pate_jax.sweep.results import Row
 
 
 def front(rows: Iterable[Row]) -> list[Row]:

@@ -18,6 +18,7 @@ from pate_jax.errors import PateError
 from pate_jax.system import locks, storage
 
 _KIND = "sweep-row"
+Row = Mapping[str, Any]
 Rows = dict[str, dict[str, Any]]
 
 
@@ -49,7 +50,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
 
 
-def append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def append(path: Path, rows: Iterable[Row]) -> None:
     """Append rows durably after the last whole line of the file."""
     lines = [
         json.dumps({"artefact": _KIND, "schema": storage.SCHEMA, **row}, allow_nan=False) for row in rows

@@ -13,6 +13,7 @@ import numpy as np
 from pate_jax import __version__
 from pate_jax.accounting.many import many
 from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.student import StudentConfig
 from pate_jax.sweep import students, tallies
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.vote_sources import Source, content_digest
@@ -37,7 +38,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def judge(source: Source, cells: Sequence[Cell], votes: Votes, config: Any, keep: Keep) -> None:
+def judge(source: Source, cells: Sequence[Cell], votes: Votes, config: StudentConfig, keep: Keep) -> None:
     """Judge these cells of one source, and hand over each row as soon as it is complete."""
     sizes = sorted({cell.queries for cell in cells})
     mechanisms = list(dict.fromkeys(cell.mechanism for cell in cells))
@@ -118,7 +119,7 @@ def _rows(
     return rows
 
 
-def _taught(cell: Cell, votes: Votes, lesson: students.Lesson, config: Any) -> float | None:
+def _taught(cell: Cell, votes: Votes, lesson: students.Lesson, config: StudentConfig) -> float | None:
     answers = tallies.answers(cell.mechanism, votes.votes, cell.words("noise"))
     asked = type(answers)(answers.labels[: cell.queries], answers.answered[: cell.queries])
     key = jax.random.key(int.from_bytes(bytes.fromhex(cell.digest[:8]), "big"))

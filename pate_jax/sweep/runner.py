@@ -26,10 +26,12 @@ from pate_jax.sweep import students as student_trials
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.grid import Grid, from_file
 from pate_jax.sweep.pareto import front
+from pate_jax.sweep.results import Row
 from pate_jax.sweep.vote_sources import JudgedOn, Source
 from pate_jax.system import storage
 
-Row = Mapping[str, Any]
+Asked = list[tuple[Mechanism, int]]
+Digests = dict[tuple[Mechanism, int], list[str]]
 _QUERIES = 500  # that teachers of a data set are asked, where the grid does not say
 
 
@@ -162,12 +164,14 @@ def _add_exact(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Ce
             for cell in mine
             if cell.source == source.digest and cell.digest in wanted and "exact" not in rows[cell.digest]
         ]
-        settings = list(dict.fromkeys((cell.mechanism, cell.queries) for cell in left))
-        of_setting: dict[tuple[Mechanism, int], list[str]] = {}
+        settings: Asked = list(dict.fromkeys((cell.mechanism, cell.queries) for cell in left))
+        of_setting: Digests = {}
         for cell in left:
             of_setting.setdefault((cell.mechanism, cell.queries), []).append(cell.digest)
 
-        def keep(place: int, cost: Epsilon, settings: Any = settings, of_setting: Any = of_setting) -> None:
+        def keep(
+            place: int, cost: Epsilon, settings: Asked = settings, of_setting: Digests = of_setting
+        ) -> None:
             exact = float(cost.epsilon) if math.isfinite(float(cost.epsilon)) else None
             order = None if cost.order is None else float(cost.order)
             new = [

@@ -7,9 +7,9 @@ leave: they serve to judge settings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ import numpy as np
 
 from pate_jax import aggregate
 from pate_jax.aggregate import chacha
+from pate_jax.aggregate.answers import Sampler
 from pate_jax.mechanisms import Mechanism
 
 # Noisy counts that a device holds at a time: what stays in a core's cache, or fills an accelerator (a guess).
@@ -28,9 +29,9 @@ REST = -1  # stands for a true label that is not known
 class Tallies(NamedTuple):
     """What each setting [S] gives for the first queries, in K numbers of them."""
 
-    answered: np.ndarray  # [S, K]
-    right: np.ndarray  # [S, K]: answers that are the true label
-    same: np.ndarray  # [S, K]: answers that are the teachers' own first class
+    answered: np.ndarray | jax.Array  # [S, K]
+    right: np.ndarray | jax.Array  # [S, K]: answers that are the true label
+    same: np.ndarray | jax.Array  # [S, K]: answers that are the teachers' own first class
 
 
 def keys_of(words: Sequence[np.ndarray]) -> jax.Array:
@@ -77,14 +78,16 @@ def answers(mechanism: Mechanism, votes: np.ndarray, words: np.ndarray) -> aggre
 
 
 @lru_cache(maxsize=8)
-def _program(devices: int, at_once: int) -> Any:
+def _program(devices: int, at_once: int) -> Callable[..., Tallies]:
     """The compiled count for settings spread over this many devices."""
 
-    def count(samplers: Any, keys: jax.Array, votes: Any, truth: Any, sizes: Any) -> Tallies:
+    def count(
+        samplers: Sampler, keys: jax.Array, votes: jax.Array, truth: jax.Array, sizes: jax.Array
+    ) -> Tallies:
         first = votes.argmax(1)
         within = jnp.arange(votes.shape[0]) < sizes[:, None]
 
-        def one(pair: tuple[Any, jax.Array]) -> Tallies:
+        def one(pair: tuple[Sampler, jax.Array]) -> Tallies:
             sampler, key = pair
             answers = aggregate.answer(sampler, votes, key=key)
             parts = (answers.answered, answers.labels == truth, answers.labels == first)

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from pate_jax.errors import PateError
 
@@ -71,7 +70,7 @@ def _ctrl_c_arrives() -> Iterator[None]:
     collector (JAX has one of those)."""
     usual = sys.unraisablehook
 
-    def hook(dropped: Any) -> None:
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
             main = threading.main_thread().ident or 0
             threading.Timer(_AGAIN, signal.pthread_kill, (main, signal.SIGINT)).start()
