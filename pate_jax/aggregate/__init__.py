@@ -1,6 +1,6 @@
 """Votes, a mechanism and a key to answers: the only room that draws noise."""
 
-from pate_jax.aggregate.answers import Answers, Sampler, answer, answer_many, prepare
+from pate_jax.aggregate.answers import Answers, Sampler, answer, answer_many, prepare, soft_answers
 from pate_jax.aggregate.noise import fresh_key, is_private, seeded_key
 
 __all__ = [
@@ -12,4 +12,5 @@ __all__ = [
     "is_private",
     "prepare",
     "seeded_key",
+    "soft_answers",
 ]

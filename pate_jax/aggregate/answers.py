@@ -16,7 +16,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32
+from jaxtyping import Array, Bool, Float32, Int32
 from numpy.typing import ArrayLike
 
 from pate_jax import voting
@@ -26,14 +26,60 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, Mechanism, Noise, check_votes_suffice, laws
 
 REFUSED = -1  # the label of a query that got none
+_ROUNDING = 1e-3  # by which probabilities may miss a sum of 1
 _AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless told otherwise
 
 
 class Answers(NamedTuple):
-    """A label for each query, -1 where there is none, and whether the teachers answered."""
+    """A label for each query, -1 where there is none, and whether the teachers answered.
+
+    Soft answers say more: what probability each class has, and how far noise has moved these probabilities.
+    `soft_answers` makes them. Teachers' answers leave both fields None.
+    """
 
     labels: Int32[Array, "*settings queries"]
     answered: Bool[Array, "*settings queries"]
+    probabilities: Float32[Array, "*settings queries classes"] | None = None
+    deviation: Float32[Array, "*settings queries"] | None = None  # standard deviation of the noise in a row
+
+
+def soft_answers(probabilities: ArrayLike, deviation: ArrayLike) -> Answers:
+    """Answers from probabilities [query, class]; the label is the most probable class.
+
+    They must follow from what was released with noise, such as a crowd's noisy table. `deviation` [query] is
+    the standard deviation of that noise in each of a row's probabilities. Values are checked where they are
+    known; under jit only shapes are.
+
+    >>> answers = soft_answers([[0.7, 0.2, 0.1], [0.0, 0.5, 0.5]], [0.1, 0.2])
+    >>> answers.labels.tolist(), answers.answered.tolist(), answers.probabilities.shape
+    ([0, 1], [True, True], (2, 3))
+    """
+    soft, noisy = jnp.asarray(probabilities, jnp.float32), jnp.asarray(deviation, jnp.float32)
+    if soft.ndim != 2 or noisy.shape != soft.shape[:1]:
+        raise PateError(
+            f"probabilities {list(soft.shape)} and deviation {list(noisy.shape)} do not fit: give "
+            "probabilities [query, class] and one deviation for each query"
+        )
+    if not any(isinstance(values, jax.core.Tracer) for values in (soft, noisy)):
+        _check_soft(np.asarray(soft), np.asarray(noisy))
+    labels = soft.argmax(1).astype(jnp.int32)
+    return Answers(labels, labels == labels, soft, noisy)
+
+
+def _check_soft(probabilities: np.ndarray, deviation: np.ndarray) -> None:
+    """Refuse rows that are no distributions, and noise that is negative or not finite."""
+    far = np.abs(probabilities.sum(1) - 1) > _ROUNDING
+    bad = ~np.isfinite(probabilities).all(1) | (probabilities < 0).any(1) | far
+    if bad.any():
+        row = int(bad.argmax())
+        raise PateError(
+            f"probabilities row {row} is {probabilities[row].tolist()}, which is no distribution: "
+            "give numbers of at least 0 that add up to 1"
+        )
+    bad = ~np.isfinite(deviation) | (deviation < 0)
+    if bad.any():
+        row = int(bad.argmax())
+        raise PateError(f"deviation[{row}]={deviation[row]} must be finite and at least 0")
 
 
 @jax.tree_util.register_dataclass
@@ -97,8 +143,9 @@ def answer(
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteGaussian
     >>> mechanism = ConfidentDiscreteGaussian(threshold=150, sigma_threshold=4, sigma=2)
-    >>> answer(mechanism, [[200, 40, 10], [90, 80, 80]], key=noise.seeded_key(0))
-    Answers(labels=Array([ 0, -1], dtype=int32), answered=Array([ True, False], dtype=bool))
+    >>> answers = answer(mechanism, [[200, 40, 10], [90, 80, 80]], key=noise.seeded_key(0))
+    >>> answers.labels.tolist(), answers.answered.tolist()
+    ([0, -1], [True, False])
     """
     noise.check_key(key)
     sampler = mechanism if isinstance(mechanism, Sampler) else prepare(mechanism)

@@ -37,14 +37,15 @@ def answer(
     >>> from pate_jax.aggregate import seeded_key
     >>> mechanism = InteractiveGNMax(threshold=100, sigma_threshold=4, sigma=2, student_confidence=0.9)
     >>> votes, student = [[200, 40, 10], [200, 40, 10]], [[0.02, 0.95, 0.03], [0.95, 0.03, 0.02]]
-    >>> answer(mechanism, votes, student, key=seeded_key(0))
-    Answers(labels=Array([0, 0], dtype=int32), answered=Array([ True, False], dtype=bool))
+    >>> answers = answer(mechanism, votes, student, key=seeded_key(0))
+    >>> answers.labels.tolist(), answers.answered.tolist()
+    ([0, 0], [True, False])
     """
-    labels, answered = answer_of_votes(sampler(mechanism, votes, student_probabilities), votes, key=key)
+    heard = answer_of_votes(sampler(mechanism, votes, student_probabilities), votes, key=key)
     predicted = jnp.asarray(student_probabilities, jnp.float32)
     sure = predicted.max(1) > mechanism.student_confidence
     free = jnp.where(sure, predicted.argmax(1).astype(jnp.int32), REFUSED)
-    return Answers(jnp.where(answered, labels, free), answered)
+    return Answers(jnp.where(heard.answered, heard.labels, free), heard.answered)
 
 
 def sampler(mechanism: InteractiveGNMax, votes: ArrayLike, student_probabilities: ArrayLike) -> Sampler:

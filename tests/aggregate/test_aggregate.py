@@ -315,7 +315,7 @@ def test_many_settings_are_the_same_as_one_by_one(name):
 def test_a_thousand_settings_of_discrete_noise():
     sigmas = np.geomspace(0.5, 60.0, 1000)
     settings = aggregate.prepare([ConfidentDiscreteGaussian(8, 2 * s, s) for s in sigmas])
-    labels, answered = aggregate.answer_many(settings, VOTES, key=noise.seeded_key(4))
+    labels, answered, *_ = aggregate.answer_many(settings, VOTES, key=noise.seeded_key(4))
     assert labels.shape == (1000, 24)
     right = np.asarray(labels == VOTES.argmax(1))[np.asarray(answered.sum(1)) > 0]
     assert right[:100].sum() > 1.5 * right[-100:].sum()

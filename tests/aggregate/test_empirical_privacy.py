@@ -56,7 +56,7 @@ def excess(left, right, law_left, law_right) -> float:
 def measured(mechanism, counts, seed, student=None) -> np.ndarray:
     votes, key = np.tile(np.asarray(counts, np.int32), (DRAWS, 1)), noise.seeded_key(seed)
     if student is None:
-        labels, answered = aggregate.answer(mechanism, votes, key=key)
+        labels, answered, *_ = aggregate.answer(mechanism, votes, key=key)
     else:
         labels, answered = interactive.answer(mechanism, votes, np.tile(student, (DRAWS, 1)), key=key)
     return frequencies(np.where(answered, labels, -1))

@@ -125,7 +125,7 @@ def test_rounds_ask_each_input_once_and_pass_the_student_on():
     assert np.array_equal(np.asarray(bought.answers.labels), which[bought.rows])
     assert np.allclose(seen[0][1], 1 / 5) and not np.allclose(seen[1][1], 1 / 5)
     student = learn(
-        None, selection._reordered(public(), bought.rows[:5]), Answers(*(a[:5] for a in bought.answers))
+        None, selection._reordered(public(), bought.rows[:5]), Answers(*(a[:5] for a in bought.answers[:2]))
     )
     np.testing.assert_allclose(seen[1][1], student(public().inputs[bought.rows[5:13]]), rtol=1e-5)
 
