@@ -222,7 +222,7 @@ def test_interactive_outcomes(student):
     """A pass gives the teachers' label; else a sure student's own, unanswered; else nothing."""
     probabilities = np.tile(np.array(student, np.float32), (DRAWS, 1))
     votes = np.tile(np.asarray(COUNTS, np.int32), (DRAWS, 1))
-    labels, answered = interactive.answer(INTERACTIVE, votes, probabilities, key=noise.seeded_key(5))
+    labels, answered, *_ = interactive.answer(INTERACTIVE, votes, probabilities, key=noise.seeded_key(5))
     lead = max(n - sum(COUNTS) * p for n, p in zip(COUNTS, student, strict=True))
     refused = np.unique(np.asarray(labels)[~np.asarray(answered)])
     assert refused.tolist() == ([2] if max(student) > 0.55 else [-1])
@@ -235,7 +235,7 @@ def test_interactive_outcomes(student):
 def test_noises_of_test_and_answer_are_independent():
     """The labels of answered and of all queries follow one law."""
     mechanism = ConfidentGNMax(12, 4.0, 5.0)
-    labels, answered = ask(mechanism)
+    labels, answered, *_ = ask(mechanism)
     shown = np.asarray(labels)[np.asarray(answered)]
     assert p_value(shown, np.append(0, exact_laws.plurality(mechanism.noise, COUNTS))) > 1e-4
 

@@ -58,7 +58,7 @@ def measured(mechanism, counts, seed, student=None) -> np.ndarray:
     if student is None:
         labels, answered, *_ = aggregate.answer(mechanism, votes, key=key)
     else:
-        labels, answered = interactive.answer(mechanism, votes, np.tile(student, (DRAWS, 1)), key=key)
+        labels, answered, *_ = interactive.answer(mechanism, votes, np.tile(student, (DRAWS, 1)), key=key)
     return frequencies(np.where(answered, labels, -1))
 
 

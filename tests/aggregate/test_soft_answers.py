@@ -46,7 +46,7 @@ def test_teachers_answers_have_no_probabilities():
         ([[0.7, 0.2]], [0.1], "row 0 is .* no distribution"),
         ([[0.5, 0.5], [1.2, -0.2]], [0.1, 0.1], "row 1 is"),
         ([[np.nan, 1.0]], [0.1], "row 0 is"),
-        ([[0.5, 0.5]], [-0.1], r"deviation\[0\]=-0.1 must be"),
+        ([[0.5, 0.5]], [-0.5], r"deviation\[0\]=-0.5 must be"),
         ([[0.5, 0.5]], [np.inf], r"deviation\[0\]=inf must be"),
         ([[0.5, 0.5]], [0.1, 0.1], r"\[1, 2\] and deviation \[2\] do not fit"),
         ([0.5, 0.5], [0.1, 0.1], "one deviation for each query"),
