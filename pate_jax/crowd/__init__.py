@@ -2,9 +2,25 @@
 
 from pate_jax.crowd.classifier import Linear
 from pate_jax.crowd.neighbours import counts
+from pate_jax.crowd.plan import Plan, plan, space_kind
 from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.shares import Shares
 from pate_jax.crowd.sums import sums
 from pate_jax.crowd.vectors import Scaling, scaling, vectors
 from pate_jax.crowd.voters import Voters, voters
 
-__all__ = ["Linear", "Queries", "Scaling", "Voters", "counts", "scaling", "sums", "vectors", "voters"]
+__all__ = [
+    "Linear",
+    "Plan",
+    "Queries",
+    "Scaling",
+    "Shares",
+    "Voters",
+    "counts",
+    "plan",
+    "scaling",
+    "space_kind",
+    "sums",
+    "vectors",
+    "voters",
+]

@@ -27,12 +27,17 @@ class Linear(NamedTuple):
 
     weights: Float[np.ndarray, "entries classes"]
     length: int
+    noise: Float[np.ndarray, "entries directions"]  # that the known noise has in a class's weights
 
     def probabilities(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """Of each class, for each vector: fitted shares, none below 0, that add up to 1."""
         classes = self.weights.shape[1]
         shares = np.maximum(1 / classes + vectors / self.length @ self.weights, 0)
         return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+
+    def deviation(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, " n"]:
+        """Of each vector's fitted shares: the standard deviation that noise gives them."""
+        return np.linalg.norm(vectors / self.length @ self.noise, axis=1).astype(np.float32)
 
 
 def fit(
@@ -61,7 +66,8 @@ def fit(
     sure = 1 + np.sqrt(2 / (min(_SMOOTHED, len(along)) * (release.classes - 1)))
     power = np.maximum(_smoothed((along**2).mean(1)) - sure * scale**2, 0)
     share = power / (power + scale**2) / np.maximum(values, _FAINT * values[-1])
-    return Linear(axes @ (share[:, None] * along) / voters, release.length)
+    weights = axes @ (share[:, None] * along) / voters
+    return Linear(weights, release.length, axes * share * scale / voters)
 
 
 def _contrasts(noisy: np.ndarray, release: ClassSums) -> tuple[np.ndarray, float]:

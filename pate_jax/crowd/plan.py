@@ -1,0 +1,117 @@
+"""What a crowd of voters is asked, chosen from public things alone, never from labels or private votes.
+
+The inputs of every rule are the public pool in its space, the rounded number of voters, the number of classes
+and `mu`, what the release may cost in Gaussian-DP.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from pate_jax.crowd import queries as queries_of
+from pate_jax.crowd import vectors
+from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.vectors import Scaling
+from pate_jax.data.dataset import Dataset
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
+from pate_jax.models import spaces
+from pate_jax.models.spaces.space import Space
+
+Kind = Literal["neighbours", "sums"]
+_UP = 1 + 1e-6  # the noise is rounded up by this: with mu of `counts.mu_for` no figure is above its target
+_POWER, _COMPARED = 0.5, 200
+_VOTES, _NOISES = 2, 8  # of a voter; and a query's votes, if all go to one class, over the scale of the noise
+_UNEVEN = 20  # spread of a column over the usual one from which on the columns have units of their own
+_LENGTH, _SHORTEST, _LONGEST = (
+    4000,
+    16,
+    1000,
+)  # of a vector, per mu, and its bounds
+
+
+class Plan(NamedTuple):
+    """All that voters, the noise and those who read the noisy table have to know; it is public."""
+
+    space: Space  # its first directions, those that are used
+    scaling: Scaling
+    queries: Queries | None  # of neighbours only
+    release: CrowdRelease  # with its noise
+
+
+def plan(
+    kind: Kind,
+    space: Space,
+    public: Int[np.ndarray, "pool directions"],
+    *,
+    voters: int,
+    classes: int,
+    mu: float,
+    queries: int | None = None,
+    votes: int | None = None,
+    directions: int | None = None,
+) -> Plan:
+    """The plan of a release that costs `mu` (`accounting.exact.counts.mu_for`) where contents change.
+
+    `public` are the pool's coordinates in the space, and `voters` is their number, rounded. What is not given
+    follows by rule.
+
+    >>> pool = np.random.default_rng(0).normal(size=(300, 4)) * [9, 1, 3, 2]
+    >>> space = spaces.learn("identity", pool)
+    >>> made = plan("sums", space, space.coordinates(pool), voters=5000, classes=3, mu=0.25)
+    >>> made.release.shape, made.queries is None
+    ((3, 5), True)
+    """
+    if not (mu > 0 and math.isfinite(mu)):
+        raise PateError(f"mu={mu!r} must be a finite number above 0")
+    if voters < 1 or classes < 2:
+        raise PateError(f"voters={voters} must be at least 1 and classes={classes} at least 2")
+    if kind == "sums":
+        return _sums(space, public, classes, mu, directions)
+    return _neighbours(space, public, voters, classes, mu, queries, votes, directions)
+
+
+def space_kind(dataset: Dataset) -> spaces.Kind:
+    """The space that suits the inputs, by their kind and the public part alone.
+
+    Images are seen by their patches. Numbers are columns of a table, each in a unit of its own, where the
+    table was read as one or where some columns vary much more than most; else they are vectors as they are.
+    """
+    if dataset.kind == "image":
+        return "patches"
+    spread = dataset.public.inputs.std(0, dtype=np.float64)
+    uneven = spread.max() > _UNEVEN * np.median(spread)
+    return "columns" if dataset.columns or uneven else "identity"
+
+
+def _sums(space: Space, public: np.ndarray, classes: int, mu: float, directions: int | None) -> Plan:
+    narrow = space.narrowed(directions or len(space.variances))
+    seen = public[:, : len(narrow.variances)]
+    length = int(np.clip(_LENGTH * mu, _SHORTEST, _LONGEST))
+    scaling = vectors.scaling(narrow, seen, length=length, power=_POWER, constant=True)
+    entries = seen.shape[1] + 1
+    return Plan(narrow, scaling, None, ClassSums(classes, entries, length, 2 * length / mu * _UP))
+
+
+def _neighbours(
+    space: Space,
+    public: np.ndarray,
+    voters: int,
+    classes: int,
+    mu: float,
+    queries: int | None,
+    votes: int | None,
+    directions: int | None,
+) -> Plan:
+    narrow = space.narrowed(directions or _COMPARED)
+    seen, cast = public[:, : len(narrow.variances)], votes or _VOTES
+    by_rule = int(np.clip(math.sqrt(cast / 2) * voters * mu / _NOISES, cast, max(cast, len(public) // 10)))
+    wanted = queries or by_rule
+    scaling = vectors.scaling(narrow, seen, length=queries_of.LENGTH, power=_POWER / 2)
+    chosen = queries_of.choose(scaling, seen, wanted)
+    release = NeighbourCounts(wanted, classes, cast, max(1.0, math.sqrt(2 * cast) / mu * _UP))
+    return Plan(narrow, scaling, chosen, release)
