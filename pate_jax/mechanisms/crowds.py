@@ -23,13 +23,16 @@ number.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.descriptions import Noise
 
 Change = Literal["changed", "joined"]  # a voter's contents are replaced; or the voter is added or removed
+Voting = Literal["neighbours", "sums"]  # how a crowd votes
 WholeFamily = Literal["rounded_gaussian", "discrete_gaussian"]
 LARGEST_SIGMA = 149_000.0  # the widest noise that a table of `laws` holds
 
@@ -43,6 +46,7 @@ class NeighbourCounts:
     (4, 2, 'rounded_gaussian')
     """
 
+    name: ClassVar[Voting] = "neighbours"
     queries: int
     classes: int
     votes: int  # of one voter at most, each at another query
@@ -78,6 +82,7 @@ class ClassSums:
     (40000, 10000, (3, 16))
     """
 
+    name: ClassVar[Voting] = "sums"
     classes: int
     directions: int
     length: int  # of a record's whole-number vector at most
@@ -105,6 +110,39 @@ class ClassSums:
 
 
 CrowdRelease = NeighbourCounts | ClassSums
+BY_VOTING: dict[str, type[CrowdRelease]] = {kind.name: kind for kind in get_args(CrowdRelease)}
+
+
+def to_dict(release: CrowdRelease) -> dict[str, str | int | float]:
+    """A JSON-ready description; `from_dict` is its inverse.
+
+    >>> to_dict(ClassSums(classes=3, directions=16, length=100, sigma=4000.0))["name"]
+    'sums'
+    """
+    return {"name": release.name, **dataclasses.asdict(release)}
+
+
+def from_dict(description: object) -> CrowdRelease:
+    """The release that `to_dict` described.
+
+    >>> release = NeighbourCounts(queries=80, classes=10, votes=2, sigma=40.0)
+    >>> from_dict(to_dict(release)) == release
+    True
+    """
+    if not isinstance(description, Mapping):
+        raise PateError(f"release={description!r} does not describe one; it must be an object with a name")
+    settings: dict[str, Any] = dict(description)
+    name = settings.pop("name", None)
+    if not isinstance(name, str) or name not in BY_VOTING:
+        raise PateError(f"release name {name!r} is unknown; the known ones are {', '.join(BY_VOTING)}")
+    kinds = {field.name: field.type for field in dataclasses.fields(BY_VOTING[name])}
+    if set(settings) != set(kinds):
+        raise PateError(f"a release of {name} takes {sorted(kinds)}, not {sorted(map(str, settings))}")
+    for field, value in settings.items():
+        if kinds[field] == "int" and type(value) is not int:
+            raise PateError(f"{field}={value!r} of a release of {name} must be a whole number")
+    make: Callable[..., CrowdRelease] = BY_VOTING[name]
+    return make(**settings)
 
 
 def _check(classes: int, sigma: float, family: str) -> None:
@@ -115,7 +153,7 @@ def _check(classes: int, sigma: float, family: str) -> None:
             f"family={family!r} must be one of {', '.join(get_args(WholeFamily))}: whole numbers take whole "
             "noise, which has no bits that give them away"
         )
-    if not (isinstance(sigma, int | float) and 1 <= sigma <= LARGEST_SIGMA):
+    if not (type(sigma) in (int, float) and 1 <= sigma <= LARGEST_SIGMA):
         raise PateError(f"sigma={sigma!r} must be from 1, one whole vote, to {LARGEST_SIGMA:g}")
 
 

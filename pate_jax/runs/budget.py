@@ -15,13 +15,15 @@ import numpy as np
 from pate_jax import accounting
 from pate_jax.accounting import curves, filter
 from pate_jax.accounting.curves import Rule
+from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import Line, budget_to_dict
+from pate_jax.runs.ledger import CrowdLine, Line, budget_to_dict
 from pate_jax.system import progress
 
 CUSTOMARY_DELTA = 1e-5
@@ -77,12 +79,18 @@ def cost_of(
 def spent(run: RunDirectory) -> Cost:
     """What the ledger shows, at the order of the run's filter."""
     budget, total = fixed(run), NOTHING
-    for line in ledger.lines(run.ledger):
+    for line in ledger.entries(run.ledger):
         total = total.plus(recorded_cost(budget, line))
     return total
 
 
-def recorded_cost(fixed: Filter | None, line: Line) -> Cost:
+def release_cost(fixed: Filter | None, release: CrowdRelease) -> tuple[float, Cost]:
+    """What a crowd's release costs, and the order: that of the budget, or else the release's own."""
+    order = counts.best_order(release, CUSTOMARY_DELTA) if fixed is None else fixed.order
+    return order, counts.cost(release, order)
+
+
+def recorded_cost(fixed: Filter | None, line: Line | CrowdLine) -> Cost:
     """What one line of the ledger cost, under the budget that is still the run's."""
     if line.budget != fixed:
         then, now = budget_to_dict(line.budget), budget_to_dict(fixed)

@@ -32,7 +32,8 @@ from pate_jax.errors import PateError
 from pate_jax.system import locks, progress, storage
 
 SCHEMA = 4
-READABLE = (2, 3, 4)  # noise of batch 1 is named after its inputs from 3 on; an index is charged from 4 on
+# Noise of batch 1 is named after its inputs from 3 on; an index is charged from 4 on; 5 is a crowd's release.
+READABLE = (2, 3, 4, 5)
 GENESIS = "0" * 64
 LONGEST = 1 << 28  # bytes of a line, at most
 _TAIL = len(', "digest": ""}\n') + 64

@@ -1,28 +1,35 @@
-"""What has been spent: one line a batch of queries, durable before the answers in it leave.
+"""What has been spent: one line a batch of queries or a crowd's release, durable before what it shows leaves.
 
 The file is a chain (`chain`), so no line of it can be changed, dropped or moved unseen. Here is what a line
-says, checked where it is read.
+says, checked where it is read. Lines of both kinds stand in one chain, and their costs add up. A line of a
+crowd has a schema of its own, so that a version that knows nothing of crowds refuses the file.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from pate_jax.accounting.filter import Cost, Filter
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict, to_dict
+from pate_jax.mechanisms import Mechanism, crowds, from_dict, to_dict
+from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.runs import chain
 
 REFUSED = "-"
 _COUNTS = {"batch": 1, "teachers": 0, "classes": 0, "asked": 0}  # and the least that each may be
 _TEXTS = ("votes", "queries", "inputs", "noise", "answers")
 _COST = ("order", "rdp", "slack")
+CROWD = 5  # schema of a line of a crowd
+_IS_WHOLE = re.compile("-?[0-9]{1,18}", re.ASCII).fullmatch
+_CROWD_COUNTS, _CROWD_TEXTS = {"batch": 1}, ("table", "public", "noise", "values")
 
 
 class Line(NamedTuple):
@@ -62,14 +69,54 @@ class Line(NamedTuple):
         }
 
 
-def lines(path: Path) -> Iterator[Line]:
+class CrowdLine(NamedTuple):
+    """What a crowd released, under which budget, what it cost, and the noisy table itself."""
+
+    batch: int
+    release: CrowdRelease
+    table: str  # digests: of the exact table, of the public side that it was counted on, and of the noise
+    public: str
+    noise: str
+    budget: Filter | None
+    order: float  # at which the cost is stated
+    cost: Cost
+    values: str  # the noisy table as `pack_table` writes it
+    schema: int = CROWD
+    digest: str = ""  # of the line itself, once it is written
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, with the schema of its kind, and without what else the chain adds."""
+        return {
+            "schema": CROWD,
+            "batch": self.batch,
+            "release": crowds.to_dict(self.release),
+            "table": self.table,
+            "public": self.public,
+            "noise": self.noise,
+            "budget": budget_to_dict(self.budget),
+            "cost": cost_to_dict(self.order, self.cost),
+            "values": self.values,
+        }
+
+
+def entries(path: Path) -> Iterator[Line | CrowdLine]:
     """The lines of a ledger in order, each after the chain up to it was checked; an absent file has none."""
     for entry in chain.entries(path):
-        yield parse(entry, path)
+        yield parse_crowd(entry, path) if entry["schema"] == CROWD else parse(entry, path)
+
+
+def lines(path: Path) -> Iterator[Line]:
+    """The lines of teachers alone, in order."""
+    return (line for line in entries(path) if isinstance(line, Line))
+
+
+def releases(path: Path) -> Iterator[CrowdLine]:
+    """The lines of crowds alone, in order."""
+    return (line for line in entries(path) if isinstance(line, CrowdLine))
 
 
 def read(path: Path) -> list[Line]:
-    """All lines at once."""
+    """All lines of teachers at once."""
     return list(lines(path))
 
 
@@ -78,18 +125,28 @@ def append(book: chain.Writer, line: Line) -> Line:
     return parse(book.append(line.to_dict()), book.path)
 
 
+def append_crowd(book: chain.Writer, line: CrowdLine) -> CrowdLine:
+    """Add the line of a crowd; when this returns, its noisy table may leave."""
+    return parse_crowd(book.append(line.to_dict()), book.path)
+
+
+def parse_crowd(entry: Mapping[str, Any], path: Path) -> CrowdLine:
+    """The line of a crowd that an entry holds; refused where a field is not of the kind that was written."""
+    cost = _checked(entry, path, _CROWD_COUNTS, _CROWD_TEXTS)
+    line = CrowdLine(
+        release=crowds.from_dict(entry.get("release")),
+        budget=budget_from_dict(entry.get("budget", {})),
+        order=cost["order"],
+        cost=Cost(cost["rdp"], cost["slack"]),
+        **{name: entry[name] for name in (*_CROWD_COUNTS, *_CROWD_TEXTS, "schema", "digest")},
+    )
+    unpack_table(line.values, line.release.shape)
+    return line
+
+
 def parse(entry: Mapping[str, Any], path: Path) -> Line:
     """The line that an entry holds; refused where a field is not of the kind that every version wrote."""
-    cost = entry.get("cost")
-    cost = cost if isinstance(cost, dict) else {}
-    wrong = [name for name, least in _COUNTS.items() if not _is_count(entry.get(name), least)]
-    wrong += [name for name in _TEXTS if not isinstance(entry.get(name), str)]
-    wrong += ["cost"] * (not all(_is_number(cost.get(name)) for name in _COST))
-    if wrong:
-        raise PateError(
-            f"line {entry.get('sequence', 0) + 1} of {path} has {wrong[0]}={entry.get(wrong[0])!r}, which is "
-            "no such thing as a ledger holds: restore the file from a backup"
-        )
+    cost = _checked(entry, path, _COUNTS, _TEXTS)
     return Line(
         mechanism=from_dict(entry.get("mechanism", {})),
         budget=budget_from_dict(entry.get("budget", {})),
@@ -97,6 +154,23 @@ def parse(entry: Mapping[str, Any], path: Path) -> Line:
         cost=Cost(cost["rdp"], cost["slack"]),
         **{name: entry[name] for name in (*_COUNTS, *_TEXTS, "schema", "digest")},
     )
+
+
+def _checked(
+    entry: Mapping[str, Any], path: Path, counts: Mapping[str, int], texts: Iterable[str]
+) -> dict[str, float]:
+    """The cost of a line whose fields are of the kinds that a ledger holds."""
+    cost = entry.get("cost")
+    cost = cost if isinstance(cost, dict) else {}
+    wrong = [name for name, least in counts.items() if not _is_count(entry.get(name), least)]
+    wrong += [name for name in texts if not isinstance(entry.get(name), str)]
+    wrong += ["cost"] * (not all(_is_number(cost.get(name)) for name in _COST))
+    if wrong:
+        raise PateError(
+            f"line {entry.get('sequence', 0) + 1} of {path} has {wrong[0]}={entry.get(wrong[0])!r}, which is "
+            "no such thing as a ledger holds: restore the file from a backup"
+        )
+    return cost
 
 
 def budget_to_dict(budget: Filter | None) -> dict[str, Any]:
@@ -145,6 +219,30 @@ def unpack(answers: str) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     except (ValueError, OverflowError) as error:
         raise PateError(f"answers hold something that is no label: {error}") from error
     return labels, answered
+
+
+def pack_table(values: Int[np.ndarray, "rows columns"]) -> str:
+    """A table of whole numbers as text, row after row.
+
+    >>> pack_table(np.array([[3, -1], [0, 12]]))
+    '3 -1 0 12'
+    """
+    return " ".join(map(str, values.ravel().tolist()))
+
+
+def unpack_table(values: str, shape: tuple[int, int]) -> Int[np.ndarray, "rows columns"]:
+    """The table of this shape that `pack_table` wrote.
+
+    >>> unpack_table("3 -1 0 12", (2, 2)).tolist()
+    [[3, -1], [0, 12]]
+    """
+    tokens = values.split(" ")
+    if len(tokens) != shape[0] * shape[1] or not all(map(_IS_WHOLE, tokens)):
+        raise PateError(
+            f"a noisy table of {len(tokens)} numbers is recorded, where a release has {shape[0]} x "
+            f"{shape[1]} whole ones: restore the ledger from a backup"
+        )
+    return np.array(list(map(int, tokens)), np.int64).reshape(shape)
 
 
 def _is_count(value: object, least: int) -> bool:

@@ -26,6 +26,7 @@ from dp_accounting.pld import privacy_loss_distribution as losses
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
+from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta, check_orders
 from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
@@ -45,6 +46,29 @@ def rdp(release: CrowdRelease, orders: ArrayLike, *, change: Change = "changed")
     """
     grid = check_orders(orders)
     return grid * release.squared_shift(change) / 2 / release.sigma / release.sigma * _UP
+
+
+def cost(release: CrowdRelease, order: float) -> Cost:
+    """What a release costs under a filter: at the filter's order, and how far its noise may stray.
+
+    It adds to what teachers' answers cost at the same order (`accounting.filter`), since it holds for every
+    history before it.
+
+    >>> found = cost(NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0), 4.0)
+    >>> 0.04 < found.rdp < 0.0400001, found.slack < 1e-9
+    (True, True)
+    """
+    return Cost(float(rdp(release, [order])[0]) * _UP, _slack(release) * _UP)
+
+
+def best_order(release: CrowdRelease, delta: float) -> float:
+    """The order at which a release alone comes out lowest by its Renyi curve.
+
+    >>> best_order(NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0), 1e-5) > 8
+    True
+    """
+    orders = curves.default_orders()
+    return float(np.asarray(curves.epsilon(orders, rdp(release, orders), delta).order, np.float64))
 
 
 def gaussian_mu(release: CrowdRelease, *, change: Change = "changed") -> float | None:

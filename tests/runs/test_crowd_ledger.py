@@ -1,0 +1,126 @@
+"""The line of a crowd's release: beside those of teachers in one chain, and refused where it is nonsense."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_ledger import ANYTHING, BUDGET, LINE, WRITTEN
+
+from pate_jax.accounting import curves, filter
+from pate_jax.accounting.exact import counts
+from pate_jax.accounting.filter import Cost
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import GNMax
+from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.runs import budget, chain, ledger
+from pate_jax.runs.directory import RunDirectory
+
+RELEASE = NeighbourCounts(queries=2, classes=3, votes=2, sigma=20.0)
+CROWD = ledger.CrowdLine(
+    batch=2,
+    release=RELEASE,
+    table="digest of table",
+    public="digest of public side",
+    noise="digest of noise",
+    budget=BUDGET,
+    order=12.5,
+    cost=Cost(0.0625, 1e-30),
+    values="3 -1 0 12 7 5",
+)
+
+
+def test_both_kinds_of_lines_stand_in_one_chain(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with chain.Writer(path) as book:
+        teachers, crowd = ledger.append(book, LINE), ledger.append_crowd(book, CROWD)
+    assert path.read_bytes().startswith(WRITTEN)  # what teachers are charged is written as before
+    assert crowd._replace(digest="") == CROWD
+    assert list(ledger.entries(path)) == [teachers, crowd]
+    assert ledger.read(path) == [teachers] and list(ledger.releases(path)) == [crowd]
+
+
+def test_a_version_that_knows_nothing_of_crowds_refuses_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.jsonl"
+    with chain.Writer(path) as book:
+        ledger.append(book, LINE)
+        ledger.append_crowd(book, CROWD)
+    monkeypatch.setattr(chain, "READABLE", (2, 3, 4))
+    with pytest.raises(PateError, match="schema version 5"):
+        ledger.read(path)
+
+
+def test_costs_of_both_kinds_add_up_under_one_budget(tmp_path):
+    run = RunDirectory(tmp_path)
+    mechanism, size = GNMax(sigma=40.0), {"teachers": 250, "classes": 3, "rule": "index"}
+    fixed = filter.plan(mechanism, epsilon=2.0, delta=1e-5, **size)
+    asked = filter.cost(mechanism, order=fixed.order, **size).times(60)
+    order, released = budget.release_cost(fixed, RELEASE)
+    assert order == fixed.order
+    with chain.Writer(run.ledger) as book:
+        ledger.append(book, LINE._replace(budget=fixed, order=order, cost=asked))
+        ledger.append_crowd(book, CROWD._replace(budget=fixed, cost=released))
+    run.record.agree("budget", fixed.to_dict())
+    total = budget.spent(run)
+    assert total.rdp == pytest.approx(asked.rdp + released.rdp) and total.rdp >= asked.rdp + released.rdp
+    # by another way: both curves together, at all orders
+    orders = curves.default_orders()
+    curve = 60 * curves.data_independent(mechanism, 250, 3, orders, rule="index")[0]
+    together = counts.epsilon([RELEASE], fixed.delta, other_rdp=curve)
+    at_one_order = (
+        total.rdp + math.log1p(-1 / order) - (math.log(fixed.delta) + math.log(order)) / (order - 1)
+    )
+    assert together <= at_one_order * (1 + 1e-9)
+    assert at_one_order <= fixed.epsilon if fixed.allows(total) else True
+
+
+def test_a_line_under_another_budget_is_refused(tmp_path):
+    run = RunDirectory(tmp_path)
+    with chain.Writer(run.ledger) as book:
+        ledger.append_crowd(book, CROWD)
+    with pytest.raises(PateError, match="batch 2 in the ledger was answered under the budget"):
+        budget.spent(run)
+
+
+def entry(**changes):
+    body = {"schema": 5, "sequence": 0, "digest": "0" * 64, **CROWD.to_dict(), **changes}
+    return json.loads(json.dumps(body))
+
+
+@given(st.sampled_from([name for name in CROWD.to_dict() if name != "schema"]), ANYTHING)
+def test_a_field_of_another_kind_is_one_sentence(tmp_path_factory, field, value):
+    path = tmp_path_factory.getbasetemp() / "ledger.jsonl"
+    try:
+        line = ledger.parse_crowd(entry(**{field: value}), path)
+    except PateError as error:
+        assert "\n" not in str(error)
+    else:
+        assert line.to_dict()[field] == value
+
+
+@pytest.mark.parametrize("field", [name for name in CROWD.to_dict() if name != "schema"])
+def test_a_line_that_lacks_a_field_is_refused(tmp_path, field):
+    lacking = entry()
+    del lacking[field]
+    with pytest.raises(PateError, match=r"backup|release"):
+        ledger.parse_crowd(lacking, tmp_path / "ledger.jsonl")
+
+
+@pytest.mark.parametrize("values", ["", "3 -1 0 12 7", "3 -1 0 12 7 x", "3 -1 0 12 7 5.0", "3 -1 0 12 7 5 "])
+def test_a_table_of_another_size_or_kind_is_refused(tmp_path, values):
+    with pytest.raises(PateError, match="2 x 3"):
+        ledger.parse_crowd(entry(values=values), tmp_path / "ledger.jsonl")
+
+
+@given(st.lists(st.integers(-(10**17), 10**17), min_size=6, max_size=6))
+def test_a_table_survives_its_text(values):
+    table = np.array(values, np.int64).reshape(2, 3)
+    np.testing.assert_array_equal(ledger.unpack_table(ledger.pack_table(table), (2, 3)), table)
+
+
+def test_the_cost_of_sums_is_that_of_their_length():
+    release = ClassSums(classes=3, directions=4, length=100, sigma=4000.0)
+    order, cost = budget.release_cost(None, release)
+    assert cost.rdp == pytest.approx(order * (200 / 4000) ** 2 / 2) and cost.rdp >= order * 0.05**2 / 2
