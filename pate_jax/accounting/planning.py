@@ -1,8 +1,8 @@
-"""Before any private vote is cast: how many teachers, how much noise, how many queries fit an epsilon.
+"""A plan made before any private vote is cast: how many teachers and queries, and how much noise.
 
-Noise comes from data-independent accounting alone. What to expect of answers comes from a model of votes, or
-from a file of public or synthetic votes (`vote_models`); private votes are never read. What is chosen will be
-published, so of the private records only their number is used, rounded down to two digits (`headcount`).
+The noise comes from data-independent accounting alone. Expected answers come from a model of votes, or from a
+file of public or synthetic votes (`vote_models`); private votes are never read. The plan will be published,
+so it uses nothing of the private records but their number, rounded down to two digits (`headcount`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,22 +27,23 @@ from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, 
 from pate_jax.system import headcount
 from pate_jax.system.progress import bar
 
+Votes = VoteModel | VotesOf
 TEACHERS = (5, 10, 20, 35, 50, 75, 100, 150, 250, 400, 600, 1000, 1500, 2500, 5000)
 QUERIES = (20, 50, 100, 200, 350, 500, 750, 1000, 1500, 2000, 3500, 5000, 10_000)
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of the teachers
 RATIOS = (1.5, 2.5, 3.75)  # noise of the test over noise of the answer
-_DRAWS = 4  # of noise for each query of a model
-_LEAST_RECORDS = 100  # below these the number itself would tell, and no plan is of use
-_INDEX = 1.3  # about what an index costs where the two counts that a vote moves would cost 2
-_LEAST_SHARD, _LEAST_OF_CLASS = 20, 4  # records of a shard, and for each class, below which nothing is known
+_DRAWS = 4  # draws of noise for each query of a model
+_LEAST_RECORDS = 100  # with fewer, the number itself would reveal someone, and no plan is useful
+_INDEX = 1.3  # rough cost of an index, in units where the two counts that a vote moves cost 2
+_LEAST_SHARD, _LEAST_OF_CLASS = 20, 4  # smallest shard that the models cover: in all, and for each class
 _LEAST_WORTH = 5  # right answers for each class, below which no student learns
-_LEAST_SHARE = 0.1  # of the answers wished for that must be worth something
-_NEARLY = 0.9  # of the most that answers can be worth: where that is reached, surer answers are preferred
+_LEAST_SHARE = 0.1  # least worth of a plan, as a share of the answers that were requested
+_NEARLY = 0.9  # share of the highest worth from which on the more accurate answers are preferred
 
 
 @dataclass(frozen=True)
 class Option:
-    """One way to spend the epsilon, and what to expect of it."""
+    """One way to spend epsilon, and what to expect from it."""
 
     teachers: int
     shard: int
@@ -51,14 +52,14 @@ class Option:
     epsilon: float
     answers: float
     right: float  # share of the answers
-    worth: float  # what `value` makes of both
+    worth: float  # `value` of both
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {**self.__dict__, "mechanism": to_dict(self.mechanism)}
 
     def command(self, dataset: str | None, delta: float, records: int) -> str:
-        """The run that it stands for, on a data set by name or on files of one's own."""
+        """The command that runs it, on a data set by name or on the user's own files."""
         own = {name: value for name, value in to_dict(self.mechanism).items() if name != "name"}
         flags = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in own.items())
         drawn = f" --records {records}" if dataset in ("strokes", "glyphs") else ""
@@ -71,13 +72,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to choose, what else there is, and how far expectations can be off."""
+    """The best option, the alternatives, and the range of what to expect."""
 
-    records: int  # counted down to two digits
+    records: int  # rounded down to two digits
     best: Option
     others: tuple[Option, ...]
     judged_by: tuple[str, ...]
-    range_answers: tuple[float, float]  # of the best, over all models
+    range_answers: tuple[float, float]  # of the best option, over all models
     range_right: tuple[float, float]
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,15 +94,27 @@ class Plan:
 
 
 def value(answers: float, right: float, classes: int) -> float:
-    """What so many answers are worth to a student, in right answers: a rule of thumb.
+    """What this number of answers is worth to a student, in right answers: a rule of thumb.
 
-    A share `w` of wrong labels, spread over the other classes, shrinks what a label tells about the true one
-    by `(1 - w C / (C - 1))` and the information in it by the square of that.
+    If a share `w` of the labels is wrong, spread evenly over the other classes, the signal in a label shrinks
+    by the factor `(1 - w C / (C - 1))`, and the information in it by the square of that.
 
     >>> value(100, 1.0, 10), round(value(100, 0.9, 10), 1), value(100, 0.1, 10)
     (100.0, 79.0, 0.0)
     """
     return answers * max(0.0, 1 - (1 - right) * classes / (classes - 1)) ** 2
+
+
+class _Goal(NamedTuple):
+    """What a plan is for, as it was given; the number of records is already rounded down."""
+
+    records: int
+    classes: int
+    epsilon: float
+    delta: float
+    answers: int | None
+    most_queries: int
+    models: Sequence[Votes]
 
 
 def plan(
@@ -113,55 +126,40 @@ def plan(
     answers: int | None = None,
     most_queries: int = 2000,
     teachers: Sequence[int] = TEACHERS,
-    models: Sequence[VoteModel | VotesOf] = MODELS,
+    models: Sequence[Votes] = MODELS,
 ) -> Plan:
     """Choose teachers, queries, threshold and noise for at most `epsilon`, data-independent.
 
-    With `answers`, the most accurate way to expect so many; else, of the ways whose answers are worth nearly
-    the most (`value`), the one with the surest answers. Expectations are means over the models.
+    With `answers` given, the plan is the most accurate one that is expected to give that many answers.
+    Without it, the plan is the most accurate of those whose answers are worth nearly the most (`value`).
+    Expectations are means over the models.
 
     >>> found = plan(60_000, 10, 2.0, 1e-5, teachers=(250,), most_queries=100, models=MODELS[:1])
     >>> found.best.teachers, found.best.queries, found.best.epsilon <= 2.0
     (250, 100, True)
 
-    Of the number of records the two first digits count:
+    Only the first two digits of the number of records count:
 
     >>> plan(60_999, 10, 2.0, 1e-5, teachers=(250,), most_queries=100, models=MODELS[:1]) == found
     True
     """
-    records = counted(records)
-    _check(records, classes, epsilon, delta, answers, most_queries, models)
-    mu = _mu(epsilon, delta)
-    least = max(_LEAST_SHARD, _LEAST_OF_CLASS * classes)
-    numbers = [one for one in dict.fromkeys(teachers) if records // one >= least]
-    if not numbers:
-        raise PateError(
-            f"{records:,} records (their number counted down to two digits) are too few for {min(teachers)} "
-            f"teachers or more: nothing is known of teachers of fewer than {least} records at {classes} "
-            "classes; gather more records or name fewer teachers"
-        )
-    sizes = sorted({*[one for one in QUERIES if one < most_queries], most_queries})
-    chosen = []
+    goal = _Goal(counted(records), classes, epsilon, delta, answers, most_queries, models)
+    _check(goal)
+    mu, numbers, chosen = _mu(epsilon, delta), _large_enough(goal, teachers), []
     with bar("planning", total=len(numbers)) as steps:
         for number in numbers:
-            votes = [_histograms(model, number, records // number, classes) for model in models]
-            some = [
-                _option(mechanism, number, records // number, queries, classes, math.nan, votes)
-                for queries in sizes
-                for mechanism in _candidates(mu, number, queries)
-            ]
-            chosen.append(some[_best(some, answers)])
+            chosen.append(_best_option(goal, number, mu))
             steps.advance()
     chosen.sort(key=lambda one: -one.worth)
-    _check_use(chosen[_best(chosen, answers)], answers, classes, epsilon, records)
-    options = [_settled(one, classes, epsilon, delta, models) for one in chosen[:3]]
+    _check_use(chosen[_best(chosen, answers)], goal)
+    options = [_calibrated(one, goal) for one in chosen[:3]]
     best = options.pop(_best(options, answers))
     each = [
         _expected(best.mechanism, [_histograms(model, best.teachers, best.shard, classes)], best.queries)
         for model in models
     ]
     return Plan(
-        records,
+        goal.records,
         best,
         tuple(options),
         tuple(model.name for model in models),
@@ -170,53 +168,75 @@ def plan(
     )
 
 
+def _large_enough(goal: _Goal, teachers: Sequence[int]) -> list[int]:
+    """The numbers of teachers whose shards are large enough for the models to say anything."""
+    least = max(_LEAST_SHARD, _LEAST_OF_CLASS * goal.classes)
+    numbers = [one for one in dict.fromkeys(teachers) if goal.records // one >= least]
+    if not numbers:
+        raise PateError(
+            f"{goal.records:,} records (the number is rounded down to two digits) are too few for "
+            f"{min(teachers)} teachers or more: the models do not cover teachers of fewer than {least} "
+            f"records at {goal.classes} classes; gather more records or name fewer teachers"
+        )
+    return numbers
+
+
+def _best_option(goal: _Goal, teachers: int, mu: float) -> Option:
+    """The best option with this number of teachers, its noise a first guess."""
+    shard = goal.records // teachers
+    votes = [_histograms(model, teachers, shard, goal.classes) for model in goal.models]
+    sizes = sorted({*[one for one in QUERIES if one < goal.most_queries], goal.most_queries})
+    options = [
+        _option(mechanism, teachers, shard, queries, goal.classes, math.nan, votes)
+        for queries in sizes
+        for mechanism in _candidates(mu, teachers, queries)
+    ]
+    return options[_best(options, goal.answers)]
+
+
 def counted(records: int) -> int:
-    """What a plan takes the number of private records for: its two first digits, and none below a hundred.
+    """The number of private records as a plan uses it: rounded down to two digits, and at least a hundred.
 
     >>> counted(9_999), counted(9_900)
     (9900, 9900)
     """
     if records < _LEAST_RECORDS:
         raise PateError(
-            f"fewer than {_LEAST_RECORDS} records are too few for a plan: answers of use would tell too much "
-            "of each; gather more records"
+            f"fewer than {_LEAST_RECORDS} records are too few for a plan: useful answers would reveal too "
+            "much about each record; gather more records"
         )
     return headcount.coarse(records)
 
 
-def _check(
-    records: int,
-    classes: int,
-    epsilon: float,
-    delta: float,
-    answers: int | None,
-    most_queries: int,
-    models: Sequence[VoteModel | VotesOf],
-) -> None:
-    check_delta(delta)
-    if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise PateError(f"epsilon={epsilon!r} must be a finite number above 0")
-    for name, number, least in (("classes", classes, 2), ("queries", most_queries, 1)):
+def _check(goal: _Goal) -> None:
+    """Refuse a goal that no plan can meet, whatever the options."""
+    check_delta(goal.delta)
+    if not (goal.epsilon > 0 and math.isfinite(goal.epsilon)):
+        raise PateError(f"epsilon={goal.epsilon!r} must be a finite number above 0")
+    for name, number, least in (("classes", goal.classes, 2), ("queries", goal.most_queries, 1)):
         if number < least:
             raise PateError(f"{name}={number} must be at least {least}")
-    if delta * records > 1:
+    if goal.delta * goal.records > 1:
         raise PateError(
-            f"delta={delta:g} is above one over some {records:,} records, which protects nobody: "
-            f"take {0.1 / records:.0e}"
+            f"delta={goal.delta:g} is above one over some {goal.records:,} records, which protects nobody: "
+            f"take {0.1 / goal.records:.0e}"
         )
-    if answers is not None and not 1 <= answers <= most_queries:
-        raise PateError(f"answers={answers} must be from 1 to the {most_queries} queries that may be asked")
-    if not models:
+    if goal.answers is not None and not 1 <= goal.answers <= goal.most_queries:
+        raise PateError(
+            f"answers={goal.answers} must be from 1 to the {goal.most_queries} queries that may be asked"
+        )
+    if not goal.models:
         raise PateError("models is empty: expectations need at least one model of votes")
 
 
-def _check_use(best: Option, answers: int | None, classes: int, epsilon: float, records: int) -> None:
+def _check_use(best: Option, goal: _Goal) -> None:
     """Refuse a plan whose answers would teach nothing."""
-    if best.worth < (_LEAST_WORTH * classes if answers is None else _LEAST_SHARE * answers):
+    enough = _LEAST_WORTH * goal.classes if goal.answers is None else _LEAST_SHARE * goal.answers
+    if best.worth < enough:
         raise PateError(
-            f"epsilon={epsilon:g} with some {records:,} records buys no answers of use: the best way gives "
-            f"{best.answers:,.0f}, {best.right:.0%} of them right, with {classes} classes to tell apart; "
-            "raise epsilon, gather more records or merge classes"
+            f"epsilon={goal.epsilon:g} with some {goal.records:,} records buys no useful answers: the best "
+            f"option gives {best.answers:,.0f} answers, {best.right:.0%} of them right, for {goal.classes} "
+            "classes; raise epsilon, gather more records or merge classes"
         )
 
 
@@ -234,22 +254,22 @@ def _mu(epsilon: float, delta: float) -> float:
 
 
 def _candidates(mu: float, teachers: int, queries: int) -> list[Mechanism]:
-    """Mechanisms for so many queries that cost about mu."""
-    found: list[Mechanism] = [DiscreteGaussianMax(math.sqrt(_INDEX * queries) / mu)]
+    """Mechanisms that answer this number of queries for about mu."""
+    mechanisms: list[Mechanism] = [DiscreteGaussianMax(math.sqrt(_INDEX * queries) / mu)]
     for share in THRESHOLDS:
         for ratio in RATIOS:
             sigma = math.sqrt(queries * (_INDEX + ratio**-2)) / mu
-            found.append(ConfidentDiscreteGaussian(round(share * teachers), ratio * sigma, sigma))
-    return found
+            mechanisms.append(ConfidentDiscreteGaussian(round(share * teachers), ratio * sigma, sigma))
+    return mechanisms
 
 
-def _histograms(model: VoteModel | VotesOf, teachers: int, shard: int, classes: int) -> NDArray[np.int64]:
+def _histograms(model: Votes, teachers: int, shard: int, classes: int) -> NDArray[np.int64]:
     random = np.random.default_rng(7)
     return random.multinomial(teachers, model.shares(shard, classes))
 
 
 def _expected(mechanism: Mechanism, votes: Sequence[NDArray[np.int64]], queries: int) -> tuple[float, float]:
-    """Expected answers and the share of them that is right, over all models, for Gaussian noise."""
+    """The expected number of answers and the share that is right, over all models, for Gaussian noise."""
     random = np.random.default_rng(11)
     passed, right = [], []
     for counts in votes:
@@ -267,7 +287,7 @@ def _expected(mechanism: Mechanism, votes: Sequence[NDArray[np.int64]], queries:
 
 
 def _best(options: Sequence[Option], answers: int | None) -> int:
-    """The place of the surest of those that give enough: answers if a number is wished, else worth."""
+    """The index of the most accurate option among those with enough answers (or, without a number, worth)."""
     got = np.array([one.worth if answers is None else one.answers for one in options])
     enough = got >= (_NEARLY * got.max() if answers is None else min(answers, got.max()))
     return int(np.argmax([one.right if fits else -1.0 for one, fits in zip(options, enough, strict=True)]))
@@ -287,29 +307,23 @@ def _option(
     return Option(teachers, shard, queries, mechanism, epsilon, got, right, worth)
 
 
-def _settled(
-    option: Option,
-    classes: int,
-    epsilon: float,
-    delta: float,
-    models: Sequence[VoteModel | VotesOf],
-) -> Option:
-    """The option with noise calibrated by the accountant and rounded up, its epsilon computed once more."""
-    queries, teachers = option.queries, option.teachers
-    found = accounting.calibrate(
-        option.mechanism, epsilon, delta, queries=queries, teachers=teachers, classes=classes
+def _calibrated(option: Option, goal: _Goal) -> Option:
+    """The option with noise calibrated by the accountant and rounded up, and its epsilon computed again."""
+    queries, teachers, classes = option.queries, option.teachers, goal.classes
+    exact = accounting.calibrate(
+        option.mechanism, goal.epsilon, goal.delta, queries=queries, teachers=teachers, classes=classes
     ).mechanism
     for digits in (4, 6, 9, None):
-        rounded = found if digits is None else _rounded_up(found, digits)
-        spent = spends(rounded, queries, teachers, classes, delta)
-        if spent <= epsilon:
+        rounded = exact if digits is None else _rounded_up(exact, digits)
+        spent = spends(rounded, queries, teachers, classes, goal.delta)
+        if spent <= goal.epsilon:
             break
-    votes = [_histograms(model, teachers, option.shard, classes) for model in models]
+    votes = [_histograms(model, teachers, option.shard, classes) for model in goal.models]
     return _option(rounded, teachers, option.shard, queries, classes, spent, votes)
 
 
 def spends(mechanism: Mechanism, queries: int, teachers: int, classes: int, delta: float) -> float:
-    """The data-independent epsilon of so many queries."""
+    """The data-independent epsilon of this number of queries."""
     slack = sampler_slack(mechanism, queries, classes)
     cost, _ = worst_case(mechanism, np.full(queries, teachers), delta, classes=classes, slack=slack)
     return float(cost.epsilon)

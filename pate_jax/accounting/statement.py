@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import curves, figures
 from pate_jax.accounting.exact import groups
@@ -19,6 +19,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, to_dict
 
 NAMES = ("exact", "pld", "published", "data_independent", "sanitised")
+# `pate verify` compares the sentences of a published statement with these, so a change fails older runs
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
 RELATIONS = {
     "record": "one record added, removed or changed under the same id",
@@ -33,7 +34,7 @@ _IDEAL = "; for ideal noise: what rounding its float32 draws reveals is not cove
 
 @dataclass(frozen=True)
 class Statement:
-    """What a list of queries cost. Made by `statement`; `publishable()` is what may leave the house."""
+    """What a list of queries cost. `statement` makes it; `publishable()` gives the part to publish."""
 
     figures: dict[str, Figure]
     asked: int
@@ -45,19 +46,19 @@ class Statement:
     private: bool = True
     slack: float = 0.0
     sums: dict[str, dict[str, Any]] = field(default_factory=dict)
-    teachers: int = 0  # 0 where not every query was put to the same number of them
+    teachers: int = 0  # 0 if the number of teachers differs between queries
     classes: int = 0
-    declared: bool = False  # the relation is the word of whoever made the votes; else the run's own partition
-    rule: curves.Rule = "counts"  # what the headline charges for; statements of older versions do not say
+    declared: bool = False  # whether the makers of the votes vouch for the relation, not the run's partition
+    rule: curves.Rule = "counts"  # what the headline charges for; statements of older versions lack it
 
     @property
     def covers(self) -> str:
-        """Whom the guarantee covers, in words, and whose word that is."""
+        """Whom the guarantee covers, in words, and who vouches for it."""
         return RELATIONS[self.relation] + (DECLARED if self.declared else "")
 
     @property
     def warning(self) -> str:
-        """What to say first of a seeded run; nothing of any other."""
+        """The warning that comes first for a seeded run; empty for any other."""
         return "" if self.private else NOT_PRIVATE
 
     @property
@@ -88,7 +89,7 @@ class Statement:
         }
 
     def publishable(self) -> dict[str, Any]:
-        """The same with publishable figures only: the form for `release/`."""
+        """The publishable figures only, as JSON: the form for `release/`."""
         allowed = {name: figure for name, figure in self.figures.items() if figure.status == "publishable"}
         return {
             **self._facts(),
@@ -106,7 +107,7 @@ class Statement:
             _check(found)
         except (KeyError, TypeError, AttributeError) as error:
             raise PateError(
-                f"this is no statement ({error!r}); write it again with `pate account`"
+                f"this is not a statement ({error!r}); write it again with `pate account`"
             ) from error
         return found
 
@@ -130,7 +131,7 @@ class Statement:
         warning = f"{self.warning} " if self.warning else ""
         if self.headline.epsilon is None:
             return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
-        from pate_jax.accounting import figure_table  # which describes statements
+        from pate_jax.accounting import figure_table  # imported here, as it imports this module
 
         epsilon = figure_table.rounded_up(self.headline.epsilon)
         return (
@@ -139,20 +140,20 @@ class Statement:
         )
 
     def _caveat(self) -> str:
-        """What the figure does not cover where noise is continuous; whole-number noise has no such gap."""
+        """What the figure does not cover if the noise is continuous; empty for whole-number noise."""
         mechanism = from_dict(self.mechanism)
         noises = [mechanism.noise, *([mechanism.test.noise] if mechanism.test is not None else [])]
         return "" if all(noise.is_discrete for noise in noises) else _IDEAL
 
     def text(self, *, publishable_only: bool = False) -> str:
-        """For a terminal; sensitive rows say so."""
-        from pate_jax.accounting import figure_table  # which describes statements
+        """The table for a terminal; sensitive rows say so."""
+        from pate_jax.accounting import figure_table  # imported here, as it imports this module
 
         return figure_table.text(self, self._rows(publishable_only), publishable_only=publishable_only)
 
     def html(self, *, publishable_only: bool = False) -> str:
-        """A self-contained fragment; sensitive rows are marked in words and in colour."""
-        from pate_jax.accounting import figure_table  # which describes statements
+        """The table as a self-contained HTML fragment; words and colour mark the sensitive rows."""
+        from pate_jax.accounting import figure_table  # imported here, as it imports this module
 
         return figure_table.html(self, self._rows(publishable_only))
 
@@ -181,7 +182,7 @@ _FACTS = ("asked", "answered", "delta", "relation", "charged", "mechanism", "pri
 
 
 def _check(statement: Statement) -> None:
-    """Refuse a statement whose fields are of other types than those that were written."""
+    """Refuse a statement whose fields have other types than `to_dict` writes."""
     wanted = {
         **dict.fromkeys(("asked", "answered", "teachers", "classes"), int),
         "relation": str,
@@ -198,16 +199,20 @@ def _check(statement: Statement) -> None:
     for figure in statement.figures.values():
         numbers += [value for value in (figure.epsilon, figure.order) if value is not None]
         if not all(isinstance(text, str) for text in (figure.status, figure.basis, figure.note)):
-            raise TypeError(f"a figure's words are {figure!r}")
+            raise TypeError(f"the texts of {figure!r} must be strings")
     for entry in statement.sums.values():
         numbers += [] if entry["epsilon"] is None else [entry["epsilon"]]
     if not all(type(number) in (int, float) and 0 <= number <= sys.float_info.max for number in numbers):
-        raise TypeError(f"one of {numbers} is no number >= 0")
-    if statement.relation not in RELATIONS:
-        raise PateError(f"relation={statement.relation!r} must be one of {', '.join(RELATIONS)}")
+        raise TypeError(f"{numbers} must be finite numbers >= 0")
+    _check_relation(statement.relation)
     curves.check_rule(statement.rule)
     from_dict(statement.mechanism)
     check_delta(statement.delta)
+
+
+def _check_relation(relation: str) -> None:
+    if relation not in RELATIONS:
+        raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
 
 
 def _status(name: str) -> figures.Status:
@@ -237,20 +242,17 @@ def statement(
 ) -> Statement:
     """The privacy statement of a list of queries.
 
-    `votes` holds every query ASKED, `answered` says which were answered; with `None` all count as answered,
-    and the sums over the answers there were are left out. `adaptive=True`
-    where the list was not fixed before the first answer: data-dependent figures are then no guarantee.
-    `budget` is the epsilon of a privacy filter, fixed in advance; it replaces the worst case over the
-    queries asked, whose number is then itself an answer. `sanitised` comes from `sanitise`.
-    `private=False` marks a seeded run. `pld` says whether privacy-loss distributions are composed; unset:
-    where they may give less than the Renyi figure. `rule` is that of the run, where there is one.
+    `votes` holds every query that was ASKED, and `answered` says which were answered. With `None` all count
+    as answered, and the sums over realised answers are left out. Set `adaptive=True` if the list was not
+    fixed before the first answer: data-dependent figures are then no guarantee. `budget` is the epsilon of a
+    privacy filter, fixed in advance; it replaces the worst case over the queries asked, because their number
+    then depends on the answers. `private=False` marks a seeded run. `pld` says whether to compose
+    privacy-loss distributions; by default, only if they may give less than Renyi.
 
-    Every row must have one total, the number of teachers: a record moves a vote, and makes none appear.
-    `voters_may_sit_out=True` where who votes on which query was fixed without the records.
-
-    What is proved of votes alone is about one voter: `relation="party"`. That a record, a user or a record's
-    contents moves one vote at most is for the votes' makers to declare, and the statement says that they did;
-    `declared=False` is for teachers of one's own, whose partition shows it.
+    All rows must have the same total, the number of teachers, unless `voters_may_sit_out=True`: who votes on
+    which query was fixed without the records. Votes alone prove a guarantee for one voter, the relation
+    "party". For another, the makers of the votes declare that one record or user moves at most one vote;
+    `declared=False` is for a run's own teachers, whose partition proves it.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5).covers
@@ -258,24 +260,19 @@ def statement(
     """
     counts = check_votes(votes)
     _check_rows(counts, voters_may_sit_out)
-    mask = np.ones(len(counts), bool) if answered is None else np.asarray(answered)
-    if mask.shape != (len(counts),) or mask.dtype != np.bool_:
-        raise PateError(
-            f"answered of shape {mask.shape} and type {mask.dtype} must be {len(counts)} booleans"
-        )
-    if relation not in RELATIONS:
-        raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
+    mask = _mask(answered, len(counts))
+    _check_relation(relation)
     grid = curves.default_orders() if orders is None else check_orders(orders)
     slack = sampler_slack(mechanism, *counts.shape)
-    kinds = groups.distinct(counts, mask)
-    known = None if answered is None else kinds.among[0]
+    merged = groups.distinct(counts, mask)
+    known = None if answered is None else merged.among[0]
     delta = check_delta(delta)
-    case = figures.Case(mechanism, kinds.votes, kinds.asked, known, delta, grid, slack, adaptive, rule)
+    case = figures.Case(mechanism, merged.votes, merged.asked, known, delta, grid, slack, adaptive, rule)
     return Statement(
         figures=figures.all_figures(case, budget, sanitised, pld),
         asked=len(counts),
         answered=int(mask.sum()),
-        delta=case.delta,
+        delta=delta,
         relation=relation,
         charged=_charged(mechanism, len(counts), budget) + _apart(sanitised),
         mechanism=to_dict(mechanism),
@@ -289,16 +286,25 @@ def statement(
     )
 
 
+def _mask(answered: ArrayLike | None, queries: int) -> NDArray[np.bool_]:
+    """Which queries were answered; all of them if that is not known."""
+    mask = np.ones(queries, bool) if answered is None else np.asarray(answered)
+    if mask.shape != (queries,) or mask.dtype != np.bool_:
+        raise PateError(f"answered of shape {mask.shape} and type {mask.dtype} must be {queries} booleans")
+    return mask
+
+
 def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
+    """Refuse votes on no query, and rows of different totals unless those were allowed."""
     totals = counts.sum(axis=1)
     if not len(totals):
-        raise PateError("votes are on no query: there is nothing to account for yet")
+        raise PateError("votes cover no query: there is nothing to account for yet")
     other = np.flatnonzero(totals != totals[0])
     if other.size and not may_differ:
         raise PateError(
             f"votes row {other[0]} sums to {totals[other[0]]}, row 0 to {totals[0]}: each teacher must vote "
-            "once on each query; where it was fixed without the records who votes on which, say so "
-            "(voters_may_sit_out=True)"
+            "once on each query; if who votes on which query was fixed without the records, pass "
+            "voters_may_sit_out=True"
         )
 
 
@@ -308,7 +314,7 @@ def _teachers(counts: np.ndarray) -> int:
 
 
 def _apart(sanitised: Figure | None) -> str:
-    """A sanitised figure that leaves is a release of its own, which no other figure pays for."""
+    """The words for a sanitised figure that is published: no other figure pays for its release."""
     leaves = sanitised is not None and sanitised.status == "publishable" and sanitised.epsilon is not None
     return ", the release of the sanitised figure apart" if leaves else ""
 

@@ -147,7 +147,7 @@ def test_a_plan_cannot_be_made_on_private_votes(file, capsys):
         ({"records": 57}, "fewer than 100 records are too few"),
         ({"records": 0}, "fewer than 100 records are too few"),
         ({"answers": 500}, "answers=500 must be from 1 to the 200"),
-        ({"epsilon": 1e-3}, "buys no answers of use.*raise epsilon"),
+        ({"epsilon": 1e-3}, "buys no useful answers.*raise epsilon"),
         ({"models": ()}, "models is empty"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The bounds of the papers."""
+"""Upper bounds of privacy costs: those of the papers, and the worst cases proved in the docs."""

@@ -1,9 +1,10 @@
-"""The largest excess of a moved vote, over cells of leads and places that their corners bound.
+"""The largest excess of a moved vote, by branch and bound over cells of leads and places.
 
-A cell is a parallelogram: leads between two, places between two. The logarithms of the terms of a and b bend
-downwards by no more than a known constant; the third term's mass and loss are monotone. One grid of cells
-bounds the excess from every lead on and up to every place. Cells that may hold the largest of all are then
-cut until the bound is close. Derived in docs/worst_case.md, sections 3 and 4.
+A cell is a parallelogram: an interval of leads times an interval of places. Its corners bound all of it: the
+logarithms of the terms of a and b bend downwards by no more than a known constant, and the third term's mass
+and loss are monotone. One grid of cells bounds the excess from every lead on and up to every place. Cells
+that may hold the overall largest excess are then cut until the bound is tight. Derived in docs/worst_case.md,
+sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ Curve = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Vote = GaussianVote | LatticeVote
-TOLERANCE = 1e-3  # relative: how far the largest of all may end above a value that is attained
-STEEP = 0.05  # of a logarithm: a cell that bends by more is bounded by its rising masses too
+TOLERANCE = 1e-3  # relative: how far the overall bound may end above a value that is attained
+STEEP = 0.05  # the bend of a logarithm from which on a cell is bounded by its rising masses too
 _ROUNDS = 40
-_LEAD_PARTS, _PLACE_PARTS = 6, 3  # of a cell, in which the third outcome's term is bounded
-# where the grid's cells end, in scales
+_LEAD_PARTS, _PLACE_PARTS = 6, 3  # parts of a cell in which the third outcome's term is bounded
+# the ends of the grid's cells, in scales
 _LEADS = np.array([*np.arange(40) / 20, *np.arange(20, 40) / 10, 4, 4.5, 5.5, 6.5, 8, 10, 12, 15, 19, 24])
 _PLACES = np.array(
     [
@@ -42,22 +43,22 @@ _PLACES = np.array(
 
 
 class Suprema(NamedTuple):
-    """Upper bounds of the excess: of all, and in each cell of a grid of leads and places."""
+    """Upper bounds of the excess: over all pairs, and in each cell of a grid of leads and places."""
 
     largest: Curve  # [A]
-    leads: Curve  # [K + 1], where the cells end
+    leads: Curve  # [K + 1], the ends of the cells
     places: Curve  # [J + 1]
-    cells: Curve  # [2, A, K, J], of the law before the move over that after it, and the reverse
+    cells: Curve  # [2, A, K, J]: the law before the move over the law after it, and the reverse
 
     def larger(self, other: Suprema) -> Suprema:
-        """The larger bounds of the two, each counted from its own first lead."""
+        """The larger of both bounds, cell by cell, each grid counted from its own first lead."""
         return self._replace(
             largest=np.maximum(self.largest, other.largest), cells=np.maximum(self.cells, other.cells)
         )
 
 
 class _Cells(NamedTuple):
-    """Parallelograms of leads and places, each with the row (order and direction) it belongs to."""
+    """Parallelograms of leads and places, each with its row (an order and a direction)."""
 
     row: Rows
     lead: Curve  # [2, N]
@@ -65,14 +66,14 @@ class _Cells(NamedTuple):
 
 
 class _Others(NamedTuple):
-    """What bounds the third outcome's term in each cell: for either direction a mass and a loss."""
+    """A mass and a loss for each direction that bound the third outcome's term in each cell."""
 
     forward: tuple[Curve, Curve]
     backward: tuple[Curve, Curve]
 
 
 class _Bound(NamedTuple):
-    """The most that each cell may hold, and whether to cut its leads and its places."""
+    """The upper bound of each cell, and whether to cut its leads and its places."""
 
     most: Curve
     wide: Mask
@@ -90,11 +91,11 @@ class Search:
         self.vote, self.scale, self.first_lead = vote, scale, first_lead
         self.whole = isinstance(vote, LatticeVote)
         self.orders, self.forward = np.tile(orders, 2), np.arange(2 * len(orders)) < len(orders)
-        self.best = np.zeros(len(orders))  # what is attained
+        self.best = np.zeros(len(orders))  # the largest excess that is attained
         self.by_lead, self.by_place = bends(self.orders, scale, self.whole)
 
     def run(self) -> Suprema:
-        """Bounds; only the largest of all is within the tolerance."""
+        """The bounds; only `largest` is within the tolerance."""
         leads, places = self._ends(*box(self.scale, float(self.orders.max())))
         bound, cells = self._grid(leads, places)
         count = len(self.best)
@@ -106,7 +107,7 @@ class Search:
         return Suprema(largest, leads, places, np.minimum(most, largest[:, None, None]))
 
     def _ends(self, below: float, above: float) -> tuple[Curve, Curve]:
-        """Where the leads and the places of the grid's cells end."""
+        """The ends of the grid's cells: leads and places."""
         leads, places = _LEADS * self.scale, _PLACES * self.scale
         if self.whole:
             leads, places = np.round(leads), np.round(places)
@@ -114,7 +115,7 @@ class Search:
         return self.first_lead + np.unique([*leads, below + above]), np.unique([-below, *places, above])
 
     def _grid(self, leads: Curve, places: Curve) -> tuple[_Bound, _Cells]:
-        """All cells between these ends, and what each row [R, N] may hold in them."""
+        """All cells between these ends, and their bounds for each row [R, N]."""
         i, j = (part.ravel() for part in np.indices((len(leads) - 1, len(places) - 1)))
         lead, x = np.stack([leads[i], leads[i + 1]]), np.stack([places[j], places[j + 1]])
         corner = np.array([[i, i], [i + 1, i + 1]]) * len(places) + np.array([[j, j + 1], [j, j + 1]])
@@ -153,7 +154,7 @@ class Search:
         return np.log1p(bound) > np.log1p(self.best[row % len(self.best)]) * (1 + TOLERANCE)
 
     def _split(self, cells: _Cells, bound: _Bound) -> _Cells:
-        """Each cell in two or four."""
+        """Each cell cut into two or four."""
         parts = []
         for i, j in np.ndindex(2, 2):
             ends = []
@@ -171,7 +172,7 @@ class Search:
         return _Cells(np.concatenate(row), np.concatenate(lead, axis=1), np.concatenate(x, axis=1))
 
     def _bound(self, cells: _Cells, near: Laws, terms: Curve, others: _Others) -> _Bound:
-        """The most that each cell may hold, from its four corners [3, lead, place, N]."""
+        """The upper bound of each cell, from its four corners [3, lead, place, N]."""
         pair = np.log(np.maximum(terms[0] + terms[1], 1e-300))
         (long,), (high,) = np.diff(cells.lead, axis=0), np.diff(cells.x, axis=0)
         by_lead, by_place = self.by_lead[cells.row] * long**2, self.by_place[cells.row] * high**2
@@ -196,14 +197,14 @@ class Search:
         return _Bound(np.where(wide | tall, both + other, _most_of(terms.sum(axis=0))), wide, tall)
 
     def _rising(self, row: Rows, near: Laws, far: Rows) -> Curve:
-        """Log of the most [lead, N] that two terms reach between two places: both masses rise with x."""
+        """Log of an upper bound [lead, N] of two terms between two places: both masses rise with x."""
         log_q = near.log_q[:2, ..., far]
         log_p = log_q + near.loss[:2, ..., far]
         mass = np.where(self.forward[row], log_q[:, :, 1], log_p[:, :, 1])
         return self._most(row, mass, log_p[:, :, 1] - log_q[:, :, 0], log_p[:, :, 0] - log_q[:, :, 1])
 
     def _falling(self, row: Rows, near: Laws, far: Rows) -> Curve:
-        """The same [place, N] between two leads: losses fall with the lead, and so does the mass of b."""
+        """Log of an upper bound [place, N] between two leads: losses and the mass of b fall with the lead."""
         log_q, loss = near.log_q[:2, ..., far], near.loss[:2, ..., far]
         heavy = np.where(self.forward[row], log_q, log_q + loss)
         return self._most(row, np.stack([heavy[0, 1], heavy[1, 0]]), loss[:, 0], loss[:, 1])
@@ -213,7 +214,7 @@ class Search:
         return np.log(np.clip(np.maximum(*ends).sum(axis=0), 1e-300, 1e300))
 
     def _others(self, lead: Curve, x: Curve) -> _Others:
-        """`Q phi(d) = Q d^2 (phi(d)/d^2)`: one factor is bounded part by part, the other rises with d."""
+        """Bounds by `Q phi(d) = Q d^2 (phi(d)/d^2)`: `Q d^2` is bounded in parts, the last factor rises."""
         (p0, p1), (x0, x1) = self._parts(lead, _LEAD_PARTS), self._parts(x, _PLACE_PARTS)
         p0, p1, x0, x1 = np.broadcast_arrays(p0[:, None], p1[:, None], x0, x1)
         # the mass falls with x and y, the loss falls with x and rises with y
@@ -248,9 +249,9 @@ def _most_of(corners: Curve) -> Curve:
 
 
 def bends(orders: Curve, scale: float, whole: bool) -> tuple[Curve, Curve]:
-    """How far the log of a term of a or b may bend downwards, by lead and by place, per square of a vote.
+    """How far the log of a term of a or b may bend downwards, by lead and by place, per vote squared.
 
-    A place counts twice, as both x and y move.
+    A step of the place counts twice, because both x and y move.
 
     >>> [float(bend[0]) for bend in bends(np.array([6.0]), 20.0, whole=True)]
     [0.0075, 0.02]
@@ -263,7 +264,7 @@ def bends(orders: Curve, scale: float, whole: bool) -> tuple[Curve, Curve]:
 
 
 def box(scale: float, order: float) -> tuple[float, float]:
-    """How far below and above the best of the others the places are searched, in votes.
+    """How far the search of places goes below and above the best of the others, in votes.
 
     >>> [round(part) for part in box(40.0, 10.0)]
     [412, 578]

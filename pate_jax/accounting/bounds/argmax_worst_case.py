@@ -1,8 +1,9 @@
 """The worst case of answering with one index: what the noisy argmax costs on any votes.
 
-`R(a)` is the largest divergence of the three outcomes of `moved_vote` over all places of the two classes that
-a vote moves between, in both directions. It bounds the noisy argmax of every histogram, with any number of
-teachers and classes and any history. The proof, and that of the search, is in docs/worst_case.md.
+A vote moves between two classes. `R(a)` is the largest divergence of the three outcomes of `moved_vote`, over
+all places of these two classes and in both directions. It bounds the noisy argmax of every histogram, with
+any number of teachers and classes and any history. docs/worst_case.md proves this, and that the search is
+right.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote
 from pate_jax.mechanisms import Noise
 
 Curve = NDArray[np.float64]
-ROUNDING = 1e-6  # relative: more than quadrature and rounding make of a sum of terms
-LEFT_OUT = 1e-18  # times the order: more than all that lies outside the box that is searched
-LARGEST_SHIFT = 3.0  # of order / scale; beyond it nothing is claimed
-SCALES = {  # the smallest and the largest that are claimed
+ROUNDING = 1e-6  # relative: more than the error of quadrature and rounding in a sum of terms
+LEFT_OUT = 1e-18  # times the order: more than everything outside the box that is searched
+LARGEST_SHIFT = 3.0  # the largest order / scale for which the bound is claimed
+SCALES = {  # the smallest and the largest scale for which the bound is claimed
     "gaussian": (0.5, 1e5),
     "discrete_gaussian": (1.0, 250.0),
     "laplace": (0.5, 1e5),
@@ -32,16 +33,16 @@ SCALES = {  # the smallest and the largest that are claimed
 
 
 class Levels(NamedTuple):
-    """Costs [A, K] of the pairs of a level at least `levels[k]`, in votes; the first level is every pair."""
+    """Costs [A, K] of all pairs whose level is at least `levels[k]`, in votes; the first is of all pairs."""
 
     levels: Curve
     costs: Curve
 
 
 def curve(noise: Noise, orders: Curve) -> Curve:
-    """`R` [A]: no two neighbours' noisy argmaxes have a larger divergence, in either direction.
+    """`R` [A]: the largest divergence between two neighbours' noisy argmaxes, in either direction.
 
-    Infinite where nothing is claimed: the other families, and beyond the limits of order and scale.
+    Infinite where the bound is not claimed: for other families, and beyond the limits of order and scale.
 
     >>> orders = np.array([2.0, 10.0])
     >>> (curve(Noise("gaussian", 40.0), orders) / (orders / 40**2)).round(2)
@@ -54,10 +55,10 @@ def curve(noise: Noise, orders: Curve) -> Curve:
 
 
 def by_depth(noise: Noise, orders: Curve) -> Levels:
-    """The same by the depth `-x` of the class that loses the vote below the best of the others."""
+    """`R` by the depth `-x`: how far the class that loses the vote is below the best of the others."""
     top, _, places, cells = shares(noise)
     to_place = np.maximum.accumulate(cells.max(axis=(0, 2)), axis=1)
-    lower = 1 if noise.is_discrete else 0  # how ties are broken may lower a depth by one
+    lower = 1 if noise.is_discrete else 0  # the rule for ties may lower a depth by one
     depths = np.append(-np.inf, lower - places[-2:0:-1])
     return Levels(depths, costs(noise, np.hstack([top[:, None], to_place[:, -2::-1]]), orders))
 
@@ -67,7 +68,7 @@ def costs(noise: Noise, at_knots: Curve, orders: Curve) -> Curve:
     knots = _knots(noise.scale)
     out = np.full((len(orders), at_knots.shape[1]), np.inf)
     inside, logs = orders <= knots[-1], np.log(at_knots)
-    # e / (a (a-1)) is log-convex in the order, so the chord between two orders is above it
+    # e / (a (a-1)) is log-convex in the order, so it lies below the chord between two orders
     place = np.maximum(orders[inside], knots[0])
     right = np.clip(np.searchsorted(knots, place), 1, len(knots) - 1)
     share = ((place - knots[right - 1]) / (knots[right] - knots[right - 1]))[:, None]
@@ -78,9 +79,9 @@ def costs(noise: Noise, at_knots: Curve, orders: Curve) -> Curve:
 
 @lru_cache(maxsize=16)
 def shares(noise: Noise) -> Suprema:
-    """The largest excesses over `a (a-1)` at the knots, rounded up; Laplace noise has a single cell.
+    """The largest excesses, divided by `a (a-1)`, at the knots, rounded up; Laplace noise has a single cell.
 
-    The leads are those of the votes, but how ties are broken may raise one by a vote.
+    The leads are those of the votes, but the rule for ties may raise a lead by one vote.
     """
     knots = _knots(noise.scale)
     if "laplace" in noise.family:
@@ -91,7 +92,7 @@ def shares(noise: Noise) -> Suprema:
     else:
         below, above = box(noise.scale, float(knots[-1]))
         votes = [LatticeVote(noise, int(2 * below + above) + 4, a_wins) for a_wins in (False, True)]
-        # a class that wins ties needs a lead that is smaller by one
+        # a class that wins ties needs a lead that is smaller by one vote
         runs = [Search(vote, noise.scale, knots, 1.0 - vote.a_wins).run() for vote in votes]
         found = runs[0].larger(runs[1])
     return found._replace(
@@ -105,7 +106,7 @@ def _share(excess: Curve, knots: Curve) -> Curve:
 
 
 def _knots(scale: float) -> Curve:
-    """The orders that are searched, up to `LARGEST_SHIFT` scales."""
+    """The orders at which the search runs, up to `LARGEST_SHIFT` scales."""
     last = LARGEST_SHIFT * scale
     knots = [1.001, 1.05, 1.2, 1.5, 2.0]
     while knots[-1] < last:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 Curve = NDArray[np.float64]
-TINY = 1e-300  # what a cost too small for a float is rounded up to
-_BLOCK = 60_000  # numbers at a time: they stay in the cache
+TINY = 1e-300  # a cost too small for a float is rounded up to this
+_BLOCK = 60_000  # numbers in one block, so that it fits into the processor's cache
 
 
 def data_independent(sigma: float, orders: Curve) -> Curve:
@@ -21,7 +21,7 @@ def data_independent(sigma: float, orders: Curve) -> Curve:
 
 
 def log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
-    """Proposition 7: log of `sum_{j != winner} erfc((n_winner - n_j) / (2 sigma)) / 2`, at most `1 - 1/C`.
+    """Proposition 7: log q, `q = sum_{j != winner} erfc((n_winner - n_j) / (2 sigma)) / 2`, q <= `1 - 1/C`.
 
     >>> round(float(log_q(np.array([[250, 0]]), 40.0)[0]), 4)
     -12.2165
@@ -35,10 +35,10 @@ def log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
 
 
 def discrete_log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
-    """Proposition 7's sum for the discrete Gaussian, a tie counted as an error in full: log q, `<= 1 - 1/C`.
+    """Proposition 7's log q for the discrete Gaussian, where a tie counts fully as an error; q <= `1 - 1/C`.
 
     The difference of two discrete Gaussians is `d` with a chance proportional to `exp(-d^2 / (4 sigma^2))`
-    times a sum that depends on `d` only by being even or odd; tails are summed in logarithms.
+    times a sum that depends only on whether `d` is even or odd. Tails are summed in logarithms.
 
     >>> round(float(discrete_log_q(np.array([[250, 0]]), 40.0)[0]), 4)
     -12.1759
@@ -72,8 +72,8 @@ def log1mexp(x: Curve) -> Curve:
 def theorem6(log_q: Curve, sigma: float, orders: Curve) -> Curve:
     """Theorem 6 with Proposition 10's orders: [query, order], never above `a / sigma^2`.
 
-    Bounds `D_a(M(D) || M(D'))` only, the direction away from the data set whose `q` is given. Where a
-    condition of the theorem fails, the data-independent value stands.
+    It bounds `D_a(M(D) || M(D'))` only, where D is the data set whose `q` is given. Where a condition of the
+    theorem fails, the data-independent value applies.
 
     >>> theorem6(np.array([-12.2]), 40.0, np.array([14.0])) < 14 / 40**2
     array([[ True]])
@@ -104,7 +104,7 @@ def _theorem6(log_q: Curve, mu2: Curve, sigma: float, orders: Curve, baseline: C
 
 
 def _conditions(log_q: Curve, mu2: Curve, sigma: float) -> NDArray[np.bool_]:
-    """Theorem 6's condition on q, and that A's denominator is positive."""
+    """Whether Theorem 6's condition on q holds, and A's denominator is positive."""
     e2 = mu2 / sigma / sigma
     inside = np.maximum(mu2, 1 + 1e-12)
     limit = (inside - 1) * e2 - inside * (np.log1p(1 / inside) + np.log1p(1 / (inside - 1)))

@@ -1,8 +1,8 @@
-"""The worst case of test and argmax as one mechanism: a full reading excludes a close race.
+"""The worst case of test and argmax as one mechanism: a large reading excludes a close race.
 
-A largest count of M leaves `T - M` votes for all other classes. So for M beyond half of the votes the vote
-that moves either leaves a leader that is far ahead, or moves between two classes that are far behind. The
-largest joint cost over M is derived in docs/worst_case.md, section 6.
+A largest count of M leaves `T - M` votes for all other classes. So if M is more than half of the votes, the
+vote that moves either leaves a leader that is far ahead, or moves between two classes that are far behind.
+docs/worst_case.md, section 6, derives the largest joint cost over M.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pate_jax.mechanisms import Noise, ThresholdTest
 
 Curve = NDArray[np.float64]
 Counts = NDArray[np.int64]
-FAR = 4.2  # a lead, in scales, from which on all largest counts are bounded at once
-GROUPS = 150  # of largest counts up to there, each with a bound of its own
+FAR = 4.2  # the lead, in scales, from which on all largest counts share one bound
+GROUPS = 150  # how many groups of largest counts there are up to that lead, each with its own bound
 
 
 def curve(noise: Noise, test: ThresholdTest, teachers: int, classes: int, orders: Curve) -> Curve:
-    """An upper bound [A] of the joint cost of test and argmax over all histograms of so many votes.
+    """An upper bound [A] of the joint cost of test and argmax over all histograms of this many votes.
 
     The test must read the largest count. Infinite where `argmax_worst_case` claims nothing, and for Laplace
-    noise, whose worst case it does not tell apart by lead and depth.
+    noise, for which it has no bounds by lead and depth.
 
     >>> noise, test = Noise("gaussian", 40.0), ThresholdTest(200, Noise("gaussian", 150.0))
     >>> found = curve(noise, test, 250, 10, np.array([9.5]))
@@ -52,14 +52,14 @@ def curve(noise: Noise, test: ThresholdTest, teachers: int, classes: int, orders
 
 
 def _ends(half: int, teachers: int, scale: float) -> Counts:
-    """Where the groups of largest counts beyond `half` end; the last group reaches from far ahead to all."""
+    """The ends of the groups of largest counts above `half`; the last group goes from `FAR` to all votes."""
     far = min(teachers - 1, math.ceil((teachers + FAR * scale) / 2))
     step = max(1, math.ceil((far - half) / GROUPS))
     return np.array([*range(half, far, step), far, teachers])
 
 
 def _up_to(test: ThresholdTest, argmax: Curve, largest: int, orders: Curve) -> Curve:
-    """The joint cost [A] at every largest count up to one, with the curve of what follows an answer."""
+    """The joint cost [A] over all largest counts up to `largest`, given the curve of the argmax."""
     room = max(float(largest) - test.threshold, -8 * test.noise.scale)
     ceiling = threshold.data_independent(test, orders) + argmax
     return np.minimum(worst_reading.supremum(test.noise, argmax, room, orders), ceiling)
@@ -92,15 +92,13 @@ def _leader_stays(
     last: Counts,
     orders: Curve,
 ) -> Curve:
-    """The largest cost [A] of a vote that moves between two classes that are behind the largest count.
+    """The largest cost [A] of a vote that moves between two classes behind the leader.
 
-    Averaged over the noise of the leader: the best of all others is at least what it reaches.
+    It is a mean over the leader's noise: the best of all other classes is at least the leader's noisy count.
     """
-    above = (2 * first - teachers)[:, None] - depths.levels[
-        1:
-    ]  # the leader less the others' room and the depth
+    above = (2 * first - teachers)[:, None] - depths.levels[1:]  # least lead over any other class, less depth
     reached = np.exp(noise_law.log_tail(noise, -above)[0])
-    share = -np.diff(reached, axis=1, prepend=1.0, append=0.0)  # of the leader's noise, between two depths
+    share = -np.diff(reached, axis=1, prepend=1.0, append=0.0)  # probability between two depths
     behind = share @ np.expm1((orders - 1) * depths.costs.T)
     passed = np.exp(threshold.log_answered(test, last.astype(np.float64))[0])
     return np.log1p((passed[:, None] * behind).max(axis=0)) / (orders - 1)

@@ -14,9 +14,10 @@ Curve = NDArray[np.float64]
 def pure(epsilon: float, orders: Curve) -> Curve:
     """The largest Renyi curve of any `epsilon`-DP mechanism, attained by randomised response.
 
-    With every likelihood ratio in `[e^-epsilon, e^epsilon]` and mean 1, the convex `r^a` is largest on the
-    two ends: `log((e^{a epsilon} + e^{(1-a) epsilon}) / (1 + e^epsilon)) / (a - 1)`. It lies below both
-    `epsilon` and `a epsilon^2 / 2`. Written with sinh so that small epsilon keeps its digits.
+    Every likelihood ratio r lies in `[e^-epsilon, e^epsilon]` and has mean 1, so the mean of the convex `r^a`
+    is largest if r is always at one of the two ends. The curve is then
+    `log((e^{a epsilon} + e^{(1-a) epsilon}) / (1 + e^epsilon)) / (a - 1)`, which lies below both `epsilon`
+    and `a epsilon^2 / 2`. It is computed with sinh, so that small epsilons keep their digits.
 
     >>> pure(0.1, np.array([2.0])).round(6)
     array([0.009959])
@@ -31,9 +32,9 @@ def bounded_range(eta: float, orders: Curve) -> Curve:
     """The largest Renyi curve of any `eta`-bounded-range mechanism (Dong, Durfee, Rogers 2020).
 
     The log-ratios of the exponential mechanism lie in an interval `[t - eta, t]`: for `n - e_a + e_b` they
-    differ by `+1/b`, `-1/b` or 0 plus one constant, so `eta = 2/b`. The largest moment over `t` has the
-    logarithm `a S(a eta/2) - (a-1) S((a-1) eta/2) - S(eta/2)`, where `S(y) = log(sinh(y)/y)`: derived in
-    docs/accounting.md. Where `a eta/2` is below 1 the three cancel, and their series serves.
+    are `+1/b`, `-1/b` or 0 plus one constant, so `eta = 2/b`. The largest moment over `t` has the logarithm
+    `a S(a eta/2) - (a-1) S((a-1) eta/2) - S(eta/2)`, where `S(y) = log(sinh(y)/y)` (derived in
+    docs/accounting.md). If `a eta/2` is below 1 the three terms cancel, and a series replaces them.
 
     >>> bool(bounded_range(0.1, np.array([2.0]))[0] < pure(0.1, np.array([2.0]))[0] / 3)
     True
@@ -48,8 +49,8 @@ def bounded_range(eta: float, orders: Curve) -> Curve:
 def _short_range(eta: float, orders: Curve) -> Curve:
     """`a S(a eta/2) - (a-1) S((a-1) eta/2) - S(eta/2)` for `a eta/2` below 1, rounded up.
 
-    `S(y) = sum_k (-1)^{k+1} zeta(2k) y^{2k} / (k pi^{2k})`. The terms alternate and fall to less than a fifth
-    from one to the next, so the sum ends after one that is added and is then at or above its limit.
+    `S(y) = sum_k (-1)^{k+1} zeta(2k) y^{2k} / (k pi^{2k})`. The terms alternate in sign, and each is less
+    than a fifth of the one before. The sum stops after a positive term, so it is at or above its limit.
     """
     reach = np.minimum(orders * eta / 2, 1.0)
     least = np.minimum(orders - 1, 1) / orders  # a^n - (a-1)^n - 1 = a^n (1 - (1 - least)^n - least^n)
@@ -68,11 +69,11 @@ def _log_sinhc(y: Curve | float) -> Curve:
 
 
 def shifted(scale: float, orders: Curve) -> Curve:
-    """Curve of one number plus Laplace noise when the number moves by one (Mironov 2017, Proposition 6).
+    """The curve of one number plus Laplace noise if the number moves by one (Mironov 2017, Proposition 6).
 
     `log(a/(2a-1) e^{(a-1)/b} + (a-1)/(2a-1) e^{-a/b}) / (a - 1)`. A vote that moves shifts two counts, so a
     noisy histogram costs twice this, which for small `1/b` is half of what `2/b`-DP alone implies. The
-    exponents cancel to first order: for `s(x) = e^x - 1 - x` what is under the logarithm is one plus
+    exponents cancel to first order: with `s(x) = e^x - 1 - x`, the argument of the logarithm is one plus
     `a/(2a-1) s((a-1)/b) + (a-1)/(2a-1) s(-a/b)`.
 
     >>> bool(2 * shifted(20.0, np.array([8.0]))[0] < 0.6 * pure(0.1, np.array([8.0]))[0])
@@ -86,7 +87,7 @@ def shifted(scale: float, orders: Curve) -> Curve:
 
 
 def log_second(x: Curve) -> Curve:
-    """Log of `e^x - 1 - x`, which is `x^2 / 2` for small `x`, to its last digits at every `x`.
+    """Log of `e^x - 1 - x`, to full precision at every `x`; for small `x` this is the log of `x^2 / 2`.
 
     >>> bool(np.isclose(log_second(np.array([1e-9]))[0], 2 * np.log(1e-9) - np.log(2)))
     True
@@ -112,7 +113,7 @@ def _log_cosh(x: float) -> float:
 
 
 def log_q(votes: NDArray[np.int64], scale: float) -> Curve:
-    """Lemma 4 of the 2017 paper: log of `sum_{j != winner} (2 + g_j/b) / (4 exp(g_j/b))`, at most `1 - 1/C`.
+    """Lemma 4 of the 2017 paper: log q, `q = sum_{j != winner} (2 + g_j/b) / (4 exp(g_j/b))`, q <= `1 - 1/C`.
 
     >>> log_q(np.array([[11, 10]]), 1e-3).round(2)
     array([-994.48])

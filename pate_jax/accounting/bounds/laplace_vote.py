@@ -1,6 +1,7 @@
-"""The answer before and after one vote moves, under Laplace noise: closed forms, continuous and whole-number.
+"""The law of the answer before and after one vote moves, in closed form for both kinds of Laplace noise.
 
-The same three outcomes as in `moved_vote`; their probabilities are sums of exponentials, piece by piece.
+The three outcomes are those of `moved_vote`. Their probabilities are integrals (for whole-number noise, sums)
+of piecewise exponentials.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LaplaceVote:
         self.scale = scale
 
     def laws(self, lead: Curve, x: Curve) -> Laws:
-        """At points `(x, x - lead)`, in votes."""
+        """The laws at points `(x, x - lead)`, in votes."""
         y = x - lead
         p, q = self._three(x, y), self._three(x - 1, y + 1)
         return Laws(q, p - q)
@@ -40,7 +41,7 @@ class LaplaceVote:
 
 
 class WholeLaplaceVote(LaplaceVote):
-    """The same under whole-number noise at whole points, with `a` or with `b` winning their ties.
+    """The laws under whole-number noise at whole points, where either `a` or `b` wins their ties.
 
     >>> law = WholeLaplaceVote(20.0, a_wins=True).laws(np.array([1.0]), np.array([1000.0]))
     >>> np.exp(law.log_q).round(4).ravel().tolist()
@@ -59,7 +60,7 @@ class WholeLaplaceVote(LaplaceVote):
 
 
 def log_wins(x: Curve, y: Curve) -> Curve:
-    """`log Pr[X > max(Y, 0)]` of unit Laplace laws around x and y: exponentials, piece by piece.
+    """`log Pr[X > max(Y, 0)]` of unit Laplace laws around x and y, integrated from kink to kink.
 
     >>> bool(abs(np.exp(log_wins(np.zeros(1), np.zeros(1)))[0] - 3 / 8) < 1e-15)
     True

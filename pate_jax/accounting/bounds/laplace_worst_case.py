@@ -1,8 +1,8 @@
 """The worst case of the argmax under Laplace noise, continuous and discrete, with any number of classes.
 
-A close race of three costs up to a third more than one of two, but the best of the others cannot be made to
-stand still: its own noise moves it. What an answer costs is the mean over that noise. It is bounded by a
-recursion over the places of the best of the others (docs/worst_case.md, section 5). Losses and masses are
+A close race of three classes costs up to a third more than one of two. But the place of the best of the other
+classes is random, because of its own noise, so an answer costs the mean over that noise. A recursion over the
+places of the best of the others bounds this mean (docs/worst_case.md, section 5). Losses and masses are
 monotone in both places, so the corners of a box bound everything inside it.
 """
 
@@ -22,14 +22,14 @@ from pate_jax.mechanisms import Noise
 
 Curve = NDArray[np.float64]
 Rows = NDArray[np.int64]
-REACH = 60.0  # scales after which an exponential has died
-ABOVE = 12.0  # scales above both classes from which on the best of the others is taken in one piece,
-OUT = 40.0  # and from which on nothing is left
+REACH = 60.0  # scales after which an exponential is negligible
+ABOVE = 12.0  # scales above both classes from which on the places of the best of the others are one cell
+OUT = 40.0  # scales above both classes from which on no mass is left
 LEFT_OUT = 1e-19  # more than all terms further out
 _ROUNDS = 60
-_WIDTHS = (0.16, 0.08, 0.04, 0.02, 0.01)  # of the cells near equal counts, in scales, from try to try
-COARSER = 2  # times as wide: the cells of the places of the others
-_BANDS = (0.0, 1.0, 4.0, 16.0, np.inf)  # leads, in scales, that are done together
+_WIDTHS = (0.16, 0.08, 0.04, 0.02, 0.01)  # widths of the cells near equal counts, in scales, by round
+COARSER = 2  # how many times wider the cells of the places of the others are
+_BANDS = (0.0, 1.0, 4.0, 16.0, np.inf)  # ends of the bands of leads, in scales, that share their places
 
 
 Vote = LaplaceVote | WholeLaplaceVote
@@ -37,14 +37,14 @@ Race = tuple[Vote, Vote | None]
 
 
 class _Cells(NamedTuple):
-    """Intervals of leads, each with the row (of the orders) it belongs to."""
+    """Intervals of leads, each with its row (an order)."""
 
     row: Rows
     lead: Curve  # [N, 2]
 
 
 def largest_excess(noise: Noise, orders: Curve, tolerance: float) -> Curve:
-    """An upper bound [A] of the excess of any moved vote, but for the tolerance, averaged over the others.
+    """An upper bound [A], up to the tolerance, of the excess of any moved vote, averaged over the others.
 
     >>> found = largest_excess(Noise("laplace", 20.0), np.array([2.0]), 1e-2)
     >>> bool(0.49 < np.log1p(found[0]) / (2 / 20**2) < 0.51)
@@ -61,7 +61,7 @@ def largest_excess(noise: Noise, orders: Curve, tolerance: float) -> Curve:
 
 
 def _races(noise: Noise) -> list[Race]:
-    """The laws of the outcome, each with the one that holds where a class wins its ties with the others."""
+    """The laws of the outcome, each with the law for a class that wins its ties with the others."""
     if noise.family == "laplace":
         return [(LaplaceVote(noise.scale), None)]
     a_wins, b_wins = (WholeLaplaceVote(noise.scale, rule) for rule in (True, False))
@@ -69,7 +69,7 @@ def _races(noise: Noise) -> list[Race]:
 
 
 def _two_classes(vote: Vote, noise: Noise, orders: Curve, best: Curve, tolerance: float) -> Curve:
-    """The largest excess where no other class is in reach, by branch and bound over the lead."""
+    """The largest excess if no other class is in reach, by branch and bound over the lead."""
     best, cells = best.copy(), _first(noise, len(orders), 0.5)
     for _ in range(_ROUNDS):
         rows = np.arange(len(cells.row))
@@ -103,7 +103,7 @@ def _many_classes(race: Race, noise: Noise, orders: Curve, best: Curve, toleranc
 
 
 def _averages(race: Race, noise: Noise, cells: _Cells, orders: Curve, width: float) -> tuple[Curve, Curve]:
-    """Of each cell about what the mean excess comes to, and a bound of it; 0 where two classes cost more."""
+    """An estimate of each cell's mean excess, and an upper bound; 0 where two classes cost more."""
     value, bound = np.zeros((2, len(cells.row)))
     size = np.abs(cells.lead).min(axis=1) / noise.scale
     for low, high in itertools.pairwise(_BANDS):
@@ -134,9 +134,9 @@ def _mean_excess(race: Race, noise: Noise, cells: _Cells, orders: Curve, width: 
 
 
 def _further_down(bound: Curve, near: Curve, two: Curve) -> Curve:
-    """What the bound comes to where `t` votes further down the excess is `two + e^{-2 t/b} (near - two)`.
+    """The bound further down, where the excess after `t` votes is `two + e^{-2 t/b} (near - two)`.
 
-    Of two classes alone the excess is `two`.
+    `two` is the excess of two classes alone.
     """
     extra, start = np.maximum(near - two, 1e-300), bound - two
     risen = np.where(start < extra, np.maximum(start + extra, 0.0) ** 2 / (4 * extra), start)
@@ -144,11 +144,11 @@ def _further_down(bound: Curve, near: Curve, two: Curve) -> Curve:
 
 
 def _two_within(vote: Vote, noise: Noise, leads: Curve, which: Rows, orders: Curve) -> tuple[Curve, Curve]:
-    """Bounds from below and from above of the excess of two classes in each cell of leads."""
+    """Lower and upper bounds of the excess of two classes in each cell of leads."""
     x = math.ceil(REACH * noise.scale) + np.maximum(leads, 0)
     law = vote.laws(leads.ravel(), x.ravel())
     log_q, loss = (part.reshape(3, -1, 2)[:2, which] for part in law)
-    near, far = (0, 1), (1, 0)  # where a is rarer and where it is more frequent; for b the other way round
+    near, far = (0, 1), (1, 0)  # the ends where a is less and more likely; for b the other way round
     ends = []
     for masses, losses in ((near, far), (far, near)):
         terms = [weighed(log_q[j, :, masses[j]], loss[j, :, losses[j]], orders, np.True_) for j in (0, 1)]
@@ -159,7 +159,7 @@ def _two_within(vote: Vote, noise: Noise, leads: Curve, which: Rows, orders: Cur
 def _places(noise: Noise, leads: Curve, width: float) -> tuple[Curve, Curve, Curve]:
     """Ends [N, M] of the cells of places of the best of the others, downwards, and their lengths in votes.
 
-    Counted from the class that loses the vote. The last one ends where both classes are above.
+    Places are relative to the class that loses the vote. The last cell ends where both classes are above it.
     """
     steps = np.arange(0, -2 * math.expm1(-ABOVE / 2) / width)
     over = -2 * np.log1p(-width * steps / 2)[::-1]
@@ -178,7 +178,7 @@ def _places(noise: Noise, leads: Curve, width: float) -> tuple[Curve, Curve, Cur
 def _in_boxes(
     race: Race, leads: Curve, first: Curve, last: Curve, which: Rows, orders: Curve
 ) -> tuple[Curve, Curve]:
-    """About the least excess, and a bound, for places of the others from `first` to `last` [N, M]."""
+    """An estimate of the least excess and a bound, for places of the others from `first` to `last` [N, M]."""
     x = np.stack([-first, -last, -last])
     y = np.stack([-last - leads[:, 1:], -first - leads[:, :1], -last - leads[:, 1:]])
     vote, other = race
@@ -191,7 +191,7 @@ def _in_boxes(
 
 
 def _in_box(vote: Vote, x: Curve, y: Curve, which: Rows, orders: Curve) -> tuple[Curve, Curve]:
-    """The same of one law, from three corners [3, N, M] of a box.
+    """The estimate and the bound under one law, from three corners [3, N, M] of a box.
 
     Losses fall with x and rise with y. The masses of a, b and the others are largest at the corners (x1, y0),
     (x0, y1) and (x0, y0).
@@ -205,7 +205,7 @@ def _in_box(vote: Vote, x: Curve, y: Curve, which: Rows, orders: Curve) -> tuple
 
 
 def _graded(width: float, reach: float) -> Curve:
-    """Places from 0 to `reach`, `width` apart at first and then ever less dense, in scales.
+    """Places from 0 to `reach`, in scales: `width` apart at first, then further and further apart.
 
     >>> _graded(1.0, 6.0).round(2).tolist()
     [0.0, 1.3, 3.44, 6.0]
@@ -215,7 +215,7 @@ def _graded(width: float, reach: float) -> Curve:
 
 
 def _first(noise: Noise, rows: int, width: float) -> _Cells:
-    """Cells of leads, `REACH` scales far on both sides, for so many rows."""
+    """Cells of leads, up to `REACH` scales on both sides, for each of the rows."""
     out = _graded(width, REACH) * noise.scale
     ends = np.unique(np.concatenate([1 - out, 1 + out]))
     if noise.is_discrete:
@@ -227,7 +227,7 @@ def _first(noise: Noise, rows: int, width: float) -> _Cells:
 
 
 def _halves(cells: _Cells, whole: bool) -> _Cells:
-    """Each cell cut in two; whole leads belong to one half only, and one lead is not cut."""
+    """Each cell cut in two; a whole lead belongs to one half only, and a single lead is not cut."""
     middle = cells.lead.mean(axis=1)
     last, first = (np.floor(middle), np.floor(middle) + 1) if whole else (middle, middle)
     left, right = np.stack([cells.lead[:, 0], last], axis=1), np.stack([first, cells.lead[:, 1]], axis=1)

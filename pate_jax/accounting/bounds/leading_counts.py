@@ -1,9 +1,9 @@
-"""What an answer costs at most, given the two largest counts of its votes and nothing else.
+"""The largest cost of an answer, given only the two largest counts of its votes.
 
 The cost of a histogram depends on all its counts. Here it is bounded over all histograms with the same two
-largest counts, both directions and every move, test and argmax as one mechanism. The bound is a function of a
-place in the plane; one voter moves that place by at most one vote in either count. Proved in
-docs/sanitised.md, section 2.
+largest counts, over both directions and every move, with test and argmax as one mechanism. The bound is a
+function of a place in the plane, and one voter moves that place by at most one vote in either count. Proved
+in docs/sanitised.md, section 2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pate_jax.system.progress import track
 
 Curve = NDArray[np.float64]
 Whole = NDArray[np.int64]
-SIDE = 250  # boxes along the largest count, at most; with more teachers a box is several votes wide
+SIDE = 250  # the most boxes along the largest count; with more teachers a box is several votes wide
 SUMMED = 1e-13  # of the largest excess: more than the rounding of a sum over places
 
 
@@ -62,19 +62,19 @@ def costs(mechanism: Mechanism, orders: Curve, teachers: int, classes: int) -> B
 
 
 def _places(teachers: int, classes: int) -> tuple[Whole, Whole]:
-    """Squares of equal width that hold the two largest counts of some histogram."""
+    """Squares of equal width that contain the two largest counts of some histogram."""
     width = -(-teachers // SIDE)
     first, second = np.meshgrid(*[np.arange(0, teachers + 1, width)] * 2, indexing="ij")
     low = np.stack([first.ravel(), second.ravel()], axis=1)
     high = np.minimum(low + width - 1, teachers)
     least = -(-teachers // classes)
     ordered = (high[:, 0] >= np.maximum(low[:, 1], least)) & (low.sum(axis=1) <= teachers)
-    full = high[:, 0] + (classes - 1) * high[:, 1] >= teachers  # all votes find a class
+    full = high[:, 0] + (classes - 1) * high[:, 1] >= teachers  # the classes have room for all votes
     return low[ordered & full], high[ordered & full]
 
 
 def _readings(low: Whole, high: Whole) -> list[Whole]:
-    """The largest counts of each box, one after another."""
+    """The possible largest counts of each box, one array [N] after another."""
     width = int((high - low)[:, 0].max()) + 1
     return [np.minimum(low[:, 0] + step, high[:, 0]) for step in range(width)]
 
@@ -82,9 +82,9 @@ def _readings(low: Whole, high: Whole) -> list[Whole]:
 def _excesses(
     noise: Noise, grid: VoteGrid, low: Whole, high: Whole, lead: Whole, teachers: int, classes: int
 ) -> tuple[Curve, Curve]:
-    """The argmax's excess where the vote leaves or reaches a leader [A, 2, N], and where it does not [A, N].
+    """The argmax's excess if the vote leaves or reaches a leader [A, 2, N], and if it does neither [A, N].
 
-    Leads in descending order, so that the largest excess of all leads from one on is a running maximum.
+    Leads are visited in descending order, so the largest excess from a lead on is a running maximum.
     """
     others = _Others(noise, grid.places, low, high, teachers, classes)
     orders = len(grid.cells(0))
@@ -106,7 +106,7 @@ def _excesses(
 
 
 class _Others:
-    """The law of the best noisy count of all classes but two, at its largest in each box."""
+    """The stochastically largest law, in each box, of the best noisy count of all classes but two."""
 
     def __init__(
         self, noise: Noise, places: Curve, low: Whole, high: Whole, teachers: int, classes: int
@@ -129,12 +129,12 @@ class _Others:
         logs += partial[:, None] * self._log_cdf[largest - remainder - self._least]
         logs += (self.classes - full - partial)[:, None] * self._log_cdf[largest - self._least]
         with np.errstate(under="ignore"):
-            below = np.exp(logs)  # that the best of the others is at most the leader's count less the place
+            below = np.exp(logs)  # Pr[best of the others <= the leader's count less the place]
         return _mean(envelope, below)
 
 
 def _mean(values: Curve, reached: Curve) -> Curve:
-    """The mean [.., row] of values [.., place] by the chance [row, place] to be at each place or further."""
+    """The mean [.., row] of values [.., place], given the chance [row, place] of each place or further."""
     ends = np.ones((len(reached), 1)), np.zeros((len(reached), 1))
     weights = -np.diff(np.concatenate([ends[0], reached, ends[1]], axis=1), axis=1)
     found = np.concatenate([values[..., :1], values], axis=-1) @ weights.T
@@ -145,7 +145,7 @@ def _behind(noise: Noise, places: Curve, nearby: Curve, lead: Whole) -> Curve:
     """The excess [A, N] of a vote between two classes behind a leader, averaged over the leader's noise.
 
     The class that loses the vote has at most the second count, or one more after the move. Whole-number
-    noise may add one by a tie, and one because its places are points and not cells.
+    noise may add one for a tie, and one because its places are points and not cells.
     """
     leads, where = np.unique(lead, return_inverse=True)
     highest = 1 - leads + (2 if noise.is_discrete else 0)
@@ -165,8 +165,8 @@ def _joint(
 ) -> Curve:
     """The excess [A, N] of test and argmax as one mechanism, at one largest count of each box.
 
-    A vote that leaves the leader lowers the largest count, one that reaches it raises it; with a lead of one
-    vote or none every change by at most one is tried in both directions.
+    A vote that leaves the leader lowers the largest count, and a vote that reaches it raises it. If the
+    lead is at most one vote, all changes by at most one are tried in both directions.
     """
     passed, refused = threshold.log_answered(test, np.arange(teachers + 1.0))
     fewer, more = np.maximum(largest - 1, 0), np.minimum(largest + 1, teachers)

@@ -1,8 +1,9 @@
-"""The answer given the best of all other classes, before and after one vote moves from class a to class b.
+"""The law of the answer before and after one vote moves from class a to class b, given the best other class.
 
-The noisy counts of a and b are `x + Z` and `y + Z'` before the move, `x - 1 + Z` and `y + 1 + Z'` after it,
-counted from the best of the others. The answer is a, b or one of the others: three outcomes. The laws are
-kept by the lead `p = x - y`. Derived in docs/worst_case.md, section 2 and section 4.
+Relative to the best noisy count of all other classes, the noisy counts of a and b are `x + Z` and `y + Z'`
+before the move, and `x - 1 + Z` and `y + 1 + Z'` after it. The answer is a, b or one of the others: three
+outcomes. A point is given by the lead `p = x - y` and the place x. Derived in docs/worst_case.md, sections 2
+and 4.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _SHORT_NODES, _SHORT_WEIGHTS = np.polynomial.legendre.leggauss(12)
 _PIECE = 4.0  # the most that the logarithm of an integrand may change over a short piece
 EPSILON = float(np.finfo(np.float64).eps)
-NO_MASS = -1e4  # in place of the logarithm of a mass that vanishes
-KEPT = 10_000_000  # numbers in the rows that are kept
-_WINDOW = 8.7  # scales on either side of a mode beyond which less than 1e-17 of an integral lies
-_DECAY = 40.0  # and so many decay lengths where the integrand falls from the start
+NO_MASS = -1e4  # stands for the logarithm of a mass that vanishes
+KEPT = 10_000_000  # the most numbers in the rows that are cached
+_WINDOW = 8.7  # scales on either side of a mode that leave out less than 1e-17 of an integral
+_DECAY = 40.0  # the same in decay lengths, for an integrand that falls from the start
 
 
 class Laws(NamedTuple):
     """Three outcomes (a, b, another class) at N points: log-probabilities after the move, and log-ratios."""
 
     log_q: Curve  # [3, N], at (x - 1, y + 1)
-    loss: Curve  # [3, N], log P - log Q, P at (x, y)
+    loss: Curve  # [3, N], log P - log Q, with P at (x, y)
 
 
 class GaussianVote:
@@ -46,7 +47,7 @@ class GaussianVote:
         self.sigma = sigma
 
     def laws(self, lead: Curve, x: Curve) -> Laws:
-        """At points `(x, x - lead)`, in votes."""
+        """The laws at points `(x, x - lead)`, in votes."""
         p, q = self._three(lead, x), self._three(lead - 2, x - 1)
         return Laws(q, p - q)
 
@@ -66,7 +67,7 @@ class GaussianVote:
 def log_wins_by_lead(lead: Curve, x: Curve, y: Curve) -> Curve:
     """`log Pr[X > max(Y, 0)]` and `log Pr[Y > max(X, 0)]` [2, N] of unit Gaussians around x and y = x - lead.
 
-    At one lead p the first is the integral of `phi(t) Phi(p - t)` up to x. So places close to each other
+    At a fixed lead p, the first is the integral of `phi(t) Phi(p - t)` up to x. So places close to each other
     share one integral, and each adds a short piece to it.
 
     >>> at, beside = np.array([0.0, 0.1]), np.array([-0.2, -0.1])
@@ -91,7 +92,7 @@ def log_wins_by_lead(lead: Curve, x: Curve, y: Curve) -> Curve:
 
 
 def _log_piece(lead: Curve, first: Curve, last: Curve) -> Curve:
-    """`log int phi(t) Phi(lead - t) dt` between two places; minus infinity where they are one."""
+    """`log int phi(t) Phi(lead - t) dt` between two places; minus infinity if they are equal."""
     half = (last - first)[:, None] / 2
     t = first[:, None] + half * (1 + _SHORT_NODES)
     logs = -t * t / 2 + special.log_ndtr(lead[:, None] - t)
@@ -103,7 +104,7 @@ def _log_piece(lead: Curve, first: Curve, last: Curve) -> Curve:
 
 
 def log_wins(x: Curve, y: Curve) -> Curve:
-    """`log Pr[X > max(Y, 0)]` of unit Gaussians around x and y, by Gauss's rule about the integrand's mode.
+    """`log Pr[X > max(Y, 0)]` of unit Gaussians around x and y, by Gauss's rule around the integrand's mode.
 
     >>> bool(abs(np.exp(log_wins(np.zeros(1), np.zeros(1)))[0] - 3 / 8) < 1e-15)
     True
@@ -125,7 +126,7 @@ def log_wins(x: Curve, y: Curve) -> Curve:
 
 
 def _slope(s: Curve, x: Curve, y: Curve) -> tuple[Curve, Curve]:
-    """First and second derivative of `log phi(s - x) + log Phi(s - y)`."""
+    """The first and second derivatives of `log phi(s - x) + log Phi(s - y)`."""
     z = s - y
     with np.errstate(under="ignore", over="ignore"):
         hazard = np.exp(-z * z / 2 - noise_law.HALF_LOG_2PI - special.log_ndtr(z))
@@ -133,7 +134,7 @@ def _slope(s: Curve, x: Curve, y: Curve) -> tuple[Curve, Curve]:
 
 
 class LatticeVote:
-    """The laws under whole-number noise, with `a` or with `b` winning the ties between the two.
+    """The laws under whole-number noise, where either `a` or `b` wins the ties between the two.
 
     >>> vote = LatticeVote(Noise("discrete_gaussian", 40.0), reach=400, a_wins=True)
     >>> law = vote.laws(np.ones(1), np.ones(1))
@@ -150,7 +151,7 @@ class LatticeVote:
         self._rows: dict[int, Curve] = {}
 
     def laws(self, lead: Curve, x: Curve) -> Laws:
-        """At points `(x, x - lead)`, both whole."""
+        """The laws at points `(x, x - lead)`, in whole votes."""
         out = np.empty((2, 2, len(x)))
         whole, where = np.unique(lead, return_inverse=True)
         order = np.argsort(where, kind="stable")
@@ -184,7 +185,7 @@ class LatticeVote:
 def excess(log_q: Curve, loss: Curve, orders: Curve, forward: NDArray[np.bool_] | np.bool_) -> Curve:
     """The terms `Q_j phi_a(log P_j/Q_j)` whose sum is `e^{(a-1) D} - 1`, rounded up.
 
-    Backwards P and Q change places.
+    In the backward direction P and Q change places.
 
     >>> law = GaussianVote(40.0).laws(np.array([1.0]), np.array([400.0]))
     >>> bool(abs(excess(*law, np.array([2.0]), np.True_).sum() * 40**2 / 2 - 0.6366) < 1e-3)
@@ -195,7 +196,7 @@ def excess(log_q: Curve, loss: Curve, orders: Curve, forward: NDArray[np.bool_] 
 
 
 def weighed(log_mass: Curve, loss: Curve, orders: Curve, forward: NDArray[np.bool_] | np.bool_) -> Curve:
-    """The same with the logarithm of the mass that counts, Q forwards and P backwards, given."""
+    """The terms of `excess`, given the log of the mass that weighs them: Q forwards, P backwards."""
     log_mass, d = np.maximum(log_mass, NO_MASS), np.where(forward, loss, -loss)
     with np.errstate(under="ignore", over="ignore"):
         power, once = np.expm1(np.minimum(orders * d, 600.0)), orders * np.expm1(np.minimum(d, 600.0))

@@ -1,7 +1,7 @@
 """Epsilon of many queries that cost little each, from the Renyi curve of one (docs/worst_case.md, section 7).
 
-A Renyi curve of the whole list loses some eight percent when it is converted to epsilon. Here the list is
-compared with a Gaussian of as much variance, query after query, so that each may depend on all before it.
+Converting the Renyi curve of the whole list to epsilon loses up to eight percent. Here the list is compared
+with a Gaussian loss whose variance grows with every query, and each query may depend on all before it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from pate_jax.accounting.inputs import check_delta
 
 Curve = NDArray[np.float64]
 ORDERS = np.concatenate([[1.001], 1 + np.geomspace(0.02, 400, 240)])
-ROUNDING = 1e-9  # relative, on variances and on delta
-_STARTS = (6.0, 2.0, 18.0)  # variances to begin with, in those of one query
+ROUNDING = 1e-9  # relative, for variances and for delta
+_STARTS = (6.0, 2.0, 18.0)  # variances to begin with, in units of one query's variance
 _HIGHEST = np.geomspace(4, 400, 15)  # orders up to which the curve is used
 
 
 class _Steps(NamedTuple):
-    """Orders from 1/2 on, the ends of cells, and the largest share `e/(a(a-1))` in each cell."""
+    """Cells of orders from 1/2 on: the lower end of each, and the largest share `e/(a(a-1))` in it."""
 
     first: Curve
     share: Curve
 
 
 def epsilon(orders: Curve, curve: Curve, queries: int, delta: float) -> float:
-    """Epsilon at `delta` of so many adaptive queries, each with at most this Renyi curve in both directions.
+    """Epsilon at `delta` of `queries` adaptive queries, each of at most this Renyi curve in both directions.
 
-    Infinite where the curve costs too much for the comparison.
+    Infinite if the curve is too large for the comparison.
 
     >>> 2.60 < epsilon(ORDERS, 0.64 * ORDERS / 40**2, 500, 1e-5) < 2.70
     True
@@ -45,7 +45,7 @@ def epsilon(orders: Curve, curve: Curve, queries: int, delta: float) -> float:
 
 
 def _up_to(orders: Curve, curve: Curve, queries: int, delta: float, highest: float, start: float) -> float:
-    """The figure with the curve up to one order, and with so many queries' variance to begin with."""
+    """Epsilon from the curve up to the order `highest`, starting with the variance of `start` queries."""
     count = int(np.searchsorted(orders, highest, side="right"))
     if count < 2 or not np.isfinite(curve[:count]).all():
         return math.inf
@@ -55,13 +55,13 @@ def _up_to(orders: Curve, curve: Curve, queries: int, delta: float, highest: flo
     share = np.expm1((a - 1) * cost) / (a * (a - 1))
     if share[0] <= 0:
         return math.inf
-    # below the first order its share is the largest there is, as shares are log-convex and mirrored at 1/2
+    # shares are log-convex and symmetric about 1/2, so below the first order none is larger than the first
     steps = _Steps(np.append(0.5, a[:-1]), np.append(share[0], np.maximum(share[:-1], share[1:])))
     return _from(steps, float(a[-1]), start * 2 * share[0], queries, delta)
 
 
 def _from(steps: _Steps, highest: float, variance: float, queries: int, delta: float) -> float:
-    """The figure with this variance to begin with; what one query adds serves for some after it too."""
+    """Epsilon from this initial variance; what one query adds is reused for a few queries after it."""
     left, step = queries, _first_step(steps, variance)
     while left:
         if not math.isfinite(step):
@@ -73,7 +73,7 @@ def _from(steps: _Steps, highest: float, variance: float, queries: int, delta: f
 
 
 def _first_step(steps: _Steps, variance: float) -> float:
-    """The least variance that covers one query on top of this one; infinite where none was found."""
+    """The least variance that covers one query on top of `variance`; infinite if the search fails."""
     step = 2 * float(steps.share[0])
     for _ in range(60):
         if _covers(steps, variance, step):
@@ -83,7 +83,7 @@ def _first_step(steps: _Steps, variance: float) -> float:
 
 
 def _smaller_step(steps: _Steps, variance: float, step: float) -> float:
-    """The least variance that covers one query, given one that does."""
+    """The least variance that covers one query, at most `step`, which does."""
     low, high = 2 * float(steps.share[0]), step
     for _ in range(12):
         middle = (low + high) / 2

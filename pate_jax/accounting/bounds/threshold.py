@@ -1,8 +1,8 @@
-"""The threshold test: who is answered, the published analysis, and the exact two-outcome supremum.
+"""The threshold test: the chance of an answer, the published analysis, and the exact two-outcome supremum.
 
-The test reads a number that moves by at most one, adds noise and compares with a threshold. With `x` the
-distance from the threshold, the outcomes have probabilities `F(x)` and `1 - F(x)` on one side and `F(x -
-1)`, `1 - F(x - 1)` on the other.
+The test reads a number that moves by at most one, adds noise and compares the sum with a threshold. If the
+number is `x` above the threshold, the two outcomes have probabilities `F(x)` and `1 - F(x)` for one of two
+neighbours, and `F(x - 1)` and `1 - F(x - 1)` for the other.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _discrete_gaussian_table(sigma: float, size: int) -> Curve:
 
 
 def log_answered(test: ThresholdTest, reading: Curve) -> tuple[Curve, Curve]:
-    """`log Pr[answered]` and `log Pr[refused]` for what the test reads on each query.
+    """`log Pr[answered]` and `log Pr[refused]` for the reading of each query.
 
     >>> test = ThresholdTest(200, Noise("gaussian", 150))
     >>> [round(float(part[0]), 4) for part in log_answered(test, np.array([200.0]))]
@@ -87,8 +87,8 @@ def log_answered(test: ThresholdTest, reading: Curve) -> tuple[Curve, Curve]:
 def published(test: ThresholdTest, log_answered: Curve, log_refused: Curve, orders: Curve) -> Curve:
     """Theorem 6 for the test: noise `sqrt(2) sigma`, `q = min(Pr[answered], Pr[refused])`, [query, order].
 
-    Theorem 6 holds for the discrete Gaussian too, which has the Gaussian's curve. Noise that the papers did
-    not analyse gets its data-independent curve.
+    Theorem 6 holds for the discrete Gaussian too, because it has the Gaussian's curve. Other families, which
+    the papers did not analyse, get their data-independent curve.
 
     >>> test = ThresholdTest(200, Noise("gaussian", 150))
     >>> published(test, np.log([0.5]), np.log([0.5]), np.array([9.0])).round(6)
@@ -113,7 +113,7 @@ def data_independent(test: ThresholdTest, orders: Curve) -> Curve:
 
 
 def supremum(noise: Noise, orders: Curve) -> Curve:
-    """The exact cost of the test alone, [A], at the worst maximum there can be: data-independent.
+    """The exact cost of the test alone, [A], at the worst possible reading: data-independent.
 
     >>> orders = np.array([10.0])
     >>> bool(supremum(Noise("gaussian", 150.0), orders)[0] < 10 / (2 * 150**2))
@@ -127,8 +127,8 @@ def joint_bound(test: ThresholdTest, argmax: Curve, teachers: int, orders: Curve
 
     `sup_x max(J(x, x-1), J(x-1, x))` over readings up to the larger of `teachers` and the threshold, J the
     joint divergence of {refused, 1..C} with the argmax at its own data-independent curve. A reading cannot
-    exceed the number of teachers, so the argmax is charged only with the probability of being reached.
-    Letting readings go up to the threshold keeps the bound monotone in the noise of the test.
+    exceed the number of teachers, so the argmax is weighed by the chance that a query passes. Readings up to
+    the threshold are included so that the bound is monotone in the noise of the test.
 
     >>> test, orders = ThresholdTest(200, Noise("gaussian", 150.0)), np.array([10.0])
     >>> bool(joint_bound(test, orders / 40**2, 250, orders)[0] < 0.7 * 10 / 40**2)

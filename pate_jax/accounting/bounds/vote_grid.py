@@ -1,9 +1,9 @@
-"""What a moved vote can tell about an index, by the lead and the place of the class that loses it.
+"""Bounds of a moved vote's effect on the answer, by the lead and the place of the class that loses it.
 
-Counted from the best noisy count of all other classes, the class that loses the vote stands at `x` and the
-one that gains it at `x - lead`; the answer is one of the two or another class (`moved_vote`). A grid bounds
-the excess `e^{(a-1) D} - 1` of both directions for one lead after another, on cells of places. Derived in
-docs/sanitised.md, section 2.
+Relative to the best noisy count of all other classes, the class that loses the vote is at `x` and the one
+that gains it at `x - lead`; the answer is one of the two or another class (`moved_vote`). For each lead, a
+grid bounds the excess `e^{(a-1) D} - 1` of both directions on cells of places. Derived in docs/sanitised.md,
+section 2.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from pate_jax.mechanisms import Noise
 Curve = NDArray[np.float64]
 FINE = 40  # cells per scale, for continuous noise
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_VANISHED = 1e-280  # masses below it are left out, with all that they could cost
-_BEYOND = 4.0  # scales past the last place from which masses are summed
+_VANISHED = 1e-280  # masses below this are left out, with everything that they could cost
+_BEYOND = 4.0  # scales past the last place at which the sum of masses starts
 _FORWARD = np.array([[True], [False]])  # the two directions
 
 
 class VoteGrid(Protocol):
-    """Cells of places `[places[i], places[i + 1])`; the last one holds all that is larger."""
+    """Cells of places `[places[i], places[i + 1])`; the last cell contains all larger places."""
 
     places: Curve
     lead_step: int  # a lead stands for all whole leads up to the next one
-    last_lead: int  # and the last one for all larger leads
+    last_lead: int  # the last lead stands for all larger leads
 
     def cells(self, lead: int) -> Curve:
-        """The most that the excess may be [order, direction, cell]."""
+        """An upper bound of the excess [order, direction, cell]."""
 
 
 def vote_grid(noise: Noise, orders: Curve) -> VoteGrid:
-    """The grid of a noise for orders up to three times its scale.
+    """The grid for this noise and these orders, which go up to three times the scale.
 
     >>> vote_grid(Noise("gaussian", 40.0), np.array([2.0])).cells(1).max() * 40**2 / 2 < 0.65
     np.True_
@@ -81,11 +81,11 @@ class _GaussianGrid:
         self.lead_step = max(1, int(sigma / FINE))
         self.last_lead = int(below + above) + 1
         by_lead, by_place = bends(orders, sigma, whole=False)
-        between = 0 if self.lead_step == 1 else self.lead_step  # whole leads alone need no bend
+        between = 0 if self.lead_step == 1 else self.lead_step  # between adjacent whole leads there is none
         self._bent = np.exp((by_lead * between**2 + by_place * (step / parts) ** 2) / 8)
 
     def cells(self, lead: int) -> Curve:
-        """The most that the excess may be [order, direction, cell], between whole leads too."""
+        """An upper bound of the excess [order, direction, cell], also for leads up to the next one."""
         last = lead if self.lead_step == 1 else lead + self.lead_step
         pair, end = self._pair(lead)
         if last != lead:
@@ -120,7 +120,7 @@ class _GaussianGrid:
         return Laws(np.stack([*mass, other]), np.stack([*loss, change]))
 
     def _tails(self, lead: int) -> Curve:
-        """`Pr[a wins]` and `Pr[b wins]` [2, edge] where a stands at minus the edge."""
+        """`Pr[a wins]` and `Pr[b wins]` [2, edge] if a is at minus the edge."""
         shifted = self._nodes + lead / self.sigma
         with np.errstate(under="ignore"):
             cells = np.stack([self._density * special.ndtr(shifted), _density(shifted) * self._below])
@@ -134,7 +134,7 @@ def _density(z: Curve) -> Curve:
 
 
 class _LatticeGrid:
-    """Whole-number noise: whole places only, and both rules for ties, one of which reaches a lead further."""
+    """Whole-number noise: whole places only, under both rules for ties, one of which shifts the lead by 1."""
 
     lead_step = 1
 
@@ -146,7 +146,7 @@ class _LatticeGrid:
         self._votes = [(int(a_wins), LatticeVote(noise, reach, a_wins)) for a_wins in (False, True)]
 
     def cells(self, lead: int) -> Curve:
-        """The excess [order, direction, place] where either rule may hold."""
+        """The larger excess [order, direction, place] of the two rules for ties."""
         found = [self._excess(vote, lead - shift) for shift, vote in self._votes]
         return np.maximum(*found)
 

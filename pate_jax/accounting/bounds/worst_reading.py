@@ -1,9 +1,9 @@
-"""The dearest reading of a threshold test, found by a search that proves its answer.
+"""The reading of a threshold test that costs most, by a search whose result is a proven bound.
 
-Two neighbours have the readings `x` and `x - 1`, counted from the threshold. The moment `e^{(a-1) J} - 1` of
+Two neighbours have the readings `x` and `x - 1`, relative to the threshold. The excess `e^{(a-1) J} - 1` of
 their outcomes is a sum of terms whose logarithms bend downwards by no more than a known constant. So two
-values bound everything between them, and cells that cannot hold the largest value are left out, until the
-bound is within `TOLERANCE` of a value that was found. Derived in docs/accounting.md, "The worst reading".
+values bound everything between them. The search drops cells that cannot hold the largest value, until the
+bound is within `TOLERANCE` of a value that is attained. Derived in docs/accounting.md, "The worst reading".
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from pate_jax.mechanisms import Noise
 Curve = NDArray[np.float64]
 TOLERANCE = 1e-9  # relative: how far the search may end above a value that is attained
 ROUNDING = 1e-9  # relative: more than all rounding of one value, up to the largest order
-LARGEST_ORDER = 1e5  # past it nothing is claimed, and the caller's ceiling stands
-REACH = 16.0  # scales that are searched beyond the order; the rest has a bound of its own
-_FIRST, _PARTS, _ROUNDS = 32, 4, 60  # cells of the first round, parts of a cell that stays, rounds at most
+LARGEST_ORDER = 1e5  # beyond this order nothing is claimed, and the caller's ceiling applies
+REACH = 16.0  # how many scales beyond the order the search goes; the rest has its own bound
+_FIRST, _PARTS, _ROUNDS = 32, 4, 60  # cells of the first round, parts of a cell that is cut, most rounds
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 class Pair(NamedTuple):
-    """The test's law at readings `x` (p) and `x - 1` (q), in logarithms, and how far the two are apart."""
+    """The test's law at readings `x` (p) and `x - 1` (q), in logarithms, and the differences of the two."""
 
     p: Curve  # log Pr[answered] at x
-    q: Curve  # the same at x - 1
+    q: Curve  # log Pr[answered] at x - 1
     not_p: Curve  # log Pr[refused] at x
-    not_q: Curve
-    rise: Curve  # p - q, from 0 up, without cancellation
+    not_q: Curve  # log Pr[refused] at x - 1
+    rise: Curve  # p - q, which is at least 0, without cancellation
     fall: Curve  # not_q - not_p, likewise
 
 
 def supremum(noise: Noise, argmax: Curve, room: float, orders: Curve) -> Curve:
     """An upper bound [A] of the joint divergence at every reading up to `room`, within 3e-9 of the truth.
 
-    `argmax` is the curve of what follows an answer. Infinite where nothing is claimed: for noise that no
-    mechanism tests with, and beyond `LARGEST_ORDER`.
+    `argmax` is the curve of the argmax, which is read only if the test passes. Infinite where nothing is
+    claimed: for noise that no mechanism's test uses, and beyond `LARGEST_ORDER`.
 
     >>> zero, orders = np.zeros(1), np.array([2.0])
     >>> supremum(Noise("gaussian", 1.0), zero, np.inf, orders).round(6)
@@ -69,7 +69,7 @@ def _remembered(noise: Noise, argmax: bytes, room: float, orders: bytes) -> Curv
 def cost(noise: Noise, x: Curve, orders: Curve, argmax: Curve | float = 0.0) -> Curve:
     """The joint divergence between readings `x` and `x - 1`, the larger of both directions.
 
-    `argmax` is the cost of what follows an answer; arguments broadcast, and of discrete noise `x` is whole.
+    `argmax` is the cost of the argmax. Arguments broadcast, and for discrete noise `x` must be whole.
 
     >>> cost(Noise("gaussian", 1.0), np.array([0.0, 0.5]), np.array([2.0])).round(6)
     array([0.627481, 0.523134])
@@ -81,13 +81,13 @@ def cost(noise: Noise, x: Curve, orders: Curve, argmax: Curve | float = 0.0) -> 
 
 
 def _discrete_laplace(noise: Noise, argmax: Curve, room: float, orders: Curve) -> Curve:
-    """The largest cost [A] under discrete Laplace noise: at reading 0 or at the last one, nowhere else."""
+    """The largest cost [A] under discrete Laplace noise, which is at reading 0 or at the last one."""
     first = cost(noise, np.zeros(1), orders, argmax)
     return np.maximum(first, argmax if np.isinf(room) else cost(noise, np.floor([room]), orders, argmax))
 
 
 class _Cells(NamedTuple):
-    """Intervals of readings, each with the row (order and direction) it belongs to and its ends' values."""
+    """Intervals of readings, each with its row (an order and a direction) and the values at its ends."""
 
     row: NDArray[np.int64]
     left: Curve
@@ -109,7 +109,7 @@ class _Search:
         self.bend = np.tile(orders, ways) / noise.scale**2, np.tile(bend_of_excess(orders, noise), ways)
 
     def run(self) -> Curve:
-        """The bound of `(a-1) J` [A], but for the tolerance."""
+        """The bound of `(a-1) J` [A], up to the tolerance."""
         reach = np.ceil(self.orders + REACH * self.noise.scale)
         last = np.minimum(reach, self.room)
         tails = self._tails(reach, last)
@@ -124,7 +124,7 @@ class _Search:
         return np.maximum(np.maximum(self.best, left), tails)
 
     def _value(self, row: NDArray[np.int64], x: Curve) -> Curve:
-        """The log-moments at readings `x`; the best of each order is kept."""
+        """The log-excesses at readings `x`; the largest moment of each order is recorded."""
         found = log_excess(law(self.noise, x), self.orders[row], self.extra[row], self.upwards[row])
         np.maximum.at(self.best, row % len(self.best), np.logaddexp(0.0, found))
         return found
@@ -152,7 +152,7 @@ class _Search:
         return _Cells(many, *(part.ravel() for part in parts))
 
     def _open(self, cells: _Cells) -> _Cells:
-        """The cells that may hold more than what was found; whole readings have none between neighbours."""
+        """The cells that may hold more than the best value; adjacent whole readings have none in between."""
         best = self.best[cells.row % len(self.best)]
         stays = self._bound(cells) > best * (1 + TOLERANCE)
         if self.whole:
@@ -161,7 +161,7 @@ class _Search:
         return _Cells(row[stays], *(part[stays] for part in parts))
 
     def _bound(self, cells: _Cells) -> Curve:
-        """No value of `(a-1) J` within a cell is larger."""
+        """An upper bound of `(a-1) J` within each cell."""
         square = (cells.right - cells.left) ** 2
         plain, fine = (bend[cells.row] * square for bend in self.bend)
         of_moment = highest(np.logaddexp(0.0, cells.at_left), np.logaddexp(0.0, cells.at_right), plain)
@@ -169,7 +169,7 @@ class _Search:
         return np.minimum(of_moment, np.logaddexp(0.0, of_excess))
 
     def _tails(self, reach: Curve, last: Curve) -> Curve:
-        """Bounds [A] for every reading below `-reach` and, where there are any, above it."""
+        """Bounds [A] for every reading below `-reach` and, if there are any, above `reach`."""
         steps = self.orders - 1
         low, high = law(self.noise, -reach), law(self.noise, reach)
         below_up = self.extra + low.p + steps * low.rise
@@ -183,7 +183,7 @@ class _Search:
 
 
 def bend_of_excess(orders: Curve, noise: Noise) -> Curve:
-    """How far the log of `e^{(a-1) J} - 1` may bend downwards, per square of a vote.
+    """How far the log of `e^{(a-1) J} - 1` may bend downwards, per vote squared.
 
     >>> bend_of_excess(np.array([8.0]), Noise("gaussian", 2.0))
     array([2.])
@@ -193,9 +193,9 @@ def bend_of_excess(orders: Curve, noise: Noise) -> Curve:
 
 
 def highest(left: Curve, right: Curve, bend: Curve) -> Curve:
-    """The most that a function reaches between two values if its second derivative is at least `-bend`.
+    """The largest value of a function between two given values if its second derivative is at least `-bend`.
 
-    `bend` is per square of the whole interval: `max_t (1-t) left + t right + bend t (1-t) / 2`.
+    The interval has length 1: the result is `max_t (1-t) left + t right + bend t (1-t) / 2`.
 
     >>> highest(np.zeros(2), np.array([0.0, 3.0]), np.ones(2)).tolist()
     [0.125, 3.0]
@@ -208,8 +208,8 @@ def highest(left: Curve, right: Curve, bend: Curve) -> Curve:
 def log_excess(pair: Pair, orders: Curve, extra: Curve, upwards: NDArray[np.bool_] | np.bool_) -> Curve:
     """`log(e^{(a-1) J} - 1)` for the law at `x` over that at `x - 1` (upwards) or the reverse.
 
-    With `extra = (a-1) r` it is the log of `sum_i Q_i phi_a(log P_i/Q_i) + (e^extra - 1) P_1^a Q_1^{1-a}`, a
-    sum of terms that are never negative.
+    With `extra = (a-1) r`, r the cost of the argmax, it is the log of
+    `sum_i Q_i phi_a(log P_i/Q_i) + (e^extra - 1) P_1^a Q_1^{1-a}`, a sum of non-negative terms.
     """
     steps = orders - 1
     answered, refused = np.where(upwards, pair.q, pair.p), np.where(upwards, pair.not_q, pair.not_p)
@@ -234,7 +234,7 @@ def _log_expm1(x: Curve) -> Curve:
 
 
 def law(noise: Noise, x: Curve) -> Pair:
-    """The test's law at readings `x` and `x - 1`; of discrete noise `x` is whole.
+    """The test's law at readings `x` and `x - 1`; for discrete noise `x` must be whole.
 
     >>> law(Noise("gaussian", 2.0), np.zeros(1)).rise.round(4)
     array([0.4828])
@@ -248,7 +248,7 @@ def law(noise: Noise, x: Curve) -> Pair:
 
 
 def _gaussian(sigma: float, x: Curve) -> Pair:
-    """`Phi(z) - Phi(z - 1/sigma)` by Gauss's rule where the density is nearly constant between the two."""
+    """The pair for Gaussian noise; Gauss's rule gives `Phi(z) - Phi(z - 1/sigma)` where both are close."""
     z, step = x / sigma, 1 / sigma
     before = (x - 1) / sigma
     p, q, not_p, not_q = (special.log_ndtr(y) for y in (z, before, -z, -before))
