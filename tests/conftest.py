@@ -6,9 +6,14 @@ import signal
 import tempfile
 from pathlib import Path
 
+import bytecode
 import hypothesis
 import pytest
 import quick_compiler
+import shapes
+
+CACHE = Path(__file__).parents[1] / ".jax_cache"
+bytecode.keep(CACHE / "bytecode")
 
 # XLA_FLAGS=--xla_force_host_platform_device_count=8 gives the tests the compiler as users have it.
 if "XLA_FLAGS" not in os.environ:
@@ -17,14 +22,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # there is a process for eac
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DEBUG_KEY_REUSE", "1")
 # The tests and the commands that they start share compiled programs, also with the next run of the tests.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
-import jax
-from jaxtyping import install_import_hook
-
-install_import_hook("pate_jax", "shapes.check")
+shapes.install()
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,6 +55,8 @@ def _forget_compiled_programs():
     yield
     maps = Path("/proc/self/maps")
     if not maps.exists() or maps.read_bytes().count(b"\n") > MAPS:
+        import jax
+
         jax.clear_caches()
 
 

@@ -3,7 +3,20 @@
 All others are mypy's matter: a wrong type at the border has to end in a PateError, which tests look for.
 """
 
+from pathlib import Path
+
+import jaxtyping
 from beartype import beartype
+
+PACKAGE = Path(__file__).parents[1] / "pate_jax"
+
+
+def install() -> None:
+    """Hold the modules that name shapes; a wrapper around every function would slow all others down."""
+    named = [path for path in PACKAGE.rglob("*.py") if "jaxtyping" in path.read_text()]
+    parts = [path.relative_to(PACKAGE.parent).with_suffix("").parts for path in named]
+    modules = [".".join(each).removesuffix(".__init__") for each in parts]
+    jaxtyping.install_import_hook(modules, "shapes.check")
 
 
 def check(function):
