@@ -5,16 +5,8 @@ from typing import TYPE_CHECKING
 from pate_jax.system.exports import on_demand
 
 if TYPE_CHECKING:
-    from pate_jax.models.nets import (
-        CONVOLUTIONS,
-        NETS,
-        Form,
-        Model,
-        build,
-        in_form,
-        on_patches,
-        tempered_sigmoid,
-    )
+    from pate_jax.models.layers import CONVOLUTIONS, Form, tempered_sigmoid
+    from pate_jax.models.nets import NETS, Model, build, in_form, on_patches
 
 __all__ = [
     "CONVOLUTIONS",
@@ -27,4 +19,5 @@ __all__ = [
     "tempered_sigmoid",
 ]
 
-__getattr__ = on_demand(__name__, dict.fromkeys(__all__, "nets"))
+_LAYERS = dict.fromkeys(("CONVOLUTIONS", "Form", "tempered_sigmoid"), "layers")
+__getattr__ = on_demand(__name__, {**dict.fromkeys(__all__, "nets"), **_LAYERS})

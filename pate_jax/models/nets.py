@@ -1,4 +1,4 @@
-"""The nets of teachers and students, each as a pair of pure functions; the only file that knows Flax.
+"""The nets of teachers and students, each as a pair of pure functions.
 
 A net is written as a Flax NNX module, and converted once: `build` gives `Model(init, apply)` over a plain
 nested dict of arrays, so that `jax.vmap` and `jax.pmap` see nothing but pure functions. No net keeps running
@@ -25,12 +25,11 @@ from jaxtyping import Array, Float
 from pate_jax.errors import PateError
 from pate_jax.models import names
 from pate_jax.models import patches as known_patches
-from pate_jax.models.convolution import by_products, convolve, max_pool, patches, sum_of_taps
+from pate_jax.models.convolution import max_pool
+from pate_jax.models.layers import Convolution, Form, activation_function, dense
 from pate_jax.models.preprocessing import Preprocessing
 
-Activation = Callable[[Array], Array]
 Params = Any
-CONVOLUTIONS = ("lax", "patches", "products")
 
 
 class Model(NamedTuple):
@@ -40,75 +39,34 @@ class Model(NamedTuple):
     net of your own too: a checkpoint is refused where it differs.
 
     A net may have a `front` that is the same for all teachers and never learns: it turns stored inputs into
-    what `apply` takes, once before training instead of at every step, in place of the preprocessing.
+    what `apply` takes, once before training instead of at every step, in place of the preprocessing. `hidden`
+    is what the last layer reads: the net's features.
     """
 
     init: Callable[[Array], Params]
     apply: Callable[[Params, Float[Array, "batch ..."]], Float[Array, "batch classes"]]
     description: dict[str, Any]
     front: Callable[[np.ndarray], np.ndarray] | None = None
+    hidden: Callable[[Params, Float[Array, "batch ..."]], Float[Array, "batch features"]] | None = None
 
 
-def tempered_sigmoid(
-    inputs: Float[Array, "*shape"], scale: float = 2.0, temperature: float = 2.0, offset: float = 1.0
-) -> Float[Array, "*shape"]:
-    """`phi(x) = s / (1 + exp(-T x)) - o` (Papernot et al. 2020, eq. 1); the defaults are tanh.
+class Layered(nnx.Module):
+    """A last layer on features of a batch, which `hidden` makes of it."""
 
-    >>> import jax.numpy as jnp
-    >>> bool(jnp.allclose(tempered_sigmoid(jnp.array(0.3)), jnp.tanh(0.3)))
-    True
-    """
-    return scale * jax.nn.sigmoid(temperature * inputs) - offset
+    def __call__(self, inputs):
+        """Logits of a batch."""
+        return self.last(self.hidden(inputs))
 
+    def hidden(self, inputs):
+        """Features."""
+        raise NotImplementedError
 
-def activation_function(name: names.Activation, **settings: Any) -> Activation:
-    """The activation of this name: relu, tanh or tempered_sigmoid (scale, temperature, offset)."""
-    if name == "tempered_sigmoid":
-        return partial(tempered_sigmoid, **settings)
-    if name not in ("relu", "tanh"):
-        raise PateError(f"activation={name!r} is unknown; choose relu, tanh or tempered_sigmoid")
-    if settings:
-        raise PateError(f"activation={name!r} takes no settings such as {sorted(settings)}; drop them")
-    return jax.nn.relu if name == "relu" else jnp.tanh
+    def last(self, features):
+        """Logits of features."""
+        raise NotImplementedError
 
 
-class Form(NamedTuple):
-    """How a net is computed, which is no part of what it is: convolution form and compute type."""
-
-    convolution: str = "lax"
-    dtype: str = "float32"
-
-
-class Convolution(nnx.Module):
-    """A convolution with zero padding: `lax.conv`, patches and one product, or `convolution.by_products`."""
-
-    def __init__(self, inputs: int, outputs: int, size: int, *, form: Form, rngs: nnx.Rngs, stride: int = 1):
-        shape = (size * size * inputs, outputs)
-        self.kernel = nnx.Param(jax.nn.initializers.he_normal()(rngs.params(), shape))
-        self.bias = nnx.Param(jnp.zeros(outputs))
-        self.size, self.stride, self.form = size, stride, form
-
-    def __call__(self, inputs: Float[Array | np.ndarray, "b h w c"]) -> Float[Array, "b i j f"]:
-        """Convolve in the form's compute type."""
-        dtype = jnp.dtype(self.form.dtype)
-        inputs, kernel, bias = (jnp.asarray(x, dtype) for x in (inputs, self.kernel[...], self.bias[...]))
-        if self.form.convolution == "patches":
-            return patches(inputs, self.size, self.stride) @ kernel + bias
-        kernel = kernel.reshape(self.size, self.size, inputs.shape[-1], -1)
-        if self.form.convolution == "products" and self.stride == 1 and self.size % 2:
-            return by_products(inputs, kernel) + bias
-        if (inputs.shape[-1], self.size, self.stride) == (1, 3, 1):
-            return sum_of_taps(inputs, kernel) + bias
-        return convolve(inputs, kernel, self.stride) + bias
-
-
-def _dense(inputs: int, outputs: int, *, form: Form, rngs: nnx.Rngs, last: bool = False) -> nnx.Linear:
-    # Half the variance before the softmax: untrained nets start undecided instead of loudly wrong.
-    start = jax.nn.initializers.lecun_normal() if last else jax.nn.initializers.he_normal()
-    return nnx.Linear(inputs, outputs, dtype=jnp.dtype(form.dtype), kernel_init=start, rngs=rngs)
-
-
-class DenseNet(nnx.Module):
+class DenseNet(Layered):
     """Dense layers of the given sizes with an activation between them; inputs of any shape are flattened."""
 
     def __init__(self, inputs, classes, activation, form, rngs, *, hidden: tuple[int, ...]):
@@ -116,19 +74,22 @@ class DenseNet(nnx.Module):
         self.depth, self.activation = len(sizes) - 1, activation
         for layer in range(self.depth):
             last = layer == self.depth - 1
-            made = _dense(sizes[layer], sizes[layer + 1], form=form, rngs=rngs, last=last)
+            made = dense(sizes[layer], sizes[layer + 1], form=form, rngs=rngs, last=last)
             setattr(self, f"dense{layer}", made)
 
-    def __call__(self, inputs):
-        """Logits of a batch."""
+    def hidden(self, inputs):
+        """All layers but the last."""
         flowing = inputs.reshape(inputs.shape[0], -1)
-        for layer in range(self.depth):
-            flowing = getattr(self, f"dense{layer}")(flowing)
-            flowing = self.activation(flowing) if layer < self.depth - 1 else flowing
+        for layer in range(self.depth - 1):
+            flowing = self.activation(getattr(self, f"dense{layer}")(flowing))
         return flowing
 
+    def last(self, features):
+        """Logits."""
+        return getattr(self, f"dense{self.depth - 1}")(features)
 
-class ConvolutionalNet(nnx.Module):
+
+class ConvolutionalNet(Layered):
     """Convolutions, each followed by the activation and 2 x 2 max pooling, then dense layers."""
 
     def __init__(self, inputs, classes, activation, form, rngs, *, maps, size: int, hidden: tuple[int, ...]):
@@ -144,12 +105,16 @@ class ConvolutionalNet(nnx.Module):
         flat = height * width * channels
         self.head = DenseNet(flat, classes, activation, form, rngs, hidden=hidden)
 
-    def __call__(self, inputs):
-        """Logits of a batch of images."""
+    def hidden(self, inputs):
+        """The convolutions, and all dense layers but the last."""
         for layer in range(self.depth):
             # Pooling first is the same for every monotone activation, on a quarter of the numbers.
             inputs = self.activation(max_pool(getattr(self, f"conv{layer}")(inputs)))
-        return self.head(inputs)
+        return self.head.hidden(inputs)
+
+    def last(self, features):
+        """Logits."""
+        return self.head.last(features)
 
 
 class ResidualBlock(nnx.Module):
@@ -172,7 +137,7 @@ class ResidualBlock(nnx.Module):
         return kept + self.conv1(self.activation(self.norm1(flowing)))
 
 
-class ResidualNet(nnx.Module):
+class ResidualNet(Layered):
     """A small residual net with GroupNorm for colour images: a stem and one block per entry of `maps`."""
 
     def __init__(self, inputs, classes, activation, form, rngs, *, maps: tuple[int, ...]):
@@ -182,17 +147,21 @@ class ResidualNet(nnx.Module):
             before, stride = (maps[layer - 1], 2) if layer else (maps[0], 1)
             setattr(self, f"block{layer}", ResidualBlock(before, outputs, stride, activation, form, rngs))
         self.norm = nnx.GroupNorm(maps[-1], num_groups=8, rngs=rngs)
-        self.head = _dense(maps[-1], classes, form=form, rngs=rngs, last=True)
+        self.head = dense(maps[-1], classes, form=form, rngs=rngs, last=True)
 
-    def __call__(self, inputs):
-        """Logits of a batch of images."""
+    def hidden(self, inputs):
+        """The mean over each map."""
         flowing = self.stem(inputs)
         for layer in range(self.depth):
             flowing = getattr(self, f"block{layer}")(flowing)
-        return self.head(self.activation(self.norm(flowing)).mean(axis=(1, 2)))
+        return self.activation(self.norm(flowing)).mean(axis=(1, 2))
+
+    def last(self, features):
+        """Logits."""
+        return self.head(features)
 
 
-class PatchNet(nnx.Module):
+class PatchNet(Layered):
     """A linear classifier on how alike an image is to each of some public ones, by their typical patches."""
 
     def __init__(
@@ -208,16 +177,19 @@ class PatchNet(nnx.Module):
         self.shaky = nnx.Param(jnp.zeros((features, directions)))
         self.taken = nnx.Param(jnp.zeros(directions))
         self.examples = nnx.Param(normal(rngs.params(), (examples, *inputs)))
-        self.dense0 = _dense(examples, classes, form=form, rngs=rngs, last=True)
+        self.dense0 = dense(examples, classes, form=form, rngs=rngs, last=True)
 
-    def __call__(self, inputs):
-        """Logits of a batch of images."""
-        known = known_patches.Patches(*(getattr(self, name)[...] for name in known_patches.Patches._fields))
-        seen, examples = (known_patches.look(known, images) for images in (inputs, self.examples[...]))
-        return self.dense0(known_patches.likeness(seen, examples))
+    def hidden(self, images):
+        """How much of each typical patch is in each cell; examples are compared by that in the last layer."""
+        known = (getattr(self, name)[...] for name in known_patches.Patches._fields)
+        return known_patches.look(known_patches.Patches(*known), images)
+
+    def last(self, features):
+        """Logits."""
+        return self.dense0(known_patches.likeness(features, self.hidden(self.examples[...])))
 
 
-class TandemNet(nnx.Module):
+class TandemNet(Layered):
     """The nets `patches` and `cnn` side by side, their logits added: the product of their probabilities."""
 
     def __init__(self, inputs, classes, activation, form, rngs, *, maps, hidden: tuple[int, ...], **typical):
@@ -230,6 +202,10 @@ class TandemNet(nnx.Module):
         """Logits of a batch of images."""
         return self.patches(inputs) + self.cnn(inputs)
 
+    def hidden(self, inputs):
+        """What the net `cnn` has learned; the other's features are those of the public pool's patches."""
+        return self.cnn.hidden(inputs)
+
 
 _CNN: dict[str, Any] = {"maps": (16, 32), "size": 3, "hidden": (64,)}
 _PATCHES: dict[str, Any] = {
@@ -238,7 +214,7 @@ _PATCHES: dict[str, Any] = {
     "cells": known_patches.CELLS,
     "examples": 1000,
 }
-NETS: Mapping[names.Net, tuple[type[nnx.Module], dict[str, Any]]] = {
+NETS: Mapping[names.Net, tuple[type[Layered], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),
     "cnn": (ConvolutionalNet, _CNN),
@@ -290,7 +266,7 @@ def _build(name: names.Net, input_shape, classes, activation, form, settings) ->
     own = {key: given.pop(key) for key in defaults if key in given}
     function = activation_function(activation, **given)
     shape = math.prod(input_shape) if kind is DenseNet else input_shape
-    factory: Callable[..., nnx.Module] = kind
+    factory: Callable[..., Layered] = kind
     make = partial(factory, shape, classes, function, form, **{**defaults, **own})
     description = {
         "name": name,
@@ -326,7 +302,7 @@ def in_form(model: Model, form: Form) -> Model:
     return build(**model.description, form=form)
 
 
-def _convert(make: Callable[..., nnx.Module], description: dict[str, Any]) -> Model:
+def _convert(make: Callable[..., Layered], description: dict[str, Any]) -> Model:
     graph, _ = nnx.split(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))))
 
     def init(key):
@@ -335,4 +311,7 @@ def _convert(make: Callable[..., nnx.Module], description: dict[str, Any]) -> Mo
     def apply(params, inputs):
         return nnx.merge(graph, nnx.State(params))(inputs).astype(jnp.float32)
 
-    return Model(init, apply, description)
+    def hidden(params, inputs):
+        return nnx.merge(graph, nnx.State(params)).hidden(inputs).astype(jnp.float32)
+
+    return Model(init, apply, description, hidden=hidden)

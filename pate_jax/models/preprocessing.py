@@ -14,6 +14,10 @@ class Preprocessing(Protocol):
         """The scaled array, of the same kind."""
         ...
 
+    def __hash__(self) -> int:
+        """Equal ones share a compiled program."""
+        ...
+
 
 class AsStored:
     """Leaves inputs as they are stored.

@@ -1,16 +1,20 @@
 """A space is a function of public inputs, and a record's coordinates of that record and the space alone."""
 
+import json
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import spaces
 from pate_jax.models.spaces import fronts, whole
 from pate_jax.models.spaces.space import BLOCK
+from pate_jax.models.spaces.space import over as space_of
 
 RANDOM = np.random.default_rng(3)
 POOL = RANDOM.normal(size=(300, 7)) * [9, 5, 3, 2, 1, 1, 0.1] + 4
@@ -27,8 +31,23 @@ def image_space(**changes):
     return spaces.learn("patches", IMAGES, AS_PIXELS, directions=11, **changes)
 
 
+def net_space(name="cnn", inputs=IMAGES, **sizes):
+    """The last hidden layer of an untrained net."""
+    net = models.build(name, input_shape=inputs.shape[1:], classes=3, **sizes)
+    weights = jax.jit(net.init)(jax.random.key(5))
+    front = fronts.Net("student", json.dumps(net.description), weights, AS_PIXELS)
+    return space_of(front, inputs, 6)
+
+
 @pytest.mark.parametrize(
-    "make", [lambda: (spaces.learn("identity", POOL), POOL), lambda: (image_space(), IMAGES)]
+    "make",
+    [
+        lambda: (spaces.learn("identity", POOL), POOL),
+        lambda: (image_space(), IMAGES),
+        lambda: (net_space(maps=(4, 5), hidden=(7,)), IMAGES),
+        lambda: (net_space("table", POOL), POOL),
+    ],
+    ids=["identity", "patches", "cnn", "table"],
 )
 def test_coordinates_do_not_depend_on_the_batch_or_the_place_in_it(make):
     space, inputs = make()
@@ -52,6 +71,47 @@ def test_directions_are_those_of_the_public_pool_most_varied_first():
     shares = space.variances / space.variances[0]
     assert np.allclose(shares, values[::-1][:3] / values[-1], rtol=0.05)  # far rows are drawn in
     assert np.allclose(space.coordinates(POOL).mean(0), 0, atol=0.02 * np.sqrt(space.variances[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "head"),
+    [
+        ("mlp", {}, ("dense2",)),
+        ("cnn", {"maps": (4, 5), "hidden": (7,)}, ("head", "dense1")),
+        ("resnet", {"maps": (8, 16)}, ("head",)),
+    ],
+)
+def test_a_net_shows_what_its_last_layer_reads(name, sizes, head):
+    front = net_space(name, **sizes).front
+    layer = front.parameters
+    for key in head:
+        layer = layer[key]
+    logits = models.build(**json.loads(front.description)).apply(front.parameters, AS_PIXELS.apply(IMAGES))
+    np.testing.assert_allclose(front(IMAGES) @ layer["kernel"] + layer["bias"], logits, atol=1e-4)
+
+
+def test_a_tandem_shows_what_its_small_net_has_learned():
+    sizes = {"kinds": 5, "size": 3, "cells": 2, "examples": 4, "maps": (4, 5), "hidden": (7,)}
+    front = net_space("tandem", **sizes).front
+    small = net_space("cnn", maps=(4, 5), hidden=(7,)).front._replace(parameters=front.parameters["cnn"])
+    assert np.array_equal(front(IMAGES), small(IMAGES))
+
+
+def test_a_description_tells_spaces_apart_and_says_what_they_are():
+    same, other = spaces.learn("identity", POOL), spaces.learn("identity", POOL * 1.01)
+    assert same.description() == spaces.learn("identity", POOL).description()
+    assert same.description()[:3] == ("identity", 7, len(same.variances))
+    cut = np.zeros_like(same.directions), same.steps * 2, same.middle + 1, same.variances * 2
+    changed = [
+        same._replace(**{name: value})
+        for name, value in zip(("directions", "steps", "middle", "variances"), cut, strict=True)
+    ]
+    net = net_space("table", POOL)
+    moved = jax.tree.map(lambda leaf: leaf + 1, net.front.parameters)
+    changed += [other, same.narrowed(2), net, net._replace(front=net.front._replace(parameters=moved))]
+    digests = {each.description().digest for each in (same, *changed)}
+    assert len(digests) == 1 + len(changed)
+    assert (net.description().kind, net.description().features) == ("student", 32)
 
 
 def test_many_features_find_the_same_directions_by_iteration():
@@ -124,6 +184,11 @@ def test_a_narrowed_space_has_the_same_first_coordinates():
     ("wrong", "message"),
     [
         (lambda: spaces.learn("pixels", POOL), "space='pixels' must be one of"),
+        (lambda: spaces.learn("contrast", IMAGES), "has to be trained"),
+        (
+            lambda: net_space("table", POOL).coordinates(POOL[:, :3]),
+            r"\[3\] do not fit a net that takes \[7\]",
+        ),
         (lambda: spaces.learn("identity", POOL, directions=0), "directions=0"),
         (lambda: spaces.learn("identity", POOL[:1]), r"public inputs \(1\) two"),
         (lambda: spaces.learn("identity", np.ones((5, 2))), "no direction tells them apart"),

@@ -1,28 +1,41 @@
 """From inputs, as stored, to features: what each kind of space looks at before its directions.
 
 A front is frozen and was made from public inputs or constants alone. It looks at each record by itself, so
-what it says of one does not depend on any other.
+what it says of one does not depend on any other. Nets and patches do that in a loop on the device: in one
+product of a whole batch, a row at the edge may be summed in another order, and a last bit that changes with
+the neighbours would change a rounding, and with it two voters instead of one.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, Protocol
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from pate_jax.errors import PateError
-from pate_jax.models import patches
+from pate_jax.models import nets, patches
+from pate_jax.models.layers import Form
 from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.system import devices, progress
 
 _TAIL = 0.005  # share of public values on either side beyond which a number is drawn in
+_BLOCK = 250  # records that a net looks at in one call
 Features = Float[np.ndarray, "record features"]
 
 
 class Front(Protocol):
     """Features of each record, from its input as stored."""
+
+    @property
+    def kind(self) -> str:
+        """What makes the features, in a word."""
+        ...
 
     def __call__(self, inputs: np.ndarray) -> Features:
         """One row of float32 for each record."""
@@ -34,6 +47,7 @@ class Patches(NamedTuple):
 
     known: patches.Patches
     preprocessing: Preprocessing
+    kind: str = "patches"
 
     def __call__(self, inputs: np.ndarray) -> Features:
         """Features of images."""
@@ -49,6 +63,7 @@ class Columns(NamedTuple):
     preprocessing: Preprocessing
     low: np.ndarray
     high: np.ndarray
+    kind: str = "columns"
 
     def __call__(self, inputs: np.ndarray) -> Features:
         """Features of rows."""
@@ -58,6 +73,8 @@ class Columns(NamedTuple):
 
 class Identity(NamedTuple):
     """The vectors themselves, which somebody's encoder has made."""
+
+    kind: str = "identity"
 
     def __call__(self, inputs: np.ndarray) -> Features:
         """The same numbers as float32."""
@@ -71,6 +88,7 @@ class Encoder(NamedTuple):
     """
 
     function: Callable[[np.ndarray], Any]  # one input, as stored, to one vector
+    kind: str = "encoder"
 
     def __call__(self, inputs: np.ndarray) -> Features:
         """Features of any inputs."""
@@ -83,6 +101,44 @@ class Encoder(NamedTuple):
                 f"the encoder made {list(vector.shape)} of one input: it must make one vector of numbers"
             )
         return vector
+
+
+class Net(NamedTuple):
+    """The last hidden layer of a net that public inputs, or answers about them, have taught."""
+
+    kind: Literal["contrast", "student"]
+    description: str  # JSON, of what `models.build` takes
+    parameters: Any
+    preprocessing: Preprocessing
+
+    def __call__(self, inputs: np.ndarray) -> Features:
+        """Features of the kind of inputs that the net takes."""
+        wanted = tuple(json.loads(self.description)["input_shape"])
+        if inputs.shape[1:] != wanted:
+            raise PateError(
+                f"inputs of shape {list(inputs.shape[1:])} do not fit a net that takes {list(wanted)}"
+            )
+        looked, blocks = _looking(self.description, self.preprocessing), []
+        starts = range(0, max(1, len(inputs)), _BLOCK)
+        with devices.kept_memory():
+            for start in progress.track(starts, "looking at inputs", total=len(starts)):
+                block = np.zeros((_BLOCK, *wanted), inputs.dtype)
+                rows = len(inputs[start : start + _BLOCK])
+                block[:rows] = inputs[start : start + _BLOCK]
+                blocks.append(np.asarray(looked(self.parameters, block))[:rows])
+        return np.concatenate(blocks)
+
+
+@lru_cache(maxsize=8)
+def _looking(description: str, preprocessing: Preprocessing) -> Callable[[Any, np.ndarray], jax.Array]:
+    """The features of a block, one input after another, so that none changes another's last bit."""
+    hidden: Any = nets.build(**json.loads(description), form=Form("patches")).hidden
+
+    def block(parameters, inputs):
+        seen = preprocessing.apply(inputs)
+        return jax.lax.map(lambda one: hidden(parameters, one[None])[0], seen)
+
+    return jax.jit(block)
 
 
 def patches_of(public: np.ndarray, preprocessing: Preprocessing, *, seed: int = 0) -> Patches:

@@ -8,18 +8,20 @@ that record and the space, bit for bit, whatever else is in the batch.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+import hashlib
+from typing import NamedTuple, get_args
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError
+from pate_jax.models import names
 from pate_jax.models.preprocessing import AsStored, Preprocessing
 from pate_jax.models.spaces import fronts, whole
 from pate_jax.models.spaces.fronts import Features, Front
 
-Kind = Literal["patches", "columns", "identity", "encoder"]
+Kind = names.Space
 _AS_STORED = AsStored()
 BLOCK = 1000  # records looked at together
 _POOL = 5000  # public inputs that directions are learned from, at most
@@ -31,6 +33,15 @@ _LENGTH, _DIRECTION = (
 )  # of features on their grid and of directions: 2^24 is more than both together
 _TYPICAL = 4000  # length that public features have on their grid, typically
 _FAINT = 1e-4  # of the largest variance: directions that vary less are left out
+
+
+class Description(NamedTuple):
+    """What a space is, for a run's settings and its report."""
+
+    kind: str
+    features: int
+    directions: int
+    digest: str  # of all numbers that it consists of: equal ones give equal coordinates
 
 
 class Space(NamedTuple):
@@ -62,6 +73,15 @@ class Space(NamedTuple):
         padded[: len(seen)] = seen
         return _along(padded, self.middle, np.float32(self.steps), self.directions)
 
+    def description(self) -> Description:
+        """The space in few words.
+
+        >>> pool = np.random.default_rng(0).normal(size=(50, 3)) * [9, 1, 3]
+        >>> learn("identity", pool, directions=2).description()[:3]
+        ('identity', 3, 2)
+        """
+        return Description(self.front.kind, len(self.middle), len(self.variances), _digest(self))
+
     def narrowed(self, wanted: int) -> Space:
         """The same space with its first directions only."""
         kept = min(wanted, len(self.variances))
@@ -86,6 +106,8 @@ def learn(
     """
     if kind not in get_args(Kind):
         raise PateError(f"space={kind!r} must be one of {', '.join(get_args(Kind))}")
+    if kind == "contrast":
+        raise PateError("space='contrast' is a net that has to be trained: pate_jax.student.spaces learns it")
     if directions < 1 or len(public) < 2:
         raise PateError(f"directions={directions} must be at least 1, and public inputs ({len(public)}) two")
     if kind == "patches":
@@ -129,6 +151,16 @@ def features(front: Front, inputs: np.ndarray) -> Features:
             f"{wrong[0]} of these): correct the inputs, or the encoder that made them"
         )
     return seen
+
+
+def _digest(space: Space) -> str:
+    """128 bits of BLAKE2b. What scales the inputs is no array, and shows in the middle of their features."""
+    digest = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(space):
+        if isinstance(leaf, np.ndarray | jax.Array | float):
+            array = np.ascontiguousarray(leaf)
+            digest.update(f"{array.dtype.str}{array.shape};".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def _padded(block: np.ndarray, middle: np.ndarray) -> np.ndarray:

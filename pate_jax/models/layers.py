@@ -1,0 +1,84 @@
+"""The layers that nets are made of, and how they are computed: convolutions, dense layers, activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float
+
+from pate_jax.errors import PateError
+from pate_jax.models import names
+from pate_jax.models.convolution import by_products, convolve, patches, sum_of_taps
+
+Activation = Callable[[Array], Array]
+CONVOLUTIONS = ("lax", "patches", "products")
+
+
+def tempered_sigmoid(
+    inputs: Float[Array, "*shape"], scale: float = 2.0, temperature: float = 2.0, offset: float = 1.0
+) -> Float[Array, "*shape"]:
+    """`phi(x) = s / (1 + exp(-T x)) - o` (Papernot et al. 2020, eq. 1); the defaults are tanh.
+
+    >>> import jax.numpy as jnp
+    >>> bool(jnp.allclose(tempered_sigmoid(jnp.array(0.3)), jnp.tanh(0.3)))
+    True
+    """
+    return scale * jax.nn.sigmoid(temperature * inputs) - offset
+
+
+def activation_function(name: names.Activation, **settings: Any) -> Activation:
+    """The activation of this name: relu, tanh or tempered_sigmoid (scale, temperature, offset)."""
+    if name == "tempered_sigmoid":
+        return partial(tempered_sigmoid, **settings)
+    if name not in ("relu", "tanh"):
+        raise PateError(f"activation={name!r} is unknown; choose relu, tanh or tempered_sigmoid")
+    if settings:
+        raise PateError(f"activation={name!r} takes no settings such as {sorted(settings)}; drop them")
+    return jax.nn.relu if name == "relu" else jnp.tanh
+
+
+class Form(NamedTuple):
+    """How a net is computed, which is no part of what it is: convolution form and compute type."""
+
+    convolution: str = "lax"
+    dtype: str = "float32"
+
+
+class Convolution(nnx.Module):
+    """A convolution with zero padding: `lax.conv`, patches and one product, or `convolution.by_products`."""
+
+    def __init__(self, inputs: int, outputs: int, size: int, *, form: Form, rngs: nnx.Rngs, stride: int = 1):
+        shape = (size * size * inputs, outputs)
+        self.kernel = nnx.Param(jax.nn.initializers.he_normal()(rngs.params(), shape))
+        self.bias = nnx.Param(jnp.zeros(outputs))
+        self.size, self.stride, self.form = size, stride, form
+
+    def __call__(self, inputs: Float[Array | np.ndarray, "b h w c"]) -> Float[Array, "b i j f"]:
+        """Convolve in the form's compute type."""
+        dtype = jnp.dtype(self.form.dtype)
+        inputs, kernel, bias = (jnp.asarray(x, dtype) for x in (inputs, self.kernel[...], self.bias[...]))
+        if self.form.convolution == "patches":
+            return patches(inputs, self.size, self.stride) @ kernel + bias
+        kernel = kernel.reshape(self.size, self.size, inputs.shape[-1], -1)
+        if self.form.convolution == "products" and self.stride == 1 and self.size % 2:
+            return by_products(inputs, kernel) + bias
+        if (inputs.shape[-1], self.size, self.stride) == (1, 3, 1):
+            return sum_of_taps(inputs, kernel) + bias
+        return convolve(inputs, kernel, self.stride) + bias
+
+
+def dense(inputs: int, outputs: int, *, form: Form, rngs: nnx.Rngs, last: bool = False) -> nnx.Linear:
+    """A dense layer.
+
+    >>> dense(3, 2, form=Form(), rngs=nnx.Rngs(0)).kernel.shape
+    (3, 2)
+    """
+    # Half the variance before the softmax: untrained nets start undecided instead of loudly wrong.
+    start = jax.nn.initializers.lecun_normal() if last else jax.nn.initializers.he_normal()
+    return nnx.Linear(inputs, outputs, dtype=jnp.dtype(form.dtype), kernel_init=start, rngs=rngs)
