@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -23,12 +23,13 @@ Ids = Literal["given", "stable", "rows"]
 
 
 class Part(NamedTuple):
-    """Records: their inputs, labels, ids and users, row by row."""
+    """Records: their inputs, labels, ids, users and features, row by row."""
 
     inputs: np.ndarray  # uint8 [n, height, width, channels] or float32 [n, features]
     labels: np.ndarray | None  # int32 [n]
     ids: np.ndarray  # text [n], each once
     users: np.ndarray | None = None  # text [n]: whose record it is
+    features: np.ndarray | None = None  # float32 [n, features]: what the owner's encoder made of each input
 
     def take(self, rows: Any) -> Part:
         """The records at these rows.
@@ -37,8 +38,22 @@ class Part(NamedTuple):
         >>> part.take([2, 0]).ids.tolist()
         ['c', 'a']
         """
-        labels, users = (None if column is None else column[rows] for column in (self.labels, self.users))
-        return Part(self.inputs[rows], labels, self.ids[rows], users)
+        there = {name: column for name, column in self._asdict().items() if column is not None}
+        return self._replace(**{name: column[rows] for name, column in there.items()})
+
+    def encoded(self) -> Part:
+        """The same records with their features for inputs, as the space `encoder` takes them.
+
+        >>> part = Part(np.zeros((2, 9)), None, np.array(["a", "b"]), features=np.ones((2, 3)))
+        >>> part.encoded().inputs.shape
+        (2, 3)
+        """
+        if self.features is None:
+            raise PateError(
+                "the records have no features: give an array `features` beside `inputs` in each .npz, or "
+                "name the encoder that makes them (module:function)"
+            )
+        return self._replace(inputs=self.features, features=None)
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,13 @@ class Dataset:
         """The shape of one record's input."""
         return self.private.inputs.shape[1:]
 
+    def seen_in(self, space: str, encoder: str = "") -> Dataset:
+        """The data set as a space sees it: `encoder` without a function takes features for inputs."""
+        if space != "encoder" or encoder:
+            return self
+        test = None if self.test is None else self.test.encoded()
+        return replace(self, private=self.private.encoded(), public=self.public.encoded(), test=test)
+
     @cached_property
     def private_digests(self) -> tuple[str, ...]:
         """A digest of each private input, made once; what equals one of these must not be public."""
@@ -119,7 +141,21 @@ def check(dataset: Dataset) -> Dataset:
                 )
     if dataset.private.labels is None:
         raise PateError("private has no labels; teachers learn from labels")
+    _check_features(dataset)
     return dataset
+
+
+def _check_features(dataset: Dataset) -> None:
+    """Features are there for all parts or for none, and of one width."""
+    named = {"private": dataset.private, "public": dataset.public, "test": dataset.test}
+    parts = {name: part.features for name, part in named.items() if part is not None}
+    shapes = {name: None if found is None else found.shape[1:] for name, found in parts.items()}
+    if len(set(shapes.values())) > 1:
+        told = ", ".join(f"{name} {'none' if has is None else list(has)}" for name, has in shapes.items())
+        raise PateError(f"features a record: {told}; give all parts as many, or none")
+    for name, found in parts.items():
+        if found is not None:
+            _check_finite(f"{name} features", found)
 
 
 def check_part(name: str, part: Part, classes: int) -> None:
@@ -144,12 +180,16 @@ def check_inputs(name: str, inputs: np.ndarray) -> None:
             "or tables as [n, features]"
         )
     if inputs.dtype.kind == "f":
-        finite = np.isfinite(inputs.reshape(len(inputs), -1)).all(1)
-        if not finite.all():
-            raise PateError(
-                f"{name} inputs hold NaN or infinity in {len(inputs) - finite.sum()} records "
-                f"(first at row {int(np.argmin(finite))}); fill or remove them"
-            )
+        _check_finite(f"{name} inputs", inputs)
+
+
+def _check_finite(name: str, numbers: np.ndarray) -> None:
+    finite = np.isfinite(numbers.reshape(len(numbers), -1)).all(1)
+    if not finite.all():
+        raise PateError(
+            f"{name} hold NaN or infinity in {len(numbers) - finite.sum()} records "
+            f"(first at row {int(np.argmin(finite))}); fill or remove them"
+        )
 
 
 def stored_as(inputs: np.ndarray, dtype: np.dtype, place: str) -> np.ndarray:

@@ -31,7 +31,7 @@ from pate_jax.system.storage import parse_json, read_bytes, read_foreign_arrays
 File = Path | str
 Declared = Mapping[str, Sequence] | File | None  # a mapping, or a JSON file that holds one
 SUFFIXES = (".npz", ".csv")
-ARRAYS = ("inputs", "labels", "ids", "users")
+COLUMNS = ("labels", "ids", "users")
 
 
 class Raw(NamedTuple):
@@ -41,6 +41,7 @@ class Raw(NamedTuple):
     labels: np.ndarray | None
     ids: np.ndarray | None
     users: np.ndarray | None
+    features: np.ndarray | None = None
 
 
 def from_files(
@@ -59,6 +60,7 @@ def from_files(
 ) -> Dataset:
     """A dataset from the user's files, all .npz (`inputs`, `labels`, optional `ids`, `users`) or all .csv.
 
+    An .npz may hold `features` too, vectors that an encoder made of the inputs, for the space `encoder`.
     `classes` is their number (labels 0..C-1) or their names; without it they come from the public or test
     labels. For tables, `categories` maps a column to its values and `scales` a numeric column to (offset,
     scale); each is a mapping or a JSON file. The public part decides about columns that neither names.
@@ -123,7 +125,7 @@ def _read_arrays(path: Path) -> Raw:
     arrays = read_foreign_arrays(path)
     if "inputs" not in arrays:
         raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
-    for name in ARRAYS[1:]:
+    for name in COLUMNS:
         if name in arrays and arrays[name].ndim != 1:
             raise PateError(
                 f"{path} has {name} of shape {arrays[name].shape}; give one value for each record"
@@ -133,7 +135,20 @@ def _read_arrays(path: Path) -> Raw:
         raise PateError(f"{path} has inputs of type {inputs.dtype}; give numbers")
     if inputs.ndim == 3:
         inputs = inputs[..., None]
-    return Raw(inputs, *(arrays.get(name) for name in ARRAYS[1:]))
+    labels, ids, users = (arrays.get(name) for name in COLUMNS)
+    return Raw(inputs, labels, ids, users, _features(arrays.get("features"), path))
+
+
+def _features(found: np.ndarray | None, path: Path) -> np.ndarray | None:
+    """Vectors beside the inputs, which an encoder of the owner's made of them."""
+    if found is None:
+        return None
+    if found.dtype.kind not in "buif" or found.ndim != 2 or not found.shape[1]:
+        raise PateError(
+            f"{path} has features of type {found.dtype} and shape {found.shape}; give numbers [n, features]"
+        )
+    with np.errstate(over="ignore"):
+        return found.astype(np.float32)
 
 
 def _read_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
@@ -235,9 +250,8 @@ def _assemble(
             if file.ids is None
             else file.ids.astype(np.str_)
         )
-        parts[name] = Part(
-            inputs[name], labels, ids, None if file.users is None else file.users.astype(np.str_)
-        )
+        users = None if file.users is None else file.users.astype(np.str_)
+        parts[name] = Part(inputs[name], labels, ids, users, file.features)
     return Dataset(
         name="own",
         kind="image" if parts["private"].inputs.ndim == 4 else "table",

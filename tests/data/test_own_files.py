@@ -8,6 +8,7 @@ import pytest
 
 from pate_jax.data import from_files
 from pate_jax.errors import PateError
+from pate_jax.models import spaces
 
 RANDOM = np.random.default_rng(0)
 
@@ -105,6 +106,62 @@ def test_whole_numbers_stored_as_floats_are_labels(tmp_path):
     private = arrays(3) | {"labels": np.array([0.0, 1.0, 2.0])}
     data = from_files(npz(tmp_path, "a", private), npz(tmp_path, "b", arrays(4)))
     assert data.private.labels.tolist() == [0, 1, 2]
+
+
+def test_features_beside_images_are_what_the_space_encoder_sees(tmp_path):
+    """They follow their records, and digests and duplicates keep to the inputs."""
+    images = np.arange(14 * 25).reshape(14, 5, 5).astype(np.uint8)
+    vectors = np.random.default_rng(0).normal(size=(14, 3)).astype(np.float16)
+    files = [
+        npz(
+            tmp_path,
+            name,
+            {"inputs": images[rows], "labels": np.arange(14)[rows] % 3, "features": vectors[rows]},
+        )
+        for name, rows in (("a", slice(6)), ("b", slice(6, 14)))
+    ]
+    data = from_files(*files)
+    seen = data.seen_in("encoder")
+    assert seen.private.inputs.dtype == np.float32 and np.array_equal(seen.private.inputs, vectors[:6])
+    assert np.array_equal(data.public.take([3, 1]).encoded().inputs, vectors[[9, 7]])
+    assert data.seen_in("patches") is data and data.seen_in("encoder", "numpy:ravel") is data
+    space = spaces.learn("encoder", seen.public.inputs)
+    assert space.description()[:3] == ("encoder", 3, 3)
+    assert np.array_equal(
+        space.coordinates(seen.private.inputs), spaces.learn("identity", vectors[6:]).coordinates(vectors[:6])
+    )
+    bare = from_files(*(npz(tmp_path, f.stem + "-bare", {**np.load(f), "features": None}) for f in files))
+    assert bare.private_digests == data.private_digests
+    with pytest.raises(PateError, match="the records have no features"):
+        bare.seen_in("encoder")
+
+
+def test_vectors_alone_are_the_space_identity(tmp_path):
+    content = [arrays(40), arrays(50)]
+    data = from_files(*(npz(tmp_path, name, each) for name, each in zip("ab", content, strict=True)))
+    space = spaces.learn("identity", data.public.inputs, data.preprocessing)
+    assert space.description().features == 5
+    alone = spaces.learn("identity", content[1]["inputs"].astype(np.float32))
+    assert np.array_equal(space.coordinates(data.private.inputs), alone.coordinates(content[0]["inputs"]))
+
+
+@pytest.mark.parametrize(
+    ("private", "public", "said"),
+    [
+        (np.ones((12, 3)), np.ones((9, 4)), r"private \[3\], public \[4\]; give all parts as many, or none"),
+        (np.ones((12, 3)), None, r"private \[3\], public none"),
+        (None, np.ones((9, 4)), r"private none, public \[4\]"),
+        (np.full((12, 2), np.nan), np.ones((9, 2)), r"private features hold NaN or infinity in 12 records"),
+        (np.full((12, 2), 1e300), np.ones((9, 2)), r"private features hold NaN or infinity"),
+        (np.ones((11, 2)), np.ones((9, 2)), "private has 11 features for 12 inputs"),
+        (np.ones(12), np.ones((9, 2)), r"shape \(12,\); give numbers"),
+        (np.full((12, 2), "a"), np.ones((9, 2)), "features of type <U1"),
+    ],
+)
+def test_features_that_do_not_fit_are_one_sentence(tmp_path, private, public, said):
+    files = npz(tmp_path, "a", arrays(12, features=private)), npz(tmp_path, "b", arrays(9, features=public))
+    with pytest.raises(PateError, match=said):
+        from_files(*files)
 
 
 BAD_ARRAYS = {

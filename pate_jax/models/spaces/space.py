@@ -114,7 +114,11 @@ def learn(
         return over(fronts.patches_of(public, preprocessing, seed=seed), public, directions)
     if kind == "columns":
         return over(fronts.columns_of(public, preprocessing), public, directions)
-    return over(fronts.encoder_named(encoder) if kind == "encoder" else fronts.Identity(), public, directions)
+    if kind == "encoder" and encoder:
+        return over(fronts.encoder_named(encoder), public, directions)
+    if kind == "encoder" and public.ndim != 2:
+        raise PateError("space='encoder' needs encoder=module:function, or vectors in place of the inputs")
+    return over(fronts.Identity(kind), public, directions)
 
 
 def over(front: Front, public: np.ndarray, directions: int) -> Space:
