@@ -1,4 +1,4 @@
-"""The accountant: what the answers cost, in NumPy float64 on the host; never imports JAX."""
+"""The accountant: it computes what answers cost, in NumPy float64 on the host, and never imports JAX."""
 
 from numpy.typing import ArrayLike
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def pld_epsilon(mechanism: Mechanism, votes: ArrayLike, delta: float) -> float:
-    """Epsilon of a fixed list by privacy-loss distributions; sensitive, a function of the votes."""
+    """Epsilon of a fixed list by privacy-loss distributions; sensitive, because it depends on the votes."""
     from pate_jax.accounting.exact import pld
 
     return pld.epsilon(mechanism, votes, delta)

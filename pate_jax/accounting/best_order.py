@@ -1,8 +1,8 @@
-"""The least epsilon over a grid of orders, of which only those are computed that could give it.
+"""The least epsilon over a grid of orders, computed only at the orders that could attain it.
 
-Every curve here never falls as the order grows, and what a conversion adds never grows with it. Between two
-orders, then, no epsilon is below the curve at the lower one plus the conversion at the higher one, and orders
-that cannot give the least epsilon are left out.
+As the order grows, a curve never falls, and what the conversion adds never rises. So between two orders no
+epsilon is below the curve at the lower order plus the conversion at the higher one. Intervals that cannot
+contain the least epsilon are skipped.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pate_jax.accounting.inputs import check_curve
 
 Curve = NDArray[np.float64]
 Places = NDArray[np.int64]
-_STRIDE = 24  # orders between the first ones looked at
-_PIECES = 4  # into which an interval of orders is cut
+_STRIDE = 24  # distance between the first orders that are computed
+_PIECES = 4  # how many pieces an interval of orders is cut into
 
 
 class Columns:
-    """A curve [row, order] over a grid of orders, each order computed when it is first asked for.
+    """A curve [row, order] over a grid of orders, each order computed at its first use.
 
     >>> curve = Columns(np.array([2.0, 3.0, 4.0]), lambda orders: np.outer([1.0, 10.0], orders))
     >>> curve.at(np.array([2, 0])).tolist(), curve.known.tolist()
@@ -43,15 +43,15 @@ class Columns:
 
     @property
     def known(self) -> Places:
-        """The places that were computed, in order."""
+        """The places that were computed, in ascending order."""
         return np.array(sorted(self._columns), np.int64)
 
 
 def least(curve: Callable[[Places], Curve], extra: Curve, known: float = np.inf) -> tuple[Curve, Places]:
-    """The least `curve + extra` over all orders, not below 0, and where: [S] each.
+    """The least `curve + extra` over all orders, at least 0, and its place in the grid: [S] each.
 
-    `curve` gives columns [S, k] for some places in the grid; it never falls along the grid, and `extra` never
-    rises. `known` is an epsilon that is proved already: orders that cannot beat it are left out.
+    `curve` gives columns [S, k] at some places of the grid. It never falls along the grid, and `extra` never
+    rises. `known` is an epsilon that is already proved: orders that cannot improve on it are skipped.
 
     >>> orders = np.arange(2.0, 200.0)
     >>> value, place = least(lambda at: orders[at][None] / 100, 10 / (orders - 1))

@@ -1,6 +1,7 @@
-"""The least noise for a target epsilon, searched on data-independent figures only and never over the target.
+"""The least noise for a target epsilon. The search uses data-independent figures only.
 
-Exact data-dependent cost is not monotone in the noise, and a search on private votes would itself be a query.
+The result is never above the target. The exact cost of private votes is not monotone in the noise, and a
+search on private votes would itself be a query.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, name_of
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, largest_scale
 
-_CLOSE = 2e-3  # relative: how far below the target epsilon may end; about the error of the search for a curve
+_CLOSE = 2e-3  # relative: how far below the target epsilon may end; about the error of a searched curve
 _ROUNDING = 1e-7  # the same for curves in closed form
-_INDEX = 1.24  # noise of counts that cost about as much as an index
-_FAR = 50.0  # what stands for the logarithm of nothing, and of infinity
+_INDEX = 1.24  # ratio of the noise at which all counts cost about as much as an index
+_FAR = 50.0  # stands for the logarithm of infinity; minus this, for the logarithm of 0
 _NOISES = {"answer": ("sigma", "scale"), "test": ("sigma_threshold", "scale_threshold")}
 
 
@@ -47,7 +48,7 @@ def calibrate(
 ) -> Calibrated:
     """`mechanism` with its noise multiplied by the least factor that keeps `queries` answers within `target`.
 
-    `noise` says which of its noises may change. Everything it reads is public.
+    `noise` says which of the noises may change. Everything that the search reads is public.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> found = calibrate(GNMax(sigma=1.0), 1.0, 1e-5, queries=100, teachers=250, classes=10)
@@ -71,7 +72,7 @@ def calibrate(
         return float(cost.epsilon)
 
     smallest, largest = _factors(mechanism, noise)
-    quick = partial(spent, rule="counts")  # never below what is wanted, and takes no time
+    quick = partial(spent, rule="counts")  # never below the figure that counts, and takes no time
     enough = enough_noise(quick, target, largest)
     if quick(enough) > target and spent(enough) > target:
         raise PateError(
@@ -110,13 +111,13 @@ def _noises(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> d
 
 
 def _factors(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> tuple[float, float]:
-    """The smallest and the largest factor that leave every scale one that a mechanism may have."""
+    """The smallest and the largest factor with which every scale stays one that a mechanism may have."""
     scales, largest = _noises(mechanism, noise).values(), largest_scale(mechanism.noise.family)
     return SMALLEST_SCALE / min(scales) * (1 + 1e-9), largest / max(scales) * (1 - 1e-9)
 
 
 def enough_noise(spent: Callable[[float], float], target: float, largest: float) -> float:
-    """A factor within the target, or the largest there may be where none was found.
+    """A factor that meets the target, or `largest` if none was found.
 
     >>> enough_noise(lambda factor: 10 / factor, 1.0, 1000.0)
     16.0
@@ -130,11 +131,12 @@ def enough_noise(spent: Callable[[float], float], target: float, largest: float)
 def least_noise(
     spent: Callable[[float], float], target: float, enough: float, smallest: float, close: float
 ) -> float:
-    """The least factor within the target, where `enough` is within it, but for a share `close` of epsilon.
+    """The least factor whose epsilon is within the target, up to a share `close` of epsilon.
 
-    Secants in logarithms, in which epsilon falls nearly straight, and with a slope of at least one. Where it
-    jumps, the factor is the least but for half of that share; where it should rise somewhere, the factor may
-    not be the least. Its epsilon is within the target in any case.
+    `enough` must be a factor within the target. The search uses secants in logarithms, where epsilon falls
+    almost in a straight line, with a slope of at least one. If epsilon jumps, the factor is least up to half
+    of that share; if epsilon rises somewhere, the factor may not be the least. Its epsilon is always within
+    the target.
 
     >>> round(least_noise(lambda factor: 10 / factor, 1.0, 16.0, 1e-3, 1e-6), 4)
     10.0

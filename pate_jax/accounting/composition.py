@@ -70,10 +70,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def pure_steps(mechanism: Mechanism, queries: int) -> Steps | None:
-    """The pure-DP steps `(epsilon, how many)` of `queries` answers; `None` where noise is Gaussian.
+    """The pure-DP steps `(epsilon, how many)` of `queries` answers; `None` for Gaussian noise.
 
-    With Laplace noise a moved vote is two steps of `1/scale`, one for each count that it shifts; the noisy
-    argmax is computed from both. Gumbel and exponential noise give one step of `2/scale`.
+    With Laplace noise a moved vote is two steps of `1/scale`, one for each count that it shifts, because the
+    noisy argmax is computed from the noisy counts. Gumbel and exponential noise give one step of `2/scale`.
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteLaplace
     >>> pure_steps(ConfidentDiscreteLaplace(200, 100, 20), 50)
@@ -90,9 +90,9 @@ def pure_steps(mechanism: Mechanism, queries: int) -> Steps | None:
 def pure_epsilon(steps: Steps, delta: float) -> float:
     """Epsilon of the exact composition of pure-DP steps (Kairouz, Oh, Viswanath 2015), rounded up.
 
-    Randomised response dominates every step of its epsilon, and a sum of `k` of them has the losses `(2i -
-    k) eps` with binomial weights. Two kinds of steps make a lattice of losses; past 4 million points the
-    plain sum serves.
+    Randomised response dominates every step of the same epsilon, and `k` of them have the losses
+    `(2i - k) eps` with binomial weights. Two kinds of steps make a lattice of losses; with more than 4
+    million points, the result is the plain sum of all epsilons.
 
     >>> round(pure_epsilon([(0.1, 100)], 1e-5), 4)
     4.3068
@@ -117,8 +117,8 @@ def pure_epsilon(steps: Steps, delta: float) -> float:
 def _invert(losses: NDArray[np.float64], weights: NDArray[np.float64], delta: float) -> float:
     """The smallest epsilon with `sum_i w_i max(0, 1 - e^{eps - loss_i}) <= delta`.
 
-    By prefix sums over sorted losses: between two losses the sum is `W - e^eps V`, W and V the sums of `w`
-    and `w e^{-loss}` over the larger losses.
+    It uses prefix sums over sorted losses: between two losses the sum is `W - e^eps V`, where W and V are the
+    sums of `w` and `w e^{-loss}` over the larger losses.
     """
     order = np.argsort(losses)[::-1]
     losses, weights = losses[order], weights[order]

@@ -1,6 +1,6 @@
-"""The data-independent curve of telling the noisy counts themselves, from which the index is read.
+"""The data-independent curve of a release of all noisy counts, from which the index is computed.
 
-Runs of older versions were charged by it. `index_curve` starts from it, and is never above it.
+Older versions charged their runs by it. `index_curve` starts from it and is never above it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Curve = NDArray[np.float64]
 
 
 def argmax_bound(mechanism: Mechanism, orders: Curve) -> Curve:
-    """Data-independent curve of the noisy argmax alone, [A].
+    """The data-independent curve [A] of the noisy argmax alone.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> argmax_bound(GNMax(sigma=10.0), np.array([2.0]))
@@ -33,9 +33,9 @@ def argmax_bound(mechanism: Mechanism, orders: Curve) -> Curve:
 
 
 def counts_curve(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:
-    """A bound [A] for every histogram of so many teachers and every history.
+    """A bound [A] for every histogram of this many teachers and every history.
 
-    Confident mechanisms are bounded as one joint mechanism: see `threshold.joint_bound`.
+    Test and argmax of a confident mechanism are bounded as one joint mechanism: see `threshold.joint_bound`.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> counts_curve(GNMax(sigma=10.0), 250, np.array([2.0]))

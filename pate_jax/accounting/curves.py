@@ -1,6 +1,6 @@
 """Renyi curves of a mechanism on votes, and their conversion into one (epsilon, delta) figure.
 
-A curve is float64 [query, order]; it adds up over queries. Orders are above 1. Which function bounds what:
+A curve is a float64 array [query, order] and adds up over queries. Orders are above 1. The three methods:
 
     method              holds for               may be published
     exact               this data set           no (a function of the votes)
@@ -25,20 +25,20 @@ from pate_jax.mechanisms import Mechanism, check_votes_suffice
 
 Method = Literal["exact", "published", "data_independent"]
 Conversion = Literal["tight", "classic"]
-Rule = Literal["counts", "index"]  # what a query is charged for: all noisy counts, or the one index told
-NEWEST: Rule = "index"  # of everything but the runs that older versions have charged
+Rule = Literal["counts", "index"]  # what a query is charged for: all noisy counts, or the one index released
+NEWEST: Rule = "index"  # the rule of everything except runs that older versions charged
 Curve = NDArray[np.float64]
 
 
 class Epsilon(NamedTuple):
-    """An epsilon and the order that attains it; arrays where the curve had leading axes."""
+    """An epsilon and the order that attains it; arrays if the curve has leading axes."""
 
     epsilon: float | NDArray[np.float64]
     order: float | NDArray[np.float64] | None
 
 
 class Parts(NamedTuple):
-    """A curve taken apart: the test [Q, A], the argmax given an answer [Q, A], log Pr[answered] [Q]."""
+    """The parts of a curve: the test [Q, A], the argmax given an answer [Q, A], log Pr[answered] [Q]."""
 
     test: Curve
     argmax: Curve
@@ -46,7 +46,7 @@ class Parts(NamedTuple):
 
 
 def default_orders() -> NDArray[np.float64]:
-    """The grid of orders that every figure is minimised over unless another is given.
+    """The default grid of orders, over which every figure is minimised.
 
     >>> orders = default_orders()
     >>> bool(orders[0] < 1.01), bool(orders[-1] > 1000), 14.0 in orders
@@ -59,7 +59,7 @@ def default_orders() -> NDArray[np.float64]:
 def epsilon(orders: ArrayLike, rdp: ArrayLike, delta: float, *, conversion: Conversion = "tight") -> Epsilon:
     """The smallest epsilon that a curve implies at `delta`, and the order that attains it.
 
-    It is the least `rdp(a) + conversion_cost(a)`, not below 0. The last axis of `rdp` holds orders.
+    It is the least `rdp(a) + conversion_cost(a)`, and at least 0. The last axis of `rdp` is the order.
 
     >>> round(epsilon([14.0], [1.1], 1e-5).epsilon, 6)
     1.708497
@@ -80,11 +80,11 @@ def epsilon(orders: ArrayLike, rdp: ArrayLike, delta: float, *, conversion: Conv
 def conversion_cost(
     orders: NDArray[np.float64], delta: float, conversion: Conversion = "tight"
 ) -> NDArray[np.float64]:
-    """What converting a Renyi curve to `delta` adds at each order, [A]; it never grows with the order.
+    """What the conversion of a Renyi curve to `delta` adds at each order, [A]; it never grows with the order.
 
     `tight` (Balle et al. 2020; Canonne, Kamath, Steinke 2020, Proposition 12): `log1p(-1/a) - (log(delta) +
-    log(a)) / (a - 1)`. `classic` (Mironov 2017, Proposition 3): `log(1/delta) / (a - 1)`, which is never the
-    smaller one.
+    log(a)) / (a - 1)`. `classic` (Mironov 2017, Proposition 3): `log(1/delta) / (a - 1)`, which is never
+    smaller.
 
     >>> conversion_cost(np.array([14.0]), 1e-5).round(6)
     array([0.608497])
@@ -100,8 +100,8 @@ def conversion_cost(
 def published_parts(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> Parts:
     """The papers' bounds for test and argmax.
 
-    Theorem 6 asks for a data-independent curve and for `q` only, so discrete Gaussian noise, which has the
-    curve of the Gaussian, is bounded by it with its own `q`. Other families that no paper analysed get their
+    Theorem 6 needs only a data-independent curve and `q`. Discrete Gaussian noise has the curve of the
+    Gaussian, so the theorem bounds it with its own `q`. Families that no paper analysed get their
     data-independent curve.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
@@ -117,7 +117,7 @@ def published_parts(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -
 def published_parts_at(
     mechanism: Mechanism, votes: NDArray[np.int64], reading: NDArray[np.float64], orders: Curve
 ) -> Parts:
-    """The same where the test reads `reading` [Q] of each query.
+    """The papers' bounds if the test reads `reading` [Q] for each query.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
     >>> votes, reading, orders = np.array([[20, 0]]), np.array([10.0]), np.array([2.0])
@@ -133,7 +133,7 @@ def published_parts_at(
 
 
 def published_argmax(mechanism: Mechanism, votes: NDArray[np.int64]) -> Callable[[Curve], Curve]:
-    """The papers' bound of the argmax as a function of orders; what it reads of the votes is computed once.
+    """The papers' bound of the argmax as a function of orders; the votes are processed only once.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> published_argmax(GNMax(40.0), np.array([[240, 10]]))(np.array([14.0])).shape
@@ -169,12 +169,12 @@ def data_independent(
     distinct, where = np.unique(totals, return_inverse=True)
     if check_rule(rule) == "counts":
         return np.stack([counts_curve(mechanism, int(total), grid) for total in distinct])[where]
-    # no vote can move where there is no teacher, so that one teacher costs at least as much
+    # without teachers no vote can move, so the cost with one teacher is an upper bound
     return np.stack([index_curve(mechanism, max(int(one), 1), classes, grid) for one in distinct])[where]
 
 
 def check_rule(rule: str) -> Rule:
-    """The rule, or an error where there is none of this name.
+    """The rule of this name; any other name is refused.
 
     >>> check_rule("index")
     'index'
@@ -196,8 +196,8 @@ def rdp(
     """Renyi curves [query, order] of a mechanism on vote histograms [query, class].
 
     `exact` is the joint mechanism in both directions. `published` weighs the argmax by Pr[answered], as the
-    2018 paper's analysis does; it bounds one direction only. `data_independent` reads nothing from the votes
-    but their number, their classes and their total; `rule` says by which curve.
+    2018 paper's analysis does; it bounds one direction only. `data_independent` reads only the number of
+    queries, classes and votes; `rule` chooses its curve.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> rdp(GNMax(sigma=10.0), [[200, 50], [130, 120]], [2.0], method="data_independent").round(4)

@@ -1,8 +1,8 @@
-"""The data-independent figure of a list of queries: it holds for all votes, and is the one to publish.
+"""The data-independent figure of a list of queries: it holds for all votes, and it is the one to publish.
 
-Several methods prove one: the Renyi curve of `curves.data_independent`, the one function that says what a
-query costs whatever the votes; closed forms of composition; privacy-loss distributions. The smallest counts.
-Only the curve depends on the rule that a run is charged by.
+Several methods prove such a figure, and the smallest one counts: the Renyi curve of
+`curves.data_independent`, many small steps, closed forms of composition, and privacy-loss distributions.
+Only the first two depend on the rule that a run is charged by.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pate_jax.accounting.inputs import check_orders
 from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.mechanisms import Mechanism
 
-LARGE = 50.0  # an epsilon past which a distribution of losses is not worth its grid
+LARGE = 50.0  # the epsilon above which privacy-loss distributions are not computed
 _TWO_COUNTS = ("discrete_gaussian", "laplace")  # no closed form composes the two counts that a vote moves
 
 
@@ -43,7 +43,7 @@ def worst_case(
     slack: float = 0.0,
     rule: Rule = NEWEST,
 ) -> Proved:
-    """Data-independent epsilon of one query for each entry of `teachers`, and the method that gave it.
+    """The data-independent epsilon of one query for each entry of `teachers`, and the method that proves it.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> proved = worst_case(GNMax(sigma=40.0), [250] * 100, 1e-5, classes=10)
@@ -58,9 +58,9 @@ def worst_case(
 
 
 class WorstCase:
-    """The data-independent figures of one mechanism for any numbers of queries.
+    """The data-independent figures of one mechanism, for any number of queries.
 
-    What one query costs, the same for all numbers, is computed once, at the orders that matter.
+    The curve of one query is computed once, and only at the orders that matter.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> of = WorstCase(GNMax(sigma=40.0), [250], classes=10)
@@ -87,16 +87,16 @@ class WorstCase:
         )
 
     def figure(self, times: NDArray[np.int64], delta: float) -> Proved:
-        """The smallest figure of all methods, for `times[i]` queries to the i-th number of teachers."""
+        """The smallest figure of all methods, for `times[i]` queries to `teachers[i]` teachers."""
         queries = int(times.sum())
         slack = sampler_slack(self._mechanism, queries, self._classes)
         best = self.epsilon(times, delta, slack)
-        for basis, method in self._dear_methods(queries):
+        for basis, method in self._slow_methods(queries):
             if best.epsilon.epsilon < LARGE:
                 best = _smaller(best, Proved(with_slack(method, delta, slack), basis))
         return best
 
-    def _dear_methods(self, queries: int) -> list[tuple[str, Callable[[float], Epsilon]]]:
+    def _slow_methods(self, queries: int) -> list[tuple[str, Callable[[float], Epsilon]]]:
         """Methods that take a second or two, each as a function of delta."""
         methods: list[tuple[str, Callable[[float], Epsilon]]] = []
         if self._mechanism.test is None and self._mechanism.noise.family in _TWO_COUNTS:
@@ -115,7 +115,7 @@ class WorstCase:
         return Epsilon(small_steps.epsilon(small_steps.ORDERS, curve, queries, delta), None)
 
     def epsilon(self, times: NDArray[np.int64], delta: float, slack: float) -> Proved:
-        """The smaller of the Renyi figure and of the closed form, if there is one."""
+        """The smaller of the Renyi figure and the closed form, if there is one."""
         best = _closed_form(self._mechanism, int(times.sum()), delta, slack)
         grid, known = self._one_query.grid, float(best.epsilon.epsilon)
 
@@ -132,7 +132,7 @@ def _smaller(first: Proved, second: Proved) -> Proved:
 
 
 def _closed_form(mechanism: Mechanism, queries: int, delta: float, slack: float) -> Proved:
-    """Gaussian-DP or pure-DP composition, where there is one; else infinity."""
+    """Gaussian-DP or pure-DP composition; infinity if neither applies."""
     mu, steps = composition.gaussian_dp(mechanism, queries), composition.pure_steps(mechanism, queries)
     form: Callable[[float], float]
     if mu is not None:

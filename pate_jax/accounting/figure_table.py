@@ -24,7 +24,7 @@ def rounded_up(epsilon: float) -> str:
 
 
 def text(statement: Statement, rows: Rows, *, publishable_only: bool) -> str:
-    """For a terminal; sensitive rows say so."""
+    """The table for a terminal; sensitive rows say so."""
     lines = [statement.warning, ""] if statement.warning else []
     lines += [
         f"Privacy at delta = {statement.delta:g}, for {statement.covers}",
@@ -45,7 +45,7 @@ def text(statement: Statement, rows: Rows, *, publishable_only: bool) -> str:
 
 
 def html(statement: Statement, rows: Rows) -> str:
-    """A self-contained fragment; sensitive rows are marked in words and in colour."""
+    """The table as a self-contained HTML fragment; words and colour mark the sensitive rows."""
     warning = f"<p><strong>{escape(statement.warning)}</strong></p>\n" if statement.warning else ""
     heads = "".join(
         f'<th style="{_CELL}">{head}</th>' for head in ("figure", "epsilon", "order", "status", "note")

@@ -1,4 +1,4 @@
-"""The epsilons of one list of queries, each computed by its own method and marked for whom it is."""
+"""The epsilons of one list of queries, each by its own method and marked sensitive or publishable."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FILTER = "the budget of a privacy filter, spent in full whatever the realised su
 WORST_CASE = "holds for all data and every history of this many queries; each is charged as if answered"
 LEFT_OUT = "left out: not asked for, or more than the Renyi figure for a sample of these votes"
 BEYOND_VOTES = "the test reads more than the votes"
-PART = 1 << 14  # histograms looked at at a time
-SAMPLE = 64  # histograms that decide whether composed losses may give less
+PART = 1 << 14  # histograms in one part
+SAMPLE = 64  # size of the sample that decides whether privacy-loss distributions may give less
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One epsilon: `None` where there is none, infinite figures included.
+    """One epsilon, or `None` if there is no finite one.
 
     >>> Figure(1.5, 8.0, "publishable").to_dict()["status"]
     'publishable'
@@ -69,7 +69,7 @@ def figure(found: Epsilon, status: Status, basis: str, note: str = "") -> Figure
 
 
 class Exact(NamedTuple):
-    """Exact curves, summed with each weight, and what each histogram costs at an order in the middle."""
+    """Exact curves, summed with each row of weights, and each histogram's cost at an order in the middle."""
 
     summed: NDArray[np.float64]  # [weight, order]
     each: NDArray[np.float64]  # [R]
@@ -77,12 +77,12 @@ class Exact(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """What the figures are computed from: histograms, and how many queries have each."""
+    """The input of all figures: histograms, and how many queries have each of them."""
 
     mechanism: Mechanism
     votes: NDArray[np.int64]  # [R, C]
     asked: NDArray[np.int64]  # [R]
-    answered: NDArray[np.int64] | None  # [R]; None where it is not known
+    answered: NDArray[np.int64] | None  # [R]; None if it is not known
     delta: float
     orders: NDArray[np.float64]
     slack: float
@@ -94,17 +94,17 @@ class Case:
         return curves.rdp(self.mechanism, self.votes, self.orders, method=method)
 
     def weights(self) -> NDArray[np.float64]:
-        """Weights of the histograms: the queries asked, and in a second row those answered, where known."""
+        """Weights of the histograms: the queries asked and, if known, those answered in a second row."""
         return np.array([self.asked, *([] if self.answered is None else [self.answered])], np.float64)
 
     def parts(self, description: str) -> Iterator[Case]:
-        """The case in parts of a bounded size, under a progress bar where there are several."""
+        """The case in parts of limited size, with a progress bar if there are several."""
         starts = range(0, len(self.votes), PART)
         parts = (self.of(slice(start, start + PART)) for start in starts)
         return progress.track(parts, description, len(starts)) if len(starts) > 1 else parts
 
     def of(self, rows: slice | NDArray[np.int64]) -> Case:
-        """The same of some of the histograms."""
+        """The case for some of the histograms."""
         answered = None if self.answered is None else self.answered[rows]
         return replace(self, votes=self.votes[rows], asked=self.asked[rows], answered=answered)
 
@@ -125,11 +125,11 @@ class Case:
 
     @cached_property
     def published(self) -> NDArray[np.float64]:
-        """The papers' curves, expected and, where it is known what was answered, realised; computed once."""
+        """The papers' curves, expected and (if the answers are known) realised; computed once."""
         return self.summed(lambda part: _both(part, _published_parts(part)), "published bounds")
 
     def epsilon(self, curve: NDArray[np.float64], conversion: Conversion = "tight") -> Epsilon:
-        """Of a curve [A] that is already summed, at the delta that the sampler leaves."""
+        """Epsilon of a curve [A] that is already summed, at the delta that the sampler leaves over."""
         return with_slack(
             lambda delta: curves.epsilon(self.orders, curve, delta, conversion=conversion),
             self.delta,
@@ -138,7 +138,7 @@ class Case:
 
 
 def exact(case: Case) -> Figure:
-    """The joint mechanism over all queries asked, in both directions."""
+    """The exact figure: the joint mechanism over all queries asked, in both directions."""
     note = HISTORY if case.adaptive else "bound for this data set and a list of queries fixed in advance"
     return figure(
         case.epsilon(case.exact.summed[0]), "sensitive", "renyi, joint over all queries asked", note
@@ -146,7 +146,7 @@ def exact(case: Case) -> Figure:
 
 
 def pld(case: Case, wanted: bool | None = None) -> Figure:
-    """The same list by privacy-loss distributions: if `wanted`, or, unset, where they may give less."""
+    """The exact figure by privacy-loss distributions: if `wanted` or, by default, if they may give less."""
     note = ""
     if case.adaptive:
         note = "not defined for adaptive lists"
@@ -171,10 +171,10 @@ def _composed(case: Case) -> Epsilon:
 
 
 def _may_give_less(case: Case) -> bool:
-    """Whether composed losses come to less than the Renyi figure for a sample of the histograms.
+    """Whether privacy-loss distributions give less than Renyi for a sample of the histograms.
 
-    Each of the sample stands for an equal share of the cost. A wrong guess makes no figure wrong: whatever is
-    given is a bound.
+    Each histogram of the sample stands for an equal share of the cost. A wrong guess makes no figure wrong,
+    because both figures are bounds.
     """
     each = case.exact.each
     order = np.argsort(each)
@@ -196,7 +196,7 @@ def published(case: Case) -> Figure:
 def data_independent(case: Case) -> Figure:
     """The smallest of the valid worst-case figures over all queries asked.
 
-    Each query counts as if it was answered, whatever became of it.
+    Each query is charged as if it was answered, whether or not it was.
     """
     teachers, times = np.unique(np.repeat(case.votes.sum(axis=1), case.asked), return_counts=True)
     worst = WorstCase(case.mechanism, teachers, case.votes.shape[1], case.rule, case.orders)
@@ -207,8 +207,7 @@ def data_independent(case: Case) -> Figure:
 def sums(case: Case) -> dict[str, dict[str, Any]]:
     """The expected and realised sums of the papers, under their own names; neither is a bound by itself.
 
-    What was realised is left out where nothing is known to have been answered, and all of them where a test
-    reads more than the votes.
+    Realised sums are left out if the answers are not known, and all sums if a test reads more than the votes.
     """
     if not case.mechanism.votes_suffice:
         return {}
@@ -231,7 +230,7 @@ def sums(case: Case) -> dict[str, dict[str, Any]]:
 
 
 def _both(case: Case, parts: curves.Parts) -> NDArray[np.float64]:
-    """The expected sum and, where it is known what was answered, the realised one [kind, order]."""
+    """The expected sum and, if the answers are known, the realised one [kind, order]."""
     weights = case.weights()
     weights[0] *= np.exp(parts.log_answered)
     return case.asked @ parts.test + weights @ parts.argmax

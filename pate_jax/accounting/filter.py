@@ -1,10 +1,10 @@
-"""A privacy filter: a budget fixed in advance that questions chosen from earlier answers cannot overspend.
+"""A privacy filter: a budget fixed in advance that adaptively chosen questions cannot exceed.
 
-**Setting.** Somebody asks one question after another. Each may depend on all answers so far: which input,
-whether to go on at all, even which mechanism. Adding up what each question cost and publishing the sum is
-not a guarantee then, because the sum is itself an answer (docs/accounting.md, "Why the exact figure is a
-bound"). A filter turns it round: the budget `(epsilon, delta)` is public and fixed, a question whose cost no
-longer fits is refused before it is asked, and the budget is what is published, however little was spent.
+**Setting.** Someone asks one question after another. Each may depend on all answers so far: which input,
+whether to go on at all, even which mechanism. The sum of the costs is then no guarantee, because it depends
+on the answers itself (docs/accounting.md, "Why the exact figure is a bound"). A filter reverses this: the
+budget `(epsilon, delta)` is public and fixed, a question whose cost no longer fits is refused before it is
+asked, and the budget is what is published, even if less was spent.
 
 **The theorem** (Feldman and Zrnic 2021, *Individual privacy accounting via a Renyi filter*, Theorem 4.1; for
 the approximate kind Rogers, Roth, Ullman, Vadhan 2016). Fix one order `a > 1` and a number `R`. Let question
@@ -13,24 +13,25 @@ t be, for every history before it, of Renyi cost at most `c_t` at order `a` on a
 history, all answers together are `(a, R)`-Renyi private. *Proof*, for `P` and `Q` the laws of the answers on
 the two data sets and `L_t = (dP/dQ)(answer t | history)`: `E_Q[L_t^a | history] <= e^{(a-1) c_t}`, so
 `M_t = prod_{s<=t} L_s^a e^{-(a-1) c_s}` has `E_Q[M_t | history] <= M_{t-1}`, hence `E_Q[M_end] <= 1`, and
-`prod L_t^a <= e^{(a-1) R} M_end`. Stopping early only stops multiplying. A refusal is a function of the
-costs, which are functions of the history, so it tells nothing more.
+`prod L_t^a <= e^{(a-1) R} M_end`. Stopping early only ends the product earlier. A refusal is a function of
+the costs, which are functions of the history, so it reveals nothing more.
 
 **Costs** here are the data-independent curves of `curves.data_independent`: test and argmax together, at the
-worst histogram that so many teachers can cast. They bound one question for every history before it
-(docs/worst_case.md, claim 1), which is what the theorem asks. They never read a vote, so neither does a
-refusal. `rule` says which of the two curves a run is charged by; both are bounds.
+worst histogram of the given number of teachers. They bound one question for every history before it
+(docs/worst_case.md, claim 1), as the theorem requires. They never read a vote, so a refusal does not either.
+`rule` says which of the two curves a run is charged by; both are bounds.
 
-**One order.** The theorem allows one order, fixed in advance. `plan` takes the one at which the budget
-affords most questions to the mechanism that the run names, from public numbers alone. Where the cost is
-linear in the order (Gaussian answers without a test: zero-concentrated privacy), spending `rho` at every
-order at once is allowed (each order satisfies the theorem with `R = a rho`), and the best order's budget is
-the largest such `rho`; so nothing is lost by one order there.
+**One order.** The theorem allows one order, fixed in advance. `plan` takes the order at which the budget
+affords the most questions to the run's mechanism; it reads public numbers only. Where the cost is linear in
+the order (Gaussian answers without a test: zero-concentrated privacy), spending `rho` at all orders at once
+is allowed, because each order satisfies the theorem with `R = a rho`. The budget of the best order is the
+largest such `rho`, so in this case a single order loses nothing.
 
-**Delta.** `R = epsilon - log1p(-1/a) + (log(delta') + log(a)) / (a - 1)` inverts the tight conversion. What
-is drawn strays from the ideal law by a total-variation distance `s_t` a question (`mechanisms.laws`), itself
-a function of the history; the filter keeps their sum below `S`, and `delta' = delta - (1 + e^epsilon) S` pays
-for it: if ideal answers are `(epsilon, delta')`-private, drawn ones are `(epsilon, delta)`-private.
+**Delta.** `R = epsilon - log1p(-1/a) + (log(delta') + log(a)) / (a - 1)` inverts the tight conversion. The
+drawn noise differs from its ideal law by a total-variation distance `s_t` for each question
+(`mechanisms.laws`), which is also a function of the history. The filter keeps the sum of all `s_t` below `S`,
+and `delta' = delta - (1 + e^epsilon) S` pays for it: if ideal answers are `(epsilon, delta')`-private, drawn
+ones are `(epsilon, delta)`-private.
 """
 
 from __future__ import annotations
@@ -52,18 +53,18 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 
 Curve = NDArray[np.float64]
-_ROUNDING = 1e-9  # relative: what is spent is rounded up, what may be spent is rounded down
-_MOST = 1e12  # questions past which a count is given up
+_ROUNDING = 1e-9  # relative: costs are rounded up, the budget is rounded down
+_MOST = 1e12  # the largest number of questions that is counted
 
 
 class Cost(NamedTuple):
-    """What questions cost, whatever the votes: at the filter's order, and how far their noise strays."""
+    """The cost of questions, whatever the votes."""
 
-    rdp: float
-    slack: float
+    rdp: float  # at the filter's order
+    slack: float  # total-variation distance of their noise from its ideal law
 
     def times(self, questions: int) -> Cost:
-        """The cost of so many questions of this cost.
+        """The cost of this many questions of this cost each.
 
         >>> Cost(0.5, 0.0).times(4).rdp >= 2.0
         True
@@ -82,7 +83,7 @@ NOTHING = Cost(0.0, 0.0)
 
 @dataclass(frozen=True)
 class Filter:
-    """A budget, and what it allows at the order that was fixed for it. Made by `plan`.
+    """A budget, and what it allows at the order that was fixed for it; `plan` makes it.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> of = {"teachers": 250, "classes": 10, "rule": "counts"}
@@ -95,19 +96,18 @@ class Filter:
     epsilon: float
     delta: float
     order: float
-    rdp: float  # what all questions together may cost at this order
-    slack: float  # how far their noise may stray in all
+    rdp: float  # the most that all questions together may cost at this order
+    slack: float  # the most that the distances of their noise may add up to
 
     def affords(self, spent: Cost, each: Cost) -> int:
-        """How many more questions of one cost fit, after so much was spent."""
+        """How many more questions of the cost `each` fit after `spent`."""
         parts = [(self.rdp, spent.rdp, each.rdp), (self.slack, spent.slack, each.slack)]
         if any(cost < 0 or math.isnan(cost) for cost in (*spent, *each)):
             raise PateError(f"spent={spent} and each={each} must be at least 0")
-        counts = [_count(whole, gone, one) for whole, gone, one in parts]
-        found = min(counts)
-        while found > 0 and not self.allows(spent.plus(each.times(found))):
-            found -= 1
-        return found
+        questions = min(_count(whole, used, one) for whole, used, one in parts)
+        while questions > 0 and not self.allows(spent.plus(each.times(questions))):
+            questions -= 1
+        return questions
 
     def allows(self, total: Cost) -> bool:
         """Whether a total is within the budget."""
@@ -124,7 +124,7 @@ class Filter:
         good = isinstance(description, dict) and set(description) == wanted
         if good and all(_is_amount(value) for value in description.values()):
             return cls(**description)
-        raise PateError(f"budget={description} is none that was ever fixed: restore it from a backup")
+        raise PateError(f"budget={description} was not written by this package: restore it from a backup")
 
 
 def _is_amount(value: object) -> bool:
@@ -132,7 +132,7 @@ def _is_amount(value: object) -> bool:
 
 
 def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float, rule: Rule) -> Cost:
-    """What one question costs at an order, whatever the votes: test and argmax as one joint mechanism.
+    """The cost of one question at an order, whatever the votes: test and argmax as one joint mechanism.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> one = cost(GNMax(sigma=10.0), teachers=250, classes=10, order=2.0, rule="index")
@@ -152,7 +152,7 @@ def plan(
     delta: float,
     rule: Rule,
 ) -> Filter:
-    """The filter whose order affords this mechanism most questions; from public numbers only."""
+    """The filter whose order affords this mechanism the most questions; it reads public numbers only."""
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise PateError(f"budget_epsilon={epsilon!r} must be a finite number above 0")
     delta = check_delta(delta)
@@ -164,28 +164,28 @@ def plan(
     inner = delta - (1 + math.exp(min(epsilon, 700.0))) * slack * (1 + _ROUNDING)
     if inner <= 0:
         raise PateError(
-            f"budget_epsilon={epsilon:g} cannot be kept at delta={delta:g}: what the sampler of "
-            f"{mechanism!r} strays from its law is more than that; take a discrete mechanism, a larger delta "
-            "or a smaller budget"
+            f"budget_epsilon={epsilon:g} cannot be kept at delta={delta:g}: the error of the sampler of "
+            f"{mechanism!r} alone takes more than this delta; take a discrete mechanism, a larger delta or a "
+            "smaller budget"
         )
     orders = _fine_orders(each, epsilon, inner)
     best = _best(each, epsilon, inner, orders)
     order = float(orders[best])
     rdp = float(_rooms(epsilon, inner, orders)[best])
-    found = Filter(epsilon, delta, order, max(rdp, 0.0) * (1 - _ROUNDING), slack)
+    planned = Filter(epsilon, delta, order, max(rdp, 0.0) * (1 - _ROUNDING), slack)
     one = cost(mechanism, teachers=teachers, classes=classes, order=order, rule=rule)
-    if found.affords(NOTHING, one) < 1:
+    if planned.affords(NOTHING, one) < 1:
         raise PateError(
-            f"budget_epsilon={epsilon:g} at delta={delta:g} affords no single answer of {mechanism!r}: "
+            f"budget_epsilon={epsilon:g} at delta={delta:g} does not afford one answer of {mechanism!r}: "
             "raise the budget or the noise"
         )
-    return found
+    return planned
 
 
 def _slack(
     mechanism: Mechanism, classes: int, each: Callable[[Curve], Curve], epsilon: float, delta: float
 ) -> float:
-    """How far all noise may stray: enough for as many questions as the whole delta would afford."""
+    """The most total slack: enough for as many questions as the whole delta would afford."""
     orders = curves.default_orders()
     rooms = _rooms(epsilon, delta, orders)
     most = math.ceil(min(float(np.max(rooms / np.maximum(each(orders), 1e-300))) * 1.5, _MOST))
@@ -193,24 +193,24 @@ def _slack(
 
 
 def _rooms(epsilon: float, delta: float, orders: Curve) -> Curve:
-    """What may be spent at each order: the tight conversion solved for the curve. Below 0: nothing."""
+    """The budget at each order: the tight conversion solved for the curve. Below 0, nothing may be spent."""
     return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
 
 
 def _best(each: Callable[[Curve], Curve], epsilon: float, delta: float, orders: Curve) -> int:
-    """The place of the order that affords most questions, of which one costs `each`."""
+    """The place of the order that affords the most questions of the cost `each`."""
     return int(np.argmax(_rooms(epsilon, delta, orders) / np.maximum(each(orders), 1e-300)))
 
 
 def _fine_orders(each: Callable[[Curve], Curve], epsilon: float, delta: float) -> Curve:
-    """The default orders around the best of them, and forty between its neighbours."""
+    """A fine grid of orders between the two neighbours of the best default order."""
     orders = curves.default_orders()
     best = _best(each, epsilon, delta, orders)
     low, high = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
     return 1 + np.geomspace(low - 1, high - 1, 41)
 
 
-def _count(whole: float, gone: float, one: float) -> int:
-    if gone > whole:
+def _count(whole: float, spent: float, one: float) -> int:
+    if spent > whole:
         return 0
-    return int(_MOST) if one == 0 else int(min((whole - gone) / one, _MOST))
+    return int(_MOST) if one == 0 else int(min((whole - spent) / one, _MOST))

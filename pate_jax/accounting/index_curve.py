@@ -1,6 +1,6 @@
-"""The data-independent curve of a mechanism that answers with one index: for any votes and any history.
+"""The data-independent curve of a mechanism that answers with one index, for any votes and any history.
 
-An index says less than the noisy counts that it is read from. The curve here is never above that of
+An index reveals less than the noisy counts from which it is computed, and this curve is never above
 `counts_curve`. The proof is in docs/worst_case.md.
 """
 
@@ -16,17 +16,17 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 
 Curve = NDArray[np.float64]
-MOST_VOTES = 2000  # of two classes, up to which all histograms are tried
+MOST_VOTES = 2000  # for two classes: up to this number of votes all histograms are tried
 
 
 def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: ArrayLike) -> Curve:
     """The smallest proven bound [A] of one query's cost, whatever the votes.
 
-    Two classes have `teachers + 1` histograms, and all are tried. Gumbel and exponential noise gain nothing
-    where there are more: their curve is that of their own bounds.
+    Two classes have only `teachers + 1` histograms, so all of them are tried. With more classes, Gumbel and
+    exponential noise gain nothing: their curve is that of `counts_curve`.
 
     >>> from pate_jax.mechanisms import GNMax, GumbelMax
-    >>> (index_curve(GNMax(40.0), 250, 10, [2.0]) * 40**2 / 2).round(2)  # 1 if all noisy counts were told
+    >>> (index_curve(GNMax(40.0), 250, 10, [2.0]) * 40**2 / 2).round(2)  # 1 if all noisy counts were released
     array([0.64])
     >>> kept = counts_curve(GumbelMax(40.0), 250, np.array([2.0]))
     >>> bool(index_curve(GumbelMax(40.0), 250, 10, [2.0]) == kept)
@@ -42,7 +42,7 @@ def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: Array
 
 
 def _every_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:
-    """The largest exact cost [A] of two classes' histograms; an exchange of the classes costs the same."""
+    """The largest exact cost [A] of all histograms of two classes; swapping the classes changes nothing."""
     from pate_jax.accounting import exact
 
     fewer = np.arange(teachers // 2 + 1)
@@ -58,7 +58,7 @@ def _any_histogram(mechanism: Mechanism, teachers: int, classes: int, orders: Cu
     if not good.any():
         return out
     out[good] = threshold.joint_bound(mechanism.test, argmax[good], teachers, orders[good])
-    if not mechanism.votes_suffice:  # what the test reads is no count
+    if not mechanism.votes_suffice:  # the test does not read a count
         return out
     joint = joint_worst_case.curve(mechanism.noise, mechanism.test, teachers, classes, orders)
     return np.minimum(out, joint)

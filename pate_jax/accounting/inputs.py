@@ -1,4 +1,4 @@
-"""What figures are computed from, checked: orders, votes and delta."""
+"""Checks of the accountant's inputs: orders, votes, delta and curves."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Many settings over one list of votes in one call; every figure is the one that the setting alone gets.
+"""Many settings over one list of votes in one call; each figure equals the one for that setting alone.
 
-What settings share is computed once: histograms that are equal when sorted are merged; an argmax's curve
-depends on the noise of the answer only, and the worst case on the mechanism only. Everything else is done by
-the functions that account for one setting, which is a list of one.
+Shared work is done once: histograms that are equal when sorted are merged, an argmax's curve depends only on
+the noise of the answer, and the worst case depends only on the mechanism. The functions that account for one
+setting do all the rest.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from pate_jax.system.progress import bar
 
 Result = TypeVar("Result")
 Group = TypeVar("Group", bound=Hashable)
-_SAMPLE = 500  # queries that tell where the best order may be
-_STEPS = (8, 3, 1)  # of the search for it
-_WORTH = 2e-3  # share of epsilon that one more order, computed for all queries, must save
+_SAMPLE = 500  # size of the sample of queries that locates the best order
+_STEPS = (8, 3, 1)  # steps of the search for it
+_WORTH = 2e-3  # the share of epsilon that one more order, computed for all queries, must save
 
 
 class Many(NamedTuple):
-    """One number a setting."""
+    """One entry for each setting."""
 
     published: Curve  # the papers' epsilon: expected cost, classic conversion
     published_order: Curve
     answered: Curve  # expected number of answers
-    data_independent: Curve  # the figure to publish, of `statement`
-    basis: list[str]  # the method that gave it
+    data_independent: Curve  # the figure to publish, the same as in `statement`
+    basis: list[str]  # the method that proves it
 
 
 def many(
@@ -54,7 +54,7 @@ def many(
     *,
     queries: Sequence[int] | None = None,
 ) -> Many:
-    """The figures of every setting; `queries` says how many of the first rows each one is asked.
+    """The figures of every setting; `queries[i]` is the number of first rows that setting i is asked.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> found = many([GNMax(40.0), GNMax(80.0)], [[240, 10], [130, 120]], 1e-5)
@@ -96,7 +96,7 @@ def _each(
     account: Callable[[list[int]], list[Result]],
     what: str,
 ) -> list[Result]:
-    """One result for each setting, where `account` does all the places of a group at once."""
+    """One result for each setting; `account` handles all settings of a group in one call."""
     groups_: dict[Group, list[int]] = {}
     for place, mechanism in enumerate(mechanisms):
         groups_.setdefault(group_of(mechanism), []).append(place)
@@ -110,7 +110,7 @@ def _each(
 def check_settings(
     mechanisms: Sequence[Mechanism], votes: NDArray[np.int64], queries: Sequence[int] | None
 ) -> list[int]:
-    """How many queries each setting is asked, checked."""
+    """The number of queries that each setting is asked, checked."""
     asked = [len(votes)] * len(mechanisms) if queries is None else [int(number) for number in queries]
     if len(asked) != len(mechanisms):
         raise PateError(f"queries has {len(asked)} entries for {len(mechanisms)} settings; give one for each")
@@ -123,7 +123,7 @@ def check_settings(
 
 
 def spread(jobs: Sequence[Callable[[], Result]], what: str) -> list[Result]:
-    """The results of jobs, done by a thread for each core; NumPy lets go of the interpreter in long loops."""
+    """The results of jobs, one thread per core; NumPy releases the interpreter's lock in long loops."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     results = []
     with bar(what, total=len(jobs)) as steps, ThreadPoolExecutor(cores) as pool:
@@ -146,15 +146,15 @@ def exact_many(
     queries: Sequence[int] | None = None,
     done: Callable[[int, Epsilon], object] | None = None,
 ) -> list[Epsilon]:
-    """The exact epsilon of every setting for its first queries; a function of the votes: sensitive.
+    """The exact epsilon of every setting for its first queries; sensitive, because it depends on the votes.
 
-    For one move of one vote `(a-1) D_a` is convex in the order, so are its largest value over moves and its
-    sum over queries, and so is what the tight conversion adds times `a-1`: epsilon as a function of the order
-    falls and then rises. A small sample of queries tells where it turns; all queries are then looked at
-    around that place, as long as epsilon still falls by two in a thousand. Whatever orders were looked at,
-    the figure is a valid one: at worst above the least over the whole grid, never below the truth.
+    For one move of one vote `(a-1) D_a` is convex in the order. So are its maximum over moves, its sum over
+    queries, and `a-1` times what the tight conversion adds. So epsilon, as a function of the order, first
+    falls and then rises. A small sample of queries locates the minimum; all queries are then computed at
+    orders around it, as long as epsilon still falls by two in a thousand. The figure is valid for any orders:
+    it may be above the least over the whole grid, but never below the truth.
 
-    `done` is called with the place of each setting as soon as it is finished.
+    `done` is called with the index of each setting as soon as it is finished.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> [round(one.epsilon, 4) for one in exact_many([GNMax(40.0)], [[240, 10], [130, 120]], 1e-5)]
@@ -179,7 +179,7 @@ def exact_many(
             done(place, epsilon)
         return epsilon
 
-    for number in set(asked):  # once, before threads ask for them
+    for number in set(asked):  # fills the cache before threads use it
         merged(number, 1), merged(number, _step(number))
     return spread([partial(one, place) for place in range(len(asked))], "exact privacy")
 
@@ -189,7 +189,7 @@ def _step(queries: int) -> int:
 
 
 def _at_the_turn(sample: Case, case: Case) -> Epsilon:
-    """The exact epsilon of a case, at orders around the place where that of a sample is least."""
+    """The exact epsilon of a case, at orders around the one where the sample's epsilon is least."""
     grid = case.orders
     extra = curves.conversion_cost(grid, case.delta)
     share = int(case.asked.sum()) / int(sample.asked.sum())
@@ -204,7 +204,7 @@ def _at_the_turn(sample: Case, case: Case) -> Epsilon:
 
 
 def _descend(curve: Columns, extra: Curve, place: int, step: int, worth: float = 0.0) -> int:
-    """Walk to where epsilon is least among neighbours `step` apart, as long as that saves enough."""
+    """The place reached by steps to the neighbour of least epsilon, as long as a step saves enough."""
     while True:
         around = [at for at in (place - step, place, place + step) if 0 <= at < len(extra)]
         epsilon = dict(zip(around, curve.at(np.array(around))[0] + extra[around], strict=True))

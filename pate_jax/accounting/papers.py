@@ -1,7 +1,7 @@
-"""The papers' own figures, by their own methods: for comparison with print, never as a guarantee.
+"""The papers' figures by the papers' methods: for comparison with their tables, never as a guarantee.
 
-Expected cost weighs the argmax by Pr[answered]; conversions are classic; the smooth sensitivity is that of
-the 2018 scripts, whose faults are kept here and listed in docs/accounting.md.
+Expected cost weighs the argmax by Pr[answered], and conversions are classic. The smooth sensitivity is that
+of the 2018 scripts; its errors are kept here on purpose and listed in docs/accounting.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Curve = NDArray[np.float64]
 
 
 class Published(NamedTuple):
-    """What a paper prints about a list of queries."""
+    """The figures that a paper prints for a list of queries."""
 
     epsilon: float  # classic conversion of the expected, data-dependent cost
     order: float
@@ -33,8 +33,8 @@ class Published(NamedTuple):
     epsilon_data_independent: float  # classic conversion of the expected, data-independent cost
     answered: float  # expected number of answers
     test: float  # Renyi cost of the tests at `order`
-    argmax: float  # of the answers
-    delta: float  # what the conversion adds
+    argmax: float  # Renyi cost of the answers at `order`
+    delta: float  # the part that the conversion adds
 
 
 def orders_2018() -> Curve:
@@ -71,8 +71,8 @@ def of_one_noise(
 ) -> list[Published]:
     """The figures of settings whose answers have the same noise, over the same histograms [H, C].
 
-    `reading` [H], in ascending order, is what a test reads; the histograms of the i-th setting occur
-    `times[rows[i]]` times. The argmax's curves are computed once for all, and summed for each reading.
+    `reading` [H], in ascending order, holds the numbers that a test reads. In the i-th setting each histogram
+    occurs `times[rows[i]]` times. The curves of the argmax are computed once, and summed for each reading.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> one = np.ones((1, 1), np.int64)
@@ -121,7 +121,7 @@ def of_one_noise(
 
 
 class _Test(NamedTuple):
-    """A setting's test, if it has one, and how likely it lets each of the different readings pass."""
+    """A setting's test, if it has one, and the chance that each distinct reading passes."""
 
     test: ThresholdTest | None
     logs: tuple[Curve, Curve]  # log-probabilities of an answer and of a refusal
@@ -136,7 +136,7 @@ class _Test(NamedTuple):
         return cls(test, logs, np.exp(logs[0]))
 
     def cost(self, often: NDArray[np.int64], orders: Curve) -> Curve:
-        """What the tests cost [A] where each reading occurs this often."""
+        """The cost [A] of the tests if each reading occurs this often."""
         if self.test is None:
             return np.zeros(len(orders))
         return often @ threshold.published(self.test, *self.logs, orders)
@@ -145,7 +145,7 @@ class _Test(NamedTuple):
 def _answer_costs(
     argmax: Curve, rows: NDArray[np.int64], times: NDArray[np.int64], starts: NDArray[np.int64], weight: Curve
 ) -> Curve:
-    """What the answers cost [S, A]: the argmax's curves [H, A], weighed by the chance of an answer."""
+    """The cost [S, A] of the answers: the argmax's curves [H, A], weighed by the chance of an answer."""
     costs = np.zeros((len(rows), argmax.shape[1]))
     for row in np.unique(rows):
         same = np.flatnonzero(rows == row)
@@ -168,7 +168,7 @@ def _data_independent(
 
 
 def published_text(mechanism: Mechanism, votes: ArrayLike, delta: float) -> str:
-    """`published` as a table for a terminal, marked for what it is.
+    """`published` as a table for a terminal, marked as sensitive and no guarantee.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> print(published_text(GNMax(40.0), [[240, 10]] * 10, 1e-5).splitlines()[0])
@@ -193,8 +193,8 @@ def published_text(mechanism: Mechanism, votes: ArrayLike, delta: float) -> str:
 def smooth_sensitivity_2018(mechanism: Mechanism, votes: ArrayLike, order: float) -> dict[str, Any]:
     """Beta, smooth sensitivity, noise and cost as the 2018 scripts choose them: on the private votes.
 
-    Faults kept: local sensitivity at distance `d` only, Pr[answered] as a fixed weight, release cost below
-    its worst case. Use `sanitise` for anything but comparison.
+    Three errors are kept: the local sensitivity is taken at distance `d` only, Pr[answered] is a fixed
+    weight, and the release cost is below its worst case. Use `sanitise` for anything but comparison.
     """
     check_votes_suffice(mechanism)
     counts = check_votes(votes)
@@ -266,7 +266,7 @@ def _log_q0(sigma: float, order: float) -> float:
 
 
 def _stepped(log_q: Curve, sigma: float, classes: int, sign: int) -> Curve:
-    """`log q` after one vote if all gaps were equal."""
+    """`log q` after one vote has moved, as if all gaps were equal."""
     z = special.ndtri_exp(np.minimum(log_q - np.log(classes - 1), -1e-300))
     return np.minimum(np.log(classes - 1) + special.log_ndtr(z + sign * np.sqrt(2) / sigma), 0.0)
 

@@ -1,6 +1,6 @@
-"""Plots of what a run spent, as SVG, for `pate account` and the report; and the canvas of all pictures.
+"""Plots of a run's privacy cost, as SVG, for `pate account` and the report; and the canvas of all pictures.
 
-All plots here show sensitive figures. matplotlib is imported when a picture is drawn and not before.
+All plots of costs show sensitive figures. matplotlib is imported only when a picture is drawn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = {
     "published": "published (expected, one direction)",
     "data_independent": "data-independent",
 }
-_POINTS = 200  # of a cumulative curve
+_POINTS = 200  # the most points of a cumulative curve
 
 
 def cumulative(
@@ -93,7 +93,7 @@ def split(
     rule: Rule = NEWEST,
     image: str = "svg",
 ) -> bytes:
-    """Where epsilon goes at the best order: the test, the argmax (the rest of the joint cost), and delta.
+    """The parts of epsilon at the best order: the test, the argmax (the rest of the joint cost), and delta.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
     >>> split(ConfidentGNMax(200, 150, 40), [[240, 10], [130, 120]], 1e-5)[:5]
@@ -167,7 +167,7 @@ def _sensitive_canvas(across: str, up: str) -> tuple[Any, Any]:
 
 
 def canvas(across: str, up: str, size: tuple[float, float] = (4.8, 3.3)) -> tuple[Any, Any]:
-    """A figure and its axes with these labels; without a size (in inches) it fits the width of a phone.
+    """A figure and its axes with these labels; the default size (in inches) fits the width of a phone.
 
     >>> canvas("queries asked", "epsilon")[1].get_ylabel()
     'epsilon'
@@ -183,7 +183,7 @@ def canvas(across: str, up: str, size: tuple[float, float] = (4.8, 3.3)) -> tupl
 
 
 def rendered(figure: Any, image: str = "svg") -> bytes:
-    """A figure as the bytes of a file, the same whenever it is drawn."""
+    """A figure as the bytes of an image file; the same figure always gives the same bytes."""
     import matplotlib
 
     if image not in ("svg", "png"):

@@ -1,8 +1,8 @@
-"""What the noise that is drawn strays from its ideal law, paid for out of delta.
+"""The distance between drawn noise and its ideal law, paid for out of delta.
 
-Continuous samplers and tables stray from the ideal law by a total-variation distance `slack`
-(`mechanisms.laws`). If ideal answers are (epsilon, delta')-DP, drawn ones are (epsilon, delta' + (1 +
-e^epsilon) slack)-DP, so every figure is taken at a delta' that leaves room for the second term.
+Samplers and tables differ from the ideal law by a total-variation distance `slack` (`mechanisms.laws`). If
+ideal answers are (epsilon, delta')-DP, drawn ones are (epsilon, delta' + (1 + e^epsilon) slack)-DP. So every
+figure is computed at a delta' that leaves room for the second term.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pate_jax.mechanisms import Mechanism, laws
 
 
 def sampler_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
-    """Total-variation distance of all draws from their ideal laws, from `mechanisms.laws`.
+    """The total-variation distance of all draws from their ideal laws, from `mechanisms.laws`.
 
     >>> from pate_jax.mechanisms import DiscreteGaussianMax
     >>> sampler_slack(DiscreteGaussianMax(40.0), 100, 10) < 1e-20

@@ -1,11 +1,11 @@
 """A sanitised figure: the exact cost made publishable, as an upper limit at a stated confidence.
 
-What is released is the logarithm of a sum over queries plus discrete Gaussian noise. Each query's term bounds
-its exact joint cost from above, and no voter can change it by more than a factor of `e^beta`: it is the
-largest cost by the two largest counts (`leading_counts`), discounted by `e^-beta` for each vote of distance.
-So the logarithm of the sum moves by at most beta from one data set to its neighbour, whatever the votes are,
-and the noise has one public scale. Order, beta and noise come from a `Plan` made without the private votes.
-Proved in docs/sanitised.md.
+The release is the logarithm of a sum over queries, plus discrete Gaussian noise. Each query's term bounds its
+exact joint cost from above, and no voter can change it by more than a factor of `e^beta`: it is the largest
+cost by the two largest counts (`leading_counts`), discounted by `e^-beta` for each vote of distance. So the
+logarithm of the sum moves by at most beta between neighbours, whatever the votes are, and the noise has one
+public scale. Order, beta and noise come from a `Plan` made without the private votes. Proved in
+docs/sanitised.md.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise, check_votes_suffice, laws
 
 Curve = NDArray[np.float64]
-STEPS = 32  # of the public grid that one voter can move the logarithm of the sum by
-ROUNDING = 1e-6  # relative: left of beta for the rounding of the sum and of its logarithm
+STEPS = 32  # the most steps of the public grid by which one voter can move the logarithm of the sum
+ROUNDING = 1e-6  # the share of beta that is reserved for the rounding of the sum and of its logarithm
 BASIS = "exact joint cost, sanitised"
 LIMIT = "at most this with confidence {confidence:.7g}%, {releases} (Renyi {cost:.3g}) included"
 OWN_VOTES = "its parameters were chosen on the private votes, so it must stay inside"
@@ -49,7 +49,7 @@ class Plan:
     """
 
     order: float
-    beta: float  # the most that one voter can move the logarithm of the released sum by
+    beta: float  # the most by which one voter can move the logarithm of the released sum
     noise: float  # standard deviation of the noise, in units of beta
     from_private_votes: bool = False  # then the figure stays sensitive
 
@@ -62,22 +62,22 @@ class Plan:
 
     @property
     def cost(self) -> float:
-        """Renyi cost of the release at `order`: a shift of whole-number noise by `STEPS` at most."""
+        """Renyi cost of the release at `order`: that of a shift of its noise by at most `STEPS`."""
         return self.order / (2 * self.noise**2)
 
     @property
     def grid(self) -> float:
-        """What the released logarithm is a multiple of."""
+        """The step of the grid to which the logarithm is rounded."""
         return self.beta / STEPS
 
     @property
     def law(self) -> Noise:
-        """The noise, in multiples of the grid."""
+        """The law of the noise, in steps of the grid."""
         return Noise("discrete_gaussian", self.noise * STEPS)
 
 
 def smooth_sum(mechanism: Mechanism, votes: ArrayLike, plan: Plan) -> float:
-    """The sum that is released: above the exact joint cost at the plan's order; sensitive.
+    """The sum that is released with noise: an upper bound of the exact joint cost; sensitive.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> total = smooth_sum(GNMax(40.0), [[240, 10], [200, 50]], Plan(14.0, 0.025, 8.0))
@@ -91,9 +91,9 @@ def smooth_sum(mechanism: Mechanism, votes: ArrayLike, plan: Plan) -> float:
 
 
 def smooth_costs(boxes: Boxes, places: NDArray[np.int64], beta: float) -> Curve:
-    """The cost [order, place] of each pair of largest counts that no voter changes by more than `e^beta`.
+    """The smoothed cost [order, place] of each pair of largest counts: no voter changes it by over `e^beta`.
 
-    The largest over all boxes of their cost times `e^-beta` for each vote of distance.
+    It is the largest cost of all boxes, each discounted by `e^-beta` for each vote of distance.
     """
     with np.errstate(divide="ignore"):
         logs = np.log(boxes.cost)
@@ -109,16 +109,16 @@ def smooth_costs(boxes: Boxes, places: NDArray[np.int64], beta: float) -> Curve:
 
 
 class Release(NamedTuple):
-    """What left: the noisy logarithm of the sum, in multiples of the plan's grid."""
+    """The published value: the noisy logarithm of the sum, in steps of the plan's grid."""
 
     plan: Plan
     value: int
 
 
 def release(mechanism: Mechanism, votes: ArrayLike, plan: Plan, *, drawn: int | None = None) -> Release:
-    """The logarithm of the sum, rounded up to the grid, with noise from the operating system.
+    """The logarithm of the sum, rounded up to the grid, plus noise from the operating system.
 
-    `drawn` is one value of the plan's noise, in place of a fresh one.
+    `drawn` is a value of the plan's noise that replaces a fresh one.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> release(GNMax(40.0), [[240, 10]] * 50, Plan(14.0, 0.025, 8.0), drawn=0).value
@@ -135,7 +135,7 @@ def limit(
     delta: float,
     confidence: float = 0.99,
 ) -> Figure:
-    """The upper limit of the last release, with the costs of all releases of these votes [query, class]."""
+    """The upper limit from the last release, with the costs of all releases of these votes [query, class]."""
     plan, value = releases[-1]
     largest = math.exp((value + quantile(plan.law, check_confidence(confidence))) * plan.grid)
     cost = sum(plan.order / (2 * one.plan.noise**2) for one in releases)
@@ -163,9 +163,9 @@ def sanitise(
     confidence: float = 0.99,
     drawn: int | None = None,
 ) -> Figure:
-    """An upper limit of the exact cost and of its own release, with the given confidence.
+    """An upper limit, at the given confidence, of the exact cost together with the cost of this release.
 
-    Release it once: two releases of one list cost twice (`limit`).
+    Release it once: two releases for one list cost twice (`limit`).
 
     >>> from pate_jax.mechanisms import GNMax
     >>> sanitise(GNMax(40.0), [[240, 10]] * 50, 1e-5, Plan(14.0, 0.025, 8.0), drawn=0).status
@@ -186,7 +186,7 @@ def draw(law: Noise) -> int:
 
 
 def quantile(law: Noise, confidence: float) -> int:
-    """The least value that the noise does not exceed with the given probability.
+    """The least value that is at or above the noise with the given probability.
 
     >>> quantile(Noise("discrete_gaussian", 100.0), 0.99)
     233
@@ -195,7 +195,7 @@ def quantile(law: Noise, confidence: float) -> int:
 
 
 def _value(law: Noise, word: int) -> int:
-    """The first value whose entry in the law's table is not below the word."""
+    """The first value whose entry in the law's table is at least the word."""
     table = laws.table(law)
     first, last = 0, table.size - 1
     while first < last:
@@ -206,7 +206,7 @@ def _value(law: Noise, word: int) -> int:
 
 
 def check_confidence(confidence: float) -> float:
-    """Refuse a confidence at which no upper limit is stated.
+    """The confidence; one that is too low or too close to 1 is refused.
 
     >>> check_confidence(0.99)
     0.99
@@ -219,9 +219,9 @@ def check_confidence(confidence: float) -> float:
 def plan(
     mechanism: Mechanism, queries: int, teachers: int, classes: int, delta: float, confidence: float = 0.99
 ) -> Plan:
-    """A plan from public numbers: the best one for votes of an assumed consensus.
+    """The best plan for votes of an assumed consensus, from public numbers only.
 
-    A wrong guess of the consensus makes the figure larger, never less private.
+    If the assumption is wrong, the figure is larger, but still valid.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> plan(GNMax(40.0), 100, 250, 10, 1e-5).from_private_votes
@@ -238,16 +238,15 @@ def plan_for(
     *,
     from_private_votes: bool = False,
 ) -> Plan:
-    """The plan with the smallest limit where the noise happens to be 0, on PUBLIC or made-up votes."""
+    """The plan with the smallest limit, if the noise happens to be 0, on PUBLIC or made-up votes."""
     counts = _checked(mechanism, votes)
     orders = np.array([order for order in ORDERS if order <= LARGEST_SHIFT * mechanism.noise.scale])
     if not len(orders):
         raise PateError(f"no plan for {mechanism!r}: its noise scale must be at least {ORDERS[0] / 3:g}")
     places, times = _places(counts)
     boxes = leading_counts.costs(mechanism, orders, int(counts[0].sum()), counts.shape[1])
-    sums = np.array([smooth_costs(boxes, places, beta) @ times for beta in BETAS])[
-        ..., None
-    ]  # [beta, order, 1]
+    sums = np.array([smooth_costs(boxes, places, beta) @ times for beta in BETAS])
+    sums = sums[..., None]  # [beta, order, 1]
     margin = quantile(Noise("discrete_gaussian", 100.0), check_confidence(confidence)) / 100
     extra = curves.conversion_cost(orders, check_delta(delta))[:, None] + orders[:, None] / (2 * NOISES**2)
     limits = sums * np.exp(margin * BETAS[:, None, None] * NOISES) + extra
@@ -268,14 +267,14 @@ def _checked(mechanism: Mechanism, votes: ArrayLike) -> NDArray[np.int64]:
 
 
 def _places(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different pairs of largest counts, and how many queries have each."""
+    """The distinct pairs of largest counts, and how many queries have each."""
     largest = -np.sort(-counts, axis=1)[:, :2]
     places, times = np.unique(largest, axis=0, return_counts=True)
     return places, times
 
 
 def example_votes(queries: int, teachers: int, classes: int) -> NDArray[np.int64]:
-    """Made-up votes: most queries near unanimous, a tail down to half of the teachers on the winner.
+    """Made-up votes: most queries nearly unanimous, the rest down to half of the teachers for the winner.
 
     >>> example_votes(3, 100, 4)[:, 0]
     array([100,  94,  71])

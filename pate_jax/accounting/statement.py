@@ -250,9 +250,8 @@ def statement(
     privacy-loss distributions; by default, only if they may give less than Renyi.
 
     All rows must have the same total, the number of teachers, unless `voters_may_sit_out=True`: who votes on
-    which query was fixed without the records. Votes alone prove a guarantee for one voter, the relation
-    "party". For another, the makers of the votes declare that one record or user moves at most one vote;
-    `declared=False` is for a run's own teachers, whose partition proves it.
+    which query was fixed without the records. Votes alone prove a guarantee for one voter ("party"). For any
+    other relation the votes' makers must declare it; `declared=False` is for a run whose partition proves it.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5).covers

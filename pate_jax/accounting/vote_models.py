@@ -1,8 +1,8 @@
-"""Models of votes: how teachers of shards of some size would vote, without a vote of theirs.
+"""Models of votes: how teachers with shards of a given size would vote, without any private vote.
 
-Each is a law of the share of teachers that are right on a query, fitted to votes that are public, and a
-learning curve that says how the mean accuracy changes with the size of the shards. docs/sweeps.md tells what
-they are worth.
+A model is a law of the share of teachers that are right on a query, fitted to public votes, and a learning
+curve that says how the mean accuracy changes with the size of the shards. docs/sweeps.md says how good the
+models are.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from scipy import special
 
 from pate_jax.errors import PateError
 
-_MODELLED = 400  # queries of the model
-_USUAL = 0.4  # exponent of a learning curve that nobody measured
+_MODELLED = 400  # queries that a model draws
+_USUAL = 0.4  # exponent of a learning curve that was not measured
 
 
 @dataclass(frozen=True)
 class VoteModel:
-    """How teachers of shards of `at` records vote: fitted to a file of votes (docs/sweeps.md).
+    """How teachers with shards of `at` records vote: fitted to a file of votes (docs/sweeps.md).
 
-    A query is right for a share of teachers drawn from a beta law of mean `accuracy` and of `evenness` (the
-    sum of its two parameters: small where queries are either clear or hopeless); the other teachers spread
-    over the wrong classes by a Dirichlet law of `spread` (small where they agree on one wrong class).
+    The share of teachers that are right on a query is drawn from a beta law of mean `accuracy` and of
+    `evenness` (the sum of its two parameters, which is small if queries are either clear or hopeless). The
+    other teachers spread over the wrong classes by a Dirichlet law of `spread` (small if they agree on one
+    wrong class).
     """
 
     name: str
@@ -37,7 +38,7 @@ class VoteModel:
     exponent: float
 
     def accuracy_for(self, shard: float, classes: int) -> float:
-        """Mean accuracy of teachers of this shard size, by a power law, never at or below chance.
+        """Mean accuracy of teachers with shards of this size, by a power law; always above chance.
 
         >>> model = VoteModel("mnist", 0.934, 240, 1.65, 0.1, 0.7)
         >>> round(model.accuracy_for(240, 10), 3), round(model.accuracy_for(60, 10), 3)
@@ -46,7 +47,7 @@ class VoteModel:
         return _learned(1 - self.accuracy, self.at, shard, self.exponent, classes)
 
     def shares(self, shard: float, classes: int) -> NDArray[np.float64]:
-        """Chances [query, class] that a teacher votes for each class; class 0 is the right one."""
+        """The probability [query, class] that a teacher votes for a class; class 0 is the right one."""
         random = np.random.default_rng(20_181)
         mean = self.accuracy_for(shard, classes)
         uniform = (random.permutation(_MODELLED) + 0.5) / _MODELLED
@@ -66,7 +67,7 @@ MODELS = (
 
 @dataclass(frozen=True)
 class VotesOf:
-    """The same, from a file of public or synthetic votes whose teachers had shards of `at` records."""
+    """A model from a file of public or synthetic votes, whose teachers had shards of `at` records."""
 
     name: str
     votes: NDArray[np.int64]
@@ -74,7 +75,7 @@ class VotesOf:
     at: int
 
     def shares(self, shard: float, classes: int) -> NDArray[np.float64]:
-        """The file's shares, sharpened or blunted until their mean accuracy is the learning curve's."""
+        """The file's shares, sharpened or flattened until their mean accuracy is on the learning curve."""
         if self.votes.shape[1] != classes:
             raise PateError(
                 f"classes={classes} but the votes file has {self.votes.shape[1]}; leave --classes out"
@@ -94,5 +95,5 @@ class VotesOf:
 
 
 def _learned(error: float, at: int, shard: float, exponent: float, classes: int) -> float:
-    """The accuracy that a learning curve through `error` at shards of `at` records has at `shard`."""
+    """The accuracy at shards of size `shard`, by a learning curve through `error` at size `at`."""
     return 1 - min(error * (at / shard) ** exponent, 1 - 1.05 / classes)

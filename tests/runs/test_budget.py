@@ -352,7 +352,7 @@ def test_a_budget_that_affords_nothing_leaves_the_run_as_it_was(tmp_path):
     run = RunDirectory(tmp_path / "run")
     with run.writing():
         batches.adopt(run, votes(12), seed=3, relation="record")
-        with pytest.raises(PateError, match="affords no single answer"):
+        with pytest.raises(PateError, match="does not afford one answer"):
             batches.answer(run, DiscreteGaussianMax(1.0), 0.1)
         batches.answer(run, MECHANISM, 0.5)
     assert budget.fixed(run).epsilon == 0.5 and not list(run.private.glob("answers-*"))

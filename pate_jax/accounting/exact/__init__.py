@@ -1,4 +1,4 @@
-"""The exact law of the noisy argmax and what it costs."""
+"""The exact law of the noisy argmax, and its exact privacy cost."""
 
 from pate_jax.accounting.exact.renyi import parts, probabilities, rdp
 

@@ -1,4 +1,4 @@
-"""Laws of the noisy argmax of a histogram and of all its one-vote neighbours, in logarithms.
+"""The laws of the noisy argmax of a histogram and of all its one-vote neighbours, in logarithms.
 
 Derived in docs/accounting_exact.md, section 2.
 """
@@ -15,15 +15,15 @@ from pate_jax.accounting.exact.noise_law import log_cdf, log_density
 from pate_jax.mechanisms import Noise
 
 EPSILON = float(np.finfo(np.float64).eps)
-STEEP = 200.0  # log of the largest ratio of neighbouring factors that is multiplied outside the logarithm
+STEEP = 200.0  # log of the largest ratio of factors that may be multiplied outside the logarithm
 BLOCK = 2_000_000  # numbers in one intermediate array
 
 
 class Factors(NamedTuple):
-    """Logs of the integrands [R, U, N] of one class of each group, and what a move of one vote makes of them.
+    """Logs of the integrands [R, U, N] of one class of each group, before and after a move of one vote.
 
-    `level` holds the integrand before the move; `fewer` and `more` the class's own integrand after it lost or
-    gained the vote; `leave` and `join` the ratios by which all other integrands change when it does.
+    `level` is the integrand before the move. `fewer` and `more` are the class's own integrand after it lost
+    or gained the vote; `leave` and `join` are the ratios by which all other integrands then change.
     """
 
     level: np.ndarray
@@ -49,8 +49,8 @@ class Neighbours(NamedTuple):
 
 
 def factors(noise: Noise, groups: Groups) -> Factors:
-    """All factors of the integrands of a few histograms, at nodes that serve their neighbours too."""
-    groups = groups._replace(counts=groups.counts - groups.counts[:, :1])  # exact, and nodes near 0 are too
+    """All factors of the integrands of a few histograms, at nodes that also serve their neighbours."""
+    groups = groups._replace(counts=groups.counts - groups.counts[:, :1])  # exact, as are nodes near 0
     grid = nodes(noise, groups)
     distance = grid.position[:, None, :] - groups.counts[:, :, None]
     fewer, level, more = (log_cdf(noise, distance - vote, grid.fraction) for vote in (-1, 0, 1))
@@ -61,13 +61,13 @@ def factors(noise: Noise, groups: Groups) -> Factors:
         ghost = grid.position < groups.counts[:, :1]
         top = (groups.sizes == 1)[:, :, None] & (np.arange(level.shape[1]) == 0)[:, None]
         dead = ghost[:, None, :] & ~top
-        level = np.where(distance < 0, 0.0, level)  # any finite value: these nodes count for neighbours only
+        level = np.where(distance < 0, 0.0, level)  # any finite value: only neighbours have mass here
         fewer, f_fewer = np.where(dead, -np.inf, fewer), np.where(dead, -np.inf, f_fewer)
     rest = np.einsum("ru,run->rn", groups.sizes, level)[:, None, :] - level
     integrand = f_level + rest + weights
     at = np.argmax(integrand, axis=2)[:, :, None]
     largest = sum(np.abs(np.take_along_axis(part, at, axis=2))[:, :, 0] for part in (rest, f_level))
-    # logs are rounded in proportion to their size, which a move changes by less than the last term
+    # the rounding of a log is proportional to its size, which a move changes by less than the last term
     spread = 8 * (np.sqrt(level.shape[2]) - groups.counts[:, -1:] / noise.scale + noise.scale**-2.0)
     error = grid.error[:, None] + EPSILON * (spread + 32 * (2 + largest))
     rest = rest + weights
@@ -83,10 +83,10 @@ def base(made: Factors) -> np.ndarray:
 
 
 def neighbours(made: Factors, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> Neighbours:
-    """Laws after the moves `a[m] -> b[m]` of the histograms `row[m]`."""
+    """The laws after the moves `a[m] -> b[m]` of the histograms `row[m]`."""
     rows, groups, points = made.level.shape
     others, loser, winner = np.empty((len(row), groups)), np.empty(len(row)), np.empty(len(row))
-    outside = not made.steep and len(row) > rows  # once out of the logarithm serves several moves
+    outside = not made.steep and len(row) > rows  # one exponential then serves several moves
     if outside:
         peak = made.level.max(axis=2)
         with np.errstate(under="ignore"):
@@ -107,7 +107,7 @@ def neighbours(made: Factors, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> 
 
 
 def log_sum(terms: np.ndarray) -> np.ndarray:
-    """Log of the sum over the last axis; `-inf` where nothing is left.
+    """Log of the sum over the last axis; `-inf` if all terms are `-inf`.
 
     >>> log_sum(np.log([0.25, 0.5])).round(4)
     np.float64(-0.2877)

@@ -1,4 +1,4 @@
-"""What an aggregation costs at most, whatever the votes: the ceiling of the exact figures.
+"""The largest possible cost of an aggregation, whatever the votes: the ceiling of the exact figures.
 
 See docs/accounting.md, "The data-independent figure".
 """
@@ -14,9 +14,9 @@ from pate_jax.mechanisms import Noise, ThresholdTest
 
 
 def caps(noise: Noise, test: ThresholdTest | None, orders: ArrayLike) -> np.ndarray:
-    """Renyi cost [A] that holds for any votes; no exact value exceeds it.
+    """The Renyi cost [A] that holds for any votes; no exact value exceeds it.
 
-    Both counts that a vote's move changes are shifted by one; a test's statistic is shifted by one.
+    A moved vote shifts two counts by one each, and the test's reading by at most one.
 
     >>> caps(Noise("gaussian", 40.0), None, np.array([2.0])).tolist()
     [0.00125]
@@ -24,7 +24,7 @@ def caps(noise: Noise, test: ThresholdTest | None, orders: ArrayLike) -> np.ndar
     orders = np.asarray(orders, np.float64)
     if noise.family == "gumbel":  # exponential mechanism: log-ratios range over 2/b, so 2/b and a (2/b)^2 / 8
         cap = np.minimum(2 / noise.scale, orders / (2 * noise.scale**2))
-    elif noise.family == "exponential":  # one step of 2/b: its noise has no two-sided shifts to be added up
+    elif noise.family == "exponential":  # one step of 2/b: one-sided noise has no finite cost of a shift
         cap = np.minimum(2 / noise.scale, 2 * orders / noise.scale**2)
     else:
         cap = 2 * shift_cost(noise, orders)
@@ -43,7 +43,7 @@ def concentrated(noise: Noise) -> float:
 
 
 def shift_cost(noise: Noise, orders: np.ndarray) -> np.ndarray:
-    """Renyi cost of one number plus noise when the number moves by one."""
+    """The Renyi cost of one number plus noise if the number moves by one."""
     scale = noise.scale
     if noise.family in ("gaussian", "discrete_gaussian"):
         return orders / (2 * scale**2)
@@ -53,7 +53,7 @@ def shift_cost(noise: Noise, orders: np.ndarray) -> np.ndarray:
 
 
 def _laplace_shift(noise: Noise, orders: np.ndarray) -> np.ndarray:
-    """Divergence between Laplace noise, continuous or discrete, and its shift by one (Mironov 2017)."""
+    """The divergence between Laplace noise, continuous or discrete, and its shift by one (Mironov 2017)."""
     one = 1 / noise.scale
     if noise.family == "laplace":
         share = orders / (2 * orders - 1)

@@ -6,7 +6,7 @@ With `d = log(P/P')` and both laws of total mass 1,
 
     D_a(P || P') = log1p( sum_j P'_j phi_a(d_j) ) / (a - 1),   phi_a(d) = exp(a d) - 1 - a (exp(d) - 1) >= 0.
 
-Every term is non-negative and grows with |d|, so where each log-probability is known to within `e`, the sum
+Every term is non-negative and grows with |d|. So if each log-probability is known to within `e`, the sum
 with `P'_j exp(e)` and `|d_j| + 2 e` is an upper bound of the true one, and nothing cancels.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 FAR = 600.0  # above this exponent phi is exp(a d) to the last bit, and weights are added in logarithms
-BLOCK = 40_000  # numbers that stay in the cache
+BLOCK = 40_000  # numbers in one block, so that it fits into the processor's cache
 
 
 def log_moments(
@@ -25,7 +25,7 @@ def log_moments(
 ) -> np.ndarray:
     """Upper bounds [.., A] of `(a-1)` times the larger of `D_a(P||Q)` and `D_a(Q||P)` over the last axis.
 
-    `sizes` says how often each outcome occurs (0 leaves it out) and `error` bounds the error of the logs.
+    `sizes` is the number of copies of each outcome (0 leaves it out); `error` bounds the error of the logs.
 
     >>> p, q = np.log([0.75, 0.25]), np.log([0.5, 0.5])
     >>> float(np.exp(log_moments(np.array([2.0]), np.ones(2), p, q, 0.0))[0].round(6))
@@ -45,7 +45,7 @@ def log_moments(
 def _block(
     orders: np.ndarray, sizes: np.ndarray, log_p: np.ndarray, log_q: np.ndarray, error: np.ndarray
 ) -> np.ndarray:
-    """The same for a few laws [M, K] at once."""
+    """The bounds [M, A] for a few laws [M, K] at once."""
     with np.errstate(invalid="ignore", under="ignore", over="ignore", divide="ignore"):
         d = np.where(sizes > 0, log_p - log_q, 0.0)
         log_size = np.log(sizes) + error
@@ -85,7 +85,7 @@ def _phi(
 
 
 def _far(orders: np.ndarray, d: np.ndarray, ahead: np.ndarray, back: np.ndarray) -> np.ndarray:
-    """The same where powers may overflow: every term as a logarithm."""
+    """The bounds [M, A] if powers may overflow: every term is a logarithm."""
     out = np.empty((len(d), len(orders)))
     for index, order in enumerate(orders):
         sums = []
@@ -104,6 +104,6 @@ def _far(orders: np.ndarray, d: np.ndarray, ahead: np.ndarray, back: np.ndarray)
 
 
 def _log_sum(terms: np.ndarray) -> np.ndarray:
-    """`log(sum(exp(terms)))` of each row; for few terms SciPy's function takes ten times longer."""
+    """`log(sum(exp(terms)))` of each row; SciPy's function takes ten times longer for few terms."""
     top = np.maximum(terms.max(axis=1), -(FAR**2))
     return top + np.log(np.exp(terms - top[:, None]).sum(axis=1))

@@ -1,7 +1,8 @@
-"""Vote histograms as groups of classes with equal counts: what the law of the answer depends on.
+"""Vote histograms as groups of classes with equal counts.
 
-Classes with equal counts are interchangeable, so a histogram is its distinct counts and how many classes
-share each. Queries whose sorted histograms agree cost the same and are treated once.
+Classes with equal counts are interchangeable, so a histogram is described by its distinct counts and the
+number of classes that share each. Queries whose sorted histograms are equal cost the same, and are computed
+once.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.inputs import check_votes
 
-_ROWS = 1 << 16  # queries looked at at a time
+_ROWS = 1 << 16  # queries in one block
 
 
 class Groups(NamedTuple):
-    """Histograms with equally many distinct counts, largest first.
+    """Histograms with the same number of distinct counts, largest count first.
 
-    `margins` are what the threshold test takes the largest of: the counts themselves, or other numbers of
-    which one vote moves its own class's by one. Classes are one group only where both agree.
+    The threshold test reads the largest of the `margins`: the counts themselves, or other numbers in which a
+    vote moves the number of its own class by one. Classes are one group only if both numbers are equal.
     """
 
-    rows: np.ndarray  # int [R], which of the merged histograms these are
+    rows: np.ndarray  # int [R], the indices of these histograms among the merged ones
     counts: np.ndarray  # float [R, U]
     sizes: np.ndarray  # float [R, U], classes in each group
     margins: np.ndarray  # float [R, U]
 
     def moves(self) -> np.ndarray:
-        """Which moves of one vote, from a class of group a to a class of group b, exist: bool [R, U, U]."""
+        """Whether a vote can move from a class of group a to a class of group b: bool [R, U, U]."""
         leaves = np.broadcast_to(
             self.counts[:, :, None] >= 1, self.counts.shape + self.counts.shape[1:]
         ).copy()
@@ -39,13 +40,13 @@ class Groups(NamedTuple):
         return leaves
 
     def split(self, rows: int) -> Iterator[Groups]:
-        """The same in pieces of at most `rows` rows."""
+        """The histograms in pieces of at most `rows` rows."""
         for start in range(0, len(self.rows), rows):
             yield Groups(*(array[start : start + rows] for array in self))
 
 
 class Distinct(NamedTuple):
-    """Histograms that differ when sorted, and how many queries have each: all of them, and those of parts."""
+    """Histograms that differ when sorted, and how many queries have each, in all and in each part."""
 
     votes: NDArray[np.int64]  # [R, C], largest count first
     asked: NDArray[np.int64]  # [R]
@@ -53,7 +54,7 @@ class Distinct(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """All queries: groups by number of distinct counts, and which merged histogram each query has."""
+    """All queries: groups by number of distinct counts, and the merged histogram of each query."""
 
     buckets: list[Groups]
     row_of: np.ndarray  # int [Q]
@@ -62,9 +63,9 @@ class Merged(NamedTuple):
 
 
 def merge(votes: ArrayLike, margins: NDArray[np.float64] | None = None) -> Merged:
-    """Group equal counts in each histogram and merge the histograms that are equal when sorted.
+    """Group equal counts in each histogram, and merge the histograms that are equal when sorted.
 
-    `margins` [query, class] say what a test reads where that is not the counts.
+    `margins` [query, class] are the numbers that a test reads, if they are not the counts.
 
     >>> merged = merge([[7, 3, 0], [0, 7, 3], [5, 5, 0]])
     >>> merged.row_of.tolist(), merged.buckets[0].counts.tolist(), merged.buckets[0].sizes.tolist()
@@ -81,8 +82,9 @@ def merge(votes: ArrayLike, margins: NDArray[np.float64] | None = None) -> Merge
 
 
 def distinct(votes: NDArray[np.int64], *parts: NDArray[np.bool_]) -> Distinct:
-    """Equal sorted histograms as one each, block by block: a million queries need no more memory than their
-    different ones do. Each part says which of the queries belong to it.
+    """The distinct sorted histograms, merged block by block, so that a million queries need little memory.
+
+    Each part says which of the queries belong to it.
 
     >>> found = distinct(np.array([[7, 3], [3, 7], [5, 5]]), np.array([True, False, True]))
     >>> found.votes.tolist(), found.asked.tolist(), found.among.tolist()
@@ -102,7 +104,7 @@ def distinct(votes: NDArray[np.int64], *parts: NDArray[np.bool_]) -> Distinct:
 
 
 def _added(votes: NDArray[np.int64], times: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Equal rows as one each, with the sums of their numbers [part, row]."""
+    """The distinct rows, with the sums of their numbers [part, row]."""
     order = np.lexsort(votes.T[::-1])
     votes, times = votes[order], times[:, order]
     starts = np.flatnonzero(np.concatenate([[True], (votes[1:] != votes[:-1]).any(axis=1)]))
@@ -110,7 +112,7 @@ def _added(votes: NDArray[np.int64], times: NDArray[np.int64]) -> tuple[NDArray[
 
 
 def _buckets(counts: np.ndarray, margins: np.ndarray) -> list[Groups]:
-    """Rows put together by how many distinct (count, margin) pairs they have."""
+    """The rows, grouped by their number of distinct (count, margin) pairs."""
     if not len(counts):
         return []
     starts = np.ones(counts.shape, bool)

@@ -18,25 +18,25 @@ from pate_jax.accounting.exact.groups import Groups
 from pate_jax.accounting.exact.noise_law import log_cdf
 from pate_jax.mechanisms import Noise
 
-WIDTH = 9.0  # scales beyond the outermost mode: 2 Phi(-9) = 2.3e-19 of the mass is left outside
-TOLERANCE = 2e-14  # relative error that steps and numbers of nodes are chosen for
-DEPTHS = np.arange(15.0)  # scales below a mode at which decreasing bounds are averaged
-SHIFTS = np.array([0.7, 1.0, 1.4, 1.8, 2.2, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0])  # imaginary, in scales
-FRACTIONS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64)  # Gauss nodes tried within a cell
-MANY = 4096  # nodes per histogram from which on the spaces between the modes are left out
+WIDTH = 9.0  # scales beyond the outermost modes: 2 Phi(-9) = 2.3e-19 of the mass is left out
+TOLERANCE = 2e-14  # the relative error for which steps and numbers of nodes are chosen
+DEPTHS = np.arange(15.0)  # ends of the strips below a mode over which bounds are averaged, in scales
+SHIFTS = np.array([0.7, 1.0, 1.4, 1.8, 2.2, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0])  # imaginary shifts, in scales
+FRACTIONS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64)  # numbers of nodes tried in a cell
+MANY = 4096  # nodes per histogram above which the gaps between the modes are left out
 
 
 class Nodes(NamedTuple):
-    """Where the integrand is read, and the log of each node's weight; `-inf` for padding."""
+    """The nodes of the quadrature, and the log of each node's weight; `-inf` for padding."""
 
     position: np.ndarray  # [R, N]
     log_weight: np.ndarray  # [R, N]
-    fraction: np.ndarray | float  # [N]: of the cell, for whole-number noise
-    error: np.ndarray  # [R], relative, on every law
+    fraction: np.ndarray | float  # [N]: the place within a cell, for whole-number noise
+    error: np.ndarray  # [R]: the relative error of every law
 
 
 def nodes(noise: Noise, groups: Groups) -> Nodes:
-    """Nodes for a few histograms with equally many groups."""
+    """The nodes for a few histograms with the same number of groups."""
     if noise.family in ("gaussian", "discrete_gaussian"):
         return _lattice(noise, groups)
     position, log_weight, fraction, error = panels.panels(noise, groups)
@@ -44,12 +44,12 @@ def nodes(noise: Noise, groups: Groups) -> Nodes:
 
 
 def width(noise: Noise, groups: Groups) -> np.ndarray:
-    """A guess at how many nodes each histogram needs [R], by which they are grouped."""
+    """The range of each histogram's counts in scales [R], a rough measure of how many nodes it needs."""
     return (groups.counts[:, 0] - groups.counts[:, -1]) / noise.scale
 
 
 def _lattice(noise: Noise, groups: Groups) -> Nodes:
-    """Equally spaced nodes, from 9 scales below the lowest mode to 9 above the highest, and one vote more."""
+    """Equally spaced nodes from 9 scales below the lowest mode to 9 above the highest, plus a few votes."""
     sigma, classes = noise.scale, groups.sizes[0].sum()
     lowest = _lowest_mode(noise, groups)
     step = _step(noise, groups, lowest)
@@ -78,8 +78,8 @@ def _lattice(noise: Noise, groups: Groups) -> Nodes:
 def _lowest_mode(noise: Noise, groups: Groups) -> np.ndarray:
     """A lower bound [R] of the mode of every class's integrand: half way between the extreme counts.
 
-    With many classes it is sharpened by bisection on `Q(x+1) >= Q(x)`, which for a log-concave Q puts the
-    mode above x. Modes grow with the class's own count, so the lowest group decides.
+    With many classes, bisection on `Q(x+1) >= Q(x)` improves it: for a log-concave Q this puts the mode above
+    x. Modes grow with the class's own count, so the group of the lowest count decides.
     """
     middle = (groups.counts[:, 0] + groups.counts[:, -1] - 1) / 2
     if groups.sizes[0].sum() <= 16 or noise.scale < 1:
@@ -97,10 +97,11 @@ def _lowest_mode(noise: Noise, groups: Groups) -> np.ndarray:
 
 
 def _averaged(log_bound: Callable[[np.ndarray], np.ndarray], lowest: np.ndarray, sigma: float) -> np.ndarray:
-    """Log of the mean of a bound that falls with x, under laws as log-concave as the noise, mode >= lowest.
+    """Log of the mean of a bound that falls with x, under laws at least as log-concave as the noise.
 
-    Below the mode such a law has at most `2 Phi(-D)` of its mass beyond depth D; the bound at the far end of
-    each strip of depth counts for the whole strip. `log_bound` maps [R, D] to [..., R, D].
+    Their modes are at `lowest` or above. Such a law has at most `2 Phi(-D)` of its mass more than D scales
+    below its mode; within each strip of depths, the bound at the far end counts. `log_bound` maps [R, D] to
+    [..., R, D].
     """
     ends = np.append(DEPTHS, 60.0)
     values = log_bound(lowest[:, None] - ends * sigma)
@@ -112,8 +113,8 @@ def _averaged(log_bound: Callable[[np.ndarray], np.ndarray], lowest: np.ndarray,
 def _step(noise: Noise, groups: Groups, lowest: np.ndarray) -> np.ndarray:
     """The largest step [R] whose aliasing error is proven to stay below `TOLERANCE`.
 
-    Shifted into the complex plane by `i y sigma`, a factor F grows at most by
-    `min(exp(y^2/2), (1 + exp(y^2/2) (1-F)) / F)` and f by `exp(y^2/2)`; the error of step h is at most
+    A shift into the complex plane by `i y sigma` increases a factor F at most by
+    `min(exp(y^2/2), (1 + exp(y^2/2) (1-F)) / F)`, and f by `exp(y^2/2)`. The error of step h is at most
     `2.1 exp(-2 pi y sigma / h)` times the mean of the product.
     """
     sigma = noise.scale
@@ -137,10 +138,10 @@ def _step(noise: Noise, groups: Groups, lowest: np.ndarray) -> np.ndarray:
 
 
 def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre rule for the place within a cell: exact for C classes with C/2 nodes, mostly with fewer.
+    """A Gauss-Legendre rule for the place within a cell; C/2 nodes are exact, and mostly fewer are enough.
 
-    The integrand is a polynomial of degree C-1 with coefficients >= 0; with `s = sum_k f/F` its error is at
-    most `C e_K s^(2K)` of it, `e_K = K!^4 / ((2K+1) (2K)!^3)`.
+    The integrand is a polynomial of degree C-1 with coefficients >= 0. With `s = sum_k f/F`, the relative
+    error of K nodes is at most `C e_K s^(2K)`, `e_K = K!^4 / ((2K+1) (2K)!^3)`.
     """
     classes = int(groups.sizes[0].sum())
 
@@ -170,7 +171,7 @@ def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.nda
 def _windows(
     noise: Noise, groups: Groups, start: np.ndarray, step: np.ndarray, slack: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For little noise: the same lattice, but only where some class has its mass before or after a move."""
+    """The lattice for little noise: only nodes where some class has mass, before or after a move."""
     rows = []
     for row in range(len(start)):
         modes = _modes(noise, groups.counts[row], groups.sizes[row])
@@ -183,7 +184,7 @@ def _windows(
 
 
 def _modes(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Mode of each group's integrand [U], to within a thousandth of a vote or of the scale, by bisection."""
+    """The mode of each group's integrand [U] to a thousandth of a vote or of the scale, by bisection."""
     low = np.minimum(counts, counts[0]) - 1.0
     high = np.full(len(counts), counts[0] + 5 * noise.scale + 1)
     others = sizes - np.eye(len(counts))

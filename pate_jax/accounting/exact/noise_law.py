@@ -1,8 +1,9 @@
 """Log-densities and log-distribution functions of the noises, as the accountant integrates them.
 
-Whole-number noise with ties broken at random is continuous noise in disguise: lay the probability of each
-whole number `x` evenly over the cell `(x-1, x]`. So a node of a discrete family is a cell and a `fraction` u
-of it, and its distribution function there is `F(x-1) + u f(x)` (docs/accounting_exact.md, section 2).
+Whole-number noise with ties broken at random is equivalent to continuous noise: spread the probability of
+each whole number `x` evenly over the cell `(x-1, x]`. So a node of a discrete family is a cell and a
+`fraction` u of it, and the distribution function there is `F(x-1) + u f(x)` (docs/accounting_exact.md,
+section 2).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from scipy.special import log_ndtr
 
 from pate_jax.mechanisms import Noise
 
-TABLE_LIMIT = 500.0  # discrete Gaussians wider than this take the Euler-Maclaurin series instead of a table
-TABLE_REACH = 1 << 18  # and so do values further out than this
+TABLE_LIMIT = 500.0  # the largest discrete Gaussian with a table; wider ones use Euler and Maclaurin's series
+TABLE_REACH = 1 << 18  # the largest value in a table; values further out use the series too
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_density(noise: Noise, x: np.ndarray) -> np.ndarray:
-    """Log of the density (or of the probability of the whole number) at `x`.
+    """Log of the density at `x`, or of the probability of the whole number `x`.
 
     >>> round(float(np.exp(log_density(Noise("laplace", 2.0), np.array(2.0)))), 4)
     0.092
@@ -41,7 +42,7 @@ def log_density(noise: Noise, x: np.ndarray) -> np.ndarray:
 
 
 def log_cdf(noise: Noise, x: np.ndarray, fraction: np.ndarray | float = 1.0) -> np.ndarray:
-    """Log of the distribution function at `x`, for whole numbers at the given fraction of the cell of `x`.
+    """Log of the distribution function at `x`; for whole numbers, at the given fraction of the cell of `x`.
 
     >>> round(float(np.exp(log_cdf(Noise("gaussian", 40.0), np.array(0.0)))), 4)
     0.5
@@ -63,7 +64,7 @@ def log_cdf(noise: Noise, x: np.ndarray, fraction: np.ndarray | float = 1.0) -> 
 
 
 def log_tail(noise: Noise, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities that the noise reaches `x`, and that it stays below.
+    """Log-probabilities that the noise is at least `x`, and that it is below `x`.
 
     >>> [round(float(np.exp(value)), 4) for value in log_tail(Noise("discrete_laplace", 1.0), np.array(0.2))]
     [0.2689, 0.7311]
@@ -71,7 +72,7 @@ def log_tail(noise: Noise, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     family, scale = noise
     x = np.asarray(x, np.float64)
     if noise.is_discrete:
-        first = np.ceil(x)  # the smallest whole number that reaches x; both laws are symmetric
+        first = np.ceil(x)  # the smallest whole number >= x; both laws are symmetric
         return log_cdf(noise, -first), log_cdf(noise, first - 1)
     if family == "exponential":
         return -np.maximum(x, 0) / scale, log_cdf(noise, x)
@@ -136,9 +137,9 @@ def _log_lattice_mass(sigma: float) -> float:
 
 
 def _without_table(sigma: float, x: np.ndarray) -> np.ndarray:
-    """`log F(x)` by Euler and Maclaurin about `x + 1/2`; far below 0, by the sum itself, short there.
+    """`log F(x)` by Euler and Maclaurin's series around `x + 1/2`; far below 0, by a sum, which is short.
 
-    Within z = 0.05 sigma, for sigma above 500, the first omitted term is below 1e-16.
+    For z up to 0.05 sigma and sigma above 500, the first omitted term is below 1e-16.
     """
     z = (x + 0.5) / sigma
     deep = z < -0.05 * sigma

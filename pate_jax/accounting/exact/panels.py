@@ -1,9 +1,9 @@
 """Quadrature for noise with kinks (Laplace, exponential): panels that end at every kink, Gauss rules inside.
 
-Kinks lie at the counts of a histogram and of its neighbours. Between two of them the integrand is a product
-of exponentials and of `1 - c exp(-x/b)`, which is analytic, so a Gauss rule converges geometrically; its
-number of nodes per panel comes from a bound on an ellipse around the panel (docs/accounting_exact.md).
-Whole-number noise takes Gauss rules for the counting measure instead of Legendre's.
+Kinks lie at the counts of a histogram and of its neighbours. Between two kinks the integrand is a product of
+exponentials and of `1 - c exp(-x/b)`, which is analytic, so a Gauss rule converges geometrically. The number
+of nodes per panel comes from a bound on an ellipse around the panel (docs/accounting_exact.md). For
+whole-number noise, Gauss rules for the counting measure replace Legendre's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pate_jax.accounting.exact.groups import Groups
 from pate_jax.mechanisms import Noise
 
 TOLERANCE = 2e-14  # relative error of each panel
-DEPTH = 45.0  # scales after which an exponential has died: exp(-45) = 3e-20
-MOST = 40  # nodes above all kinks; where more would be needed, panels go further first
+DEPTH = 45.0  # scales after which an exponential is negligible: exp(-45) = 3e-20
+MOST = 40  # the most nodes above the last panel; if more would be needed, panels reach further up
 ELLIPSES = np.array([1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0])
 
 
 def panels(noise: Noise, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray | float, np.ndarray]:
-    """Positions and log-weights [R, N], fractions of a cell and relative errors [R]."""
+    """Positions and log-weights [R, N], fractions of a cell [N] and relative errors [R]."""
     if noise.family == "exponential":
         position, log_weight = _exponential(noise.scale, groups)
         return position, log_weight, 1.0, np.full(len(position), TOLERANCE + 1e-15 * groups.sizes[0].sum())
@@ -48,7 +48,7 @@ def panels(noise: Noise, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def pad(rows: list[np.ndarray], fill: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of unequal length as one array, and 0 where it holds a value, `-inf` where it is filled up.
+    """Rows of unequal length as one array, and a mask: 0 at values, `-inf` at fillers.
 
     >>> pad([np.array([1.0]), np.array([2.0, 3.0])], np.array([9.0, 9.0]))[0].tolist()
     [[1.0, 9.0], [2.0, 3.0]]
@@ -63,7 +63,7 @@ def pad(rows: list[np.ndarray], fill: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _exponential(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """Panels `[top-1, top]`, `[top, top+1]`, `[top+1, inf)`; in `t = exp(-x/s)` a polynomial, so exact."""
+    """Panels `[top-1, top]`, `[top, top+1]`, `[top+1, inf)`; exact, as polynomials in `t = exp(-x/s)`."""
     classes = int(groups.sizes[0].sum())
     abscissae, weights = np.polynomial.legendre.leggauss((classes + 1) // 2)
     u, weights = (abscissae + 1) / 2, weights / 2
@@ -79,11 +79,11 @@ def _exponential(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ends(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Where panels end: at every kink, and at most one scale apart wherever there is mass.
+    """The ends of the panels: every kink, and more so that panels with mass are at most one scale long.
 
-    Below the second largest count the integrand falls at least like `exp(x/b)`; far between it and the
-    largest it is a single exponential, so one panel is enough there. What lies below all kinks and above all
-    of them is left to `_below` and `_above`.
+    Below the second largest count the integrand falls at least like `exp(x/b)`. Well between that count and
+    the largest it is a single exponential, so one panel is enough there. `_below` and `_above` treat what
+    lies below all kinks and above them.
     """
     scale = noise.scale
     second = counts[0] if sizes[0] > 1 else counts[min(1, len(counts) - 1)]
@@ -105,7 +105,7 @@ def _ends(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _divide(kinks: np.ndarray, longest: np.ndarray) -> np.ndarray:
-    """Ends of equal panels between each two kinks, none longer than `longest` there.
+    """The ends of equal panels between neighbouring kinks, none longer than `longest` there.
 
     >>> _divide(np.array([0.0, 1.0, 4.0]), np.array([2.0, 1.5])).tolist()
     [0.0, 1.0, 2.5, 4.0]
@@ -121,7 +121,7 @@ def _divide(kinks: np.ndarray, longest: np.ndarray) -> np.ndarray:
 def _fill(
     noise: Noise, ends: np.ndarray, counts: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and log-weights of all panels, each with as many nodes as its error bound needs."""
+    """Nodes and log-weights of all panels; each has as many nodes as its error bound requires."""
     left, right = ends[:-1], ends[1:]
     numbers = _numbers(noise.scale, left, right, counts, sizes)
     positions, weights = [], []
@@ -141,14 +141,14 @@ def _fill(
 
 
 def _below(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One node for everything below the kinks, where each integrand is `exp(C x/b)` times a constant."""
+    """One node for everything below the kinks, where each integrand is a constant times `exp(C x/b)`."""
     ratio = sizes.sum() / noise.scale
     log_weight = -math.log(ratio if noise.family == "laplace" else -math.expm1(-ratio))
     return np.array([counts[-1] - 1]), np.array([log_weight])
 
 
 def _above(noise: Noise, end: float, counts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes for everything above `end` and the kinks: in `t = exp(-(x-end)/b)` a polynomial of degree C-1."""
+    """Nodes for everything above `end`: there it is a polynomial of degree C-1 in `t = exp(-(x-end)/b)`."""
     number = _number_above(noise.scale, end, counts, sizes)
     if noise.family == "laplace":
         abscissae, weight = _legendre(number)
@@ -161,7 +161,7 @@ def _above(noise: Noise, end: float, counts: np.ndarray, sizes: np.ndarray) -> t
 
 
 def _number_above(scale: float, end: float, counts: np.ndarray, sizes: np.ndarray) -> int:
-    """Nodes above `end`: `C/2` are exact, and mostly a bound on an ellipse in t allows fewer."""
+    """The number of nodes above `end`: `C/2` are exact; mostly a bound on an ellipse in t allows fewer."""
     slopes = 0.5 * np.exp(np.maximum((counts + 1 - end) / scale, -700.0))  # factors are 1 - slope t, at least
     furthest = 0.5 + 0.25 * (ELLIPSES + 1 / ELLIPSES)  # |t| on the ellipse
     log_ratio = np.log((1 + slopes * furthest[:, None]) / (1 - slopes)) @ sizes
@@ -172,10 +172,10 @@ def _number_above(scale: float, end: float, counts: np.ndarray, sizes: np.ndarra
 def _numbers(
     scale: float, left: np.ndarray, right: np.ndarray, counts: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """Gauss nodes per panel: the fewest for which the ellipse bound is below `TOLERANCE` (at most 200).
+    """The number of nodes per panel: the least for which the ellipse bound is below `TOLERANCE` (at most 200).
 
-    On the ellipse of parameter r a panel's half-length h reaches `h (r + 1/r)/2` from its middle. There each
-    factor is at most its bound below, and inside the panel at least its smallest value.
+    The ellipse of parameter r around a panel of half-length h reaches `h (r + 1/r)/2` from the middle. On it
+    each factor is at most `largest`, and inside the panel at least `lowest`.
     """
     half, middle = (right - left) / 2, (right + left) / 2
     overshoot = half * ((ELLIPSES[:, None] + 1 / ELLIPSES[:, None]) / 2 - 1) / scale  # [E, P], in scales
@@ -199,7 +199,7 @@ def _legendre(number: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(maxsize=4096)
 def _counting(points: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss rule for the sum over 0, 1, .., points-1, from the Gram polynomials' recurrence."""
+    """A Gauss rule for the sum over 0, 1, .., points-1, from the recurrence of the Gram polynomials."""
     if points <= number:
         return np.arange(points, dtype=np.float64), np.ones(points)
     k = np.arange(1, number, dtype=np.float64)
@@ -210,9 +210,9 @@ def _counting(points: int, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(maxsize=256)
 def _geometric(scale: float, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss rule for sums of `q^k p(q^k)` over k = 0, 1, .., `q = exp(-1/b)`: little q-Legendre polynomials.
+    """A Gauss rule for sums of `q^k p(q^k)` over k = 0, 1, .., `q = exp(-1/b)`: little q-Legendre's.
 
-    Where q is so small that a node would drown in rounding, the sum itself.
+    If q is so small that rounding would spoil a node, all terms of the sum are the nodes.
 
     >>> t, weight = _geometric(20.0, 2)
     >>> round(float((weight * t**3).sum() * -np.expm1(-4 / 20.0)), 12)
@@ -238,7 +238,7 @@ def _geometric(scale: float, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cell_nodes(scale: float, classes: int) -> int:
-    """Gauss nodes within a cell: `C/2` are exact, and fewer do where the noise is wide."""
+    """The number of Gauss nodes within a cell: `C/2` are exact, and fewer are enough for wide noise."""
     exact = (classes + 1) // 2
     hazard = classes * min(1.0, -math.expm1(-1 / scale))  # f/F is at most 1 - exp(-1/b)
     for number in range(1, exact):

@@ -1,9 +1,9 @@
 """Exact (epsilon, delta) by composing privacy-loss distributions (beyond the papers).
 
-Every query's profile, one for each direction, is discretised by connecting the dots, which is exact on the
-grid and never below in between; the list is composed with dp_accounting, each direction for itself, and the
-larger epsilon is the answer. Valid for a list of queries fixed in advance. All rounding adds to delta.
-Derived in docs/accounting_exact.md, section 6.
+Each query has one profile for each direction. The profile is discretised by connecting the dots, which is
+exact on the grid and never too low in between. The list is composed with dp_accounting, each direction
+separately, and the larger epsilon is the result. It is valid for a list of queries fixed in advance. All
+rounding adds to delta. Derived in docs/accounting_exact.md, section 6.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise, check_votes_suffice
 from pate_jax.system.progress import bar
 
-SHARE = 1e-3  # of delta that cutting tails may cost, in all
-DIRECT = 4096  # up to this many points convolutions are summed directly, with no error but relative rounding
+SHARE = 1e-3  # the share of delta that cutting all tails may cost
+DIRECT = 4096  # up to this many points convolutions are summed directly, with relative rounding errors only
 POINTS = 1200  # grid points on each side of loss 0
-WAITING = 20_000  # this many queries' losses are kept before they are composed
+WAITING = 20_000  # how many queries' losses are collected before they are composed
 ULP = float(np.finfo(np.float64).eps)
 ORDERS = 1 + np.geomspace(0.01, 1000, 300)
 
@@ -49,9 +49,9 @@ def epsilon(
     *,
     times: ArrayLike | None = None,
 ) -> float:
-    """Smallest epsilon that the composed profiles of these votes prove for `delta`; `inf` where none.
+    """The smallest epsilon that the composed profiles of these votes prove for `delta`; `inf` if none.
 
-    `times` says how many queries have each histogram; unset: one.
+    `times` says how many queries have each histogram; one by default.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> round(epsilon(GNMax(sigma=40), [[150, 100]] * 5, delta=1e-5), 2)
@@ -67,7 +67,7 @@ def epsilon(
     each = np.ones(len(merged.row_of), np.int64) if times is None else np.asarray(times)
     repeats = np.bincount(merged.row_of, weights=each, minlength=merged.rows).astype(np.int64)
     cap = math.sqrt(2 * float(caps(mechanism.noise, mechanism.test, np.array([2.0]))[0]))
-    # the grid ends 8 times as far out as a Gaussian loss of that cost has its deviation
+    # the grid ends at 8 standard deviations of a Gaussian loss of that cost
     step, budget = 8 * cap / POINTS, SHARE * delta / int(repeats.sum())
     directions = [_Composed(step, SHARE * delta / (2 * merged.rows)) for _ in range(2)]
     with bar("privacy losses", total=merged.rows) as steps:
@@ -84,11 +84,11 @@ def epsilon(
 
 
 def data_independent_epsilon(mechanism: Mechanism, queries: int, classes: int, delta: float) -> float:
-    """Epsilon for any votes, when every query asked is charged for its test and its answer.
+    """Epsilon for any votes, if every query asked is charged for its test and its answer.
 
-    Gaussian noise takes the exact Gaussian-DP curve; Laplace and whole-number noise the composition of one
-    loss for each count that a vote moves; Gumbel noise the profile of a bounded range (Dong, Durfee,
-    Rogers 2020); exponential noise pure DP. Never more than the Renyi bound of the noisy counts gives.
+    Gaussian noise uses the exact Gaussian-DP curve, Laplace and whole-number noise the composition of one
+    loss for each count that a vote moves, Gumbel noise the profile of a bounded range (Dong, Durfee, Rogers
+    2020), and exponential noise pure DP. It is never above the Renyi bound of the noisy counts.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> round(data_independent_epsilon(GNMax(sigma=40), queries=100, classes=10, delta=1e-5), 4)
@@ -107,13 +107,13 @@ def data_independent_epsilon(mechanism: Mechanism, queries: int, classes: int, d
     curve = queries * caps(mechanism.noise, mechanism.test, ORDERS)
     tight = curve + np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
     renyi = max(float(tight.min()), 0.0)
-    if min(noise.scale for noise, _ in parts) < 0.5:  # grids would be huge and epsilon is beyond use anyway
+    if min(noise.scale for noise, _ in parts) < 0.5:  # grids would be huge, for a useless epsilon
         return renyi
     return min(renyi, _any_votes(parts, queries, delta))
 
 
 def _trim(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float]:
-    """The losses of one profile where it has mass; what lies beyond costs no more than the budget."""
+    """The losses of one profile where it has mass; cutting off the rest costs at most the budget."""
     middle = len(values) // 2
     right = np.flatnonzero(values[middle:] > budget)
     left = np.flatnonzero(values[: middle + 1][::-1] > budget)
@@ -124,7 +124,7 @@ def _trim(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float
 
 
 class _Composed:
-    """The losses of a list of queries in one direction, composed whenever there are many of them."""
+    """The losses of a list of queries in one direction, composed each time that many have been added."""
 
     def __init__(self, step: float, cut: float) -> None:
         self._step, self._cut = step, cut
@@ -141,7 +141,7 @@ class _Composed:
             self._compose()
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon of all that were added."""
+        """Epsilon of all losses that were added."""
         self._compose()
         lower, probs, _ = self._waiting[0][2]
         infinity = -math.expm1(-self._lost) + 64 * ULP * self._tables
@@ -151,7 +151,7 @@ class _Composed:
         return float(pmf.get_epsilon_for_delta(delta))
 
     def _compose(self) -> None:
-        """Compose pairs, then pairs of pairs, the shortest tables first, until one table is left."""
+        """Compose the tables in pairs, the shortest first, until one table is left."""
         queue = [table for _, _, table in sorted(self._waiting, key=lambda one: one[:2])]
         with bar("composing the losses", total=len(queue) - 1) as steps:
             while len(queue) > 1:
@@ -166,7 +166,7 @@ class _Composed:
 
 
 def _repeat(table: Losses, times: int, step: float, cut: float) -> tuple[Losses, float]:
-    """A query asked several times, and the probability that was cut away or lost to rounding."""
+    """The losses of a query asked several times, and the probability that was cut or lost to rounding."""
     if times == 1:
         return table, 0.0
     pmf = DensePLDPmf(step, table.lower, table.probs, 0.0, pessimistic_estimate=True)
@@ -174,7 +174,7 @@ def _repeat(table: Losses, times: int, step: float, cut: float) -> tuple[Losses,
 
 
 def _join(first: Losses, second: Losses, step: float, cut: float) -> tuple[Losses, float]:
-    """Two lists of queries as one, and the probability that was cut away or lost to rounding."""
+    """The losses of two lists of queries together, and the probability that was cut or lost to rounding."""
     if len(first.probs) + len(second.probs) <= DIRECT:
         probs = np.convolve(first.probs, second.probs)
         return Losses(first.lower + second.lower, probs, float(np.linalg.norm(probs))), len(probs) * ULP
@@ -185,14 +185,14 @@ def _join(first: Losses, second: Losses, step: float, cut: float) -> tuple[Losse
 
 
 def _opened(pmf: DensePLDPmf, first: float, second: float) -> tuple[Losses, float]:
-    """A composed distribution's parts; a fast convolution errs by some ulps of both norms at each point."""
+    """The losses of a composed distribution, and their error: a few ulps of both norms at each point."""
     probs = pmf._probs
     error = 4 * ULP * math.log2(len(probs) + 2) * first * second * len(probs)
     return Losses(pmf._lower_loss, probs, float(np.linalg.norm(probs))), pmf._infinity_mass + error
 
 
 def _any_votes(parts: list[tuple[Noise, int]], queries: int, delta: float) -> float:
-    """Composition of the losses of any votes: `counts` moved counts for every noise of every query."""
+    """Epsilon of the composed losses of any votes: `counts` moved counts for every noise of every query."""
     step = min(0.02, *(0.02 / noise.scale for noise, _ in parts))
     total = losses.identity(value_discretization_interval=step)
     for noise, counts in parts:
@@ -203,7 +203,7 @@ def _any_votes(parts: list[tuple[Noise, int]], queries: int, delta: float) -> fl
 
 
 def _one_loss(noise: Noise, step: float) -> losses.PrivacyLossDistribution:
-    """What one moved count costs at most (Gumbel and exponential noise: one moved vote)."""
+    """The largest loss of one moved count (for Gumbel and exponential noise, of one moved vote)."""
     scale = noise.scale
     settings = {"value_discretization_interval": step, "pessimistic_estimate": True}
     if noise.family == "gaussian":

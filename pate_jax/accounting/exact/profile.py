@@ -23,7 +23,7 @@ LEFT_OUT = 4e-18  # more than the probability of all remote classes, which are n
 
 
 class Outcomes(NamedTuple):
-    """Laws before and after M moves [M, K], and the histogram of each move."""
+    """The laws before and after M moves [M, K], and the histogram of each move."""
 
     row: np.ndarray  # [M]
     sizes: np.ndarray
@@ -33,7 +33,7 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcomes | None:
-    """The laws of every move of a few histograms; None where little noise would make them too slow."""
+    """The laws of every move of a few histograms; None if little noise makes them too slow to compute."""
     if noise.family == "gumbel":
         row, a, b = np.nonzero(groups.moves())
         log_p, log_q, error = softmax_law.outcomes(noise.scale, groups)
@@ -58,7 +58,7 @@ def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcom
 
 
 def time_values(found: Outcomes, rows: int, step: float, reach: int) -> tuple[np.ndarray, np.ndarray]:
-    """Time values of both directions [R, 2 reach + 1] at the multiples of `step`, rounded up."""
+    """The time values of both directions [R, 2 reach + 1] at the multiples of `step`, rounded up."""
     forward, backward = np.zeros((2, rows, 2 * reach + 1))
     piece = max(1, BLOCK // (2 * reach + 1))
     for start in range(0, len(found.row), piece):
@@ -72,7 +72,7 @@ def time_values(found: Outcomes, rows: int, step: float, reach: int) -> tuple[np
 
 
 def reach(found: Outcomes, step: float, most: int) -> int:
-    """How many multiples of `step` the losses reach: past them every time value is 0."""
+    """The number of multiples of `step` that losses reach; beyond them every time value is 0."""
     with np.errstate(invalid="ignore"):
         loss = np.where(found.sizes > 0, np.abs(found.log_p - found.log_q), 0.0)
     furthest = float((loss + 2 * found.error).max(initial=0.0)) / step
@@ -87,9 +87,9 @@ def _curves(
     step: float,
     reach: int,
 ) -> np.ndarray:
-    """Time values [M, G] of single moves: `sum (P-Q) - (exp(e)-1) Q` over outcomes whose loss lies beyond e.
+    """The time values [M, G] of single moves: `sum (P-Q) - (exp(e)-1) Q` over outcomes of a loss beyond e.
 
-    Loss and weights are moved by their errors towards the larger value on each side of 0 separately.
+    Losses and weights are moved by their errors towards the larger value, separately on each side of 0.
     """
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         loss = np.where(sizes > 0, log_p - log_q, 0.0)
@@ -101,7 +101,7 @@ def _curves(
             right > 30, sizes * np.exp(log_p + error), q_right * np.expm1(np.minimum(right, 30))
         )
         gain_left = q_left * np.expm1(left)
-    grid = np.expm1(np.minimum(step * np.arange(1, reach + 1), 700.0))  # smaller is the safe side
+    grid = np.expm1(np.minimum(step * np.arange(1, reach + 1), 700.0))  # smaller is safe
     above = _beyond(right / step, gain_right, q_right, reach)
     upper = above[0][:, 1:] - grid * above[1][:, 1:]
     below = _beyond(-left / step, gain_left, q_left, reach)
@@ -114,7 +114,7 @@ def _curves(
 def _beyond(
     place: np.ndarray, gain: np.ndarray, mass: np.ndarray, reach: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of gain and mass over the outcomes placed at or beyond each grid point 0..reach [M, reach+1]."""
+    """The sums of gain and mass over outcomes at or beyond each grid point 0..reach, [M, reach+1]."""
     moves, _ = place.shape
     cell = np.clip(np.floor(np.nan_to_num(place, nan=-1.0, posinf=reach, neginf=-1)), -1, reach).astype(
         np.intp
@@ -128,10 +128,10 @@ def _beyond(
 
 
 def dots(values: np.ndarray, middle: int, step: float) -> tuple[np.ndarray, float]:
-    """Probabilities of the losses on the grid, and of an infinite loss, that connect the dots of a profile.
+    """The probabilities of the losses on the grid, and of an infinite loss, that connect a profile's dots.
 
-    Doroshenko et al. 2022, algorithm 1, as dp_accounting's `create_pmf_pessimistic_connect_dots_fixed_gap`,
-    but for time values: the part `(1 - exp(e))_+` is one atom at loss 0, the grid point `middle`.
+    This is algorithm 1 of Doroshenko et al. 2022 (`create_pmf_pessimistic_connect_dots_fixed_gap` in
+    dp_accounting) for time values: the part `(1 - exp(e))_+` is one atom at loss 0, the grid point `middle`.
 
     >>> probs, infinity = dots(np.array([0.0, 0.1, 0.0]), 1, step=1.0)
     >>> probs.round(4).tolist(), float((probs.sum() + infinity).round(12))

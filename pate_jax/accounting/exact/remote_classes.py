@@ -1,9 +1,9 @@
-"""Remote classes: so unlikely, before and after any move, that all of them act on the others as one.
+"""Remote classes: classes so unlikely, before and after any move, that moves among them need not be tried.
 
-With many classes most have no votes to speak of, and hundreds of moves between them differ in nothing that a
-float64 can hold. A class is remote where every term it can add to a sum `sum_j P_j^a P'_j^(1-a)` is below
-exp(-50). Of the remote groups only the one with the most votes is tried; what the others could change in the
-laws of the remaining classes is bounded and added to their error (docs/accounting_exact.md).
+With many classes, most have hardly any votes, and hundreds of moves between them differ by less than a
+float64 can represent. A class is remote if every term it can add to a sum `sum_j P_j^a P'_j^(1-a)` is below
+exp(-50). Of the remote groups only the one with the most votes is tried. How much the others could change
+the laws of the remaining classes is bounded and added to their error (docs/accounting_exact.md).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pate_jax.accounting.exact.argmax_law import Factors
 from pate_jax.accounting.exact.groups import Groups
 
 NATS = 50.0
-NEGLIGIBLE = 1e-11  # largest error worth fewer moves
+NEGLIGIBLE = 1e-11  # the largest error that is accepted in exchange for fewer moves
 LEFT_OUT = 4e-18  # all terms of remote classes together: 1e4 classes times exp(-50), twice
 
 
 class Near(NamedTuple):
-    """A piece without its remote classes but the first."""
+    """A piece of histograms without its remote classes, except the first of them."""
 
     made: Factors
     groups: Groups
@@ -31,9 +31,9 @@ class Near(NamedTuple):
 
 
 def leave_out(made: Factors, groups: Groups, log_p: np.ndarray, order: float, root: float) -> Near:
-    """The piece without remote classes, as far as they can be left out.
+    """The piece without remote classes, wherever they can be left out.
 
-    `order` is the largest order asked for, `root` the square root of the argmax's zero-concentrated cost.
+    `order` is the largest order, `root` the square root of the argmax's zero-concentrated cost.
     """
     surprise = np.sqrt(np.maximum(-log_p, 0))
     remote = surprise > order * root + np.sqrt((order * root) ** 2 + order * root**2 + NATS)
@@ -67,10 +67,10 @@ def leave_out(made: Factors, groups: Groups, log_p: np.ndarray, order: float, ro
 
 
 def _error(made: Factors, log_p: np.ndarray, first: np.ndarray, live: np.ndarray) -> np.ndarray:
-    """Bound [R] on how much the log of a live class's law depends on which remote class a move touches.
+    """A bound [R] on how the log of a live class's law depends on which remote class a move touches.
 
-    Ratios of remote classes lie between 1 and the first one's, so the mean distance of that one from 1, under
-    the law of each live class before or after the move's other half, is enough.
+    The ratios of remote classes lie between 1 and that of the first one. So it is enough to bound the mean
+    distance of the latter from 1, under the law of each live class before or after the move's other half.
     """
     at = np.arange(len(log_p))
     rise = np.expm1(made.leave[at, first])[:, :, None]

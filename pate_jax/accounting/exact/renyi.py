@@ -1,9 +1,9 @@
-"""Exact data-dependent Renyi privacy of an aggregation, from the known law of what is released.
+"""The exact data-dependent Renyi cost of an aggregation, from the known law of its outcome.
 
-For each query the largest divergence, in both directions, between the law of what is released and its law
-after any one vote has moved (beyond the papers, derived in docs/accounting_exact.md). With a
-threshold test the released outcome is "refused" or a label: one joint mechanism. Numerical errors are bounded
-and added, so a figure is never below the truth.
+The cost of a query is the largest divergence, in both directions, between the law of the outcome and its law
+after any one vote has moved (beyond the papers, derived in docs/accounting_exact.md). With a threshold test
+the outcome is "refused" or a label: one joint mechanism. Numerical errors are bounded and added, so a figure
+is never below the truth.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pate_jax.mechanisms import Mechanism, Noise, ThresholdTest, check_votes_suf
 from pate_jax.system.progress import bar
 
 BLOCK = 1_500_000  # numbers in one intermediate array
-BUDGET = 4e8  # exponentials spent on one histogram where noise is so small that screening is impossible
+BUDGET = 4e8  # the most exponentials for one histogram if noise is so small that screening is impossible
 
 
 class Parts(NamedTuple):
-    """The cost of the test and of the argmax alone, and how likely each query is answered."""
+    """The costs of the test and of the argmax alone, and the chance that each query is answered."""
 
     test: np.ndarray  # [Q, A]
     argmax: np.ndarray  # [Q, A]
@@ -36,7 +36,7 @@ class Parts(NamedTuple):
 
 
 def rdp(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> np.ndarray:
-    """Renyi cost [query, order] of what is released for each query, test and answer as one mechanism.
+    """The Renyi cost [query, order] of each query's outcome, with test and answer as one mechanism.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> rdp(GNMax(sigma=40), [[250, 0], [130, 120]], [2.0, 8.0]).round(6).tolist()
@@ -47,7 +47,7 @@ def rdp(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> np.ndarray
 
 
 def rdp_of(mechanism: Mechanism, merged: Merged, orders: ArrayLike) -> np.ndarray:
-    """The same of histograms that `merge` put into groups, with all that the test reads of them.
+    """`rdp` for histograms that `merge` put into groups, together with what the test reads of them.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> rdp_of(GNMax(sigma=40), merge([[250, 0], [130, 120]]), [2.0]).round(6).tolist()
@@ -57,7 +57,7 @@ def rdp_of(mechanism: Mechanism, merged: Merged, orders: ArrayLike) -> np.ndarra
 
 
 def parts(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> Parts:
-    """The test's and the argmax's own costs, for the published sums, expected and realised: no bounds.
+    """The separate costs of test and argmax, for the papers' expected and realised sums: not bounds.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
     >>> found = parts(ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40), [[180, 70]], [2.0])
@@ -77,7 +77,7 @@ def parts(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> Parts:
 
 
 def probabilities(mechanism: Mechanism, votes: ArrayLike) -> np.ndarray:
-    """Log-probability [query, class] of each label, given that the query is answered.
+    """The log-probability [query, class] of each label, given that the query is answered.
 
     >>> from pate_jax.mechanisms import GumbelMax
     >>> np.exp(probabilities(GumbelMax(scale=2.0), [[1, 3]])).round(4).tolist()
@@ -97,7 +97,7 @@ def probabilities(mechanism: Mechanism, votes: ArrayLike) -> np.ndarray:
 
 
 def pieces(noise: Noise, merged: Merged, *, every_move: bool = False) -> Iterator[Groups]:
-    """The merged histograms in pieces that fit into memory, also where every move is looked at."""
+    """The merged histograms in pieces that fit into memory, even if every move is computed in full."""
     for groups in merged.buckets:
         distinct = groups.counts.shape[1]
         nodes = 100 if noise.family == "gaussian" else 400
@@ -106,14 +106,14 @@ def pieces(noise: Noise, merged: Merged, *, every_move: bool = False) -> Iterato
 
 
 def _base(noise: Noise, groups: Groups) -> np.ndarray:
-    """Log-probability of one class of each group [R, U]."""
+    """The log-probability of one class of each group [R, U]."""
     if noise.family == "gumbel":
         return softmax_law.base(noise.scale, groups)
     return argmax_law.base(argmax_law.factors(noise, groups))
 
 
 def _costs(noise: Noise, test: ThresholdTest | None, merged: Merged, orders: np.ndarray) -> np.ndarray:
-    """Cost of each merged histogram [row, order]."""
+    """The cost of each merged histogram [row, order]."""
     grid = np.unique(np.append(orders, [2.0, 4.0]) if orders.min() < 2 else orders)
     cost = np.zeros((merged.rows, len(grid)))
     with bar("exact privacy", total=merged.rows) as steps:
@@ -121,14 +121,14 @@ def _costs(noise: Noise, test: ThresholdTest | None, merged: Merged, orders: np.
             cost[piece.rows] = _piece(noise, test, piece, grid) / (grid - 1)
             steps.advance(len(piece.rows))
     # divergences grow with the order, so a bound at a higher order holds at every lower one; near order 1,
-    # where rounding is divided by a - 1, that is the sharper one
+    # where rounding is divided by a - 1, the bound from a higher order is better
     cost = np.minimum(cost, caps(noise, test, grid))
     cost = np.minimum.accumulate(cost[:, ::-1], axis=1)[:, ::-1]
     return cost[:, np.searchsorted(grid, orders)]
 
 
 def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.ndarray) -> np.ndarray:
-    """Largest `(a-1) D_a` over all moves [R, A] for a few histograms."""
+    """The largest `(a-1) D_a` over all moves [R, A] for a few histograms."""
     if noise.family == "gumbel":
         return _softmax_moments(noise.scale, test, groups, orders)
     factors = argmax_law.factors(noise, groups)
@@ -145,7 +145,7 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
 
 
 class _Law(NamedTuple):
-    """A piece of histograms with everything their moves are judged by."""
+    """A piece of histograms with everything that the cost of their moves depends on."""
 
     groups: Groups
     made: argmax_law.Factors
@@ -158,7 +158,7 @@ def _test_law(test: ThresholdTest, groups: Groups) -> tuple[Passing, Passing]:
 
 
 def _all_moves(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    """Every move in full; beyond the budget nothing is claimed, and the cap decides."""
+    """The result of all moves in full; infinite beyond the budget, where the cap applies."""
     out = np.zeros((len(law.log_p), len(orders)))
     cost = possible.sum(axis=(1, 2)) * law.made.level.shape[1] * law.made.level.shape[2]
     out[cost > BUDGET] = np.inf
@@ -168,7 +168,7 @@ def _all_moves(law: _Law, possible: np.ndarray, orders: np.ndarray) -> np.ndarra
 
 
 def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray, ordered: bool) -> np.ndarray:
-    """Bounds for all moves first; then in full those that could be the worst at some order."""
+    """The result of bounds for all moves, then of full values for those that could be worst at some order."""
     screen = screening.screen(law.made, law.log_p, ordered)
     answered = None
     if law.test is not None:
@@ -190,7 +190,7 @@ def _screened(law: _Law, possible: np.ndarray, orders: np.ndarray, ordered: bool
     best = np.zeros((len(law.log_p), len(orders)))
     _lift(best, row[first], _moments(law, row[first], a[first], b[first], orders))
     everywhere = screening.between(orders, chosen, bounds)
-    # where rounding hides the difference, the bound itself is taken: looking at every move is not worth it
+    # where rounding hides the difference, the bound itself is taken, as full values would gain nothing
     close = best * (1 + 1e-9) + np.where(best > 3 * slack, 0.0, 3 * slack)
     remaining = (everywhere > close[row]).any(axis=1) & ~first
     crowded = np.bincount(row[remaining], minlength=len(best)) > 3 * possible.shape[1]
@@ -220,7 +220,7 @@ def _lift(best: np.ndarray, row: np.ndarray, values: np.ndarray) -> None:
 def _bounds(
     found: screening.Screen, groups: Groups, orders: np.ndarray, answered: tuple[np.ndarray, ...] | None
 ) -> np.ndarray:
-    """Upper bounds of `(a-1) D_a` of all moves [R, U, U, A]."""
+    """Upper bounds [R, U, U, A] of `(a-1) D_a` for all moves."""
     mass = screening.after(found, groups)
     return np.stack([screening.upper(found, groups, order, answered, mass) for order in orders], axis=-1)
 
@@ -237,7 +237,7 @@ def _largest(bounds: np.ndarray, row: np.ndarray) -> np.ndarray:
 
 
 def _moments(law: _Law, row: np.ndarray, a: np.ndarray, b: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    """`(a-1) D_a` [M, A] of the moves `a[m] -> b[m]` of the histograms `row[m]`, both directions."""
+    """`(a-1) D_a` [M, A] of the moves `a[m] -> b[m]` of the histograms `row[m]`: the larger direction."""
     sizes, log_p, log_q, error = outcomes(law.groups, law.made, law.log_p, row, a, b)
     if law.test is not None:
         chances = (
@@ -278,7 +278,7 @@ def join(
     log_q: np.ndarray,
     error: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The joint mechanism: "refused" first, then all labels weighed by the chance of an answer."""
+    """The outcomes of the joint mechanism: "refused", then all labels, weighed by the chance of an answer."""
     p, q = (np.stack([law.refused, law.answered, law.error], axis=-1) for law in (before, after))
     p, q = np.broadcast_arrays(p, q)
     slack = np.maximum(p[..., 2:], q[..., 2:])
@@ -291,7 +291,7 @@ def join(
 def _softmax_moments(
     scale: float, test: ThresholdTest | None, groups: Groups, orders: np.ndarray
 ) -> np.ndarray:
-    """Largest `(a-1) D_a` over all moves [R, A] for Gumbel noise, where three outcomes are enough."""
+    """The largest `(a-1) D_a` over all moves [R, A] for Gumbel noise, for which three outcomes are enough."""
     log_p, log_q, error = softmax_law.outcomes(scale, groups)
     error = np.broadcast_to(error[:, None, None, None], log_p.shape)
     sizes = np.isfinite(log_p).astype(np.float64)
@@ -304,7 +304,7 @@ def _softmax_moments(
 
 
 def _test_costs(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.ndarray:
-    """Cost of the test's two outcomes alone [R, A], over every move that exists."""
+    """The cost of the test's two outcomes alone [R, A], over every possible move."""
     before, after = _test_law(test, groups)
     log_p = np.stack([before.refused, before.answered], axis=-1)[:, None, None, :]
     log_q = np.stack([after.refused, after.answered], axis=-1)

@@ -1,9 +1,9 @@
-"""Which moves of one vote can be the worst: cheap upper bounds for all of them, from one-sided moves.
+"""Cheap upper bounds for all moves of one vote, which show the few moves that can be the worst.
 
 For a class j that the move a -> b does not touch, `P'_j / P_j = E_j[R_a S_b]` over the nodes, where R falls
-and S rises. So it lies between `E[R] E[S] - sd(R) sd(S)` and `E[R] E[S]`, and the sums over j of its powers
-become matrix products over (a, j) and (j, b): every move at every anchor order costs a few multiplications.
-Between anchor orders a convex interpolation bounds the rest (docs/accounting_exact.md).
+and S rises. So the ratio lies between `E[R] E[S] - sd(R) sd(S)` and `E[R] E[S]`. The sums over j of its
+powers become matrix products over (a, j) and (j, b), so each move costs a few multiplications at each anchor
+order. Between anchor orders a convex interpolation gives bounds (docs/accounting_exact.md).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ANCHORS = 16
 
 
 class Screen(NamedTuple):
-    """Everything about all moves that needs no loop over moves."""
+    """The quantities of all moves that need no loop over moves."""
 
     log_p: np.ndarray  # [R, U]
     leave: np.ndarray  # [R, U(j), U(a)]: log E_j[R_a]
     join: np.ndarray  # [R, U(j), U(b)]: log E_j[S_b]
-    slack: np.ndarray  # [R, U(j)]: how far below leave + join the log of the ratio can lie
+    slack: np.ndarray  # [R, U(j)]: how far the log of the ratio can be below leave + join
     loser: np.ndarray  # [R, U(a), U(b)]
     winner: np.ndarray  # [R, U(a), U(b)]
 
@@ -32,8 +32,8 @@ class Screen(NamedTuple):
 def screen(made: Factors, log_p: np.ndarray, ordered: bool) -> Screen:
     """One-sided moments under each class's law of the winning noisy count, as matrix products.
 
-    Where R falls and S rises (`ordered`) their product's mean is at most the product of their means. Within a
-    cell of whole-number noise they need not, and the spreads bound both sides.
+    If R falls and S rises (`ordered`), the mean of their product is at most the product of their means.
+    Within a cell of whole-number noise they need not be monotone, and the spreads bound both sides.
     """
     with np.errstate(under="ignore"):
         weight = np.exp(made.level - log_p[:, :, None])
@@ -53,7 +53,7 @@ def screen(made: Factors, log_p: np.ndarray, ordered: bool) -> Screen:
 
 
 def _moments(weight: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of each change [R, J, K] and its spread relative to `1 + mean`, the latter rounded up."""
+    """The mean of each change [R, J, K], and its spread relative to `1 + mean`, which is rounded up."""
     across = change.transpose(0, 2, 1)
     mean, square = weight @ across, weight @ (across * across)
     spread = np.sqrt(np.maximum(square - mean * mean, 0) + 1e-13 * square)
@@ -69,7 +69,7 @@ def _product(terms: np.ndarray, ratios: np.ndarray) -> np.ndarray:
 
 
 def after(found: Screen, groups: Groups) -> np.ndarray:
-    """What the mass of all classes after each move [R, U, U] adds up to, by the products of means."""
+    """The total mass of all classes after each move [R, U, U], by the products of means."""
     with np.errstate(all="ignore"):
         return _sum(found, groups, 1.0, 0.0) + np.exp(found.loser) + np.exp(found.winner)
 
@@ -77,10 +77,10 @@ def after(found: Screen, groups: Groups) -> np.ndarray:
 def upper(
     found: Screen, groups: Groups, order: float, answered: tuple[np.ndarray, ...] | None, mass: np.ndarray
 ) -> np.ndarray:
-    """Upper bound of `(a-1) D_a` of every move [R, U(a), U(b)], both directions, at one order.
+    """An upper bound of `(a-1) D_a` of every move [R, U(a), U(b)], in both directions, at one order.
 
     `answered` holds the logs of Pr[answered] and Pr[refused] before [R, 1, 1] and after [R, U, U];
-    `mass` is what `after` says.
+    `mass` is the result of `after`.
     """
     with np.errstate(all="ignore"):
         forward, backward = _powers(found, groups, order, mass)
@@ -99,9 +99,9 @@ def upper(
 def _powers(found: Screen, groups: Groups, order: float, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Upper bounds of `sum_j P_j^a P'_j^(1-a)` and of `sum_j P'_j^a P_j^(1-a)` [R, U, U].
 
-    Two bounds each: the worst ratio in every term; or the product `r = E[R] E[S]` in
-    `f(r) = r^(1-a) + (a-1) r - a`, which is convex with its minimum at 1, plus what f can rise by when r
-    falls by the slack. The second is sharp at low orders.
+    Each has two bounds. The first takes the worst ratio in every term. The second takes the product
+    `r = E[R] E[S]` in `f(r) = r^(1-a) + (a-1) r - a`, which is convex with its minimum at 1, plus the most
+    that f can rise if r falls by the slack. The second is tight at low orders.
     """
     p_a, p_b = found.log_p[:, :, None], found.log_p[:, None, :]
     touched_forward = np.exp(order * p_a + (1 - order) * found.loser) + np.exp(
@@ -126,7 +126,7 @@ def _powers(found: Screen, groups: Groups, order: float, mass: np.ndarray) -> tu
 
 
 def _sum(found: Screen, groups: Groups, power: float, slack: np.ndarray | float) -> np.ndarray:
-    """`sum_j P_j exp(slack_j) (P'_j / P_j)^power` over the classes a move does not touch [R, U(a), U(b)]."""
+    """`sum_j P_j exp(slack_j) (P'_j / P_j)^power` over the classes that a move does not touch [R, U, U]."""
     one = found.log_p + slack
     leave, join = power * found.leave, power * found.join
     weighted = np.exp((one + np.log(groups.sizes))[:, :, None] + leave).transpose(0, 2, 1)
@@ -137,7 +137,7 @@ def _sum(found: Screen, groups: Groups, power: float, slack: np.ndarray | float)
 
 
 def anchors(orders: np.ndarray) -> np.ndarray:
-    """Which of the sorted orders every move is bounded at: the ends and some between, evenly in log(a-1).
+    """The indices of the anchors among the sorted orders: both ends, and others evenly spaced in log(a-1).
 
     >>> anchors(np.array([1.5, 2.0, 3.0])).tolist()
     [0, 1, 2]

@@ -1,4 +1,4 @@
-"""Gumbel noise: the law of the label is a softmax of the counts, and so are its neighbours'."""
+"""Gumbel noise: the laws of the label, for a histogram and its neighbours, are softmaxes of the counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 def base(scale: float, groups: Groups) -> np.ndarray:
-    """Log-probability `n_j/b - log sum_k exp(n_k/b)` of one class of each group [R, U].
+    """The log-probability `n_j/b - log sum_k exp(n_k/b)` of one class of each group [R, U].
 
     >>> groups = Groups(np.array([0]), np.array([[3.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[3.0, 1.0]]))
     >>> np.exp(base(2.0, groups)).round(4).tolist()
@@ -23,13 +23,13 @@ def base(scale: float, groups: Groups) -> np.ndarray:
 def outcomes(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log P and log P' [R, U(a), U(b), 3] of "another class", a and b for every move, and the error [R].
 
-    All classes that a move does not touch change by one factor, so together they are one outcome.
+    All classes that a move does not touch change by the same factor, so together they are one outcome.
     """
     with np.errstate(under="ignore", over="ignore", divide="ignore"):
         log_p = base(scale, groups)
         rest = _rest(np.exp(log_p), groups.sizes)
         p_a, p_b = log_p[:, :, None], log_p[:, None, :]
-        down, up = p_a - 1 / scale, p_b + 1 / scale  # before they are normalised
+        down, up = p_a - 1 / scale, p_b + 1 / scale  # not yet normalised
         change = np.exp(p_a) * np.expm1(-1 / scale) + np.exp(p_b) * np.expm1(min(1 / scale, 1.0))
         log_rest = np.log(rest)
         whole = np.logaddexp(np.logaddexp(log_rest, down), up)
@@ -41,7 +41,7 @@ def outcomes(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _rest(share: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Probability of all classes but one of group a and one of group b [R, U, U], without cancelling."""
+    """The probability of all classes but one of group a and one of group b [R, U, U], without cancelling."""
     number = share.shape[1]
     mass = share * sizes
     remaining = mass[:, None, None, :] - share[:, None, None, :] * (

@@ -1,4 +1,4 @@
-"""The threshold test: how likely a query is answered, before and after any one vote moves."""
+"""The threshold test: the chance that a query is answered, before and after any one vote moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 class Passing(NamedTuple):
-    """Log-probabilities of an answer and of a refusal, and a bound on the error of both."""
+    """The log-probabilities of an answer and of a refusal, and a bound on the error of both."""
 
     answered: np.ndarray
     refused: np.ndarray
@@ -22,7 +22,7 @@ class Passing(NamedTuple):
 
 
 def passing(test: ThresholdTest, largest: np.ndarray) -> Passing:
-    """The test's law where the largest margin is `largest`.
+    """The test's law if the largest margin is `largest`.
 
     >>> from pate_jax.mechanisms import Noise
     >>> passing(ThresholdTest(200, Noise("gaussian", 150.0)), np.array([200.0])).answered.round(4).tolist()
@@ -35,14 +35,14 @@ def passing(test: ThresholdTest, largest: np.ndarray) -> Passing:
 
 
 def largest(groups: Groups) -> np.ndarray:
-    """Largest margin of each histogram [R]."""
+    """The largest margin of each histogram [R]."""
     return groups.margins.max(axis=1)
 
 
 def largest_after(groups: Groups) -> np.ndarray:
-    """Largest margin after each move of one vote from group a to group b [R, U, U].
+    """The largest margin after each move of one vote from group a to group b [R, U, U].
 
-    The largest of the untouched classes is among the first three when all are sorted by margin.
+    A move touches two classes, so the largest untouched one is in one of the three groups of largest margin.
     """
     order = np.argsort(-groups.margins, axis=1, kind="stable")
     margins = np.take_along_axis(groups.margins, order, axis=1)
