@@ -172,7 +172,7 @@ def _number_above(scale: float, end: float, counts: np.ndarray, sizes: np.ndarra
 def _numbers(
     scale: float, left: np.ndarray, right: np.ndarray, counts: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """The number of nodes per panel: the least for which the ellipse bound is below `TOLERANCE` (at most 200).
+    """The least number of nodes per panel whose ellipse bound is below `TOLERANCE` (at most 200).
 
     The ellipse of parameter r around a panel of half-length h reaches `h (r + 1/r)/2` from the middle. On it
     each factor is at most `largest`, and inside the panel at least `lowest`.
