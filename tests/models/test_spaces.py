@@ -1,5 +1,6 @@
 """A space is a function of public inputs, and a record's coordinates of that record and the space alone."""
 
+import functools
 import json
 import math
 
@@ -12,7 +13,8 @@ from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import spaces
-from pate_jax.models.spaces import fronts, whole
+from pate_jax.models.preprocessing import AsStored
+from pate_jax.models.spaces import fronts, stored, whole
 from pate_jax.models.spaces.space import BLOCK
 from pate_jax.models.spaces.space import over as space_of
 
@@ -27,8 +29,9 @@ def first_three(one):
     return one.ravel()[:3] * 2.0
 
 
-def image_space(**changes):
-    return spaces.learn("patches", IMAGES, AS_PIXELS, directions=11, **changes)
+@functools.cache
+def image_space():
+    return spaces.learn("patches", IMAGES, AS_PIXELS, directions=11)
 
 
 def net_space(name="cnn", inputs=IMAGES, **sizes):
@@ -112,6 +115,33 @@ def test_a_description_tells_spaces_apart_and_says_what_they_are():
     digests = {each.description().digest for each in (same, *changed)}
     assert len(digests) == 1 + len(changed)
     assert (net.description().kind, net.description().features) == ("student", 32)
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "scaling"),
+    [
+        (lambda: spaces.learn("identity", POOL), POOL, AsStored()),
+        (lambda: spaces.learn("encoder", POOL), POOL, AsStored()),
+        (lambda: spaces.learn("encoder", IMAGES, encoder=f"{__name__}:first_three"), IMAGES, AsStored()),
+        (lambda: spaces.learn("columns", POOL, AS_PIXELS), POOL, AS_PIXELS),
+        (lambda: net_space("table", POOL).narrowed(2), POOL, AS_PIXELS),
+        (image_space, IMAGES, AS_PIXELS),
+    ],
+)
+def test_a_space_is_known_again_from_its_arrays(make, inputs, scaling):
+    space = make()
+    again = stored.space_of(stored.arrays(space), scaling)
+    assert again.description() == space.description()
+    assert np.array_equal(again.coordinates(inputs[:9]), space.coordinates(inputs[:9]))
+
+
+def test_arrays_that_hold_no_space_are_one_sentence():
+    good = stored.arrays(spaces.learn("identity", POOL))
+    for missing in ("middle", "front/kind"):
+        with pytest.raises(PateError, match="hold no space"):
+            stored.space_of({name: good[name] for name in good if name != missing}, AsStored())
+    with pytest.raises(PateError, match="has no name"):
+        stored.arrays(spaces.learn("identity", POOL)._replace(front=fronts.Encoder(np.ravel)))
 
 
 def test_many_features_find_the_same_directions_by_iteration():

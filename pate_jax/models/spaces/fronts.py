@@ -12,7 +12,7 @@ import importlib
 import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -88,6 +88,7 @@ class Encoder(NamedTuple):
     """
 
     function: Callable[[np.ndarray], Any]  # one input, as stored, to one vector
+    name: str = ""  # module:function, by which it is found again
     kind: str = "encoder"
 
     def __call__(self, inputs: np.ndarray) -> Features:
@@ -106,7 +107,7 @@ class Encoder(NamedTuple):
 class Net(NamedTuple):
     """The last hidden layer of a net that public inputs, or answers about them, have taught."""
 
-    kind: Literal["contrast", "student"]
+    kind: str  # what taught it: contrast, or answers a student
     description: str  # JSON, of what `models.build` takes
     parameters: Any
     preprocessing: Preprocessing
@@ -172,6 +173,6 @@ def encoder_named(name: str) -> Encoder:
     if not module or not function:
         raise PateError(f"encoder={name!r} must be module:function")
     try:
-        return Encoder(getattr(importlib.import_module(module), function))
+        return Encoder(getattr(importlib.import_module(module), function), name)
     except (ImportError, AttributeError) as error:
         raise PateError(f"encoder={name!r} cannot be loaded: {error}") from error
