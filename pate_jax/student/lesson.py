@@ -15,6 +15,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.errors import PateError
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
+from pate_jax.student.smoothing import Soft, smoothed
 
 
 class Lesson(NamedTuple):
@@ -23,6 +24,17 @@ class Lesson(NamedTuple):
     public: PublicInputs
     rows: Int32[np.ndarray, " answers"]  # of the inputs that were answered
     labels: Int32[np.ndarray, " answers"]
+    soft: Soft | None = None  # what soft answers say beyond their labels
+
+    @property
+    def wanted(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """What calibration compares with, and weights: labels, or probabilities as they were released."""
+        return (self.labels, None) if self.soft is None else (self.soft.probabilities, self.soft.weights)
+
+    def part(self, places: np.ndarray) -> Lesson:
+        """The same public inputs with some of the answers."""
+        soft = None if self.soft is None else self.soft.part(places)
+        return Lesson(self.public, self.rows[places], self.labels[places], soft)
 
 
 class Learned(NamedTuple):
@@ -48,7 +60,7 @@ def lesson(public_inputs: PublicInputs, answers: Answers) -> Lesson:
     """The lesson that public inputs and released answers make; anything else is refused."""
     check_types(public_inputs, answers)
     rows, labels = answered(public_inputs, answers)
-    return Lesson(public_inputs, rows, labels)
+    return Lesson(public_inputs, rows, labels, _soft(answers, rows, public_inputs.classes))
 
 
 def check_types(public_inputs: Any, answers: Any) -> None:
@@ -82,6 +94,19 @@ def answered(public_inputs: PublicInputs, answers: Answers) -> tuple[np.ndarray,
         )
     _warn_of_missing_classes(public_inputs, labels)
     return rows.astype(np.int32), labels.astype(np.int32)
+
+
+def _soft(answers: Answers, rows: np.ndarray, classes: int) -> Soft | None:
+    """What the answers at these rows teach, where they are soft."""
+    if answers.probabilities is None or answers.deviation is None:
+        return None
+    probabilities, deviation = np.asarray(answers.probabilities), np.asarray(answers.deviation)
+    if probabilities.shape != (len(answers.labels), classes) or len(deviation) != len(answers.labels):
+        raise PateError(
+            f"probabilities {list(probabilities.shape)} and deviation {list(deviation.shape)} are given for "
+            f"{len(answers.labels)} queries of {classes} classes: make them with aggregate.soft_answers"
+        )
+    return smoothed(probabilities[rows], deviation[rows])
 
 
 def _warn_of_missing_classes(public_inputs: PublicInputs, labels: np.ndarray) -> None:

@@ -32,6 +32,7 @@ class Pool(NamedTuple):
     rows: Any  # [answer]: rows that were answered
     labels: Any  # [answer]
     scale: Any  # typical distance of a preprocessed input from the pool's mean
+    soft: Any = None  # of soft answers: targets [answer, class] and weights [answer]
 
 
 class Batch(NamedTuple):
@@ -43,6 +44,7 @@ class Batch(NamedTuple):
     others: Array  # [unlabelled slot, ...]
     other_keys: Array  # [unlabelled slot]
     scale: Array
+    weights: Array | None = None  # [labelled slot], of soft answers
 
 
 @dataclass(frozen=True)
@@ -217,8 +219,13 @@ def _draw(key: Array, pool: Pool, slots: Array, other_slots: Array, smoothing: f
     choose = jax.vmap(pick, in_axes=(None, 0, None))
     answers, keys = choose(labelled_key, slots, pool.rows.shape[0])
     rows, other_keys = choose(other_key, other_slots, pool.inputs.shape[0])
-    wanted = targets(pool.labels[answers], classes, smoothing)
-    return Batch(pool.inputs[pool.rows[answers]], wanted, keys, pool.inputs[rows], other_keys, pool.scale)
+    weights = None
+    if pool.soft is None:
+        wanted = targets(pool.labels[answers], classes, smoothing)
+    else:
+        wanted, weights = (each[answers] for each in pool.soft)
+    inputs, others = pool.inputs[pool.rows[answers]], pool.inputs[rows]
+    return Batch(inputs, wanted, keys, others, other_keys, pool.scale, weights)
 
 
 def _alone(function: Callable) -> Callable:

@@ -61,7 +61,7 @@ def test_the_second_net_is_told_what_ridge_says_and_never_an_answer_itself(monke
     monkeypatch.setattr(tandem, "_small_net", teach)
     given = Lesson(public(seen), rows, answers)
     tandem.learn(CONFIG.resolved(image=True), jax.random.key(0)[None], given)
-    (((inputs, told_rows, told), config),) = heard
+    (((inputs, told_rows, told, _), config),) = heard
     images = ridge.scaled(given)
     known = patches.learn(images, seed=nets.seeds(jax.random.key(0)[None])[0])
     features, of_answered = patches.features(known, images), patches.features(known, images[rows])

@@ -38,7 +38,7 @@ def objective(model: Model, views: Views, config: FixMatch) -> Objective:
         labels, sure = losses.confident(pulled, config.confidence)
         taught = losses.cross_entropy(distorted, jax.nn.one_hot(labels, classes))
         weight = config.weight or 0.0
-        total = losses.cross_entropy(logits, batch.targets).mean() + weight * (sure * taught).mean()
+        total = losses.on_answers(logits, batch.targets, batch.weights) + weight * (sure * taught).mean()
         return total, (memory, sure.mean())
 
     return Objective(start, loss, "confident")

@@ -45,7 +45,7 @@ def objective(model: Model, views: Views, config: Gan) -> Objective:
         telling = losses.real_or_generated(logits_of(net, seen), on_made)
         matching = losses.feature_matching(jax.lax.stop_gradient(seen), hidden(held, made))
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
-        answers = losses.cross_entropy(logits, batch.targets).mean()
+        answers = losses.on_answers(logits, batch.targets, batch.weights)
         return answers + (config.weight or 0.0) * telling + matching, (memory, right)
 
     return Objective(start, loss, "right")

@@ -20,6 +20,14 @@ def cross_entropy(logits: Logits, wanted: Logits) -> Float[Array, " batch"]:
     return -jnp.sum(wanted * jax.nn.log_softmax(logits), axis=-1)
 
 
+def on_answers(
+    logits: Logits, wanted: Logits, weights: Float[Array, " batch"] | None = None
+) -> Float[Array, ""]:
+    """`E weight * CE(wanted, p)`, what a loss has of the answers; without weights all count alike."""
+    lost = cross_entropy(logits, wanted)
+    return lost.mean() if weights is None else (weights * lost).mean()
+
+
 def divergence(logits: Logits, other: Logits) -> Float[Array, " batch"]:
     """`KL(p || q)` of each input, both given by logits."""
     logs = jax.nn.log_softmax(logits)

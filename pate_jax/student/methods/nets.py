@@ -41,24 +41,23 @@ def trainer(make: MakeObjective[Config]) -> Callable[[Config, Array, Lesson], li
 
 def _learn(make: MakeObjective[Config], config: Config, keys: Array, lesson: Lesson) -> list[Learned]:
     public, drawn, several = lesson.public, streams(keys), len(keys) > 1
-    rows, labels, held_rows, held_labels = held_out(drawn[1][0], lesson, config.hold_out)
+    used, held = held_out(drawn[1][0], lesson, config.hold_out)
     form = form_of(several)
     model = build(public, config, form)
     program = _program(
         make, json.dumps(model.description), form, config, public.preprocessing, implementation(keys), several
     )
-    pool = training.Pool(
-        jnp.asarray(public.inputs), jnp.asarray(rows), jnp.asarray(labels), typical_distance(public)
-    )
-    logits, judge = _logits(model, public, held_rows), None
+    logits, judge, pool = _logits(model, public, held.rows), None, pool_of(used)
     if config.patience:
-        judge = lambda weights: negative_log_likelihood(logits(weights), held_labels)  # noqa: E731
+        judge = lambda weights: negative_log_likelihood(logits(weights), *held.wanted)  # noqa: E731
     loop = loop_of(config)
     devices = config.devices or device_count(loop.batch_size, public.inputs.ndim in IMAGE_RANKS)
     trained = training.run(program, drawn, pool, loop, devices, judge, title=f"student: {config.method}")
     trained = jax.tree.map(np.asarray, trained)
-    calibrated = len(held_rows) >= _LEAST_HELD_OUT
-    warmth = [temperature(each, held_labels) for each in logits(trained)] if calibrated else [1.0] * len(keys)
+    calibrated = len(held.rows) >= _LEAST_HELD_OUT
+    warmth = [1.0] * len(keys)
+    if calibrated:
+        warmth = [temperature(each, *held.wanted) for each in logits(trained)]
     each_key = [jax.tree.map(lambda leaf, place=place: leaf[place], trained) for place in range(len(keys))]
     return [Learned(model.description, *one) for one in zip(each_key, warmth, strict=True)]
 
@@ -78,17 +77,22 @@ def loop_of(config: AnyNet) -> Loop:
     )
 
 
-def held_out(
-    stream: np.ndarray, lesson: Lesson, share: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows and labels to train on, then those kept back, at random by the key data of a student's steps."""
-    rows, labels = lesson.rows, lesson.labels
-    count = int(share * len(rows))
+def held_out(stream: np.ndarray, lesson: Lesson, share: float) -> tuple[Lesson, Lesson]:
+    """The answers to train on and those kept back, at random by the key data of a student's steps."""
+    count = int(share * len(lesson.rows))
     if not count:
-        return rows, labels, rows[:0], labels[:0]
-    order = np.random.default_rng(stream.ravel().tolist()).permutation(len(rows))
-    kept, used = order[:count], order[count:]
-    return rows[used], labels[used], rows[kept], labels[kept]
+        return lesson, lesson.part(np.arange(0))
+    order = np.random.default_rng(stream.ravel().tolist()).permutation(len(lesson.rows))
+    return lesson.part(order[count:]), lesson.part(order[:count])
+
+
+def pool_of(lesson: Lesson) -> training.Pool:
+    """A lesson on the device."""
+    soft = lesson.soft and (jnp.asarray(lesson.soft.targets), jnp.asarray(lesson.soft.weights))
+    rows, labels = jnp.asarray(lesson.rows), jnp.asarray(lesson.labels)
+    return training.Pool(
+        jnp.asarray(lesson.public.inputs), rows, labels, typical_distance(lesson.public), soft
+    )
 
 
 def build(public: PublicInputs, config: AnyNet, form: Form | None = None) -> Model:

@@ -18,19 +18,16 @@ from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods import nets
+from pate_jax.student.methods.least_squares import (
+    Line,
+    least_squares,
+    of_few_examples,
+    weighted_least_squares,
+)
 from pate_jax.student.settings import Ridge
 
-_PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself
-_NOTHING = 1e-9  # likeness of equal images, and weight of the others where there are none
+_HELD = 1500  # images that a student of soft answers holds at most, evenly spaced among the answered ones
 _LOUD = 20.0  # scores become logits by it, before the temperature
-
-
-class Line(NamedTuple):
-    """Scores that are linear in the likeness to every answered input, and what they would be unseen."""
-
-    kernel: Float[np.ndarray, "answers classes"]
-    bias: Float[np.ndarray, " classes"]
-    unseen: Float[np.ndarray, "answers classes"]  # each answer's scores, had it been left out
 
 
 class Fitted(NamedTuple):
@@ -50,13 +47,20 @@ def _learned(seed: int, lesson: Lesson) -> Learned:
     known = patches.learn(images, seed=seed)
     fitted = fit(known, images, patches.features(known, images[lesson.rows]), lesson)
     shape, classes = images.shape[1:], lesson.public.classes
-    net = models.build("patches", input_shape=shape, classes=classes, examples=len(lesson.rows))
-    return Learned(net.description, fitted.parameters, temperature(fitted.unseen, lesson.labels))
+    net = models.build("patches", input_shape=shape, classes=classes, examples=len(examples(lesson)))
+    return Learned(net.description, fitted.parameters, temperature(fitted.unseen, *lesson.wanted))
 
 
 def scaled(lesson: Lesson) -> Float[np.ndarray, "image h w c"]:
     """All public images as a net sees them."""
     return np.asarray(lesson.public.preprocessing.apply(lesson.public.inputs))
+
+
+def examples(lesson: Lesson) -> Int[np.ndarray, " examples"]:
+    """The rows of the images that the student holds: all answered ones, or as many as suffice."""
+    if lesson.soft is None or len(lesson.rows) <= _HELD:
+        return lesson.rows
+    return lesson.rows[np.arange(_HELD) * len(lesson.rows) // _HELD]
 
 
 def fit(
@@ -66,57 +70,33 @@ def fit(
     lesson: Lesson,
 ) -> Fitted:
     """Least squares on the answers, from the features of the answered images."""
-    features = jnp.asarray(answered)
-    alike = np.asarray(patches.likeness(features, features))
-    line = least_squares(alike, lesson.labels, lesson.public.classes)
+    line = _line(jnp.asarray(answered), lesson)
     head = {"kernel": _LOUD * line.kernel, "bias": _LOUD * line.bias}
     parameters = {
         **known._asdict(),
-        "examples": images[lesson.rows].astype(np.float32),
+        "examples": images[examples(lesson)].astype(np.float32),
         "dense0": {name: leaf.astype(np.float32) for name, leaf in head.items()},
     }
     return Fitted(parameters, _LOUD * line.unseen)
 
 
+def _line(answered: Array, lesson: Lesson) -> Line:
+    """Least squares on labels, or weighted on soft answers."""
+    held = answered if lesson.soft is None else answered[np.searchsorted(lesson.rows, examples(lesson))]
+    alike = np.asarray(patches.likeness(held, held))
+    if lesson.soft is None:
+        return least_squares(alike, lesson.labels, lesson.public.classes)
+    if len(held) == len(answered):
+        return weighted_least_squares(alike, lesson.soft.targets, lesson.soft.weights)
+    across = np.asarray(patches.likeness(answered, held))
+    return of_few_examples(alike, across, lesson.soft.targets, lesson.soft.weights)
+
+
 def logits(
     head: dict[str, np.ndarray],
     features: Float[np.ndarray, "image features"],
-    answered: Float[np.ndarray, "answers features"],
+    held: Float[np.ndarray, "examples features"],
 ) -> Float[np.ndarray, "image classes"]:
-    """What the net `patches` says of images, from their features and those of the answered images."""
-    alike = patches.likeness(jnp.asarray(features), jnp.asarray(answered))
+    """What the net `patches` says of images, from their features and those of its examples."""
+    alike = patches.likeness(jnp.asarray(features), jnp.asarray(held))
     return np.asarray(alike) @ head["kernel"] + head["bias"]
-
-
-def least_squares(
-    alike: Float[np.ndarray, "answers answers"], labels: Int[np.ndarray, " answers"], classes: int
-) -> Line:
-    """The scores of least squares on labels as 0 and 1, penalised as suits answers they have not seen.
-
-    `alike` says how alike the answered inputs are, as inner products of some features do; only what differs
-    from their mean is used.
-
-    >>> places = np.array([[1.0], [0.8], [-1.0], [-0.9]])
-    >>> line = least_squares(places @ places.T, np.array([0, 0, 1, 1]), 2)
-    >>> line.unseen.argmax(1).tolist()
-    [0, 0, 1, 1]
-    """
-    targets = np.eye(classes)[labels]
-    shares, usual = targets.mean(0), alike.mean(0, dtype=np.float64)
-    centred = alike - usual - usual[:, None] + usual.mean()
-    values, directions = np.linalg.eigh(centred)
-    turned = directions.T @ (targets - shares)
-    tried = []
-    for penalty in _PENALTIES * max(np.trace(centred) / len(labels), _NOTHING):
-        shrunk = values / (values + penalty)
-        hat = (directions**2) @ shrunk
-        fitted = directions @ (shrunk[:, None] * turned)
-        # What each answer would be without itself: its residual grows by 1 / (1 - its weight on itself),
-        # and it has weight on itself through the means of answers and of likeness too.
-        others = np.maximum(1 - 1 / len(labels) - hat, _NOTHING)
-        left_out = targets - (targets - shares - fitted) / others[:, None]
-        tried.append((((left_out - targets) ** 2).mean(), penalty, left_out))
-    _, penalty, unseen = min(tried, key=lambda one: one[0])
-    weights = directions @ (turned / (values + penalty)[:, None])
-    weights -= weights.mean(0)  # as centring the likeness does
-    return Line(weights, shares - usual @ weights, unseen)

@@ -20,6 +20,6 @@ def objective(model: Model, views: Views, config: Supervised) -> Objective:
     def loss(parameters, memory, batch, key):
         logits = model.apply(parameters["net"], views.weak(batch.keys, batch.inputs))
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
-        return losses.cross_entropy(logits, batch.targets).mean(), (memory, right)
+        return losses.on_answers(logits, batch.targets, batch.weights), (memory, right)
 
     return Objective(start, loss, "right")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import softmax
 
 from pate_jax import models
 from pate_jax.models import patches
@@ -18,6 +19,7 @@ from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods import nets, ridge, supervised
 from pate_jax.student.settings import Supervised, Tandem, names
+from pate_jax.student.smoothing import Soft
 
 _ROUNDS = 2000  # of pulling towards equally frequent classes, at most; each gets closer
 _CLOSE = 1e-3  # how much more or less frequent than all others a class may stay
@@ -31,44 +33,51 @@ def learn(config: Tandem, keys: Array, lesson: Lesson) -> list[Learned]:
 
 
 def _learned(config: Tandem, key: Array, seed: int, lesson: Lesson) -> Learned:
-    public, rows, labels = lesson
+    public, rows, held = lesson.public, lesson.rows, ridge.examples(lesson)
     images = ridge.scaled(lesson)
     known = patches.learn(images, seed=seed)
     features = patches.features(known, images)
     first = ridge.fit(known, images, features[rows], lesson)
-    warmth = temperature(first.unseen, labels)
+    warmth = temperature(first.unseen, *lesson.wanted)
     unseen = first.unseen / warmth
     head = {name: (leaf / warmth).astype(np.float32) for name, leaf in first.parameters["dense0"].items()}
-    pool = ridge.logits(head, features, features[rows])
-    second = _taught(config, key, lesson, guesses(pool, unseen, rows, config.alignment))
+    pool = ridge.logits(head, features, features[held])
+    second = _taught(config, key, guesses(pool, unseen, lesson, config.alignment))
     logs = np.log(np.maximum(second.student(public)(public.inputs), np.finfo(np.float32).tiny))
     pulled = pull(pool + logs, config.alignment)
     head["bias"] = (head["bias"] + pulled).astype(np.float32)
     parameters = {"patches": {**first.parameters, "dense0": head}, "cnn": second.parameters}
-    sizes: dict[str, Any] = {"examples": len(rows), **({} if config.maps is None else {"maps": config.maps})}
+    sizes: dict[str, Any] = {"examples": len(held), **({} if config.maps is None else {"maps": config.maps})}
     net = models.build("tandem", input_shape=images.shape[1:], classes=public.classes, **sizes)
-    return Learned(net.description, parameters, temperature(unseen + logs[rows] + pulled, labels))
+    return Learned(net.description, parameters, temperature(unseen + logs[rows] + pulled, *lesson.wanted))
 
 
 def guesses(
     pool: Float[np.ndarray, "inputs classes"],
     unseen: Float[np.ndarray, "answers classes"],
-    rows: np.ndarray,
+    lesson: Lesson,
     alignment: float,
-) -> np.ndarray:
-    """What ridge says of every public input, and of an answered one what it would say without that answer."""
-    pulled = pull(pool, alignment)
-    labels = (pool + pulled).argmax(1)
-    labels[rows] = (unseen + pulled).argmax(1)
-    return labels.astype(np.int32)
+) -> Lesson:
+    """What ridge says of every public input, and of an answered one what it would say without that answer.
+
+    These are labels, and probabilities where the answers are soft.
+    """
+    told = np.array(pool, np.float64)
+    told[lesson.rows] = unseen
+    told = told + pull(pool, alignment)
+    everything = np.arange(len(told), dtype=np.int32)
+    labels = told.argmax(1).astype(np.int32)
+    if lesson.soft is None:
+        return Lesson(lesson.public, everything, labels)
+    sure = softmax(told, axis=1).astype(np.float32)
+    return Lesson(lesson.public, everything, labels, Soft(sure, sure, np.ones(len(sure), np.float32)))
 
 
-def _taught(config: Tandem, key: Array, lesson: Lesson, labels: np.ndarray) -> Learned:
-    """The small net, trained on a label for every public input."""
+def _taught(config: Tandem, key: Array, lesson: Lesson) -> Learned:
+    """The small net, trained on a guess for every public input."""
     shared = names(Supervised) & names(Tandem)
     settings = Supervised(net="cnn", **{name: getattr(config, name) for name in shared})
-    everything = Lesson(lesson.public, np.arange(len(labels), dtype=np.int32), labels)
-    return _small_net(settings, key[None], everything)[0]
+    return _small_net(settings, key[None], lesson)[0]
 
 
 def pull(logits: Float[np.ndarray, "inputs classes"], strength: float) -> Float[np.ndarray, " classes"]:

@@ -35,7 +35,7 @@ def objective(model: Model, views: Views, config: Vat) -> Objective:
         changed = losses.virtual_adversarial(apply, others, guesses, direction, config.radius * batch.scale)
         free = changed.mean() + config.entropy * losses.entropy(guesses).mean()
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
-        total = losses.cross_entropy(logits, batch.targets).mean() + (config.weight or 0.0) * free
+        total = losses.on_answers(logits, batch.targets, batch.weights) + (config.weight or 0.0) * free
         return total, (memory, right)
 
     return Objective(start, loss, "right")
