@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote, Laws, excess, weighed
+from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote, Laws, excess, third, weighed
 from pate_jax.accounting.bounds.worst_reading import highest
 
 Curve = NDArray[np.float64]
@@ -216,10 +216,11 @@ class Search:
     def _others(self, lead: Curve, x: Curve) -> _Others:
         """Bounds by `Q phi(d) = Q d^2 (phi(d)/d^2)`: `Q d^2` is bounded in parts, the last factor rises."""
         (p0, p1), (x0, x1) = self._parts(lead, _LEAD_PARTS), self._parts(x, _PLACE_PARTS)
-        p0, p1, x0, x1 = np.broadcast_arrays(p0[:, None], p1[:, None], x0, x1)
         # the mass falls with x and y, the loss falls with x and rises with y
-        log_q, change = self.vote.others(x0, x0 - p1)
-        least, most = self.vote.others(x1, x0 - p1)[1], self.vote.others(x0, x1 - p0)[1]
+        first, last = (self.vote.below(end, -1) for end in (x0, x1))
+        low, high = (self.vote.below(y, 1) for y in (x0 - p1[:, None], x1 - p0[:, None]))
+        log_q, change = third(first, low)
+        least, most = third(last, low)[1], third(first, high)[1]
         square = 2 * np.log(np.maximum(np.maximum(-least, most), 1e-100))
         pairs = []
         for mass, loss in ((log_q, most), (log_q + change, -least)):

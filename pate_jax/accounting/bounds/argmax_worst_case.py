@@ -91,9 +91,9 @@ def shares(noise: Noise) -> Suprema:
         found = Search(GaussianVote(noise.scale), noise.scale, knots, 1.0).run()
     else:
         below, above = box(noise.scale, float(knots[-1]))
-        votes = [LatticeVote(noise, int(2 * below + above) + 4, a_wins) for a_wins in (False, True)]
+        vote = LatticeVote(noise, int(2 * below + above) + 4, a_wins=False)
         # a class that wins ties needs a lead that is smaller by one vote
-        runs = [Search(vote, noise.scale, knots, 1.0 - vote.a_wins).run() for vote in votes]
+        runs = [Search(each, noise.scale, knots, 1.0 - each.a_wins).run() for each in (vote, vote.mirrored())]
         found = runs[0].larger(runs[1])
     return found._replace(
         largest=_share(found.largest, knots), cells=_share(found.cells, knots[:, None, None])

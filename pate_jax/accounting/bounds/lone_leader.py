@@ -7,6 +7,8 @@ votes it is rare. Derived in docs/worst_case.md, section 6.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,13 +31,19 @@ def costs(noise: Noise, leader: Counts, teachers: int, classes: int, orders: Cur
     array([[0.64, 0.47, 0.  ],
            [0.64, 0.53, 0.  ]])
     """
-    found = argmax_worst_case.shares(noise)
+    means = _means(noise, leader.tobytes(), teachers, classes)
+    return np.stack([argmax_worst_case.costs(noise, mean, orders).T for mean in means])
+
+
+@lru_cache(maxsize=64)
+def _means(noise: Noise, leaders: bytes, teachers: int, classes: int) -> list[Curve]:
+    """The mean excess [knots, M] in either direction, the same for all orders that are asked for."""
+    found, leader = argmax_worst_case.shares(noise), np.frombuffer(leaders, np.int64)
     ahead = (2 * leader - teachers)[:, None]
     ends = np.append(np.ceil(found.leads[1:-1]) - 1, np.inf)  # the largest whole lead before the next cell
     room = np.minimum(ends - ahead, (teachers - leader)[:, None])  # votes left for all others [M, K]
     reached = _best_reaches(noise, leader[:, None] - found.places[1:-1], np.maximum(room, 0), classes - 2)
-    means = [np.where((room >= 0).T, _mean(cells, reached), 0.0).max(axis=1) for cells in found.cells]
-    return np.stack([argmax_worst_case.costs(noise, mean, orders).T for mean in means])
+    return [np.where((room >= 0).T, _mean(cells, reached), 0.0).max(axis=1) for cells in found.cells]
 
 
 def _mean(cells: Curve, reached: Curve) -> Curve:

@@ -8,6 +8,7 @@ and 4.
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,19 @@ class Laws(NamedTuple):
     loss: Curve  # [3, N], log P - log Q, with P at (x, y)
 
 
+class Below(NamedTuple):
+    """Log-probabilities that a class is below the best of the others."""
+
+    after: Curve
+    before: Curve
+
+
+def third(a: Below, b: Below) -> tuple[Curve, Curve]:
+    """`log Q` and `log P/Q` of the third outcome: both classes are below the best of the others."""
+    log_q = a.after + b.after
+    return log_q, a.before + b.before - log_q
+
+
 class GaussianVote:
     """The laws under Gaussian noise.
 
@@ -53,9 +67,11 @@ class GaussianVote:
 
     def others(self, x: Curve, y: Curve) -> tuple[Curve, Curve]:
         """`log Q` and `log P/Q` of the third outcome."""
-        s = self.sigma
-        q = special.log_ndtr((1 - x) / s) + special.log_ndtr((-1 - y) / s)
-        return q, special.log_ndtr(-x / s) + special.log_ndtr(-y / s) - q
+        return third(self.below(x, -1), self.below(y, 1))
+
+    def below(self, place: Curve, change: int) -> Below:
+        """One class below the best of the others: at its place after its count changed, and before."""
+        return Below(special.log_ndtr((-change - place) / self.sigma), special.log_ndtr(-place / self.sigma))
 
     def _three(self, lead: Curve, x: Curve) -> Curve:
         u, v = x / self.sigma, (x - lead) / self.sigma
@@ -150,36 +166,48 @@ class LatticeVote:
         self._log_below = noise_law.log_cdf(noise, np.arange(-3 * reach - 4, 3 * reach + 5.0))
         self._rows: dict[int, Curve] = {}
 
+    def mirrored(self) -> LatticeVote:
+        """The same with the other rule for ties, which reads the same sums."""
+        other = copy.copy(self)
+        other.a_wins = not self.a_wins
+        return other
+
     def laws(self, lead: Curve, x: Curve) -> Laws:
         """The laws at points `(x, x - lead)`, in whole votes."""
         out = np.empty((2, 2, len(x)))
         whole, where = np.unique(lead, return_inverse=True)
         order = np.argsort(where, kind="stable")
-        for p, rows in zip(whole, np.split(order, np.cumsum(np.bincount(where))[:-1]), strict=True):
-            for after in (0, 1):
-                shifted, first = int(p) - 2 * after, x[rows] - after
-                tie = 0 if self.a_wins else 1
-                out[after, 0, rows] = self._reaching(shifted - tie, 1 - first)
-                out[after, 1, rows] = self._reaching(tie - 1 - shifted, 1 - (first - shifted))
+        tie = 0 if self.a_wins else 1
+        for after in (0, 1):
+            first, second = (self._place(1 - place) for place in (x - after, x - lead + after))
+            for p, rows in zip(whole, np.split(order, np.cumsum(np.bincount(where))[:-1]), strict=True):
+                shifted = int(p) - 2 * after
+                out[after, 0, rows] = self._reaching(shifted - tie)[first[rows]]
+                out[after, 1, rows] = self._reaching(tie - 1 - shifted)[second[rows]]
         log_q, change = self.others(x, x - lead)
         return Laws(np.stack([*out[1], log_q]), np.stack([*(out[0] - out[1]), change]))
 
     def others(self, x: Curve, y: Curve) -> tuple[Curve, Curve]:
         """`log Q` and `log P/Q` of the third outcome."""
-        p = noise_law.log_cdf(self._noise, -x) + noise_law.log_cdf(self._noise, -y)
-        q = noise_law.log_cdf(self._noise, 1 - x) + noise_law.log_cdf(self._noise, -1 - y)
-        return q, p - q
+        return third(self.below(x, -1), self.below(y, 1))
 
-    def _reaching(self, shift: int, first: Curve) -> Curve:
-        """`log sum_{k >= first} f(k) F(k + shift)`."""
+    def below(self, place: Curve, change: int) -> Below:
+        """One class below the best of the others: at its place after its count changed, and before."""
+        return Below(*(noise_law.log_cdf(self._noise, -moved - place) for moved in (change, 0)))
+
+    def _reaching(self, shift: int) -> Curve:
+        """`log sum_{k >= first} f(k) F(k + shift)` for every first k, from `-reach` to beyond `reach`."""
         if shift not in self._rows:
             if len(self._rows) * self.reach > KEPT:
                 self._rows.clear()
             start = max(-2 * self.reach - 4, min(2 * self.reach + 4, shift)) + 2 * self.reach + 4
             logs = self._log_mass + self._log_below[start : start + 2 * self.reach + 1]
             self._rows[shift] = np.append(np.logaddexp.accumulate(logs[::-1])[::-1], NO_MASS)
-        place = np.clip(first + self.reach, 0, 2 * self.reach + 1).astype(np.int64)
-        return self._rows[shift][place]
+        return self._rows[shift]
+
+    def _place(self, first: Curve) -> NDArray[np.int64]:
+        """Where the sums from these k on stand in a row."""
+        return np.clip(first + self.reach, 0, 2 * self.reach + 1).astype(np.int64)
 
 
 def excess(log_q: Curve, loss: Curve, orders: Curve, forward: NDArray[np.bool_] | np.bool_) -> Curve:

@@ -82,13 +82,13 @@ MISTAKES = [
     ),
     case(
         "a lone leader that is ahead by all its votes",
-        source(lone_leader, "costs", "2 * leader - teachers", "leader"),
+        source(lone_leader, "_means", "2 * leader - teachers", "leader"),
         LONE,
         "no_lone_leader",
     ),
     case(
         "the two directions of a lone leader's cost exchanged",
-        source(lone_leader, "costs", "for cells in found.cells", "for cells in found.cells[::-1]"),
+        source(lone_leader, "_means", "for cells in found.cells", "for cells in found.cells[::-1]"),
         LONE,
         "no_lone_leader",
     ),
