@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         not_taken,
         with_method,
     )
+    from pate_jax.student.spaces import space
 
 __all__ = [
     "Auto",
@@ -43,6 +44,7 @@ __all__ = [
     "named",
     "not_taken",
     "select",
+    "space",
     "with_method",
 ]
 
@@ -52,5 +54,6 @@ _HOMES = {
     **dict.fromkeys(("Bought", "ask_in_rounds", "select"), "selection"),
     "PublicInputs": "public_inputs",
     "Student": "serving",
+    "space": "spaces",
 }
 __getattr__ = on_demand(__name__, _HOMES)

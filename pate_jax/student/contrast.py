@@ -1,4 +1,4 @@
-"""What public images look like, learned from them alone: the space in which `learned` queries cover the pool.
+"""What public images look like, learned from them alone: a space in which kinds of images lie apart.
 
 A net learns by contrast (Chen et al. 2020) that two distorted views of one image belong together and views of
 different images do not. Kinds of images that pixels mix up, such as sevens with a bar and twos, come apart,
@@ -8,17 +8,19 @@ so a question can be spent on each.
 from __future__ import annotations
 
 import dataclasses
+import json
 from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from pate_jax import models
 from pate_jax.data.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import Model
+from pate_jax.models.spaces.fronts import Net
+from pate_jax.models.spaces.space import Space, over
 from pate_jax.student import training
 from pate_jax.student.methods import losses, nets
 from pate_jax.student.methods.views import Views, apart, views
@@ -29,20 +31,28 @@ _SHIFT = 2  # pixels that an image is moved by, at most
 _SETTINGS = Loop(steps=1500, batch_size=_IMAGES, learning_rate=3e-3, average=0.99)
 _DIMENSIONS = 64
 _HEAT = 0.2  # similarities are divided by it
-_BLOCK = 500  # images looked at together in the end
 
 
-def features(
-    images: Array | np.ndarray,
+def space(
+    images: np.ndarray,
     preprocessing: Preprocessing,
     *,
     key: jax.Array,
+    directions: int = _DIMENSIONS,
     config: Loop | None = None,
-) -> Float[np.ndarray, "image dimensions"]:
-    """One direction (of length 1) for each image, as stored; images of a kind point the same way."""
+) -> Space:
+    """The space of public images, as stored, in which images of a kind point the same way."""
+    return over(learn(images, preprocessing, key=key, config=config), images, directions)
+
+
+def learn(
+    images: np.ndarray, preprocessing: Preprocessing, *, key: jax.Array, config: Loop | None = None
+) -> Net:
+    """The net, as a front of spaces."""
     if images.ndim not in IMAGE_RANKS:
         raise PateError(
-            f"selection='learned' needs images, and inputs have shape {images.shape[1:]}; choose kmeans"
+            "a net that learns by contrast (the selection `learned`, the space `contrast`) needs images, and "
+            f"inputs have shape {images.shape[1:]}; choose kmeans, or another space"
         )
     count = nets.device_count(_IMAGES, True) if training.own_device() is None else 1
     loop = dataclasses.replace(config or _SETTINGS, batch_size=count, unlabelled=_IMAGES // count)
@@ -51,10 +61,8 @@ def features(
     pool = training.Pool(jnp.asarray(images), nobody, nobody, np.float32(1))
     streams = nets.streams(key[None])
     weights = training.run(program, streams, pool, loop, count, title="looking at the public images")
-    net_weights = jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights)
-    look = jax.jit(lambda block: losses.unit(net.apply(net_weights, preprocessing.apply(block))))
-    blocks = [look(images[start : start + _BLOCK]) for start in range(0, len(images), _BLOCK)]
-    return np.concatenate([np.asarray(block) for block in blocks])
+    weights = jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights)
+    return Net("contrast", json.dumps(net.description), weights, preprocessing)
 
 
 def objective(model: Model, views: Views) -> Objective:

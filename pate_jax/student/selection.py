@@ -23,6 +23,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models.spaces.medoids import cover
+from pate_jax.models.spaces.space import Space
 from pate_jax.student import contrast
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
@@ -52,11 +53,13 @@ def select(
     *,
     key: bytes,
     preprocessing: Preprocessing = AS_STORED,
+    space: Space | None = None,
 ) -> Int[np.ndarray, " wanted"]:
     """Rows of the inputs to ask about, each once; the same for the same inputs and key.
 
     `inputs` are as stored, images with pixels from 0 to 255; `preprocessing` turns them into what the net
-    sees. The key is no secret: whoever knows the rows learns nothing of private data.
+    sees. With a `space`, inputs are compared there. The key is no secret: whoever knows the rows learns
+    nothing of private data.
 
     >>> two_heaps = np.array([[0.0, 0], [9, 9], [0, 0.1], [9, 9.1], [0.1, 0]])
     >>> sorted(row % 2 for row in select("kmeans", two_heaps, 2, key=b"demo").tolist())  # one of each heap
@@ -71,9 +74,11 @@ def select(
         return np.arange(wanted)
     if selection == "random":
         return random.permutation(len(inputs))[:wanted]
-    if selection == "learned":
+    if selection == "learned" and space is None:
         seed = jax.random.key(int(random.integers(2**31)))
-        return cover(contrast.features(inputs, preprocessing, key=seed), wanted, random)
+        space = contrast.space(inputs, preprocessing, key=seed)
+    if space is not None:
+        return cover(space.coordinates(inputs).astype(np.float32), wanted, random)
     return cover(_points(preprocessing.apply(inputs)), wanted, random)
 
 

@@ -93,6 +93,13 @@ def test_a_net_shows_what_its_last_layer_reads(name, sizes, head):
     np.testing.assert_allclose(front(IMAGES) @ layer["kernel"] + layer["bias"], logits, atol=1e-4)
 
 
+def test_a_net_taught_by_contrast_shows_the_direction_of_its_output():
+    front = net_space("mlp").front
+    logits = models.build(**json.loads(front.description)).apply(front.parameters, AS_PIXELS.apply(IMAGES))
+    wanted = logits / np.linalg.norm(logits, axis=1, keepdims=True)
+    np.testing.assert_allclose(front._replace(kind="contrast")(IMAGES), wanted, atol=1e-5)
+
+
 def test_a_tandem_shows_what_its_small_net_has_learned():
     sizes = {"kinds": 5, "size": 3, "cells": 2, "examples": 4, "maps": (4, 5), "hidden": (7,)}
     front = net_space("tandem", **sizes).front

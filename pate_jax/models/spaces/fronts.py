@@ -12,9 +12,10 @@ import importlib
 import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -25,6 +26,7 @@ from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.system import devices, progress
 
 _TAIL = 0.005  # share of public values on either side beyond which a number is drawn in
+_TINY = 1e-12  # a length is above
 _BLOCK = 250  # records that a net looks at in one call
 Features = Float[np.ndarray, "record features"]
 
@@ -105,9 +107,13 @@ class Encoder(NamedTuple):
 
 
 class Net(NamedTuple):
-    """The last hidden layer of a net that public inputs, or answers about them, have taught."""
+    """A net that public inputs, or answers about them, have taught.
 
-    kind: str  # what taught it: contrast, or answers a student
+    Features of a `student` are what its last layer reads; of a net taught by `contrast`, the direction of its
+    output, as it was taught.
+    """
+
+    kind: Literal["contrast", "student"]
     description: str  # JSON, of what `models.build` takes
     parameters: Any
     preprocessing: Preprocessing
@@ -119,7 +125,7 @@ class Net(NamedTuple):
             raise PateError(
                 f"inputs of shape {list(inputs.shape[1:])} do not fit a net that takes {list(wanted)}"
             )
-        looked, blocks = _looking(self.description, self.preprocessing), []
+        looked, blocks = _looking(self.kind, self.description, self.preprocessing), []
         starts = range(0, max(1, len(inputs)), _BLOCK)
         with devices.kept_memory():
             for start in progress.track(starts, "looking at inputs", total=len(starts)):
@@ -131,13 +137,20 @@ class Net(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _looking(description: str, preprocessing: Preprocessing) -> Callable[[Any, np.ndarray], jax.Array]:
+def _looking(
+    kind: str, description: str, preprocessing: Preprocessing
+) -> Callable[[Any, np.ndarray], jax.Array]:
     """The features of a block, one input after another, so that none changes another's last bit."""
-    hidden: Any = nets.build(**json.loads(description), form=Form("patches")).hidden
+    net: Any = nets.build(**json.loads(description), form=Form("patches"))
+
+    def features(parameters, one):
+        if kind == "student":
+            return net.hidden(parameters, one[None])[0]
+        found = net.apply(parameters, one[None])[0]
+        return found / (jnp.linalg.norm(found) + _TINY)
 
     def block(parameters, inputs):
-        seen = preprocessing.apply(inputs)
-        return jax.lax.map(lambda one: hidden(parameters, one[None])[0], seen)
+        return jax.lax.map(lambda one: features(parameters, one), preprocessing.apply(inputs))
 
     return jax.jit(block)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +62,7 @@ def _of_front(front: Front) -> dict[str, np.ndarray]:
 
 
 def _front(own: dict[str, np.ndarray], preprocessing: Preprocessing) -> Front:
-    kind = str(own.pop("kind"))
+    kind: Any = str(own.pop("kind"))
     if kind == "patches":
         known = patches.Patches(**{name: jnp.asarray(array) for name, array in own.items()})
         return fronts.Patches(known, preprocessing)

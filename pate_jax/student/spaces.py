@@ -1,0 +1,45 @@
+"""Spaces that training makes, beside those of `models.spaces`: a net taught by contrast, or a student.
+
+Both have seen public inputs and released answers only, so a space of them costs nothing more: voters of the
+next round, the choice of queries and the next student may all use it.
+"""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import numpy as np
+
+from pate_jax.models import spaces
+from pate_jax.models.spaces.fronts import Net
+from pate_jax.models.spaces.space import Kind, Space, over
+from pate_jax.student import contrast
+from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.serving import Student, check_inputs
+
+
+def learn(
+    kind: Kind, public: PublicInputs, *, key: jax.Array, directions: int = 400, encoder: str = ""
+) -> Space:
+    """The space of this kind that public inputs teach; `key` is read where a net has to be trained.
+
+    >>> from pate_jax.data import Preprocessing
+    >>> pool = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32) * [9, 1, 3]
+    >>> public = PublicInputs(pool, Preprocessing((0.0,), (1.0,)), 2, ("no", "yes"))
+    >>> learn("identity", public, key=jax.random.key(0)).description().directions
+    3
+    """
+    if kind == "contrast":
+        return contrast.space(public.inputs, public.preprocessing, key=key, directions=directions)
+    return spaces.learn(kind, public.inputs, public.preprocessing, directions=directions, encoder=encoder)
+
+
+def space(student: Student, public: np.ndarray, *, directions: int = 400) -> Space:
+    """The space of what a student's last layer reads: the next round's, once the student is public.
+
+    `public` are the inputs that its middle and its directions are learned from.
+    """
+    net = json.dumps(student.description)
+    front = Net("student", net, student.parameters, student.preprocessing)
+    return over(front, check_inputs(student, public), directions)
