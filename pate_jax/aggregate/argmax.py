@@ -1,10 +1,10 @@
 """The class of each query's largest noisy count: the kernels behind `pate_jax.aggregate`.
 
-All loops run across queries, with counts as [class, query]. Continuous noise is made in registers: classes
-come in groups of at most ten (seven where the noise is not Gaussian), and one block of the cipher for each
-query and group gives the noise of all its classes and chooses among its largest; only the group's largest
-noisy count leaves the registers, with its class. Discrete noise, and continuous noise that serves several
-settings, is drawn into memory and searched for its largest entries.
+All loops run across queries, with counts as [class, query]. Continuous noise is computed in registers:
+classes form groups of at most ten (seven if the noise is not Gaussian), and one block of the cipher for each
+query and group gives the noise of all its classes and breaks ties. Only the group's largest noisy count and
+its class leave the registers. Discrete noise, and continuous noise that serves several settings, is drawn
+into memory, where the largest entries are searched.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from pate_jax.aggregate import chacha, noise
 from pate_jax.errors import PateError
 
 _UNROLL = 5  # rows in one step of the loops over rows
-_NORMAL = np.uint32(1 << 29)  # makes any 29 bits a number that no backend flushes to zero
+_NORMAL = np.uint32(1 << 29)  # added to any 29 bits, it gives a float that no backend flushes to zero
 
 
 class Chance(NamedTuple):
-    """All that is random in one call, whatever the scale."""
+    """All random numbers of one call, whatever the scale."""
 
-    noise: Array  # a key, where noise is made in registers; else [class, query] or words of discrete noise
-    ties: Array | None  # uint32[words, query], which chooses among tied classes; None where `noise` is a key
+    noise: Array  # a key, if noise is computed in registers; else [class, query] or words of discrete noise
+    ties: Array | None  # uint32[words, query], which break ties; None if `noise` is a key
 
 
 class Layout(NamedTuple):
-    """Classes in groups: class `slot * groups + group` is at that slot of its group."""
+    """Classes in groups: class `slot * groups + group` is in that slot of that group."""
 
     slots: int
     groups: int
 
 
 def layout(family: str, classes: int) -> Layout:
-    """The fewest groups that the words of a block allow, of equal size.
+    """Groups of equal size, as few as the words of a block allow.
 
     >>> layout("gaussian", 10), layout("gaussian", 11), layout("laplace", 150)
     (Layout(slots=10, groups=1), Layout(slots=6, groups=2), Layout(slots=7, groups=22))
@@ -49,7 +49,7 @@ def layout(family: str, classes: int) -> Layout:
 
 
 def chance(family: str, key: jax.Array, shape: tuple[int, int], *, stored: bool) -> Chance:
-    """What the noise and the ties of one call need; `stored` when several calls will read it."""
+    """The random numbers for noise and ties of one call; `stored` if several calls will read them."""
     queries, classes = shape
     for_noise, for_ties = jax.random.split(key)
     if noise.is_drawn_from_table(family):
@@ -70,7 +70,7 @@ def chance(family: str, key: jax.Array, shape: tuple[int, int], *, stored: bool)
 def labels(
     source: noise.Source, counts: Integer[Array, "classes queries"], chance: Chance
 ) -> Int32[Array, " queries"]:
-    """The class of the largest noisy count, ties at random; counts are [class, query]."""
+    """The class of the largest noisy count, with ties broken at random; counts are [class, query]."""
     if chance.ties is None:
         return _group_by_group(source, counts.astype(jnp.float32), chance.noise)
     drawn = noise.scaled(source, chance.noise)
@@ -81,9 +81,9 @@ def labels(
 
 
 def _group_by_group(source: noise.Source, counts: Array, key: Array) -> Array:
-    """The label with the largest noisy count so far, one group after another.
+    """The labels, from a loop over groups that keeps the largest noisy count so far.
 
-    Block `group * queries + query` of the key's stream belongs to that group and query, and to no other.
+    Block `group * queries + query` of the key's stream serves only that group and query.
     """
     classes, queries = counts.shape
     slots, groups = layout(source.family, classes)
@@ -110,8 +110,8 @@ def _group_by_group(source: noise.Source, counts: Array, key: Array) -> Array:
 def _best(noisy: list[Array], word: Array, group: chacha.Number, groups: int, best: Array | None) -> Array:
     """The largest noisy count so far, how many classes have it, and one of them at random.
 
-    All three leave as ONE array, the parts of a complex number, so that XLA makes one loop of it all and
-    computes each noisy count once, in a register: comparing it with the largest of them is exact.
+    All three are returned as ONE array, the parts of a complex number. So XLA makes a single loop of it all
+    and computes each noisy count once, in a register, which makes its comparison with the largest one exact.
     """
     most = noisy[0]
     for one in noisy[1:]:
@@ -132,7 +132,10 @@ def _best(noisy: list[Array], word: Array, group: chacha.Number, groups: int, be
 
 
 def _packed(most: Array, ties: Array, label: Array) -> Array:
-    """Labels have 15 bits, and ties 14 (beyond, they are no longer broken quite evenly)."""
+    """The three numbers in one complex number, with 15 bits for the label and 14 for the number of ties.
+
+    Still more ties are no longer broken quite evenly.
+    """
     code = _NORMAL | jnp.minimum(ties, np.uint32((1 << 14) - 1)) << np.uint32(15) | label
     return jax.lax.complex(most, jax.lax.bitcast_convert_type(code, jnp.float32))
 
@@ -147,9 +150,9 @@ def largest(
 ) -> tuple[Shaped[Array, " columns"], Shaped[Array, " columns"]]:
     """The largest entry of each column, and how often it occurs.
 
-    A loop over rows with all columns at once, here and in `place_of`: on a CPU many times faster than an
-    argmax and a cumulative sum, and every comparison reads the one array of noisy counts. (Fused reductions
-    may compute it twice and round it differently, so that no entry equals the largest.)
+    Here and in `place_of`, a loop over rows treats all columns at once. On a CPU this is many times faster
+    than an argmax and a cumulative sum, and every comparison reads the same array of noisy counts. (Fused
+    reductions may compute the array twice and round differently, so that no entry equals the largest.)
     """
 
     def step(row: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -166,7 +169,7 @@ def largest(
 def place_of(
     noisy: Shaped[Array, "rows columns"], most: Shaped[Array, " columns"], rank: Shaped[Array, " columns"]
 ) -> Int32[Array, " columns"]:
-    """The row, in each column, of the entry of this rank (0 is the first) among the largest ones."""
+    """The row, in each column, of the entry of this rank (0 is the first) among the largest entries."""
 
     def step(row: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         seen, place = state
@@ -179,7 +182,7 @@ def place_of(
 
 
 def share(words: tuple[Array, ...], count: Array) -> Array:
-    """`floor(w count / 2^n)` for the number w of n bits in these words and a count below 2^16."""
+    """`floor(w count / 2^n)` for the n-bit number w in these words and a count below 2^16."""
     carry = words[0] ^ words[0]
     for word in words[::-1]:
         for part in (word & np.uint32(0xFFFF), word >> np.uint32(16)):

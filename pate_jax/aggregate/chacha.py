@@ -1,11 +1,11 @@
 """ChaCha20 (RFC 8439) as two kinds of JAX key: one for private noise, one for reproducible experiments.
 
-A key is 256 bits. Whatever is derived from it is a ChaCha20 block under a nonce of its own domain, so
-the bits, the children of `split` and the children of `fold_in` never share a block. The two kinds differ
-in their domains and in their type, which follows a key through jit, vmap, split and fold_in:
+A key has 256 bits. Everything derived from it is a ChaCha20 block whose nonce belongs to one domain, so
+random bits, children of `split` and children of `fold_in` never share a block. The two kinds of key have
+different domains and different types, and the type follows a key through jit, vmap, split and fold_in:
 
 - `PRIVATE`: cannot be made from a number. Its 256 bits come from the operating system (`noise.fresh_key`).
-- `SEEDED`: made from a number, so whoever knows the number knows the noise. NOT private.
+- `SEEDED`: made from a number, so everyone who knows the number knows the noise. NOT private.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONSTANTS = np.frombuffer(b"expand 32-byte k", np.uint32)
 _DOUBLE_ROUNDS = 10
 _GROUP = 8192  # blocks computed together: half a mebibyte
 
-# first nonce words: which use of a key a block serves
+# the first nonce word: the use of the key that a block serves
 _BITS, _SPLIT, _FOLD_IN, _SEED, _LANES = 1, 2, 3, 4, 5
 _SEEDED_DOMAIN = 0x100  # added for seeded keys
 Words = tuple[jax.Array, ...]
@@ -47,11 +47,11 @@ def block(key: jax.Array, counter: jax.Array, nonce: Nonce) -> jax.Array:
 
 
 def block_in_line(key: jax.Array, counter: jax.Array, nonce: Nonce) -> Words:
-    """The same words as `block`, one array each, by a thousand operations and no loop.
+    """The same words as `block`, one array each, by a thousand operations without a loop.
 
-    For a reader that boils all sixteen words down to ONE array: XLA then makes one loop of cipher and reader,
-    in which every word lives and dies in a register, three times as fast as `block` on a CPU. A reader with
-    several results would have the cipher computed anew for each of them.
+    It is meant for a reader that reduces all sixteen words to ONE array. XLA then makes one loop of cipher
+    and reader, in which the words stay in registers; on a CPU this is three times as fast as `block`. For a
+    reader with several results, XLA would compute the cipher again for each of them.
     """
     start = end = _start(key, counter, nonce)
     for _ in range(_DOUBLE_ROUNDS):
@@ -61,7 +61,7 @@ def block_in_line(key: jax.Array, counter: jax.Array, nonce: Nonce) -> Words:
 
 def _start(key: jax.Array, counter: jax.Array, nonce: Nonce) -> Words:
     counter = jnp.asarray(counter, jnp.uint32)
-    nothing = (counter ^ counter) + (key[0] ^ key[0])  # so that all words vary over a mesh as the key does
+    nothing = (counter ^ counter) + (key[0] ^ key[0])  # zeros, by which all words vary over a mesh as the key
     parts = [*_CONSTANTS, *(key[i] for i in range(KEY_WORDS)), counter, *nonce]
     return tuple(nothing + jnp.asarray(part, jnp.uint32) for part in parts)
 
@@ -95,9 +95,9 @@ def _rotate(word: jax.Array, places: int) -> jax.Array:
 def _words(key: jax.Array, count: int, domain: int, detail: int = 0) -> jax.Array:
     """`count` words of the domain's stream.
 
-    Blocks come in groups of equal size, at most `_GROUP`, and a group lists the first words of all its
-    blocks, then the second words, and so on: nothing has to be transposed, and a CPU keeps a group in
-    its cache. The order depends on the count alone, so every platform draws the same numbers.
+    Blocks form groups of equal size, at most `_GROUP`. A group lists the first words of all its blocks, then
+    the second words, and so on, so nothing has to be transposed, and a group fits into a CPU's cache. The
+    order depends only on the count, so every platform draws the same numbers.
     """
     blocks = -(-count // _BLOCK_WORDS)
     groups = max(1, -(-blocks // _GROUP))
@@ -158,10 +158,10 @@ def _fold_in(key: jax.Array, number: Number, *, domain: int) -> jax.Array:
 
 
 def lanes(key: jax.Array, first: Number, count: int, *, private: bool, in_line: bool) -> Words:
-    """Sixteen words of the blocks `first` .. `first + count - 1`, an array for each word.
+    """Sixteen words of the blocks `first` .. `first + count - 1`, one array for each word.
 
-    A use of a key beside `bits`: blocks in a domain of their own, numbered so that a kernel can make the
-    words of its own queries where it needs them. Both forms give the same words.
+    These blocks have their own domain and are numbered, so a kernel can compute the words of its own queries
+    where it needs them. Both forms, `in_line` or not, give the same words.
     """
     nonce = ((0 if private else _SEEDED_DOMAIN) + _LANES, 0, 0)
     counter = jnp.asarray(first, jnp.uint32) + jax.lax.iota(jnp.uint32, count)
@@ -177,7 +177,7 @@ def _refuse_seed(seed: Number) -> jax.Array:
 
 @jax.jit
 def _expand_seed(seed: Number) -> jax.Array:
-    """The first half of the block under the key (low, high, 0, ..) in a domain of its own."""
+    """A key from a seed: the first half of the block under the key (low, high, 0, ..) in its own domain."""
     low = jnp.asarray(seed).astype(jnp.uint32)
     wide = jnp.asarray(seed).dtype.itemsize == 8
     high = (jnp.asarray(seed) >> 32).astype(jnp.uint32) if wide else jnp.zeros_like(low)

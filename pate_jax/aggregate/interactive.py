@@ -1,9 +1,9 @@
-"""Interactive-GNMax (Papernot et al. 2018): the teachers are heard where they contradict a student.
+"""Interactive-GNMax (Papernot et al. 2018): teachers answer only where they contradict a student.
 
-No command reaches it, and all code outside this file either refuses it or knows its worst case only. With T
-teachers and the student's probabilities p the test reads `max_j (n_j - T p_j)`, so each query has a threshold
-of its own on its largest count. The student depends on earlier answers, and so does the cost along one
-history, which is therefore no guarantee: publish the data-independent figure of the statement.
+No command uses it, and all code outside this file either refuses it or uses its worst case. With T teachers
+and the student's probabilities p, the test reads `max_j (n_j - T p_j)`, so each query has its own threshold
+for the largest count. The student depends on earlier answers. So the cost along one history depends on them
+too, and is no guarantee: publish the data-independent figure of the statement.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from pate_jax.mechanisms import ConfidentGNMax, InteractiveGNMax, Mechanism, fro
 def answer(
     mechanism: InteractiveGNMax, votes: ArrayLike, student_probabilities: ArrayLike, *, key: jax.Array
 ) -> Answers:
-    """The noisy plurality of each query where the teachers contradict the student's probabilities.
+    """The noisy plurality of each query for which the teachers contradict the student's probabilities.
 
-    Any other query gets the student's own label if its probability exceeds `student_confidence`, which costs
-    nothing and does not count as answered, and else -1. Votes and probabilities are [query, class].
+    Any other query gets the student's own label if its probability exceeds `student_confidence`, and -1 if
+    not. The student's label costs nothing and does not count as answered. Votes and probabilities are
+    [query, class].
 
     >>> from pate_jax.aggregate import seeded_key
     >>> mechanism = InteractiveGNMax(threshold=100, sigma_threshold=4, sigma=2, student_confidence=0.9)
@@ -49,7 +50,7 @@ def answer(
 
 
 def sampler(mechanism: InteractiveGNMax, votes: ArrayLike, student_probabilities: ArrayLike) -> Sampler:
-    """The mechanism made ready for `pate_jax.answer` on these votes and no others."""
+    """The mechanism, prepared for `pate_jax.answer` on these votes only."""
     _interactive(mechanism)
     counts = voting.check_votes(votes)
     predicted = jnp.asarray(_checked(student_probabilities, counts.shape), jnp.float32)
@@ -62,7 +63,7 @@ def sampler(mechanism: InteractiveGNMax, votes: ArrayLike, student_probabilities
 def rdp(
     mechanism: InteractiveGNMax, votes: ArrayLike, student_probabilities: ArrayLike, orders: ArrayLike
 ) -> NDArray[np.float64]:
-    """The exact Renyi cost [query, order] along this history: sensitive, and no guarantee.
+    """The exact Renyi cost [query, order] along this history: sensitive, and not a guarantee.
 
     >>> mechanism = InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9)
     >>> rdp(mechanism, [[240, 10]], [[0.5, 0.5]], [2.0]).shape
@@ -80,7 +81,7 @@ def rdp(
 def published_parts(
     mechanism: InteractiveGNMax, votes: ArrayLike, student_probabilities: ArrayLike, orders: ArrayLike
 ) -> Parts:
-    """The paper's bounds for test and argmax along this history: sensitive, and no guarantee.
+    """The paper's bounds for test and argmax along this history: sensitive, and not a guarantee.
 
     >>> mechanism = InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9)
     >>> parts = published_parts(mechanism, [[225, 25]], [[0.5, 0.5]], [2.0])
@@ -92,7 +93,7 @@ def published_parts(
 
 
 def with_history(statement: Statement, votes: ArrayLike, student_probabilities: ArrayLike) -> Statement:
-    """The statement of an interactive mechanism, with the exact cost along this history added; sensitive.
+    """The statement of an interactive mechanism with the exact cost along this history; sensitive.
 
     >>> mechanism = InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9)
     >>> stated = accounting.statement(mechanism, [[240, 10]], None, 1e-5)
@@ -111,7 +112,7 @@ def with_history(statement: Statement, votes: ArrayLike, student_probabilities: 
 def _margins(
     mechanism: Mechanism, votes: ArrayLike, student_probabilities: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The votes, and by how much they exceed the student's share: the test reads the largest of these."""
+    """The votes, and their margins over the student's shares: the test reads the largest margin."""
     _interactive(mechanism)
     counts = check_votes(votes)
     shares = np.asarray(_checked(student_probabilities, counts.shape), np.float64)
@@ -121,14 +122,14 @@ def _margins(
 def _interactive(mechanism: Mechanism) -> InteractiveGNMax:
     if not isinstance(mechanism, InteractiveGNMax):
         raise PateError(
-            f"student_probabilities is given, and {name_of(mechanism)} reads none: use pate_jax.answer and "
-            "pate_jax.statement"
+            f"student_probabilities is given, but {name_of(mechanism)} does not read it: use pate_jax.answer "
+            "and pate_jax.statement"
         )
     return mechanism
 
 
 def _checked(student_probabilities: ArrayLike, shape: tuple[int, ...]) -> jax.Array | np.ndarray:
-    """Probabilities[query, class] for votes of this shape: each row a distribution; tracers by shape only."""
+    """Probabilities[query, class] for votes of this shape, checked; tracers are checked by shape only."""
     given = student_probabilities
     values = given if isinstance(given, jax.Array) else np.asarray(given)
     if values.shape != shape:
@@ -142,7 +143,7 @@ def _checked(student_probabilities: ArrayLike, shape: tuple[int, ...]) -> jax.Ar
     if bad.any():
         row = int(bad.argmax())
         raise PateError(
-            f"student_probabilities row {row} is no distribution: {host[row].tolist()}; "
+            f"student_probabilities row {row} is not a distribution: {host[row].tolist()}; "
             "replace NaN, and apply a softmax to logits"
         )
     return values

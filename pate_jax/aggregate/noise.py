@@ -1,14 +1,14 @@
 """Keys from operating-system entropy, and the samplers of every family of noise.
 
-**Keys.** JAX's default key carries 64 bits, too few to hide noise behind. `fresh_key` makes a 256-bit
-ChaCha20 key (`pate_jax.aggregate.chacha`) from the operating system's entropy and raises where there is none.
-`seeded_key` makes a reproducible key of another type: whoever knows the seed knows the noise, so what is
-drawn from it is NOT private, and `is_private` tells the two apart, under jit too.
+**Keys.** JAX's default key has 64 bits, too few to protect the noise. `fresh_key` makes a 256-bit ChaCha20
+key (`pate_jax.aggregate.chacha`) from the operating system's entropy, and raises if there is none.
+`seeded_key` makes a reproducible key of another type: everyone who knows the seed knows the noise, so its
+draws are NOT private. `is_private` distinguishes the two, also under jit.
 
 **Samplers.** Discrete noise is drawn by searching the 128-bit table of its law (`mechanisms.laws`) in a fixed
-number of steps, on integers only: the same key gives the same values on any CPU, GPU or TPU. Continuous
+number of steps, with integers only, so the same key gives the same values on any CPU, GPU or TPU. Continuous
 noise is float32, drawn from uniform numbers of 64 bits whose logarithms keep their relative precision at
-both ends; `laws.distance` says what is claimed for either.
+both ends. `laws.distance` says what is claimed for each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pate_jax.mechanisms import Noise, laws
 
 
 def fresh_key() -> jax.Array:
-    """A private key: 256 bits of the operating system's entropy. Raises where none can be had.
+    """A private key: 256 bits of the operating system's entropy. Raises if there is no entropy.
 
     >>> key = fresh_key()
     >>> is_private(key), key.shape
@@ -47,7 +47,7 @@ def fresh_key() -> jax.Array:
 
 
 def seeded_key(seed: int) -> jax.Array:
-    """A reproducible key for experiments. NOT private: the seed tells all noise drawn from it.
+    """A reproducible key for experiments. NOT private: the seed determines all noise drawn from it.
 
     >>> is_private(seeded_key(7))
     False
@@ -58,7 +58,7 @@ def seeded_key(seed: int) -> jax.Array:
 
 
 def check_key(key: object) -> jax.Array:
-    """The key, if it is one typed JAX key; else an error that says what it is."""
+    """The key, if it is a single typed JAX key; anything else is refused."""
     if not isinstance(key, jax.Array) or not jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise PateError(
             f"key={type(key).__name__} is not a typed JAX key: use pate_jax.fresh_key(), "
@@ -70,7 +70,7 @@ def check_key(key: object) -> jax.Array:
 
 
 def is_private(key: jax.Array) -> bool:
-    """Whether a key descends from `fresh_key`: a property of its type, so it can be read under jit.
+    """Whether a key descends from `fresh_key`: its type says so, so this works under jit.
 
     >>> is_private(jax.random.key(0))
     False
@@ -90,9 +90,9 @@ _PRIVATE_DTYPE, _SEEDED_DTYPE = _dtype_of(chacha.PRIVATE), _dtype_of(chacha.SEED
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Source:
-    """A noise ready to be drawn on a device; a pytree that can be stacked and mapped over.
+    """Noise prepared for drawing on a device; a pytree that can be stacked and mapped over.
 
-    `scale` serves the continuous families; `words` and `lowest` are the table of a discrete one.
+    A continuous family has a `scale`; a discrete one has a table, `words` and `lowest`.
     """
 
     family: str = field(metadata={"static": True})
@@ -102,7 +102,7 @@ class Source:
 
 
 def source(noise: Noise, length: int | None = None) -> Source:
-    """What `draw` needs of a noise; tables of several scales can be padded to one `length`.
+    """The noise prepared for `draw`; tables of several scales can be padded to one `length`.
 
     >>> source(Noise("discrete_gaussian", 1.0)).words.shape
     (64, 4)
@@ -129,7 +129,7 @@ def draw(noise: Noise | Source, key: jax.Array, shape: tuple[int, ...]) -> jax.A
 
 
 def standard(family: str, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """What a draw needs of chance, whatever the scale: noise of scale 1, or words to search a table for."""
+    """The random part of a draw, whatever the scale: noise of scale 1, or words to look up in a table."""
     if family == "gaussian":
         return _gaussian(key, shape)
     if family in _FROM_PAIR:
@@ -140,8 +140,8 @@ def standard(family: str, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def lanes(key: jax.Array, first: chacha.Number, count: int, *, in_line: bool) -> chacha.Words:
     """Sixteen arrays of `count` random words: the blocks from `first` on of one stream.
 
-    With `in_line` no word of a ChaCha20 key need ever reach memory (see `chacha.block_in_line`). Other keys
-    give their own bits, another stream for each `first`.
+    With `in_line`, the words of a ChaCha20 key need not be stored in memory (see `chacha.block_in_line`).
+    Keys of other kinds give their own bits, with another stream for each `first`.
     """
     if key.dtype in (_PRIVATE_DTYPE, _SEEDED_DTYPE):
         private = key.dtype == _PRIVATE_DTYPE
@@ -150,7 +150,7 @@ def lanes(key: jax.Array, first: chacha.Number, count: int, *, in_line: bool) ->
 
 
 def is_drawn_from_table(family: str) -> bool:
-    """Whether noise of this family is discrete, drawn by searching the table of its law.
+    """Whether noise of this family is discrete, so that it is drawn from the table of its law.
 
     >>> is_drawn_from_table("discrete_laplace"), is_drawn_from_table("laplace")
     (True, False)
@@ -159,7 +159,7 @@ def is_drawn_from_table(family: str) -> bool:
 
 
 def values_in(family: str) -> int:
-    """How many values of noise the sixteen words of a block give, one word left over.
+    """How many values of noise the sixteen words of a block give; one word is left over.
 
     >>> values_in("gaussian"), values_in("laplace")
     (10, 7)
@@ -175,7 +175,7 @@ def from_words(family: str, words: chacha.Words) -> list[jax.Array]:
 
 
 def scaled(source: Source, chance: jax.Array) -> jax.Array:
-    """The noise that `standard` chance gives at the source's scale."""
+    """The noise at the source's scale, from the random part that `standard` gives."""
     if source.words is None:
         continuous: jax.Array = source.scale * chance
         return continuous
@@ -184,7 +184,7 @@ def scaled(source: Source, chance: jax.Array) -> jax.Array:
 
 
 def _search(table: jax.Array, words: chacha.Words) -> jax.Array:
-    """The first row that is not below the 128-bit word, in a fixed number of steps."""
+    """The first row that is at least the 128-bit word, in a fixed number of steps."""
     rows = table.shape[0]
     start = (words[0] ^ words[0]) + (table[0, 0] ^ table[0, 0])  # zeros that vary over a mesh as both do
 
@@ -200,7 +200,7 @@ def _search(table: jax.Array, words: chacha.Words) -> jax.Array:
 
 
 def _below(left: chacha.Words, right: chacha.Words) -> jax.Array:
-    """Whether one number of four words, most significant first, is less than another."""
+    """Whether one number of four words, most significant word first, is less than another."""
     less = left[3] < right[3]
     for first, second in zip(left[2::-1], right[2::-1], strict=True):
         less = (first < second) | ((first == second) & less)
@@ -208,7 +208,7 @@ def _below(left: chacha.Words, right: chacha.Words) -> jax.Array:
 
 
 def _coin_and_half(high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A fair bit, and from 63 further bits a number between 0 and 1/2 with full relative precision."""
+    """A fair bit, and a number between 0 and 1/2 with full relative precision from the other 63 bits."""
     whole = (high & np.uint32(0x7FFFFFFF)).astype(jnp.float32) * np.float32(2**32)
     return high >> np.uint32(31) == 1, (whole + low.astype(jnp.float32) + np.float32(0.5)) * np.float32(
         2**-64
@@ -216,10 +216,10 @@ def _coin_and_half(high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Arra
 
 
 def _minus_log(high: jax.Array, low: jax.Array) -> jax.Array:
-    """`-log V` of a uniform V: from V itself below 1/2, else from 1 - V.
+    """`-log V` of a uniform V: from V itself if it is below 1/2, else from 1 - V.
 
-    `log(1 - h)` is that of the rounded `u = 1 - h`, times `h / (1 - u)`, which undoes the rounding: one
-    logarithm serves both halves, and it is one that every backend vectorises.
+    `log(1 - h)` is the logarithm of the rounded `u = 1 - h` times `h / (1 - u)`, which corrects the rounding.
+    So one logarithm serves both halves, and every backend vectorises it.
     """
     below, half = _coin_and_half(high, low)
     other = 1 - half
@@ -253,7 +253,7 @@ def _gaussian(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _cosine(turn: jax.Array) -> jax.Array:
-    """The cosine of `turn / 2^32` of a circle: a quarter from two bits, a place within it from thirty."""
+    """The cosine of `turn / 2^32` of a circle: two bits give the quarter, thirty bits the place within it."""
     within = ((turn << np.uint32(2)).astype(jnp.int32) >> 2).astype(jnp.float32) * np.float32(2.0**-30)
     square = within * within
     quarter = (turn + np.uint32(1 << 29)) >> np.uint32(30)  # the nearest one
@@ -270,7 +270,7 @@ def _polynomial(coefficients: np.ndarray, x: jax.Array) -> jax.Array:
 
 
 def _fit(function: Callable[[np.ndarray], np.ndarray], degree: int) -> np.ndarray:
-    """Coefficients of a near-minimax polynomial in the square of the place within a quarter, 0 to 1/4."""
+    """Coefficients of a near-minimax polynomial in the squared place within a quarter, from 0 to 1/4."""
     series = np.polynomial.Chebyshev.interpolate(function, degree, domain=[0, 0.25])
     return series.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)
 

@@ -1,6 +1,6 @@
-"""What an aggregation is, as frozen data, and the exact laws of its noise; NumPy at most."""
+"""Aggregation mechanisms as frozen data, and the exact laws of their noise; imports NumPy at most."""
 
 from pate_jax.mechanisms import descriptions
-from pate_jax.mechanisms.descriptions import *  # noqa: F403, the public names stand there, once
+from pate_jax.mechanisms.descriptions import *  # noqa: F403, which lists the public names
 
 __all__ = descriptions.__all__

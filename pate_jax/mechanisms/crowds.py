@@ -1,24 +1,25 @@
 """Frozen descriptions of what a crowd of voters releases: a whole table of noisy numbers, once.
 
-A voter is a record, or all records of one user. It adds a whole-number table of its own to the sum of all,
-and that table is bounded, whatever the voter's records are. Noise joins every cell, and all cells are
-released. The sampler and the accountant read the same description.
+A voter is a record, or all records of one user. It adds a whole-number table of its own to the sum of all
+voters. That table is bounded, whatever the voter's records are. Noise is added to every cell, and all cells
+are released. The sampler and the accountant read the same description.
 
 **How far one voter moves the sum**, in the Euclidean length of the table (its square is `squared_shift`):
 
-- `NeighbourCounts`: a voter adds 1 to at most `votes` different cells, at most one of each query. Added or
-  removed it moves `votes` cells by 1: length `sqrt(votes)`. Changed, it takes back at most `votes` of them
-  and adds at most `votes` others: at most `2 votes` cells move by 1, length `sqrt(2 votes)`.
-- `ClassSums`: a record adds its vector, no longer than `length`, to the row of its class; of two classes
-  there is one row, to which it adds the vector or, with label 0, its negative. A user adds the mean of its
-  records' tables, which is no longer than the longest of them. Added or removed a voter moves the sum by at
-  most `length`, and changed by twice that (the triangle inequality, which two records of one class and
-  opposite vectors reach).
+- `NeighbourCounts`: a voter adds 1 to at most `votes` different cells, at most one for each query. A voter
+  that is added or removed moves `votes` cells by 1: length `sqrt(votes)`. A voter that changes takes back at
+  most `votes` of them and adds at most `votes` others: at most `2 votes` cells move by 1, length
+  `sqrt(2 votes)`.
+- `ClassSums`: a record adds its vector, no longer than `length`, to the row of its class. With two classes
+  there is one row, and a record with label 0 adds the negative of its vector. A user adds the mean of its
+  records' tables, which is no longer than the longest of them. A voter that is added or removed moves the sum
+  by at most `length`, and a voter that changes by at most twice that (by the triangle inequality; two
+  records of one class with opposite vectors attain it).
 
-The rounded Gaussian is the default noise: a Gaussian rounded to the nearest whole number. As the sums are
-whole numbers, `sum + round(noise) = round(sum + noise)` is computed from the sum with Gaussian noise alone,
-so whatever holds of that one (exact Gaussian-DP, for any number of cells) holds here, without any continuous
-number.
+The rounded Gaussian is the default noise: a Gaussian rounded to the nearest whole number. Because the sums
+are whole numbers, `sum + round(noise) = round(sum + noise)` is a function of the sum with Gaussian noise. So
+every guarantee of that one (exact Gaussian-DP, for any number of cells) holds here, and no continuous number
+is released.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.descriptions import Noise
 
-Change = Literal["changed", "joined"]  # a voter's contents are replaced; or the voter is added or removed
+Change = Literal["changed", "joined"]  # a voter's contents are replaced, or the voter is added or removed
 Voting = Literal["neighbours", "sums"]  # how a crowd votes
 WholeFamily = Literal["rounded_gaussian", "discrete_gaussian"]
 LARGEST_SIGMA = 149_000.0  # the widest noise that a table of `laws` holds
@@ -49,7 +50,7 @@ class NeighbourCounts:
     name: ClassVar[Voting] = "neighbours"
     queries: int
     classes: int
-    votes: int  # of one voter at most, each at another query
+    votes: int  # the most votes of one voter, each for another query
     sigma: float
     family: WholeFamily = "rounded_gaussian"
 
@@ -65,7 +66,7 @@ class NeighbourCounts:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the table that is released."""
+        """The shape of the table that is released."""
         return self.queries, self.classes
 
     def squared_shift(self, change: Change) -> int:
@@ -75,7 +76,7 @@ class NeighbourCounts:
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Noisy sums of voters' vectors, [classes, directions]; of two classes their difference alone.
+    """Noisy sums of voters' vectors, [classes, directions]; for two classes, only their difference.
 
     >>> release = ClassSums(classes=3, directions=16, length=100, sigma=4000.0)
     >>> release.squared_shift("changed"), release.squared_shift("joined"), release.shape
@@ -85,7 +86,7 @@ class ClassSums:
     name: ClassVar[Voting] = "sums"
     classes: int
     directions: int
-    length: int  # of a record's whole-number vector at most
+    length: int  # the greatest length of a record's whole-number vector
     sigma: float
     family: WholeFamily = "rounded_gaussian"
 
@@ -101,7 +102,7 @@ class ClassSums:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the table that is released."""
+        """The shape of the table that is released."""
         return 1 if self.classes == 2 else self.classes, self.directions
 
     def squared_shift(self, change: Change) -> int:
@@ -150,15 +151,15 @@ def _check(classes: int, sigma: float, family: str) -> None:
         raise PateError(f"classes={classes} must be at least 2")
     if family not in get_args(WholeFamily):
         raise PateError(
-            f"family={family!r} must be one of {', '.join(get_args(WholeFamily))}: whole numbers take whole "
-            "noise, which has no bits that give them away"
+            f"family={family!r} must be one of {', '.join(get_args(WholeFamily))}: whole-number noise has no "
+            "low bits through which a sum of whole numbers could leak"
         )
     if not (type(sigma) in (int, float) and 1 <= sigma <= LARGEST_SIGMA):
         raise PateError(f"sigma={sigma!r} must be from 1, one whole vote, to {LARGEST_SIGMA:g}")
 
 
 def _times(change: Change, changed: int) -> int:
-    """`changed` where a voter's contents change, and 1 where a voter is added or removed."""
+    """`changed` if a voter's contents change, and 1 if a voter is added or removed."""
     if change not in get_args(Change):
         raise PateError(f"change={change!r} must be one of {', '.join(get_args(Change))}")
     return changed if change == "changed" else 1

@@ -1,12 +1,12 @@
-"""Frozen descriptions of aggregation mechanisms: what is drawn from is what is accounted for.
+"""Frozen descriptions of aggregation mechanisms, which samplers and accountants share.
 
 A mechanism says which noise is added to the vote counts before the largest is taken (`noise`), and which
-test, if any, a query must pass first (`test`). Samplers and accountants read these two properties and nothing
-else. Each mechanism is a shape (`Plain` or `Tested`) with one family of noise, which its class names; what
-its numbers mean stands beside them. Standard library only.
+test, if any, a query must pass first (`test`). Samplers and accountants read only these two properties. Each
+mechanism is a shape (`Plain` or `Tested`) with one family of noise, which its class names. Standard library
+only.
 
-A new mechanism is a class here and its place in `Mechanism`; command line, files, sweeps and samplers find it
-there.
+To add a mechanism, write a class here and add it to `Mechanism`. The command line, files, sweeps and samplers
+find it there.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ Family = Literal[
     "rounded_gaussian",
 ]
 
-SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; where every curve is tested against 60 digits
-LARGEST_DISCRETE_SCALE = 1e6  # of discrete noise, whose laws are tables and sums
+SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; every curve is tested here against 60 digits
+LARGEST_DISCRETE_SCALE = 1e6  # for discrete noise, whose laws are tables and sums
 
 
 class Noise(NamedTuple):
@@ -86,11 +86,11 @@ def largest_scale(family: Family) -> float:
 
 
 class _Shape:
-    """What all mechanisms share: a name, and a family of noise whose scale is called sigma or scale."""
+    """The common part of all mechanisms: a name, and a family of noise whose field is `sigma` or `scale`."""
 
     name: ClassVar[str]  # on the command line and in files
     family: ClassVar[Family]
-    votes_suffice: ClassVar[bool]  # else the test reads something that one vote moves by at most one
+    votes_suffice: ClassVar[bool]  # if false, the test reads a number that one vote moves by at most one
 
     def __init_subclass__(
         cls, *, name: str = "", family: Family = "gaussian", votes_suffice: bool = True
@@ -113,8 +113,8 @@ class _Shape:
         if not (isinstance(value, int | float) and SMALLEST_SCALE <= value <= largest):
             raise PateError(
                 f"{self._scale_name(suffix)}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to "
-                f"{largest:g}, where privacy figures are tested to be right: less noise hides nothing and "
-                "more drowns all votes, so take a value in between"
+                f"{largest:g}, the range in which privacy figures are tested: less noise hides nothing, and "
+                "more noise hides all votes, so take a value in between"
             )
 
     def _scale_name(self, suffix: str) -> str:
@@ -131,7 +131,7 @@ class Plain(_Shape):
 
 
 class Tested(_Shape):
-    """The same on the queries that pass a test of their largest count, with noise of the same family."""
+    """The largest noisy count of queries that pass a test of their largest count, with the same noise."""
 
     threshold: float
 
@@ -189,10 +189,10 @@ class ConfidentGNMax(Tested, name="confident-gnmax", family="gaussian"):
 class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian", votes_suffice=False):
     """GNMax on the queries where the teachers contradict the student (Papernot et al. 2018).
 
-    The test reads `max_j (n_j - T p_j)` with the student's own probabilities `p` in place of `max_j n_j`. A
-    query that fails it takes the student's own label where the student's confidence reaches
-    `student_confidence`. `pate_jax.aggregate.interactive` asks and accounts with a student; everything else
-    knows only the worst case, which needs none.
+    The test reads `max_j (n_j - T p_j)` in place of `max_j n_j`, where `p` are the student's probabilities. A
+    query that fails the test gets the student's own label if the student's confidence reaches
+    `student_confidence`. `pate_jax.aggregate.interactive` answers and accounts with a student; all other code
+    uses the worst case, which needs no student.
 
     >>> InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9).noise.scale
     20
@@ -201,7 +201,7 @@ class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian", vote
     threshold: float  # votes by which the teachers must exceed the student's prediction
     sigma_threshold: float  # noise of the test
     sigma: float  # noise of the answer
-    student_confidence: float  # from this probability on, the student's own label serves
+    student_confidence: float  # from this probability on, the student's own label is used
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -314,8 +314,8 @@ def check_votes_suffice(mechanism: Mechanism) -> None:
     """
     if not mechanism.votes_suffice:
         raise PateError(
-            f"{name_of(mechanism)} is adaptive: its test reads a student too, and student_probabilities is "
-            "missing; ask and account by pate_jax.aggregate.interactive"
+            f"{name_of(mechanism)} is adaptive: its test also reads a student, and student_probabilities is "
+            "missing; answer and account by pate_jax.aggregate.interactive"
         )
 
 

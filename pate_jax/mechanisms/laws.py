@@ -1,16 +1,16 @@
-"""The laws of the noises as integer tables, and how far what is drawn may stray from them.
+"""The laws of the noises as integer tables, and the distance between draws and the ideal laws.
 
-A discrete noise is drawn by inversion. `table` holds, for each value of the noise in ascending order, the
-largest 128-bit word that draws it; a uniform word draws the first value whose entry is not below it. No
-floating-point number takes part: the entries come from integers of 256 fractional bits and exact rational
+Discrete noise is drawn by inversion. `table` holds, for each value of the noise in ascending order, the
+largest 128-bit word that draws it. A uniform word draws the first value whose entry is not below it. No
+floating-point number is involved: the entries come from integers of 256 fractional bits and exact rational
 scales, with every rounding error bounded. NumPy and the standard library only.
 
 **The bound.** Let `F_i` be the law's exact distribution function at the i-th of `n` values, and `c_i` the
-number of words that draw one of the first `i` values. Then `|c_i - 2^128 F_i| <= 1` (proof: `_ends`), also at
-the ends, where `c_0 = 0` and `c_n = 2^128` and the law has less than 2^-139 beyond either. The chance of the
-i-th value differs from the law's by a difference of two such errors, so by `2^-127` at most, and the
-total-variation distance, half the sum of the differences and of the missing tails, is at most `n 2^-128`
-and 2^-139: below `(n + 1) 2^-128`. At a scale of 40 that is 2^-117.8 for a Gaussian.
+number of words that draw one of the first `i` values. Then `|c_i - 2^128 F_i| <= 1` (proof: `_ends`). This
+also holds at the ends, where `c_0 = 0` and `c_n = 2^128`, and the law has less than 2^-139 beyond either. The
+chance of the i-th value differs from the law's by a difference of two such errors, so by at most `2^-127`.
+The total-variation distance is half the sum of these differences and of the missing tails, so it is at most
+`n 2^-128 + 2^-139`, which is below `(n + 1) 2^-128`. At a scale of 40 that is 2^-117.8 for a Gaussian.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import numpy as np
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.descriptions import Mechanism, Noise
 
-WORD_BITS = 128  # of the uniform word that draws one value
+WORD_BITS = 128  # bits of the uniform word that draws one value
 LARGEST_TABLE = 1 << 22  # rows, 64 MiB: Gaussian scales to 149,471, Laplace scales to 21,306
-CONTINUOUS_TAIL = 2.0**-62  # mass of a continuous law beyond what its sampler can reach
+CONTINUOUS_TAIL = 2.0**-62  # mass of a continuous law beyond the values that its sampler can draw
 _TAIL_BITS = 142  # the law's mass beyond a table is below 2^-139 on either side
 _BITS = 256  # fractional bits of the host's fixed-point numbers
-_CELL_BITS = 192  # of a cell of the rounded Gaussian, beside its density
-_GUARD = 64  # further bits while an exponential is computed
+_CELL_BITS = 192  # fractional bits of the factor that turns a density into the mass of a cell
+_GUARD = 64  # additional bits during the computation of an exponential
 
 
 class Table(NamedTuple):
@@ -39,7 +39,7 @@ class Table(NamedTuple):
 
     words: np.ndarray  # uint32[n, 4], most significant word first; entries past the support are all ones
     lowest: int  # the least value that can be drawn
-    size: int  # values that can be drawn; rows from here on are padding
+    size: int  # how many values can be drawn; rows from here on are padding
 
 
 def support(noise: Noise) -> int:
@@ -100,16 +100,16 @@ def table(noise: Noise, length: int | None = None) -> Table:
 
 
 def distance(noise: Noise) -> float:
-    """Total-variation distance of one drawn value from its law, at most.
+    """An upper bound of the total-variation distance between one drawn value and its law.
 
-    Discrete families: everything is counted (see the top of this module).
+    For discrete families, every error is counted (see the top of this module).
 
-    Continuous families: the sampler turns a uniform number of 64 bits into the value, so the figure is the
-    mass of the ideal law beyond the largest value that it can reach. NOT counted is float32: a drawn value is
-    the ideal one moved by a few units in its last place, and the count added to it rounds once more, so two
-    neighbouring counts do not have exactly the same set of possible noisy values. Comparing noisy counts
-    hides nearly all of that, but no proof is offered here, and no exact figure is claimed for continuous
-    noise. The discrete mechanisms have no such gap.
+    For continuous families, the sampler turns a uniform number of 64 bits into the value, and the figure is
+    the mass of the ideal law beyond the largest value that it can draw. The rounding of float32 is NOT
+    counted: a drawn value is the ideal one moved by a few units in its last place, and adding the count
+    rounds once more, so two neighbouring counts do not have exactly the same set of possible noisy values.
+    The comparison of noisy counts hides nearly all of that, but no proof is offered here, and no exact figure
+    is claimed for continuous noise. The discrete mechanisms have no such gap.
 
     >>> distance(Noise("discrete_gaussian", 40.0)) < 2.0**-117, distance(Noise("gaussian", 40.0)) == 2.0**-62
     (True, True)
@@ -120,12 +120,12 @@ def distance(noise: Noise) -> float:
 
 
 def delta_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
-    """Total-variation distance of all the draws behind `queries` answers from their laws, at most.
+    """An upper bound of the total-variation distance of all draws for `queries` answers from their laws.
 
-    One draw for each class and one for the test; and one word that chooses among tied classes, which favours
-    some of `k` by `k 2^-128` in all. (Continuous noise ties only because of float32, which `distance` does
-    not count; a word of 32 bits then chooses.) If a mechanism is (epsilon, delta)-DP with
-    ideal noise, then with the noise drawn it is (epsilon, delta + (1 + e^epsilon) slack)-DP.
+    Each answer takes one draw for each class, one for the test, and one word that chooses among tied classes,
+    which favours some of `k` classes by `k 2^-128` in all. (Continuous noise ties only because of float32,
+    which `distance` does not count; a word of 32 bits then chooses.) If a mechanism is (epsilon, delta)-DP
+    with ideal noise, it is (epsilon, delta + (1 + e^epsilon) slack)-DP with the noise that is drawn.
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteGaussian
     >>> delta_slack(ConfidentDiscreteGaussian(200, 150, 40), queries=1000, classes=10) < 1e-30
@@ -142,11 +142,11 @@ def delta_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
 def exp_minus(exponent: Fraction) -> int:
     """`2^256 exp(-exponent)` rounded down, or one less.
 
-    The exponent is halved `k` times to below 1/2 and the alternating series summed with `256 + 64 + k`
-    fractional bits until its terms vanish, which takes fewer than 120 terms. Rounding the exponent, each term
-    and the tail moves the sum by less than 250 units, and squaring it `k` times (values are at most 1)
-    multiplies the error by 2 and adds 1 each time: in all less than `2^(k + 8)` units in the last place. The
-    result is lowered by `2^(k + 10)`, so it never exceeds the truth, and `64 + k` bits are cut off.
+    The exponent is halved `k` times, to below 1/2, and the alternating series is summed with `256 + 64 + k`
+    fractional bits until its terms vanish, which takes fewer than 120 terms. The rounding of the exponent, of
+    each term and of the tail moves the sum by less than 250 units. Each of `k` squarings (values are at most
+    1) multiplies the error by 2 and adds 1: in all less than `2^(k + 8)` units in the last place. The result
+    is lowered by `2^(k + 10)`, so it never exceeds the truth, and `64 + k` bits are cut off.
 
     >>> exp_minus(Fraction(1)) >> 240, int(math.exp(-1) * 2**16)
     (24109, 24109)
@@ -171,13 +171,13 @@ def _weights(noise: Noise) -> list[int]:
     """Unnormalised chances of 0, 1, .., `support`, times 2^256, each at most `12 (x + 1)^2` too small.
 
     Gaussian: `w_{x+1} = w_x r_x` and `r_{x+1} = r_x e^{-1/sigma^2}`; Laplace: `w_{x+1} = w_x e^{-1/scale}`.
-    All factors are at most 1 and given within 2 units, and products are rounded down, so a product's error is
-    at most the sum of its factors' errors plus 1: that of `r_x` at most `3 x + 2`, and that of `w_x` at most
-    the sum of `3 y + 3` over `y < x`, which is below `12 (x + 1)^2`.
+    All factors are at most 1 and known to within 2 units, and products are rounded down, so a product's error
+    is at most the sum of its factors' errors plus 1. The error of `r_x` is at most `3 x + 2`, and that of
+    `w_x` at most the sum of `3 y + 3` over `y < x`, which is below `12 (x + 1)^2`.
 
-    The rounded Gaussian's are those of the discrete one times `_cell`, which is at most 2^8 and off by less
-    than 2^-162: a weight is at most `2^12 (x + 1)^2 + 1` units too small beside that. In `_ends` all of it is
-    within 2^77 units and a share of 2^-162, so the quotient is within 2^-137 there as well.
+    The weights of the rounded Gaussian are those of the discrete one times `_cell`, which is at most 2^8 and
+    wrong by less than 2^-162. Apart from that a weight is at most `2^12 (x + 1)^2 + 1` units too small. In
+    `_ends` the sums are within 2^77 units and a share of 2^-162, so the quotient is also within 2^-137 there.
     """
     scale = Fraction(noise.scale)
     if noise.family != "discrete_laplace":
@@ -196,14 +196,15 @@ def _weights(noise: Noise) -> list[int]:
 
 
 def _cell(scale: Fraction, value: int) -> int:
-    """What a Gaussian has from `value - 1/2` to `value + 1/2`, over its density at `value`, times 2^192.
+    """A Gaussian's mass from `value - 1/2` to `value + 1/2`, over its density at `value`, times 2^192.
 
     With `h = 1 / (2 scale)` the density at `value + v / 2` is that at `value` times the sum of `t_n (-v)^n`,
     a generating function of Hermite polynomials: `t_0 = 1`, `(n + 1) t_{n+1} = b t_n - h^2 t_{n-1}` and `b =
-    value / (2 scale^2)`. Over v from -1 to 1 the mean of an odd term is 0 and of an even one `t_n / (n + 1)`.
-    At scales from 1 and within the support `b <= 8` and `h^2 <= 1/4`, so all terms together, and the growth
-    of an error, are at most `e^(b + h^2)`, below 2^12. Step n adds at most `2^13 + 2` units of error over n,
-    the steps together less than 2^16, and what follows the last term less than that: in all below 2^30 units.
+    value / (2 scale^2)`. Over v from -1 to 1 the mean of an odd term is 0 and that of an even one `t_n / (n +
+    1)`. For scales of at least 1 and values in the support, `b <= 8` and `h^2 <= 1/4`. So the sum of all
+    terms, and the growth of an error, are at most `e^(b + h^2)`, below 2^12. Step n adds at most `2^13 + 2`
+    units of error divided by n, all steps together less than 2^16, and the terms after the last one less than
+    that: in all below 2^30 units.
     """
     slope = (value << _CELL_BITS) * scale.denominator**2 // (2 * scale.numerator**2)
     square = (scale.denominator**2 << _CELL_BITS) // (4 * scale.numerator**2)
@@ -217,13 +218,13 @@ def _cell(scale: Fraction, value: int) -> int:
 
 
 def _ends(noise: Noise) -> list[int]:
-    """For each value the number of words that draw it or a lesser one: within 1 of `2^128 F`.
+    """For each value the number of words that draw it or a smaller one: within 1 of `2^128 F`.
 
-    A partial sum of at most 2^22 weights of at most `12 * 2^42` units of error each is within 2^68 units, or
-    2^-188, and so is the total, which is at least 1. Leaving out the tails changes a quotient by less than
-    2^-138. The quotient is therefore within 2^-137 of `F`, and rounding it to the nearest whole word makes
-    that `1/2 + 2^-9` words. An entry of 0 is raised to 1, because a row holds the entry less 1: `F` is then
-    below 2^-128, and the error below 1. The last entry is 2^128, where `F > 1 - 2^-139`.
+    A partial sum of at most 2^22 weights, each with at most `12 * 2^42` units of error, is within 2^68 units,
+    or 2^-188, and so is the total, which is at least 1. Leaving out the tails changes a quotient by less than
+    2^-138. So the quotient is within 2^-137 of `F`; rounded to the nearest whole word, it is within
+    `1/2 + 2^-9` words. An entry of 0 is raised to 1, because a row holds the entry minus 1; `F` is then below
+    2^-128, and the error below 1. The last entry is 2^128, where `F > 1 - 2^-139`.
     """
     weights = _weights(noise)
     total = weights[0] + 2 * sum(weights[1:])

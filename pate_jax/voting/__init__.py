@@ -1,4 +1,4 @@
-"""Labels to votes: the door for teachers that are not ours; free of JAX until a kernel is called."""
+"""From labels to votes, also for teachers trained elsewhere; imports JAX only when a kernel is called."""
 
 from pate_jax.voting.votes import (
     Votes,

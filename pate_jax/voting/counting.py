@@ -1,4 +1,4 @@
-"""The jitted kernel that counts votes: labels[teacher, query] to histograms[query, class]."""
+"""The jitted kernel that counts votes: from labels[teacher, query] to histograms[query, class]."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, Integer
 
-_NARROW = (1 << 15) - 1  # teachers that a 16-bit counter can hold
-_FEW = 64  # classes up to which a CPU compares faster than it scatters
-_INDEXED = 1 << 31  # counters that an int32 can tell apart
+_NARROW = (1 << 15) - 1  # the most teachers that a 16-bit counter can count
+_FEW = 64  # the most classes for which a CPU compares faster than it scatters
+_INDEXED = 1 << 31  # the most counters that an int32 can index
 
 
 @partial(jax.jit, static_argnames=("classes", "axis_name", "chunk"))
 def count(
     labels: Integer[Array, "teachers queries"], classes: int, axis_name: Any = None, chunk: int = 10
 ) -> Int32[Array, "queries classes"]:
-    """How many teachers chose each class, for each query; a label outside the classes counts for none.
+    """How many teachers chose each class, for each query; labels outside the classes do not count.
 
-    Few classes are compared, `chunk` teachers at a time; a CPU adds many classes one label at a time, which
-    takes as long for a thousand as for two. Labels are read once, and the counters are as narrow as the
-    number of teachers allows.
+    With few classes, each label is compared with every class, `chunk` teachers at a time. With many classes,
+    a CPU adds one label at a time, which takes as long for a thousand classes as for two. Labels are read
+    once, and the counters are as narrow as the number of teachers allows.
     """
     chex.assert_rank(labels, 2)
     by_comparing = partial(compared, classes=classes, chunk=chunk)
@@ -39,14 +39,14 @@ def count(
 
 
 def compared(labels: Array, classes: int, chunk: int) -> Array:
-    """Each label against every class: whole registers of queries at once."""
+    """The histogram by comparing each label with every class, with whole registers of queries at once."""
     teachers = labels.shape[0]
     kind = labels.dtype if classes - 1 <= np.iinfo(labels.dtype).max else jnp.int32
     names = jnp.arange(classes, dtype=jnp.int32)[:, None].astype(kind)
     chunk = min(chunk, teachers)
 
     def matches(first: Any, rows: int) -> Any:
-        """Each row is sliced where it is used: a slice of several would be copied first."""
+        """Votes of `rows` teachers; each row is sliced separately, because a larger slice would be copied."""
         return sum(
             (_row(labels, first + place).astype(kind) == names).astype(_counter(labels))
             for place in range(rows)
@@ -59,7 +59,7 @@ def compared(labels: Array, classes: int, chunk: int) -> Array:
 
 
 def scattered(labels: Array, classes: int) -> Array:
-    """Each label to its own counter; those outside the classes to a last one that no one reads."""
+    """The histogram by adding each label to its counter; labels outside the classes go to an unused one."""
     teachers, queries = labels.shape
     firsts = jnp.arange(queries, dtype=jnp.int32) * classes
     one = jnp.ones((), _counter(labels))

@@ -1,8 +1,9 @@
 """From teachers' labels to vote histograms, and the file that holds them.
 
-`votes.npz` is the border between training and privacy: everything behind it needs nothing else, and teachers
-that are not ours enter here. Files and checks need NumPy alone, so that accounting for a file of votes does
-not load JAX; the counting kernel (`pate_jax.voting.counting`) is loaded when `histogram` is first called.
+`votes.npz` is the border between training and privacy: everything behind it needs only this file, and votes
+of teachers trained elsewhere enter here. Files and checks need only NumPy, so accounting for a file of votes
+does not load JAX. The counting kernel (`pate_jax.voting.counting`) is loaded at the first call of
+`histogram`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _LARGEST_CLASSES = 1 << 15  # labels are stored in 16 bits
 
 
 class Votes(NamedTuple):
-    """The votes of all teachers on all queries, and what came with them."""
+    """The votes of all teachers on all queries, and what the file says about the queries."""
 
     votes: np.ndarray  # int32[queries, classes]
     teacher_labels: np.ndarray | None = None  # int16[teachers, queries]
     ids: np.ndarray | None = None  # str[queries]
     labels: np.ndarray | None = None  # int32[queries]: true labels of public data, for evaluation only
-    digests: np.ndarray | None = None  # str[queries], one of each input: `queries.digests`
+    digests: np.ndarray | None = None  # str[queries], one of each input (`data.duplicates.digests`)
 
 
 def histogram(
@@ -43,9 +44,9 @@ def histogram(
 ) -> Int32[Any, "queries classes"]:
     """How many teachers chose each class, for each query, from their labels[teacher, query].
 
-    Inside shard_map or pmap with teachers spread over devices, `axis_name` sums over all of them. `chunk`
-    teachers are compared in one step. Concrete labels outside the classes are refused; under tracing they
-    count for none (so a padded teacher labels everything -1).
+    Inside shard_map or pmap, with teachers spread over devices, `axis_name` sums over all devices. `chunk`
+    teachers are compared in one step. Concrete labels outside the classes are refused; under tracing they do
+    not count (so a teacher that is only padding labels everything -1).
 
     >>> histogram(np.array([[0, 2], [0, 1], [1, 1]]), classes=3)
     Array([[2, 1, 0],
@@ -60,7 +61,7 @@ def histogram(
 
 
 def histogram_of_parts(parts: Iterable[ArrayLike], classes: int) -> Int32[Any, "queries classes"]:
-    """The histogram of teachers that come in several arrays, such as slices of a file too big for memory.
+    """The histogram of teachers in several arrays, such as slices of a file that is too big for memory.
 
     >>> histogram_of_parts([np.array([[0, 2]]), np.array([[0, 1], [1, 1]])], classes=3)
     Array([[2, 1, 0],
@@ -78,7 +79,7 @@ def histogram_of_parts(parts: Iterable[ArrayLike], classes: int) -> Int32[Any, "
 
 
 def labels_of(logits: ArrayLike) -> Int16[np.ndarray, "teachers queries"]:
-    """Each teacher's label for each query: the class of its largest logit[teacher, query, class], never NaN.
+    """Each teacher's label for each query: the class of its largest logit[teacher, query, class].
 
     >>> labels_of(np.array([[[0.1, 2.0], [3.0, -1.0]]]))
     array([[1, 0]], dtype=int16)
@@ -118,8 +119,8 @@ def check_teacher_labels(teacher_labels: Any, classes: int | None = None) -> Any
 def check_votes(votes: Any, *, equal_totals: bool = True) -> Any:
     """Votes[query, class] as whole numbers >= 0, every row of one total; tracers by shape and type only.
 
-    The total is the number of teachers. It must be the same in every row, because the privacy analysis lets
-    one record move one vote, never make one appear.
+    The total is the number of teachers. It must be the same in every row: in the privacy analysis a record
+    can move a vote, but not add one.
 
     >>> check_votes([[3, 1], [4, 1]])
     Traceback (most recent call last):
@@ -141,7 +142,7 @@ def check_votes(votes: Any, *, equal_totals: bool = True) -> Any:
 
 
 def save_votes(path: Path | str, votes: Votes) -> None:
-    """Write checked votes, whole or not at all."""
+    """Check votes and write them to a file, whole or not at all."""
     arrays = {name: value for name, value in _checked(votes)._asdict().items() if value is not None}
     storage.write_arrays(path, KIND, arrays)
 
@@ -149,11 +150,12 @@ def save_votes(path: Path | str, votes: Votes) -> None:
 def load_votes(
     path: Path | str, *, labels_are_teacher_labels: bool = False, classes: int | None = None
 ) -> Votes:
-    """Read and check votes: a file of ours, or anyone's `.npz` or `.npy`.
+    """Read and check votes from a file of this package, or from any other `.npz` or `.npy`.
 
     A foreign `.npz` holds `votes[query, class]` or `teacher_labels[teacher, query]`, and may hold `ids` and
-    true `labels` for the queries. A `.npy` is the votes. With `labels_are_teacher_labels`, what would be read
-    as votes is labels[teacher, query]. `classes` is needed for labels in which the last class never occurs.
+    true `labels` of the queries. A `.npy` holds the votes. With `labels_are_teacher_labels`, the array that
+    would be read as votes is labels[teacher, query]. `classes` is needed if the last class never occurs among
+    the labels.
     """
     arrays, ours = _read(Path(path))
     if labels_are_teacher_labels:
@@ -177,7 +179,7 @@ def load_votes(
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
-    """The arrays of a file, and whether it is one of ours."""
+    """The arrays of a file, and whether this package wrote it."""
     if path.suffix == ".npy":
         content = storage.read_bytes(path)
         try:
@@ -190,7 +192,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
 
 
 def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
-    """Refuse foreign votes that could be read another way, and say which."""
+    """Refuse foreign votes whose axes could be read in another order, and say which."""
     if counts.ndim != 2 or counts.size == 0:
         return  # `check_votes` says what is wrong
     counts = _whole("votes", counts)
@@ -206,13 +208,14 @@ def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
         raise PateError(f"{path}: the columns of votes{shape} have equal totals, not the rows: transpose it")
     if not rows_agree and shape[0] > 1:
         raise PateError(
-            f"{path}: the rows of votes{shape} have unequal totals, so it is no histogram [query, class] of "
-            "teachers who all voted; if it is labels[teacher, query], say so (labels_are_teacher_labels=True)"
+            f"{path}: the rows of votes{shape} have unequal totals, so they are not histograms [query, "
+            "class] of teachers who all voted; if they are labels[teacher, query], pass "
+            "labels_are_teacher_labels=True"
         )
 
 
 def _check_orientation(path: Path | str, teacher_labels: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
-    """Refuse labels whose second axis is not as long as what else the file says about the queries."""
+    """Refuse labels whose second axis does not match the number of queries in the file's other arrays."""
     for name in ("votes", "ids", "labels"):
         if name not in arrays or teacher_labels.ndim != 2 or arrays[name].ndim == 0:
             continue
@@ -226,7 +229,7 @@ def _check_orientation(path: Path | str, teacher_labels: np.ndarray, arrays: dic
 
 
 def _checked(votes: Votes) -> Votes:
-    """The votes in their stored types, with every part in agreement with the others."""
+    """The votes in their stored types, after a check that all parts agree."""
     counts = np.asarray(check_votes(np.asarray(votes.votes))).astype(np.int32)
     queries, classes = counts.shape
     teacher_labels, ids, labels, digests = votes[1:]
@@ -301,19 +304,19 @@ def _check_totals(totals: np.ndarray, equal: bool) -> None:
 
 
 def _array(values: Any) -> Any:
-    """JAX arrays and tracers as they are, everything else as a NumPy array."""
+    """JAX arrays and tracers unchanged, everything else as a NumPy array."""
     return values if hasattr(values, "dtype") and hasattr(values, "ndim") else np.asarray(values)
 
 
 def _is_concrete(values: Any) -> bool:
-    """Whether this process can read the values: not under tracing, not spread over other processes."""
+    """Whether this process can read the values: they are not traced and not spread over processes."""
     if "jax" not in sys.modules or not isinstance(values, sys.modules["jax"].Array):
         return True
     return not isinstance(values, sys.modules["jax"].core.Tracer) and values.is_fully_addressable
 
 
 def _whole(name: str, values: Any) -> Any:
-    """The values as integers: those that are, or concrete floating-point ones without a fraction."""
+    """The values, if they are integers or concrete floating-point numbers without a fraction."""
     if values.dtype.kind in "iu":
         return values
     if values.dtype.kind != "f" or not _is_concrete(values):

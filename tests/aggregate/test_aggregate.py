@@ -442,7 +442,7 @@ def test_other_bad_input_is_named():
         aggregate.answer(INTERACTIVE, VOTES, key=key)
     with pytest.raises(PateError, match="student_probabilities is given"):
         interactive.answer(GNMax(1.0), VOTES, VOTES / 13, key=key)
-    with pytest.raises(PateError, match=r"row 3 is no distribution: .*nan"):
+    with pytest.raises(PateError, match=r"row 3 is not a distribution: .*nan"):
         bad = (VOTES / 13).astype(np.float32)
         bad[3, 2] = np.nan
         interactive.answer(INTERACTIVE, VOTES, bad, key=key)
