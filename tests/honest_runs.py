@@ -134,3 +134,14 @@ def budgeted() -> RunDirectory:
             stages.account(run)
 
     return RunDirectory(_once("budgeted", make))
+
+
+@functools.cache
+def crowd(voters: str, by: str = "record", seed: int | None = None) -> RunDirectory:
+    """A whole run whose records, or users, vote by themselves, on the user's own files."""
+
+    def make(out: Path) -> None:
+        partition = PartitionChoice(by=by, seed=seed)
+        pipeline.run(RunConfig(table(), partition, voters=voters, epsilon=4.0, student=STUDENT, out=out))
+
+    return RunDirectory(_once(f"crowd-{voters}-{by}-{seed}", make))

@@ -3,6 +3,7 @@
 from numpy.typing import ArrayLike
 
 from pate_jax.accounting.calibrate import Calibrated, calibrate
+from pate_jax.accounting.crowd_statement import CrowdStatement, crowd_statement
 from pate_jax.accounting.curves import Epsilon, Method, Parts, default_orders, epsilon, published_parts, rdp
 from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.figures import Figure
@@ -14,6 +15,7 @@ from pate_jax.mechanisms import Mechanism
 __all__ = [
     "RELATIONS",
     "Calibrated",
+    "CrowdStatement",
     "Epsilon",
     "Figure",
     "Method",
@@ -23,6 +25,7 @@ __all__ = [
     "Relation",
     "Statement",
     "calibrate",
+    "crowd_statement",
     "default_orders",
     "epsilon",
     "plan",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.statement import Statement
 
@@ -23,7 +24,7 @@ def rounded_up(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}" if epsilon < 1e6 else f"{epsilon * (1 + 1e-4):.4g}"
 
 
-def text(statement: Statement, rows: Rows, *, publishable_only: bool) -> str:
+def text(statement: Statement | CrowdStatement, rows: Rows, *, publishable_only: bool) -> str:
     """The table for a terminal; sensitive rows say so."""
     lines = [statement.warning, ""] if statement.warning else []
     lines += [
@@ -36,7 +37,7 @@ def text(statement: Statement, rows: Rows, *, publishable_only: bool) -> str:
         cells = f"{_epsilon(figure.epsilon):>10}{_order(figure.order):>9}"
         lines.append(f"  {_TITLES.get(name, name):<18}{cells}  {figure.status}")
         lines.append(f"  {'':<18}{figure.note}")
-    if not publishable_only:
+    if not publishable_only and isinstance(statement, Statement):
         lines += _sensitive_lines(statement)
     lines += ["", f"Model card: {statement.model_card_line()}"]
     if not publishable_only:
@@ -44,7 +45,7 @@ def text(statement: Statement, rows: Rows, *, publishable_only: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def html(statement: Statement, rows: Rows) -> str:
+def html(statement: Statement | CrowdStatement, rows: Rows) -> str:
     """The table as a self-contained HTML fragment; words and colour mark the sensitive rows."""
     warning = f"<p><strong>{escape(statement.warning)}</strong></p>\n" if statement.warning else ""
     heads = "".join(

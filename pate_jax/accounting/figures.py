@@ -22,6 +22,7 @@ Status = Literal["sensitive", "publishable"]
 HISTORY = "cost along this history; no guarantee, since the queries depend on earlier answers"
 ONE_WAY = "no guarantee: bounds one direction of the divergence only, and weighs the argmax by Pr[answered]"
 FILTER = "the budget of a privacy filter, spent in full whatever the realised sum"
+NO_FINITE = "no finite epsilon at this delta; the sampler's own error may exceed it"
 WORST_CASE = "holds for all data and every history of this many queries; each is charged as if answered"
 LEFT_OUT = "left out: not asked for, or more than the Renyi figure for a sample of these votes"
 BEYOND_VOTES = "the test reads more than the votes"
@@ -63,9 +64,7 @@ def figure(found: Epsilon, status: Status, basis: str, note: str = "") -> Figure
     value, order = float(found.epsilon), None if found.order is None else float(found.order)
     if math.isfinite(value):
         return Figure(value, order, status, basis, note)
-    return Figure(
-        None, None, status, basis, "no finite epsilon at this delta; the sampler's own error may exceed it"
-    )
+    return Figure(None, None, status, basis, NO_FINITE)
 
 
 class Exact(NamedTuple):

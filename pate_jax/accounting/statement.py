@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,9 @@ from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, to_dict
+
+if TYPE_CHECKING:
+    from pate_jax.accounting.crowd_statement import CrowdStatement
 
 NAMES = ("exact", "pld", "published", "data_independent", "sanitised")
 # `pate verify` compares the sentences of a published statement with these, so a change fails older runs
@@ -100,8 +103,12 @@ class Statement:
         }
 
     @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> Statement:
-        """The statement that `to_dict` or `publishable` described."""
+    def from_dict(cls, description: Mapping[str, Any]) -> Statement | CrowdStatement:
+        """The statement that `to_dict` or `publishable` described: of answers, or of a crowd's tables."""
+        if "releases" in description:
+            from pate_jax.accounting.crowd_statement import CrowdStatement  # which uses this module
+
+            return CrowdStatement.from_dict(description)
         try:
             found = cls._of(description)
             _check(found)

@@ -37,8 +37,9 @@ def secrets(subject: Subject) -> check.Secrets:
     texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
     entropy = storage.read_json(run.keys, "keys").get("entropy")
     texts |= {"the secret of the run": entropy} if entropy else {}
-    for line in ledger.lines(run.ledger):
-        digests = {"votes": line.votes, "noise": line.noise, "digest": line.digest}
+    for line in ledger.entries(run.ledger):
+        own = {"votes": line.votes} if isinstance(line, ledger.Line) else {"table": line.table}
+        digests = {**own, "noise": line.noise, "digest": line.digest}
         texts |= {f"the {name} of batch {line.batch}": digest for name, digest in digests.items()}
     if run.statement.exists():
         texts |= _sensitive(storage.read_json(run.statement, "statement"))
@@ -69,7 +70,7 @@ def _sensitive(statement: dict[str, Any]) -> dict[str, str]:
     """Every figure of the private statement that is not published too, as it would be printed."""
     kept_in: dict[str, str] = {}
     published: set[str] = set()
-    for name, figure in {**statement["figures"], **statement["sums"]}.items():
+    for name, figure in {**statement["figures"], **statement.get("sums", {})}.items():
         forms = _printed(figure["epsilon"]) if figure["epsilon"] else set()
         if figure["status"] == "publishable":
             published |= forms
@@ -84,6 +85,8 @@ def _printed(epsilon: float) -> set[str]:
 
 def _arrays(run: RunDirectory) -> Iterator[tuple[str, np.ndarray]]:
     """The votes, and every array of every teacher that is kept."""
+    if run.table.exists():
+        yield "the exact table", storage.read_arrays(run.table, "crowd-table")["table"]
     for batch in range(1, run.batches + 1):
         votes = voting.load_votes(run.votes_of(batch))
         yield f"the votes of batch {batch}", votes.votes

@@ -20,6 +20,7 @@ from pate_jax.ensemble import plan as plans
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs, public_parts
+from pate_jax.runs.record import CROWD
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -28,9 +29,10 @@ _SECRET = "the secret is 32 bytes with more than 8 different values; where they 
 
 def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
     """A file that is missing: not made yet or, where files of later stages exist, lost."""
-    order = [run.certificate, run.teacher_report, run.votes, run.ledger, run.answers]
+    order = [run.public_side, run.table, run.certificate, run.teacher_report, run.votes]
+    order += [run.ledger, run.answers]
     order += [run.statement, run.public_statement, run.results]
-    later = order[order.index(path) + 1 :] if path in order else order[1:]
+    later = order[order.index(path) + 1 :] if path in order else order[3:]
     if any(one.exists() for one in later):
         return failed(f"{path} is missing, and what was made after it is there")
     return unchecked(f"{path.name} does not exist yet: run `pate {stage}`")
@@ -46,7 +48,8 @@ def keys(run: RunDirectory) -> Iterator[Finding]:
         yield failed("keys.json has both a seed and entropy")
     else:
         yield passed(_SECRET if seed is None else f"a run with the seed {seed}")
-    if settings.stages.get("partition", {}).get("seed", seed) != seed:
+    chosen = settings.stages.get("partition", settings.stages.get(CROWD, {}))
+    if chosen.get("seed", seed) != seed:
         yield failed("the settings name another seed than keys.json")
     modes = {path: stat.S_IMODE(os.stat(path).st_mode) for path in (run.private, run.keys)}
     loose = [path for path, mode in modes.items() if mode & 0o077]
@@ -242,6 +245,12 @@ def queries(subject: Subject) -> Iterator[Finding]:
     yield from _apart(inputs)
     if run.answers.exists():
         yield from _different(inputs, batches)
+
+
+def public_apart(subject: Subject) -> Iterator[Finding]:
+    """Whether no public part holds private inputs, where the data can be had."""
+    inputs = subject.inputs
+    yield from [inputs] if isinstance(inputs, Finding) else _apart(inputs)
 
 
 def _apart(inputs: Inputs) -> Iterator[Finding]:

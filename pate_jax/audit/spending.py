@@ -85,7 +85,7 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
             settings.budget, line.mechanism, line.teachers, line.classes, line.asked, settings.rule
         )
     )
-    if list(_differences(charged, costs)):
+    if list(differences(charged, costs)):
         yield f"it was charged {charged} and costs {costs}"
 
 
@@ -150,7 +150,7 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
         delta=fixed.delta,
         rule=settings.rule,
     )
-    differing = _differences(fixed.to_dict(), again.to_dict())
+    differing = differences(fixed.to_dict(), again.to_dict())
     yield from judged(
         (f"the recorded budget is not that of its epsilon: {one}" for one in differing),
         f"epsilon {fixed.epsilon:g} allows {fixed.rdp:.6g} at order {fixed.order:.4g}, as recorded",
@@ -175,7 +175,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
     delta = budget.agreed_delta(run, None)
     statement = stages.state(run, delta, _pld_of(whole))
     yield from judged(
-        (f"the private statement differs: {one}" for one in _differences(whole, statement.to_dict())),
+        (f"the private statement differs: {one}" for one in differences(whole, statement.to_dict())),
         f"the private statement is what the votes and the ledger give, at delta {delta:g}",
     )
     if not run.public_statement.exists():
@@ -185,7 +185,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
     yield from judged(
         (
             f"the published statement differs: {one}"
-            for one in _differences(published, statement.publishable())
+            for one in differences(published, statement.publishable())
         ),
         "the published statement is what the votes and the ledger give",
     )
@@ -199,10 +199,10 @@ def _pld_of(statement: Mapping[str, Any]) -> bool | None:
     return False if figure.get("note") == figures.LEFT_OUT else None
 
 
-def _differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
+def differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
     """Fields of two JSON values that differ; floating-point numbers by more than rounding.
 
-    >>> list(_differences({"a": 1.0, "b": 2}, {"a": 1.0, "b": 3}))
+    >>> list(differences({"a": 1.0, "b": 2}, {"a": 1.0, "b": 3}))
     ['b is 2 and not 3']
     """
     found = found if name else json.loads(json.dumps(found))
@@ -211,25 +211,27 @@ def _differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
             if (key in stated) != (key in found):
                 yield f"{name}{key} is {'there' if key in stated else 'missing'}"
             else:
-                yield from _differences(stated[key], found[key], f"{name}{key}.")
+                yield from differences(stated[key], found[key], f"{name}{key}.")
     elif isinstance(stated, float) and isinstance(found, float):
-        if not _covers(stated, found):
+        if not covers(stated, found):
             yield f"{name[:-1]} is {stated!r} and not {found!r}"
     elif stated != found or type(stated) is not type(found):
         yield f"{name[:-1]} is {stated!r} and not {found!r}"
 
 
-def _covers(stated: float, again: float) -> bool:
+def covers(stated: float, again: float) -> bool:
     """Whether a recorded figure is the one found again: not below it, and above it by rounding at most."""
     return again * (1 - ROUNDING) <= stated <= again * (1 + _ADDED)
 
 
-def coherent(body: dict[str, Any], statement: accounting.Statement) -> Iterator[Finding]:
+def coherent(
+    body: dict[str, Any], statement: accounting.Statement | accounting.CrowdStatement
+) -> Iterator[Finding]:
     """Whether the sentences of a published statement are those that its numbers have."""
     yield from judged(
         (
             f"the statement is not what its own fields give: {one}"
-            for one in _differences(body, statement.publishable())
+            for one in differences(body, statement.publishable())
         ),
         "the statement's words are those of its numbers",
     )
@@ -254,7 +256,7 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
         return
     again = _headline(statement).epsilon
     same = (headline.epsilon is None and again is None) or (
-        headline.epsilon is not None and again is not None and _covers(headline.epsilon, again)
+        headline.epsilon is not None and again is not None and covers(headline.epsilon, again)
     )
     asked = f"{statement.asked} queries to {statement.teachers} teachers"
     yield from judged(

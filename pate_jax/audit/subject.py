@@ -7,6 +7,8 @@ from functools import cached_property
 
 from pate_jax.errors import PateError
 from pate_jax.runs import inputs
+from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.release.findings import Finding, unchecked
@@ -25,7 +27,10 @@ class Subject:
         """What the run was made from, or why that cannot be had."""
         if "data" not in self.run.record.read():
             return unchecked(ELSEWHERE)
-        opened = inputs.open(self.run, tolerant=True)
+        if is_crowd(self.run):
+            opened = crowd_inputs.opened(self.run, tolerant=True).inputs
+        else:
+            opened = inputs.open(self.run, tolerant=True)
         try:
             opened.dataset  # noqa: B018  # opens the files
         except PateError as error:

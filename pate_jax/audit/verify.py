@@ -4,6 +4,7 @@ shards        keys, partition, what teachers were fed, votes, queries
 spending      ledger, noise, budget, statement
 secrets       what no file of release/ may hold (runs/release/check.py looks)
 retraining    labels, teachers and student, made once more
+crowds        the same of a run whose voters are its records or users
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from pate_jax import accounting
-from pate_jax.audit import retraining, secrets, shards, spending
+from pate_jax.audit import crowds, retraining, secrets, shards, spending
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import register
+from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Examination, Finding, examine, unchecked
@@ -59,6 +61,15 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
     student is trained again from public inputs and answers alone.
     """
     subject = Subject(run)
+    checks, again = _of_crowd(subject) if is_crowd(run) else _of_teachers(subject, retrained)
+    if not deep:
+        again = dict.fromkeys(again, _shallow)
+    return examine(str(run.root), {**checks, **again})
+
+
+def _of_teachers(subject: Subject, retrained: int) -> tuple[Checks, Checks]:
+    """What is looked at in a run of teachers, and what is made once more."""
+    run = subject.run
     checks: Checks = {
         "keys": partial(shards.keys, run),
         "partition": partial(shards.certified, subject),
@@ -76,9 +87,27 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
         "teachers": partial(retraining.teachers, subject, retrained),
         "student": partial(retraining.student_again, subject),
     }
-    if not deep:
-        again = dict.fromkeys(again, _shallow)
-    return examine(str(run.root), {**checks, **again})
+    return checks, again
+
+
+def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
+    """The same of a run whose voters are its records or users."""
+    run, crowd = subject.run, crowds.opened(subject)
+    checks: Checks = {
+        "keys": partial(shards.keys, run),
+        "voters": partial(crowds.voters, run, crowd),
+        "public": partial(crowds.public, run, crowd),
+        "apart": partial(shards.public_apart, subject),
+        "ledger": partial(crowds.lines, run),
+        "noise": partial(crowds.noise, run),
+        "statement": partial(crowds.stated, run),
+        "release": partial(_released, subject),
+    }
+    again: Checks = {
+        "table": partial(crowds.recounted, run, crowd),
+        "student": partial(crowds.student_again, run, crowd),
+    }
+    return checks, again
 
 
 def of_release(folder: Path) -> Examination:
@@ -111,7 +140,10 @@ def _stated(folder: Path) -> Iterator[Finding]:
     body = storage.read_json(folder / "statement.json", "statement")
     statement = accounting.Statement.from_dict(body)
     yield from spending.coherent(body, statement)
-    yield from spending.published(statement, body.get("model_card_line"))
+    if isinstance(statement, accounting.CrowdStatement):
+        yield from crowds.published(statement)
+    else:
+        yield from spending.published(statement, body.get("model_card_line"))
 
 
 def _shallow() -> Iterator[Finding]:

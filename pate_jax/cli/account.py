@@ -69,8 +69,12 @@ def account(
             )
         from pate_jax.runs import stages
         from pate_jax.runs.answers import load_asked
+        from pate_jax.runs.crowds.inputs import is_crowd
 
         run = RunDirectory(votes)
+        if is_crowd(run):
+            _of_crowd(run, delta, published or sanitise or plots is not None, json)
+            return
         with run.writing():
             statement = stages.account(
                 run, delta, False if no_pld else None, confidence if sanitise else None
@@ -101,6 +105,20 @@ def account(
     else:
         print(statement.text())
         print(accounting.published_text(mechanism, histograms, delta) if published else "", end="")
+
+
+def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) -> None:
+    """The statement of a crowd's run, which has one figure."""
+    from pate_jax.runs.crowds import stages
+
+    if more:
+        raise PateError(
+            f"{run.root} is the run of a crowd, whose one figure depends on no private record: leave out "
+            "--sanitise, --published and --plots"
+        )
+    with run.writing():
+        statement = stages.account(run, delta)
+    print(json_format.dumps(statement.to_dict()) if json else statement.text())
 
 
 def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:

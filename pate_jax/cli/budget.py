@@ -42,13 +42,19 @@ def budget_command(
             raise PateError(
                 "--limit-epsilon and --limit-delta belong to a register: name it by --register FILE"
             )
-        found = budget.summary(RunDirectory(Path(run or "")))
+        found = _summary(RunDirectory(Path(run or "")))
     else:
         if limit_epsilon is not None:
             registers.limit(register, limit_epsilon, limit_delta or budget.CUSTOMARY_DELTA)
         found = registers.summary(register, limit_delta)
     lines = _lines(found) if register is None else _registered(found)
     print(json_format.dumps(found) if json else "\n".join(lines))
+
+
+def _summary(run: RunDirectory) -> dict[str, Any]:
+    from pate_jax.runs.crowds import inputs, stages
+
+    return stages.summary(run) if inputs.is_crowd(run) else budget.summary(run)
 
 
 def _registered(found: dict[str, Any]) -> list[str]:
@@ -74,7 +80,23 @@ def _said(epsilon: float | None) -> str:
     return "no finite epsilon" if epsilon is None else f"epsilon {epsilon:.4f}"
 
 
+def _released(found: dict[str, Any]) -> list[str]:
+    """The lines of a crowd's run."""
+    lines = [f"Run {found['run_dir']}: every record or user votes by itself"]
+    for one in found["releases"]:
+        kind, rdp, order = one["release"]["name"], one["cost"]["rdp"], one["cost"]["order"]
+        lines.append(f"  release {one['batch']}: {kind}, {rdp:.6f} at order {order:.4g}")
+    spent = found["spent"]
+    return [
+        *lines,
+        f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g} together, whatever the records.",
+        "Labels for any number of public inputs follow from that; nothing more can be released by this run.",
+    ]
+
+
 def _lines(found: dict[str, Any]) -> list[str]:
+    if "releases" in found:
+        return _released(found)
     spent, left, fixed = found["spent"], found["left"], found["budget"]
     lines = [f"Run {found['run_dir']}: {found['mechanism']}"]
     for batch in found["batches"]:

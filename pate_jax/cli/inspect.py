@@ -16,11 +16,13 @@ def report_command(run: RunPath, json: bool = False) -> None:
         json: print one JSON object in place of the summary.
     """
     from pate_jax.runs import stages
+    from pate_jax.runs.crowds import inputs
+    from pate_jax.runs.crowds import stages as crowd_stages
     from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
     with directory.writing():
-        results = stages.tell(directory)
+        results = (crowd_stages if inputs.is_crowd(directory) else stages).tell(directory)
     finish(results, json)
 
 

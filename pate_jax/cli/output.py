@@ -8,6 +8,10 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+_SHOWN = (
+    *("run_dir", "voters", "told", "teachers", "queries", "answered"),
+    *("label_accuracy", "student_accuracy", "statement"),
+)
 RunPath = Annotated[Positional[Path], arg(metavar="RUN")]
 
 
@@ -19,18 +23,11 @@ def say(facts: dict[str, Any], json: bool) -> None:
 def finish(results: dict[str, Any], json: bool) -> None:
     """Print what a run ended with."""
     if json:
-        wanted = (
-            "run_dir",
-            "teachers",
-            "queries",
-            "answered",
-            "label_accuracy",
-            "student_accuracy",
-            "statement",
-        )
-        print(json_format.dumps({name: results[name] for name in wanted}))
+        print(json_format.dumps({name: results[name] for name in _SHOWN if name in results}))
     else:
         from pate_jax import accounting
-        from pate_jax.runs.report import run_pages
+        from pate_jax.runs.report import crowd_pages, run_pages
 
-        print(run_pages.summary(results, accounting.Statement.from_dict(results["statement"]).text()))
+        statement = accounting.Statement.from_dict(results["statement"]).text()
+        summary = crowd_pages.summary if "voters" in results else run_pages.summary
+        print(summary(results, statement))

@@ -15,6 +15,7 @@ from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import (
     DataChoice,
     MechanismOrRun,
@@ -169,6 +170,7 @@ def aggregate(
 
 def _recorded_mechanism(run: RunDirectory) -> Mechanism:
     settings = run.record.read()
+    refuse_crowd(settings, run.root)
     if "mechanism" not in settings:
         raise PateError(
             f"{run.root} has no mechanism yet: name one, as in `pate aggregate ... gnmax --sigma 40`"

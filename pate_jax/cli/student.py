@@ -9,6 +9,7 @@ import numpy as np
 from tyro.conf import Positional, arg
 
 from pate_jax.cli.output import RunPath, say
+from pate_jax.errors import PateError
 from pate_jax.runs.settings import StudentFlags
 from pate_jax.student.settings import Auto
 
@@ -30,11 +31,18 @@ def student(
         json: print one JSON object.
     """
     from pate_jax.runs import stages
+    from pate_jax.runs.crowds import inputs
+    from pate_jax.runs.crowds import stages as crowd_stages
     from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
     with directory.writing():
-        results = stages.teach(directory, config, public, test)
+        if not inputs.is_crowd(directory):
+            results = stages.teach(directory, config, public, test)
+        elif public is None and test is None:
+            results = crowd_stages.teach(directory, config)
+        else:
+            raise PateError(f"{run} knows its public data: leave out --public and --test")
     say(results, json)
 
 

@@ -18,7 +18,7 @@ from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data.dataset import Dataset
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
+from pate_jax.mechanisms.crowds import ClassSums, CrowdTable, NeighbourCounts
 from pate_jax.models import spaces
 from pate_jax.models.spaces.space import Space
 
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     space: Space  # its first directions, those that are used
     scaling: Scaling
     queries: Queries | None  # of neighbours only
-    release: CrowdRelease  # with its noise
+    release: CrowdTable  # with its noise
 
 
 def plan(

@@ -110,8 +110,43 @@ class ClassSums:
         return self.length**2 * _times(change, 4)
 
 
-CrowdRelease = NeighbourCounts | ClassSums
-BY_VOTING: dict[str, type[CrowdRelease]] = {kind.name: kind for kind in get_args(CrowdRelease)}
+@dataclass(frozen=True)
+class HeadCount:
+    """The noisy number of voters, which rules of a crowd's plan need.
+
+    A voter whose contents change moves nothing. One that is added or removed moves it by 1, and moves a table
+    of the two kinds above by less than a changed one does: that difference pays for it.
+
+    >>> release = HeadCount(sigma=36.0)
+    >>> release.squared_shift("changed"), release.squared_shift("joined"), release.shape
+    (0, 1, (1, 1))
+    """
+
+    name: ClassVar[str] = "headcount"
+    sigma: float
+    family: WholeFamily = "rounded_gaussian"
+
+    def __post_init__(self) -> None:
+        _check(2, self.sigma, self.family)
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on the number."""
+        return Noise(self.family, self.sigma)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of a table with one cell."""
+        return 1, 1
+
+    def squared_shift(self, change: Change) -> int:
+        """The square of the length by which one voter moves the number."""
+        return 1 - (_times(change, 2) - 1)
+
+
+CrowdTable = NeighbourCounts | ClassSums
+CrowdRelease = NeighbourCounts | ClassSums | HeadCount
+BY_NAME: dict[str, type[CrowdRelease]] = {kind.name: kind for kind in get_args(CrowdRelease)}
 
 
 def to_dict(release: CrowdRelease) -> dict[str, str | int | float]:
@@ -134,15 +169,15 @@ def from_dict(description: object) -> CrowdRelease:
         raise PateError(f"release={description!r} does not describe one; it must be an object with a name")
     settings: dict[str, Any] = dict(description)
     name = settings.pop("name", None)
-    if not isinstance(name, str) or name not in BY_VOTING:
-        raise PateError(f"release name {name!r} is unknown; the known ones are {', '.join(BY_VOTING)}")
-    kinds = {field.name: field.type for field in dataclasses.fields(BY_VOTING[name])}
+    if not isinstance(name, str) or name not in BY_NAME:
+        raise PateError(f"release name {name!r} is unknown; the known ones are {', '.join(BY_NAME)}")
+    kinds = {field.name: field.type for field in dataclasses.fields(BY_NAME[name])}
     if set(settings) != set(kinds):
         raise PateError(f"a release of {name} takes {sorted(kinds)}, not {sorted(map(str, settings))}")
     for field, value in settings.items():
         if kinds[field] == "int" and type(value) is not int:
             raise PateError(f"{field}={value!r} of a release of {name} must be a whole number")
-    make: Callable[..., CrowdRelease] = BY_VOTING[name]
+    make: Callable[..., CrowdRelease] = BY_NAME[name]
     return make(**settings)
 
 

@@ -30,7 +30,7 @@ from pate_jax.runs import budget, chain, ledger, register
 from pate_jax.runs.answers import load_answers, load_batch, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
-from pate_jax.runs.record import stage_of
+from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.settings import check_threshold
 from pate_jax.system import progress, storage
 
@@ -74,6 +74,7 @@ def declare(run: RunDirectory, relation: Relation | None) -> None:
 
 def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
     settings = run.record.read()
+    refuse_crowd(settings, run.root)
     if relation is None and "relation" not in settings and "data" not in settings:
         raise PateError(
             "relation is not declared: these votes were made elsewhere, and only their makers know what "
@@ -105,6 +106,7 @@ def answer(
     run: RunDirectory, mechanism: Mechanism, epsilon: float | None = None, delta: float | None = None
 ) -> aggregate.Answers:
     """Answer every batch once, within the budget; the ledger holds the answers before they leave."""
+    refuse_crowd(run.record.read(), run.root)
     votes = voting.load_votes(run.existing(run.votes, "vote")).votes
     teachers, classes = _size(votes)
     check_threshold(mechanism, teachers)
@@ -129,10 +131,15 @@ def draw(
     """The mechanism's answers to these votes under the run's noise for this batch: the same at every call."""
     if not len(votes):
         return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
-    words = _noise_words(run, stream(mechanism, storage.digest(votes), label))
-    impl = chacha.PRIVATE if run.secret.seed is None else chacha.SEEDED
-    key = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
+    key = noise_key(run, stream(mechanism, storage.digest(votes), label))
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
+
+
+def noise_key(run: RunDirectory, stream: str) -> jax.Array:
+    """The key of one stream of noise."""
+    impl = chacha.PRIVATE if run.secret.seed is None else chacha.SEEDED
+    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(_noise_words(run, stream)), impl=impl)
+    return key
 
 
 def noise_label(batch: int, queries: str, inputs: str, schema: int) -> int | str:
@@ -161,6 +168,7 @@ def commitment(run: RunDirectory, stream: str) -> str:
 def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
     """Which batch of a run a file of votes is, by the public names of its inputs."""
     settings = run.record.read()
+    refuse_crowd(settings, run.root)
     if "data" in settings:
         raise PateError(
             f"{run.root} has teachers of its own: ask them with `pate vote {run.root} --more`, or choose "

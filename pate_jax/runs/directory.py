@@ -47,6 +47,8 @@ class RunDirectory:
     certificate = _Place("home", "certificate.json")
     teacher_report = _Place("home", "teachers.json")
     votes = _Place("home", "votes.npz")
+    public_side = _Place("home", "public_side.npz")
+    table = _Place("home", "table.npz")
     teachers = _Place("private", "teachers")
     answers = _Place("private", "answers.npz")
     rows = _Place("private", "rows.npz")

@@ -15,6 +15,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.models import patches
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice
 
 
@@ -75,6 +76,7 @@ class Inputs:
 def open(run: RunDirectory, *, tolerant: bool = False) -> Inputs:
     """What the settings of a run name; refused where no teachers were ever trained in it."""
     settings = run.record.read()
+    refuse_crowd(settings, run.root)
     if "data" not in settings:
         run.existing(run.teacher_report, "train")
     return Inputs(run, settings.data, settings.partition, settings.teacher, tolerant)

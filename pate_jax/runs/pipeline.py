@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate_jax.runs import batches, processes, registration, stages
+from pate_jax.runs import batches, crowds, processes, registration, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig, check_threshold, default_mechanism, threshold_warning
 from pate_jax.system import devices, progress
@@ -13,8 +13,12 @@ from pate_jax.system import devices, progress
 def run(config: RunConfig) -> dict[str, Any]:
     """Train, vote, answer, account, teach and report; what is finished already is not repeated.
 
+    A crowd counts and releases its noisy table in place of the first three (`crowds.run`).
+
     Of several processes all train and vote; the first does the rest, and the others return nothing.
     """
+    if config.voters != "teachers":
+        return crowds.run(config)
     teachers = config.partition.teachers
     mechanism = config.mechanism or default_mechanism(teachers)
     check_threshold(mechanism, teachers)
@@ -27,7 +31,7 @@ def run(config: RunConfig) -> dict[str, Any]:
         registration.before_training(inputs, config, mechanism)
         stages.train(inputs)
         stages.settle(inputs, mechanism, config.budget_epsilon, config.delta)
-        stages.vote(inputs, config.queries, selection=config.selection)
+        stages.vote(inputs, config.wanted, selection=config.selection)
         batches.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student, inputs=inputs)

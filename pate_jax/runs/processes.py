@@ -104,6 +104,6 @@ def _train_and_vote(run: Share, config: RunConfig) -> None:
     stages.train(inputs)
     mechanism = config.mechanism or default_mechanism(config.partition.teachers)
     stages.settle(inputs, mechanism, config.budget_epsilon, config.delta)
-    stages.vote(inputs, config.queries, selection=config.selection)
+    stages.vote(inputs, config.wanted, selection=config.selection)
     if not devices.is_first():
         run.votes.unlink()

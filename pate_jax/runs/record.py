@@ -14,11 +14,21 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict
 from pate_jax.runs.ledger import budget_from_dict, budget_to_dict
-from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings
+from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, from_settings
 from pate_jax.student import StudentConfig
 from pate_jax.system import storage
 
 Stages = dict[str, dict[str, Any]]
+CROWD = "crowd"  # the stage that only the run of a crowd has
+
+
+def refuse_crowd(settings: Settings, root: Path) -> None:
+    """Refuse what is for teachers, or for votes made elsewhere, in the run of a crowd."""
+    if CROWD in settings:
+        raise PateError(
+            f"{root} is the run of a crowd, whose records or users vote by themselves, once: there are no "
+            "teachers to train or to ask; choose another --out"
+        )
 
 
 class Vote(NamedTuple):
@@ -64,6 +74,11 @@ class Settings:
     def teacher(self) -> TeacherConfig:
         """How a teacher was trained."""
         return from_settings(TeacherConfig, self.of("teacher"))
+
+    @property
+    def crowd(self) -> CrowdChoice:
+        """How records or users voted by themselves."""
+        return from_settings(CrowdChoice, self.of(CROWD))
 
     @property
     def student(self) -> StudentConfig:

@@ -22,7 +22,7 @@ def before_training(inputs: Inputs, config: RunConfig, mechanism: Mechanism) -> 
     most = None if config.budget_epsilon is None else (config.budget_epsilon, config.delta)
     rule = inputs.run.record.read().rule
     queries = register.planned(
-        mechanism, teachers=teachers, classes=classes, queries=config.queries, most=most, rule=rule
+        mechanism, teachers=teachers, classes=classes, queries=config.wanted, most=most, rule=rule
     )
     whom, records = relation.of(dataset, cut.by), register.digest_of(dataset.private.ids)
     plan = register.Plan(mechanism, teachers, classes, queries, whom, records, rule)

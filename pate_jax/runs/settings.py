@@ -7,7 +7,7 @@ import math
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args
 
 import numpy as np
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
@@ -15,9 +15,11 @@ from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, Mechanism
+from pate_jax.mechanisms.crowds import Voting
 from pate_jax.student.settings import Auto, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
+QUERIES, CUSTOMARY_EPSILON = 500, 1.0  # of teachers' lists and of crowds' tables, unless told otherwise
 _REACH = 6  # scales of the test's noise by which a threshold may exceed the number of teachers
 
 # The mechanisms as subcommands, but for those that need more than votes.
@@ -97,6 +99,38 @@ class PartitionChoice:
 
 
 @dataclass(frozen=True)
+class CrowdChoice:
+    """How records or users vote by themselves, and what their one release may cost."""
+
+    voters: Voting
+    by: Literal["record", "user"] = "record"
+    seed: int | None = None
+    epsilon: float = CUSTOMARY_EPSILON
+    delta: float = 1e-5
+    queries: int | None = None  # of neighbours; unset: by rule
+    encoder: str = ""  # module:function that makes the space; unset: by the kind of the inputs
+
+    def __post_init__(self) -> None:
+        from pate_jax.accounting.inputs import check_delta
+
+        check_delta(self.delta)
+        if self.voters not in get_args(Voting) or self.by not in ("record", "user"):
+            raise PateError(
+                f"voters={self.voters!r} must be one of {', '.join(get_args(Voting))}, and by={self.by!r} "
+                "record or user"
+            )
+        if not (type(self.epsilon) in (int, float) and 0 < self.epsilon < float("inf")):
+            raise PateError(f"epsilon={self.epsilon!r} must be a finite number above 0; 1 is an example")
+        if self.queries is not None and self.voters == "sums":
+            raise PateError(
+                f"--queries {self.queries} does not go with --voters sums, which answer for every public "
+                "input: leave it out"
+            )
+        if self.queries is not None:
+            check_queries(self.queries)
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """A whole run: from private records to a student that may be published."""
 
@@ -104,8 +138,18 @@ class RunConfig:
     partition: Annotated[PartitionChoice, OmitArgPrefixes] = field(default_factory=PartitionChoice)
     out: Path | None = None
     """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
-    queries: int = 500
-    """Number of public inputs that the teachers are asked about."""
+    voters: Literal["teachers", Voting] = "teachers"
+    """Who votes: teachers, trained on shards; or every record (or user) by itself, without training:
+    neighbours for the public inputs nearest to it, or sums, by one vector in the row of its class."""
+    epsilon: float | None = None
+    """What the noisy table of neighbours or sums costs, the figure to publish; unset: 1. Teachers' cost
+    follows from their mechanism, and from --budget-epsilon."""
+    encoder: str = ""
+    """For neighbours and sums: a function of your own, as module:function, that makes a vector of one input.
+    Unset: they compare images by their patches, and tables by their columns."""
+    queries: int | None = None
+    """Number of public inputs that the voters are asked about; unset: 500 of teachers, of neighbours as many
+    as the noise allows."""
     selection: Selection = "first"
     """Which: the first of the public part, random ones, or one for each of as many clusters: kmeans compares
     pixels or columns, learned (images; a few minutes) what a net learned of the public part. Free."""
@@ -125,9 +169,64 @@ class RunConfig:
     def __post_init__(self) -> None:
         from pate_jax.accounting.inputs import check_delta
 
-        check_queries(self.queries)
         check_delta(self.delta)
         check_budget(self.budget_epsilon)
+        if self.queries is not None:
+            check_queries(self.queries)
+        if self.voters == "teachers":
+            self._check_of_teachers()
+        else:
+            self._check_of_crowd()
+
+    def _check_of_teachers(self) -> None:
+        """Refuse what only crowds take."""
+        if self.epsilon is not None:
+            raise PateError(
+                f"--epsilon {self.epsilon:g} is what a crowd's table costs, and teachers' answers cost what "
+                "their mechanism and number say: give --budget-epsilon, or --voters neighbours or sums"
+            )
+        if self.encoder:
+            raise PateError(
+                f"--encoder {self.encoder} makes the space of a crowd, and teachers have none: give --voters "
+                "neighbours or sums with it"
+            )
+
+    def _check_of_crowd(self) -> None:
+        """Refuse what only teachers take."""
+        of_teachers = {
+            "--teachers": self.partition.teachers != PartitionChoice.teachers,
+            "--budget-epsilon": self.budget_epsilon is not None,
+            "--selection": self.selection != "first",
+            "a mechanism": self.mechanism is not None,
+            "a setting of --teacher": self.teacher != TeacherConfig(),
+        }
+        given = [name for name, there in of_teachers.items() if there]
+        if given:
+            raise PateError(
+                f"{given[0]} belongs to teachers, and --voters {self.voters} trains none: leave it out; "
+                "--epsilon says what the one noisy table may cost"
+            )
+        self.crowd  # noqa: B018  # checks the rest
+
+    @property
+    def crowd(self) -> CrowdChoice:
+        """How a crowd votes; refused where teachers do."""
+        if self.voters == "teachers":
+            raise PateError("the voters of this run are teachers, and no crowd")
+        return CrowdChoice(
+            self.voters,
+            self.partition.by,
+            self.partition.seed,
+            CUSTOMARY_EPSILON if self.epsilon is None else self.epsilon,
+            self.delta,
+            self.queries,
+            self.encoder,
+        )
+
+    @property
+    def wanted(self) -> int:
+        """How many public inputs teachers are asked about."""
+        return QUERIES if self.queries is None else self.queries
 
     @property
     def directory(self) -> Path:
@@ -138,7 +237,7 @@ class RunConfig:
     @property
     def asks(self) -> int:
         """How many public inputs are asked about in any case; a budget may afford fewer than `queries`."""
-        return 0 if self.budget_epsilon else self.queries
+        return 0 if self.budget_epsilon else self.wanted
 
 
 def default_mechanism(teachers: int) -> ConfidentDiscreteGaussian:

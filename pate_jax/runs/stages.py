@@ -19,7 +19,7 @@ from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.record import stage_of
+from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import run_pages
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
@@ -46,6 +46,7 @@ def begin(
     """
     if choice.dataset == "strokes" and choice.private is None and choice.records is None:
         choice = replace(choice, records=_RECORDS * cut.teachers)
+    refuse_crowd(run.record.read(), run.root)
     inputs = Inputs(run, choice, cut, config)
     whom = relation.of(inputs.dataset, cut.by)
     if not run.teacher_report.exists():

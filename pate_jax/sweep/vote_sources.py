@@ -19,6 +19,7 @@ from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.queries import rows_of
+from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.sweep import cells, students
 from pate_jax.system import locks, storage
@@ -53,6 +54,7 @@ def of_file(
     choice = None
     if path.is_dir():
         run = RunDirectory(path)
+        refuse_crowd(run.record.read(), path)
         settings = run.record.read()
         choice = settings.data if "data" in settings else None
         path = run.existing(run.votes, "vote")

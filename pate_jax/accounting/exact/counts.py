@@ -20,9 +20,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
-from dp_accounting.pld import privacy_loss_distribution as losses
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
@@ -31,9 +31,17 @@ from pate_jax.accounting.inputs import check_delta, check_orders
 from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
-from pate_jax.mechanisms.crowds import LARGEST_SIGMA, Change, CrowdRelease, NeighbourCounts
+from pate_jax.mechanisms.crowds import (
+    LARGEST_SIGMA,
+    Change,
+    CrowdRelease,
+    HeadCount,
+    NeighbourCounts,
+    Voting,
+)
 
 _UP = 1 + 1e-12  # every figure is rounded up by this
+_MORE = 1 + 2e-6  # so much more noise leaves room in delta for what the noise strays from its law
 _FINE = 2e-3  # step of the losses' grid, in losses of one moved cell
 _MOST_COMPOSED = 64  # moved cells past which composed losses are left to the Renyi curve
 
@@ -58,7 +66,8 @@ def cost(release: CrowdRelease, order: float) -> Cost:
     >>> 0.04 < found.rdp < 0.0400001, found.slack < 1e-9
     (True, True)
     """
-    return Cost(float(rdp(release, [order])[0]) * _UP, _slack(release) * _UP)
+    most = max(float(rdp(release, [order], change=change)[0]) for change in get_args(Change))
+    return Cost(most * _UP, _slack(release) * _UP)
 
 
 def best_order(release: CrowdRelease, delta: float) -> float:
@@ -68,7 +77,8 @@ def best_order(release: CrowdRelease, delta: float) -> float:
     True
     """
     orders = curves.default_orders()
-    return float(np.asarray(curves.epsilon(orders, rdp(release, orders), delta).order, np.float64))
+    curve = np.max([rdp(release, orders, change=change) for change in get_args(Change)], axis=0)
+    return float(np.asarray(curves.epsilon(orders, curve, delta).order, np.float64))
 
 
 def gaussian_mu(release: CrowdRelease, *, change: Change = "changed") -> float | None:
@@ -155,6 +165,31 @@ def mu_for(target: float, delta: float) -> float:
     return low
 
 
+def headcount_for(mu: float, voting: Voting) -> HeadCount:
+    """A noisy number of voters that costs nothing beside a table for which `mu` is paid.
+
+    A voter that is added or removed moves sums half as far as a changed one, and neighbours' counts
+    `1 / sqrt(2)` times as far. Squares of mu add up, so 3/4 or 1/2 of `mu^2` is left for the number of
+    voters, which only one that is added or removed moves. For either change `mu` is the most.
+
+    >>> round(headcount_for(0.0325, "sums").sigma, 2), round(headcount_for(0.0325, "neighbours").sigma, 2)
+    (35.53, 43.51)
+    """
+    left = {"sums": 3 / 4, "neighbours": 1 / 2}[voting]
+    return HeadCount(max(1.0, 1 / mu / math.sqrt(left) * _MORE))
+
+
+def worst(releases: Sequence[CrowdRelease], delta: float) -> float:
+    """The epsilon of several releases together for a voter who is changed, added or removed.
+
+    >>> from pate_jax.mechanisms.crowds import ClassSums
+    >>> table, mu = ClassSums(classes=3, directions=4, length=100, sigma=2000.0), 0.1
+    >>> worst([table, headcount_for(mu, "sums")], 1e-5) == epsilon([table], 1e-5)
+    True
+    """
+    return max(epsilon(releases, delta, change=change) for change in get_args(Change))
+
+
 def _with(release: CrowdRelease, sigma: float) -> CrowdRelease:
     return dataclasses.replace(release, sigma=sigma)
 
@@ -185,6 +220,8 @@ def _least(
 
 def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) -> float:
     """Epsilon of counts with discrete Gaussian noise alone, by their exact losses; infinite for all else."""
+    from dp_accounting.pld import privacy_loss_distribution as losses
+
     moved = [(release.sigma, release.squared_shift(change)) for release in releases]
     counts = all(isinstance(one, NeighbourCounts) and one.family == "discrete_gaussian" for one in releases)
     if not moved or not counts or sum(cells for _, cells in moved) > _MOST_COMPOSED:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.runs.release.check import predictor
+from pate_jax.runs.report import crowd_words
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -37,7 +38,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
         f"Trained on: {_learned_from(statement, facts)}.",
         f"Data: {facts['data']}.",
         f"Privacy: {statement['model_card_line']}",
-        f"Labels bought: {_bought(statement, facts)}.",
+        _bought(statement, facts),
         f"Accuracy on public test data: {_share(facts.get('student_accuracy'), 'no public test part')}.",
         f"Inputs: {_takes(student)}.",
         f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
@@ -46,9 +47,10 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     examples = shapes.get("examples", shapes.get("patches/examples"))
     if examples is not None:
         lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
+    asked = "voters" if "releases" in statement else "teachers"
     body = "".join(f"- {line}\n" for line in lines)
     declared = ", as declared by the makers of the votes" if statement.get("declared") else ""
-    covers = _COVERS.format(whom=_WHOM[statement["relation"]], declared=declared)
+    covers = _COVERS.format(whom=_WHOM[statement["relation"]], declared=declared, asked=asked)
     return f"{warning}# Model card\n\n{body}\n{covers}{_USE}"
 
 
@@ -64,7 +66,7 @@ It bounds what this student, and anything computed from it, reveals of {whom} of
 
 It does not cover
 
-- the public inputs that the teachers were asked about and the student was trained on;
+- the public inputs that the {asked} were asked about and the student was trained on;
 - settings that somebody chose by looking at private data, and other runs on the same data: costs add up;
 - what is true of everybody: a student that knows that smoking harms says so of every smoker;
 - wrong or unfair answers; the accuracy above is an average over the test data, not a promise for one input.
@@ -82,13 +84,18 @@ With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDE
 
 def _learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     method = f" by the method {facts['method']}" if facts.get("method") else ""
+    if "releases" in statement:
+        return f"public inputs and noisy tables of {crowd_words.voters(facts)}{method}; no private record"
     return f"public inputs and the answers of {facts['teachers']} teachers{method}; no private record"
 
 
 def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    if "releases" in statement:
+        right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
+        return f"Labels: of {crowd_words.asked(facts)}, at no cost beyond that of the tables; right: {right}."
     chosen = f", chosen by {facts['selection']}" if facts.get("selection") else ""
     right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
-    return f"{statement['answered']} of {statement['asked']} asked{chosen}; right: {right}"
+    return f"Labels bought: {statement['answered']} of {statement['asked']} asked{chosen}; right: {right}."
 
 
 def _share(accuracy: float | None, otherwise: str) -> str:

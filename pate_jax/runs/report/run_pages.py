@@ -27,14 +27,14 @@ ACCURACY = "How often each is right on public data, in %. The teachers' and the 
 _MAY_LEAVE = ". Only what lies in the folder release/ may leave the house"
 _SIZE = (4.8, 2.6)  # of a picture, in inches: as wide as a phone
 _FOR_EXPERTS = (CUMULATIVE, BY_CONSENSUS, SPLIT)
-_SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
+SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
 
 
 def summary(results: Mapping[str, Any], statement_text: str) -> str:
     """The lines that a run ends with in the terminal."""
     lines = [] if results["private"] else [NOT_PRIVATE]
     lines += [f"Run {results['run_dir']}: {results['data']}."]
-    lines += [_SYNTHETIC] if results["synthetic"] else []
+    lines += [SYNTHETIC] if results["synthetic"] else []
     lines += [*_sentences(results), *_inside(results["inside"]), "", statement_text.rstrip(), ""]
     lines += [f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself."]
     return "\n".join(lines)
@@ -52,11 +52,11 @@ def private_page(
         "data. The page in release/ is the one to hand over.</p>"
     )
     body = [
-        _head(results),
+        head(results),
         warning,
         _short(results, _MAY_LEAVE),
         "<h2>What one person risks</h2>",
-        _promised(statement),
+        promised(statement),
     ]
     body += [_own_promise(statement), html.folded("All figures of the accountant", statement.html())]
     body += [
@@ -73,8 +73,8 @@ def private_page(
 
 def public_page(results: Mapping[str, Any], statement: Any) -> str:
     """The report that goes with the student: publishable figures only."""
-    body = [_head(results), _short(results), "<h2>What one person risks</h2>", _promised(statement)]
-    body += [f"<p>For experts: {escape(statement.model_card_line())}</p>", _explained()]
+    body = [head(results), _short(results), "<h2>What one person risks</h2>", promised(statement)]
+    body += [f"<p>For experts: {escape(statement.model_card_line())}</p>", explained()]
     body += [html.folded("The figures", statement.html(publishable_only=True))]
     return html.page(f"Student report: {results['dataset']}", body)
 
@@ -154,9 +154,10 @@ def _inside(inside: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _head(results: Mapping[str, Any]) -> str:
+def head(results: Mapping[str, Any]) -> str:
+    """What must be said first: of a seeded run, and of synthetic data."""
     alarm = "" if results["private"] else f'<p class="warn"><strong>{NOT_PRIVATE}</strong></p>'
-    synthetic = f'<p class="note">{_SYNTHETIC}</p>' if results["synthetic"] else ""
+    synthetic = f'<p class="note">{SYNTHETIC}</p>' if results["synthetic"] else ""
     return f"{alarm}<p>{escape(results['data'])}</p>{synthetic}"
 
 
@@ -173,7 +174,7 @@ def _beside(results: Mapping[str, Any]) -> str:
     return "" if results.get("method") in (None, "supervised") else " and from public inputs without answers"
 
 
-def _promised(statement: Any) -> str:
+def promised(statement: Any) -> str:
     """The publishable figure in a sentence."""
     if not statement.private:
         return "<p><strong>Nothing is promised: the noise can be drawn again by anyone.</strong></p>"
@@ -209,7 +210,8 @@ def _sentence(statement: Any, epsilon: float) -> str:
     )
 
 
-def _explained() -> str:
+def explained() -> str:
+    """The words of the guarantee, folded."""
     return (
         "<details><summary>What the words mean</summary><p><em>Differentially private</em>: what is released "
         "would have come out almost as likely if the one record had been left out. <em>Epsilon</em> says how "

@@ -1,0 +1,217 @@
+"""The privacy statement of crowds: what whole noisy tables cost, whatever the private records are.
+
+Every figure here follows from the shape of the tables, the bound on what one voter adds and the scale of the
+noise (`exact.counts`), so all of it may be published, and no smaller figure is kept inside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pate_jax.accounting import figures
+from pate_jax.accounting.exact import counts
+from pate_jax.accounting.figures import Figure
+from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.statement import NOT_PRIVATE, RELATIONS
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, NeighbourCounts, from_dict, to_dict
+
+Covered = Literal["record", "user"]
+COVERED: tuple[Covered, ...] = ("record", "user")
+GAUSSIAN = "exact Gaussian differential privacy of the whole table"
+RENYI = "Renyi differential privacy of the whole table"
+WHOLE = "holds for all private records; every cell is released, so whatever follows from the table is free"
+_FIELDS = frozenset(
+    {"warning", "releases", "voters", "delta", "relation", "private", "figures", "charged"}
+) | {
+    "relation_in_words",
+    "model_card_line",
+    "status",
+}
+
+
+@dataclass(frozen=True)
+class CrowdStatement:
+    """What the tables of a crowd cost. Made by `crowd_statement`; all of it may leave the house."""
+
+    releases: tuple[CrowdRelease, ...]
+    voters: int  # as released with noise, and rounded
+    delta: float
+    relation: Covered
+    private: bool
+    figure: Figure
+
+    declared = False  # the relation follows from how the run counted
+    smallest = "data_independent"
+
+    @property
+    def covers(self) -> str:
+        """Whom the guarantee covers, in words."""
+        return RELATIONS[self.relation]
+
+    @property
+    def warning(self) -> str:
+        """What to say first of a seeded run; nothing of any other."""
+        return "" if self.private else NOT_PRIVATE
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """The one figure, by its name."""
+        return {self.smallest: self.figure}
+
+    @property
+    def headline(self) -> Figure:
+        """The figure to publish."""
+        return self.figure
+
+    @property
+    def charged(self) -> str:
+        """What the figure pays for, in words."""
+        tables = "; ".join(_described(release, self.relation) for release in self.releases)
+        return f"{tables}; of about {self.voters:,} voters"
+
+    def publishable(self) -> dict[str, Any]:
+        """The statement as JSON."""
+        return {
+            **({"warning": self.warning} if self.warning else {}),
+            "releases": [to_dict(release) for release in self.releases],
+            "voters": self.voters,
+            "delta": self.delta,
+            "relation": self.relation,
+            "private": self.private,
+            "charged": self.charged,
+            "relation_in_words": self.covers,
+            "model_card_line": self.model_card_line(),
+            "figures": {name: figure.to_dict() for name, figure in self.figures.items()},
+            "status": "publishable",
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same: nothing in it is sensitive."""
+        return self.publishable()
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> CrowdStatement:
+        """The statement that `publishable` described; refused where a field is of another kind."""
+        try:
+            (named,) = description["figures"].items()
+            found = cls(
+                tuple(from_dict(release) for release in description["releases"]),
+                description["voters"],
+                description["delta"],
+                description["relation"],
+                description["private"],
+                Figure(**named[1]),
+            )
+            _check(found, description, named[0])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PateError(
+                f"this is no statement ({error!r}); write it again with `pate account`"
+            ) from error
+        return found
+
+    def model_card_line(self) -> str:
+        """One line for a model card."""
+        warning = f"{self.warning} " if self.warning else ""
+        if self.headline.epsilon is None:
+            return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
+        from pate_jax.accounting import figure_table  # which describes statements
+
+        epsilon = figure_table.rounded_up(self.headline.epsilon)
+        return (
+            f"{warning}({epsilon}, {self.delta:g})-differentially private for {self.covers}; "
+            f"{self.charged}; data-independent."
+        )
+
+    def text(self, *, publishable_only: bool = True) -> str:
+        """For a terminal; there is nothing to leave out."""
+        from pate_jax.accounting import figure_table  # which describes statements
+
+        return figure_table.text(self, list(self.figures.items()), publishable_only=True)
+
+    def html(self, *, publishable_only: bool = True) -> str:
+        """A self-contained fragment; there is nothing to leave out."""
+        from pate_jax.accounting import figure_table  # which describes statements
+
+        return figure_table.html(self, list(self.figures.items()))
+
+
+def crowd_statement(
+    releases: Sequence[CrowdRelease],
+    delta: float,
+    *,
+    voters: int,
+    relation: Covered = "record",
+    private: bool = True,
+) -> CrowdStatement:
+    """The statement of the tables that a crowd released, one after the other.
+
+    It covers a voter whose contents change, and so one that is added or removed too, which moves a table by
+    less. `voters` is their number as it was released; `private=False` marks a seeded run.
+
+    >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
+    >>> made = crowd_statement([release], 1e-5, voters=60_000)
+    >>> round(made.headline.epsilon, 4), made.headline.status
+    (0.497, 'publishable')
+    """
+    if not releases or voters < 1:
+        raise PateError(f"releases={list(releases)} and voters={voters} must be at least one each")
+    if relation not in COVERED:
+        raise PateError(f"relation={relation!r} of a crowd must be one of {', '.join(COVERED)}")
+    check_delta(delta)
+    return CrowdStatement(
+        tuple(releases), voters, delta, relation, private, figure_of(tuple(releases), delta)
+    )
+
+
+def figure_of(releases: Sequence[CrowdRelease], delta: float) -> Figure:
+    """The figure of some tables together: the exact one where all noise is Gaussian that was rounded.
+
+    >>> figure_of([NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)], 1e-5).basis == GAUSSIAN
+    True
+    """
+    found = counts.worst(releases, delta)
+    exact = all(counts.gaussian_mu(release) is not None for release in releases)
+    if math.isfinite(found):
+        return Figure(found, None, "publishable", GAUSSIAN if exact else RENYI, WHOLE)
+    return Figure(None, None, "publishable", GAUSSIAN if exact else RENYI, figures.NO_FINITE)
+
+
+def _described(release: CrowdRelease, whom: str) -> str:
+    rows, columns = release.shape
+    noise = "Gaussian noise, rounded," if release.family == "rounded_gaussian" else "discrete Gaussian noise"
+    if isinstance(release, HeadCount):
+        return f"the number of voters with {noise} of scale {release.sigma:.6g}"
+    if isinstance(release, NeighbourCounts):
+        what, bound = "counts", f"at most {release.votes} vote{'s' * (release.votes > 1)} in all"
+    else:
+        what, bound = "sums", f"one table of length {release.length} at most"
+    return (
+        f"a table of {rows} x {columns} {what}, to which one {whom} adds {bound}, with {noise} of scale "
+        f"{release.sigma:.6g} in every cell"
+    )
+
+
+def _check(found: CrowdStatement, description: Mapping[str, Any], name: str) -> None:
+    if (
+        type(found.voters) is not int
+        or type(found.private) is not bool
+        or not isinstance(found.relation, str)
+    ):
+        raise TypeError(f"voters={found.voters!r}, private={found.private!r}, relation={found.relation!r}")
+    if found.voters < 1 or not found.releases or name != found.smallest:
+        raise PateError(f"voters={found.voters}, {len(found.releases)} releases and the figure {name!r}")
+    if found.relation not in COVERED:
+        raise PateError(f"relation={found.relation!r} of a crowd must be one of {', '.join(COVERED)}")
+    if unknown := sorted({*description} - _FIELDS):
+        raise TypeError(f"the field {unknown[0]!r}")
+    if type(found.delta) not in (int, float):
+        raise TypeError(f"delta={found.delta!r}")
+    check_delta(found.delta)
+    epsilon, words = found.figure.epsilon, (found.figure.basis, found.figure.note)
+    number = epsilon is None or (type(epsilon) in (int, float) and 0 <= epsilon < math.inf)
+    if not number or found.figure.status != "publishable" or not all(isinstance(one, str) for one in words):
+        raise TypeError(f"the figure {found.figure!r}")

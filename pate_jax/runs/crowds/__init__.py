@@ -1,0 +1,5 @@
+"""Runs whose voters are records or users themselves: counted, released with noise, and learned from."""
+
+from pate_jax.runs.crowds.pipeline import run
+
+__all__ = ["run"]

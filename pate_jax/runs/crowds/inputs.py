@@ -1,0 +1,148 @@
+"""What a crowd's run is made from: its data, its voters and its public side, each made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Int
+
+from pate_jax import crowd
+from pate_jax.accounting.exact import counts
+from pate_jax.crowd.plan import Plan, plan, space_kind
+from pate_jax.data import Dataset, partition
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import HeadCount
+from pate_jax.models import spaces
+from pate_jax.runs import ledger
+from pate_jax.runs.crowds import public_side
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.record import CROWD
+from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice
+from pate_jax.system import headcount
+
+_STROKES = 30_000  # drawn, unless told otherwise
+
+
+def is_crowd(run: RunDirectory) -> bool:
+    """Whether the voters of a run are its records or users."""
+    return CROWD in run.record.read()
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A crowd's run; each part is made when it is first asked for, and then kept."""
+
+    inputs: Inputs
+    choice: CrowdChoice
+
+    @property
+    def run(self) -> RunDirectory:
+        """Where it lies."""
+        return self.inputs.run
+
+    @property
+    def dataset(self) -> Dataset:
+        """The private, public and test parts."""
+        return self.inputs.dataset
+
+    @cached_property
+    def kind(self) -> spaces.Kind:
+        """The space in which voters are compared: the owner's encoder, where there is one, or by the inputs."""
+        encoded = self.choice.encoder or self.dataset.public.features is not None
+        return "encoder" if encoded else space_kind(self.dataset)
+
+    @cached_property
+    def seen(self) -> Dataset:
+        """The data set as the space sees it: features beside inputs take their place."""
+        return self.dataset.seen_in(self.kind, self.choice.encoder)
+
+    @cached_property
+    def people(self) -> crowd.Voters:
+        """Who votes, their labels checked."""
+        return crowd.voters(self.seen.private, self.dataset.classes, by=self.choice.by)
+
+    @cached_property
+    def number(self) -> int:
+        """How many voters there are. It is private."""
+        return len(np.unique(partition.units_of(self.dataset.private, self.choice.by)))
+
+    @property
+    def mu(self) -> float:
+        """What the run may cost in all, in Gaussian-DP."""
+        return counts.mu_for(self.choice.epsilon, self.choice.delta)
+
+    @cached_property
+    def _made(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:
+        """The plan, and the coordinates of the pool in its space: kept from before, or made."""
+        path, public = self.run.public_side, self.seen.public.inputs
+        if path.exists():
+            kept = public_side.plan_of(public_side.read(path), path)
+            return kept, kept.space.coordinates(public)
+        return self.planned()
+
+    def planned(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:
+        """The plan anew, from public inputs and settings alone, and the pool's coordinates in its space."""
+        dataset, choice = self.dataset, self.choice
+        public = self.seen.public.inputs
+        space = spaces.learn(self.kind, public, dataset.preprocessing, encoder=choice.encoder)
+        seen = space.coordinates(public)
+        made = plan(
+            choice.voters,
+            space,
+            seen,
+            voters=told(self.run),
+            classes=dataset.classes,
+            mu=self.mu,
+            queries=choice.queries,
+        )
+        return made, seen[:, : len(made.space.variances)]
+
+    @property
+    def plan(self) -> Plan:
+        """Space, weights, queries and release."""
+        return self._made[0]
+
+    @property
+    def pool(self) -> Int[np.ndarray, "pool directions"]:
+        """Coordinates of all public inputs."""
+        return self._made[1]
+
+    def arrays(self, plan: Plan) -> dict[str, np.ndarray]:
+        """A plan of this run as its file holds it."""
+        return public_side.arrays(plan, self.dataset.preprocessing)
+
+
+def told(run: RunDirectory) -> int:
+    """The number of voters as the run has released it, with noise, then rounded down to two digits."""
+    for line in ledger.releases(run.ledger):
+        if isinstance(line.release, HeadCount):
+            return max(1, headcount.coarse(max(1, int(ledger.unpack_table(line.values, (1, 1))[0, 0]))))
+    raise PateError(f"{run.ledger} shows no number of voters yet: run `pate run` first")
+
+
+def opened(run: RunDirectory, *, tolerant: bool = False) -> Crowd:
+    """The crowd whose choices a run has recorded."""
+    settings = run.record.read()
+    return made(run, settings.data, settings.crowd, tolerant=tolerant)
+
+
+def made(run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: bool = False) -> Crowd:
+    """A crowd of chosen data; strokes are drawn as many as for teachers."""
+    if data.dataset == "strokes" and data.private is None and data.records is None:
+        data = replace(data, records=_STROKES)
+    cut = PartitionChoice(by=choice.by, seed=choice.seed)
+    return Crowd(Inputs(run, data, cut, TeacherConfig(), tolerant), choice)
+
+
+def refuse_others(run: RunDirectory) -> None:
+    """Refuse to begin a crowd's run where another kind of run lies."""
+    settings = run.record.read()
+    if CROWD not in settings and any(one in settings for one in ("partition", "votes", "mechanism")):
+        raise PateError(
+            f"{run.root} was begun with teachers, or with votes made elsewhere: choose another --out for "
+            "neighbours or sums, and add up what both spend (`pate budget --register`)"
+        )

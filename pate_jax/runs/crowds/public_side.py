@@ -1,0 +1,77 @@
+"""The public side of a crowd's run as a file: space, weights, queries and release, without a private record.
+
+It is made once from the public part and settings, kept, and read whenever the run goes on, so that a later
+version that would make another one does not change what voters were compared in. Its digest names the noise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pate_jax.crowd.plan import Plan
+from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.vectors import Scaling
+from pate_jax.data import Preprocessing
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import crowds
+from pate_jax.models.spaces import stored
+from pate_jax.system import storage
+
+_KIND = "public-side"
+_SPACE = "space/"  # before the names of the space's own arrays
+
+
+def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
+    """All that a plan says, as arrays by their names; an encoder is known by its name alone."""
+    scaling, queries = plan.scaling, plan.queries
+    found = {
+        "release": np.array(json.dumps(crowds.to_dict(plan.release), sort_keys=True)),
+        "offset": np.array(preprocessing.offset),
+        "scale": np.array(preprocessing.scale),
+        "weights": scaling.weights,
+        "bounds": np.array([scaling.length, scaling.constant]),
+    }
+    if queries is not None:
+        found |= {"rows": queries.rows, "vectors": queries.vectors, "offsets": queries.offsets}
+    return found | {f"{_SPACE}{name}": array for name, array in stored.arrays(plan.space).items()}
+
+
+def digest(made: Mapping[str, np.ndarray]) -> str:
+    """A digest of names and arrays.
+
+    >>> digest({"a": np.zeros(2)}) == digest({"b": np.zeros(2)})
+    False
+    """
+    names = sorted(made)
+    return storage.digest(np.array(names), *(made[name] for name in names))
+
+
+def write(path: Path, made: Mapping[str, np.ndarray]) -> None:
+    """Keep them in the run."""
+    storage.write_arrays(path, _KIND, made, compressed=False)
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    """What `write` has kept."""
+    return storage.read_arrays(path, _KIND)
+
+
+def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
+    """The plan that `arrays` described."""
+    try:
+        preprocessing = Preprocessing(tuple(made["offset"].tolist()), tuple(made["scale"].tolist()))
+        own = {name.removeprefix(_SPACE): made[name] for name in made if name.startswith(_SPACE)}
+        length, constant = made["bounds"].tolist()
+        scaling = Scaling(made["weights"], length, constant)
+        there = "rows" in made
+        queries = Queries(made["rows"], made["vectors"], made["offsets"], scaling) if there else None
+        release = crowds.from_dict(storage.parse_json(str(made["release"]), path))
+        if isinstance(release, crowds.HeadCount):
+            raise ValueError("the release is no table")
+        return Plan(stored.space_of(own, preprocessing), scaling, queries, release)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PateError(f"{path} holds no public side ({error}): restore it from a backup") from error

@@ -1,0 +1,148 @@
+"""The stages of a crowd's run after its release: the statement, the student and the reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from pate_jax import accounting, aggregate, data, student
+from pate_jax.accounting.crowd_statement import CrowdStatement
+from pate_jax.data import relation
+from pate_jax.errors import PateError
+from pate_jax.runs import budget, ledger, queries
+from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.crowds import release
+from pate_jax.runs.crowds.inputs import Crowd, told
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import CROWD
+from pate_jax.runs.release import check, write
+from pate_jax.runs.report import crowd_pages
+from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
+from pate_jax.system import storage
+
+_WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
+
+
+def begin(run: RunDirectory, choice: DataChoice, voters: CrowdChoice) -> Crowd:
+    """Open the data of a run, and record what it is made from.
+
+    Nothing is recorded before the data were opened and found fit, so a mistyped command can be given again.
+    """
+    crowd_inputs.refuse_others(run)
+    crowd = crowd_inputs.made(run, choice, voters)
+    crowd.people  # noqa: B018  # labels and users are checked now, before anything is recorded
+    run.secret.draw(voters.seed)
+    run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
+    run.record.agree(CROWD, to_settings(voters))
+    run.record.agree("relation", {"relation": voters.by})
+    budget.warn_of_delta(voters.delta, len(crowd.dataset.private.ids))
+    return crowd
+
+
+def state(run: RunDirectory, delta: float) -> CrowdStatement:
+    """What the release of a run costs, from what its ledger shows."""
+    settings = run.record.read()
+    lines = list(ledger.releases(run.ledger))
+    by = settings.crowd.by
+    if by != settings.relation:
+        raise PateError(
+            f"{run.settings} says that voters are counted by {by}, and covers {settings.relation}: "
+            "restore it from a backup"
+        )
+    return accounting.crowd_statement(
+        [line.release for line in lines],
+        delta,
+        voters=told(run),
+        relation=by,
+        private=run.secret.seed is None,
+    )
+
+
+def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
+    """Write the statement; there is nothing in it that may not leave."""
+    release.load_noisy(run)  # nothing is recorded of a run that has released nothing
+    delta = budget.agreed_delta(run, delta)
+    run.record.agree("account", {"delta": delta})
+    statement = state(run, delta)
+    storage.write_json(run.statement, "statement", statement.to_dict())
+    storage.write_json(run.public_statement, "statement", statement.publishable())
+    return statement
+
+
+def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None = None) -> dict[str, Any]:
+    """Train the student on what follows from the noisy table and write release/; once."""
+    statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
+    before = run.student / "statement.json"
+    if run.results.exists():
+        run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+        if before.exists() and storage.read_json(before, "statement") == statement:
+            return storage.read_json(run.results, "results")
+    crowd = crowd or crowd_inputs.opened(run)
+    dataset = crowd.dataset
+    method = config.resolved(image=dataset.kind == "image").method
+    run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+    learned, answers, asked = learn(crowd, config)
+    right = None if asked.labels is None else np.asarray(answers.labels) == asked.labels
+    results = {
+        "run_dir": str(run.root),
+        "dataset": dataset.name,
+        "data": relation.without_warning(dataset.description),
+        "synthetic": dataset.synthetic,
+        "private": run.secret.seed is None,
+        "voters": crowd.choice.voters,
+        "by": crowd.choice.by,
+        "told": told(run),
+        "queries": len(asked.ids),
+        "pool": len(dataset.public.ids),
+        "method": method,
+        "label_accuracy": None if right is None else float(right.mean()),
+        "student_accuracy": _accuracy(learned, dataset.test),
+    }
+    write.write(run.release, learned, statement, results)
+    storage.write_json(run.results, "results", results)
+    return results
+
+
+def learn(
+    crowd: Crowd, config: student.StudentConfig
+) -> tuple[student.Student, aggregate.Answers, data.Part]:
+    """The student, from public inputs and the noisy table alone; the answers, and what they answer."""
+    dataset = crowd.dataset
+    found, rows = release.soft(crowd)
+    answers = aggregate.soft_answers(found.probabilities, found.deviation)
+    asked = dataset.public.take(rows)
+    pool = np.concatenate([asked.inputs, queries.unasked(dataset.public, asked)])
+    inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
+    key = jax.random.key(int.from_bytes(crowd.run.secret.derive("student")[:4], "big"))
+    learned = student.fit(key, inputs, answers, config)
+    learned = learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
+    return learned, answers, asked
+
+
+def tell(run: RunDirectory) -> dict[str, Any]:
+    """Write both report pages and return the results, with the statement among them."""
+    results = storage.read_json(run.existing(run.results, "student"), "results")
+    whole = storage.read_json(run.existing(run.statement, "account"), "statement")
+    statement = accounting.Statement.from_dict(whole)
+    page = crowd_pages.private_page(results, statement, run.record.stages())
+    storage.write_bytes(run.report, page.encode())
+    storage.write_bytes(run.public_report, crowd_pages.public_page(results, statement).encode())
+    check.check(run.release)
+    return {**results, "statement": whole}
+
+
+def summary(run: RunDirectory) -> dict[str, Any]:
+    """What `pate budget` shows of a crowd's run: what it has released, and what that cost."""
+    lines, settings = list(ledger.releases(run.ledger)), run.record.read()
+    if not lines:
+        raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
+    delta = settings.crowd.delta if settings.delta is None else settings.delta
+    shown = [{name: line.to_dict()[name] for name in ("batch", "release", "cost")} for line in lines]
+    spent = {"epsilon": state(run, delta).headline.epsilon, "delta": delta}
+    return {"run_dir": str(run.root), "releases": shown, "budget": None, "spent": spent, "left": None}
+
+
+def _accuracy(learned: student.Student, test: data.Part | None) -> float | None:
+    return None if test is None or test.labels is None else learned.accuracy(test.inputs, test.labels)

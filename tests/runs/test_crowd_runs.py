@@ -1,0 +1,266 @@
+"""Runs whose records or users vote by themselves: one voter moves what it may, and nothing is drawn twice."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import commands
+import honest_runs
+import numpy as np
+import pytest
+
+from pate_jax import accounting
+from pate_jax.accounting.exact import counts
+from pate_jax.accounting.filter import Cost
+from pate_jax.audit import verify
+from pate_jax.crowd.plan import plan
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import GNMax
+from pate_jax.mechanisms.crowds import HeadCount
+from pate_jax.models import spaces
+from pate_jax.runs import chain, ledger, stages
+from pate_jax.runs.crowds import pipeline, public_side, release
+from pate_jax.runs.crowds import stages as crowd_stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import check
+from pate_jax.runs.settings import CrowdChoice, PartitionChoice, RunConfig
+from pate_jax.system import storage
+
+KINDS = [("neighbours", "record"), ("neighbours", "user"), ("sums", "record"), ("sums", "user")]
+
+
+def config(voters, by, out, **changes):
+    """A whole run of a crowd; the student is small."""
+    common = {"epsilon": 4.0, "student": honest_runs.STUDENT, "out": out, "data": honest_runs.table()}
+    return RunConfig(voters=voters, partition=PartitionChoice(by=by), **{**common, **changes})
+
+
+@pytest.mark.parametrize(("voters", "by"), KINDS)
+def test_a_whole_run_stands_every_check(voters, by):
+    run = honest_runs.crowd(voters, by)
+    found = verify.of_run(run, deep=True)
+    assert found.of("failed") == [] and found.of("unchecked") == []
+    assert check.audit(run.release) == []
+    assert verify.of_release(run.release).of("failed") == []
+
+
+@pytest.mark.parametrize(("voters", "by"), KINDS)
+def test_the_published_figure_is_the_exact_one_of_the_release_and_within_what_was_wished(voters, by):
+    run = honest_runs.crowd(voters, by)
+    statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
+    _, line = ledger.releases(run.ledger)
+    exact = counts.epsilon([line.release], 1e-5)  # the number of voters comes free, but for rounding
+    assert 3.999 < exact <= statement.headline.epsilon <= 4.0
+    assert statement.relation == by and statement.figures.keys() == {"data_independent"}
+    assert json.loads(run.public_statement.read_text()) == json.loads(run.statement.read_text())
+    assert storage.read_json(run.statement, "statement") == statement.publishable()
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.7, 1.0, 4.0, 9.0, 30.0])
+@pytest.mark.parametrize("voters", ["neighbours", "sums"])
+def test_a_table_and_the_number_of_voters_cost_what_was_wished_for_either_change(voters, epsilon):
+    pool = np.random.default_rng(0).normal(size=(60, 3))
+    space = spaces.learn("identity", pool)
+    mu = counts.mu_for(epsilon, 1e-5)
+    made = plan(voters, space, space.coordinates(pool), voters=900, classes=3, mu=mu)
+    number = counts.headcount_for(mu, voters)
+    assert counts.worst([number, made.release], 1e-5) <= epsilon
+    moved = made.release.squared_shift("joined") / made.release.sigma**2 + 1 / number.sigma**2
+    assert moved <= mu**2 * (1 - 1e-6)  # somebody who is added or removed, by hand
+
+
+def without(path, out, rows, **columns):
+    """A copy of a file of records, without some rows, or with other columns."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: np.delete(file[name], rows, axis=0) for name in file.files}
+    np.savez(out, **{**arrays, **columns})
+    return out
+
+
+NUMBER = ledger.CrowdLine(1, HeadCount(2.0), "", "", "", None, 2.0, Cost(0.1, 0.0), values="77")
+
+
+def counted(folder, private, voters, by):
+    """The run's own path to the exact table: data opened, public side planned, voters counted."""
+    run = RunDirectory(folder)
+    with run.writing():
+        choice = CrowdChoice(voters, by, seed=3, epsilon=4.0)
+        crowd = crowd_stages.begin(run, replace(honest_runs.table(), private=private), choice)
+        with chain.Writer(run.ledger) as book:  # a noisy number of voters, the same for both neighbours
+            ledger.append_crowd(book, NUMBER)
+        table = release.count(crowd)
+    return crowd, table, public_side.digest(public_side.read(run.public_side))
+
+
+@pytest.mark.parametrize(("voters", "by"), KINDS)
+def test_one_voter_moves_what_theory_says_and_nothing_else(tmp_path, voters, by):
+    path = honest_runs.table().private
+    with np.load(path, allow_pickle=False) as file:
+        inputs_, labels, users = (file[name] for name in ("inputs", "labels", "users"))
+    mine = np.flatnonzero(users == users[6]) if by == "user" else np.array([6])
+    other_inputs, other_labels = inputs_.copy(), labels.copy()
+    other_inputs[mine], other_labels[mine] = -3 * inputs_[mine], (labels[mine] + 1) % 3
+    changed = without(path, tmp_path / "changed.npz", [], inputs=other_inputs, labels=other_labels)
+    joined = without(path, tmp_path / "joined.npz", mine)
+    crowd, before, public = counted(tmp_path / "before", path, voters, by)
+    for name, private in (("changed", changed), ("joined", joined)):
+        other, after, public_after = counted(tmp_path / name, private, voters, by)
+        assert public_after == public and other.plan.release == crowd.plan.release
+        moved = int(((after - before) ** 2).sum())
+        assert 0 < moved <= crowd.plan.release.squared_shift(name)
+        rest = np.setdiff1d(np.arange(len(users)), mine)
+        people = crowd.people._replace(inputs=inputs_[rest], labels=crowd.people.labels[rest])
+        people = people._replace(users=None if people.users is None else people.users[rest])
+        if name == "joined":  # what is left was there before, bit for bit
+            np.testing.assert_array_equal(after, release.counted(crowd, people))
+
+
+@pytest.mark.parametrize("voters", ["neighbours", "sums"])
+def test_a_run_that_is_repeated_after_any_loss_ends_with_the_same_release(tmp_path, voters):
+    shutil.copytree(honest_runs.crowd(voters).root, tmp_path / "run")
+    run, wanted = RunDirectory(tmp_path / "run"), config(voters, "record", tmp_path / "run")
+    book, noisy, student = (
+        path.read_bytes() for path in (run.ledger, run.answers, run.student / "parameters.npz")
+    )
+    losses = [
+        [run.results],
+        [run.answers, run.statement],
+        [run.table, run.certificate],
+        [run.public_statement],
+    ]
+    for lost in losses:
+        for path in lost:
+            path.unlink()
+        pipeline.run(wanted)
+        assert (run.ledger.read_bytes(), run.answers.read_bytes()) == (book, noisy)
+        assert (run.student / "parameters.npz").read_bytes() == student
+    assert (
+        verify.of_run(run)
+        .of("failed")[0]
+        .endswith("table.npz is missing, and what was made after it is there")
+    )
+
+
+@pytest.mark.parametrize("kill", range(1, 12))
+def test_a_run_that_is_stopped_at_any_write_goes_on_and_releases_once(tmp_path, monkeypatch, kill):
+    written, write = [0], storage.write_bytes
+
+    def dying(path, content, **more):
+        written[0] += 1
+        if written[0] == kill:
+            raise KeyboardInterrupt
+        write(path, content, **more)
+
+    honest = honest_runs.crowd("neighbours", "record", 5)
+    recorded = [(line.values, line.noise) for line in ledger.releases(honest.ledger)]
+    wanted = replace(config("neighbours", "record", tmp_path), partition=PartitionChoice(seed=5))
+    run = RunDirectory(tmp_path)
+    with monkeypatch.context() as patch, run.writing():
+        patch.setattr(storage, "write_bytes", dying)
+        with pytest.raises(KeyboardInterrupt):
+            crowd = crowd_stages.begin(run, wanted.data, wanted.crowd)
+            release.release(crowd)
+            crowd_stages.account(run, 1e-5)
+            raise KeyboardInterrupt
+    with run.writing():
+        release.release(crowd_stages.begin(run, wanted.data, wanted.crowd))
+        crowd_stages.account(run, 1e-5)
+    again = [(line.values, line.noise) for line in ledger.releases(run.ledger)]
+    assert again == recorded  # a seeded run: the same numbers
+
+
+def test_noise_is_another_for_another_table_release_or_public_side():
+    run = honest_runs.crowd("sums")
+    _, line = ledger.releases(run.ledger)
+    louder = replace(line.release, sigma=2 * line.release.sigma)
+    table = release.load_table(run)
+    noise = release.draw(run, line.release, table, line.public) - table
+    others = [
+        release.draw(run, louder, table, line.public) / 2 - table / 2,
+        release.draw(run, line.release, table, "another") - table,
+        release.draw(run, line.release, table + 1, line.public) - table - 1,
+        release.draw(honest_runs.crowd("sums", "user"), line.release, table, line.public) - table,
+    ]
+    flat = [(each - each.mean()).ravel() / each.std() for each in (noise, *others)]
+    correlation = np.abs(np.corrcoef(flat) - np.eye(len(flat)))
+    assert correlation.max() < 6 / np.sqrt(noise.size)
+    np.testing.assert_array_equal(noise, release.draw(run, line.release, table, line.public) - table)
+
+
+REFUSED = [
+    ({"voters": "sums", "partition": PartitionChoice(teachers=7)}, "--teachers belongs to teachers"),
+    ({"voters": "sums", "budget_epsilon": 2.0}, "--budget-epsilon belongs to teachers"),
+    ({"voters": "neighbours", "mechanism": GNMax(4.0)}, "a mechanism belongs to teachers"),
+    ({"voters": "neighbours", "selection": "random"}, "--selection belongs to teachers"),
+    ({"voters": "neighbours", "teacher": TeacherConfig(epochs=3)}, "--teacher belongs to teachers"),
+    ({"voters": "sums", "queries": 9}, "--queries 9 does not go with --voters sums"),
+    ({"voters": "neighbours", "queries": 0}, "queries=0"),
+    ({"voters": "sums", "epsilon": 0.0}, "epsilon=0.0"),
+    ({"voters": "sums", "epsilon": float("inf")}, "epsilon=inf"),
+    ({"epsilon": 1.0}, "--epsilon 1 is what a crowd's table costs"),
+    ({"encoder": "numpy:ravel"}, "--encoder numpy:ravel makes the space of a crowd"),
+]
+
+
+@pytest.mark.parametrize(("flags", "sentence"), REFUSED)
+def test_flags_of_the_other_kind_of_voters_are_refused(flags, sentence):
+    with pytest.raises(PateError, match=sentence):
+        RunConfig(**flags)
+
+
+def test_a_directory_holds_one_kind_of_run(tmp_path):
+    for honest in (honest_runs.whole(), honest_runs.elsewhere()):
+        shutil.copytree(honest.root, tmp_path / honest.root.name)
+        with pytest.raises(PateError, match="choose another --out"):
+            pipeline.run(config("sums", "record", tmp_path / honest.root.name))
+    shutil.copytree(honest_runs.crowd("sums").root, tmp_path / "crowd")
+    run = RunDirectory(tmp_path / "crowd")
+    with pytest.raises(PateError, match="choose another --out"):
+        stages.begin(run, honest_runs.table(), PartitionChoice(teachers=6), TeacherConfig())
+    with pytest.raises(PateError, match=r"epsilon=4\.0, not 2\.0"):
+        pipeline.run(config("sums", "record", run.root, epsilon=2.0))
+    with pytest.raises(PateError, match="seed=None, not 3"):
+        pipeline.run(replace(config("sums", "record", run.root), partition=PartitionChoice(seed=3)))
+
+
+def test_mistyped_data_leave_no_trace_so_that_the_command_can_be_given_again(tmp_path):
+    path = honest_runs.table().private
+    with np.load(path, allow_pickle=False) as file:
+        wrong = without(
+            path, tmp_path / "wrong.npz", [], labels=np.where(file["labels"] == 2, 5, file["labels"])
+        )
+    choice = replace(honest_runs.table(), private=wrong)
+    with pytest.raises(PateError, match="label 5"):
+        pipeline.run(config("sums", "record", tmp_path / "run", data=choice))
+    pipeline.run(config("sums", "record", tmp_path / "run"))
+
+
+def test_a_seeded_run_promises_nothing():
+    run = honest_runs.crowd("neighbours", "record", 5)
+    statement = storage.read_json(run.public_statement, "statement")
+    assert statement["private"] is False and statement["model_card_line"].startswith("NOT PRIVATE")
+    assert check.audit(run.release) == [] and verify.of_run(run).of("failed") == []
+
+
+def test_a_budget_shows_what_the_release_cost():
+    found = crowd_stages.summary(honest_runs.crowd("neighbours"))
+    assert found["spent"]["epsilon"] <= 4.0 and found["releases"][1]["release"]["votes"] == 2
+
+
+def test_commands_of_teachers_are_refused_for_a_crowd(tmp_path, capsys):
+    shutil.copytree(honest_runs.crowd("sums").root, tmp_path / "run")
+    for arguments in (["vote"], ["aggregate"], ["account", "--sanitise"], ["sweep"]):
+        assert commands.call(arguments[0], tmp_path / "run", *arguments[1:]) == 2
+        assert "crowd" in capsys.readouterr().err or arguments == ["sweep"]
+
+
+def test_commands_after_the_release_work_on_a_crowd(tmp_path, capsys):
+    shutil.copytree(honest_runs.crowd("neighbours").root, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    for name in ("account", "budget", "report", "student", "verify"):
+        more = {"student": ["--method", "supervised", "--net", "table", "--steps", 8, "--batch-size", 8]}
+        assert commands.call(name, run.root, "--json", *more.get(name, [])) == 0, capsys.readouterr().err
+        assert json.loads(capsys.readouterr().out)
+    assert commands.call("account", run.root, "--delta", "1e-6") == 2
+    assert "1e-06" in capsys.readouterr().err
