@@ -51,7 +51,7 @@ class Crowd:
 
     @cached_property
     def kind(self) -> spaces.Kind:
-        """The space in which voters are compared: the owner's encoder, where there is one, or by the inputs."""
+        """The space in which voters are compared: of the owner's encoder, if any, or by the inputs."""
         encoded = self.choice.encoder or self.dataset.public.features is not None
         return "encoder" if encoded else space_kind(self.dataset)
 
