@@ -2,10 +2,9 @@
 
     python predict.py inputs.npz --out labels.csv
 
-or, from Python, `predict.predict(inputs)` for class names and probabilities, `predict.load(folder)` for
-the student itself. Inputs are an .npz archive with an array `inputs` [n, ...] as the student takes them; for
-a student that was trained on a table of text, also a .csv file with the same columns. The student's files,
-student.json and parameters.npz, are looked for beside this file.
+In Python, `predict.predict(inputs)` returns class names and probabilities, and `predict.load(folder)` the
+student. Inputs are an array `inputs` [n, ...] in an .npz archive, or, for a student of a text table, a .csv
+file with the same columns. student.json and parameters.npz must lie in the same folder as this file.
 """
 
 from __future__ import annotations
@@ -27,14 +26,13 @@ from typing import Any
 
 import numpy as np
 
-_CHUNK = 100  # images in one matrix product: a convolution's patches are this many times nine or more images
-_GROUPS, _EPSILON = 8, 1e-6  # of GroupNorm
-_TINY = 1e-6  # under the root of a distance between patches
-_OVERLAP = 1  # pixels that a cell takes from its neighbours
+_CHUNK = 100  # images in one batch; a convolution needs nine or more times their memory
+_GROUPS, _EPSILON, _TINY = 8, 1e-6, 1e-6  # of GroupNorm; and what is added under a root
+_OVERLAP = 1  # pixels by which a cell reaches into its neighbours
 _LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "nan", "null")  # values of a table, in any case
 _PLACES = ("", "student", "release/student")
-# What zipfile and NumPy raise for bytes that are no archive of arrays, and for one that is too large.
+# What zipfile and NumPy raise when a file is not an archive of arrays, or is too large for memory.
 _UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError, EOFError, OSError, MemoryError),
     *(RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),
@@ -42,7 +40,7 @@ _UNREADABLE = (
 
 
 class InputError(ValueError):
-    """Inputs or files that cannot be used: one sentence that names the value and the remedy."""
+    """An input or a file cannot be used; the message names the value and the remedy."""
 
 
 class Student:
@@ -51,20 +49,18 @@ class Student:
     def __init__(self, description: dict[str, Any], parameters: dict[str, np.ndarray]) -> None:
         self.net, self.columns = description["net"], description.get("columns", [])
         self.class_names = [str(name) for name in description["class_names"]]
-        self.shape = tuple(self.net["input_shape"])
-        self.dtype = description.get("dtype", "")
+        self.shape, self.dtype = tuple(self.net["input_shape"]), description.get("dtype", "")
         self.temperature = np.float32(description.get("temperature", 1.0))
         scaling = description["preprocessing"]
         self.offset, self.scale = (np.array(scaling[name], np.float32) for name in ("offset", "scale"))
-        self.parameters = parameters
-        self.activation = _activation(self.net)
+        self.parameters, self.activation = parameters, _activation(self.net)
         self._parts = [
             Student({**description, "net": {**self.net, "name": part}}, _below(f"{part}/", parameters))
             for part in (("patches", "cnn") if self.net.get("name") == "tandem" else ())
         ]
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        """Class probabilities."""
+        """Class probabilities [n, class] of inputs [n, ...]."""
         inputs = self.check(inputs)
         parts = [np.zeros((0, len(self.class_names)), np.float32)]
         for start in range(0, len(inputs), _CHUNK):
@@ -77,8 +73,8 @@ class Student:
         return np.array(self.class_names)[probabilities.argmax(1)]
 
     def logits(self, inputs: np.ndarray) -> np.ndarray:
-        """What the net says of inputs that are scaled already."""
-        if self._parts:  # nets side by side
+        """The logits of inputs that have already been scaled."""
+        if self._parts:  # two nets, whose logits are added
             return np.sum([part.logits(inputs) for part in self._parts], 0)
         if any(name.startswith("block0/") for name in self.parameters):
             return self._residual(inputs)
@@ -94,7 +90,7 @@ class Student:
         return flowing
 
     def check(self, inputs: Any) -> np.ndarray:
-        """The inputs as an array of the right shape, or an InputError."""
+        """The inputs as an array of the right shape; an InputError if they are not."""
         inputs = np.asarray(inputs)
         if inputs.dtype.kind not in "buif":
             raise InputError(f"inputs are of type {inputs.dtype}; give numbers")
@@ -114,8 +110,7 @@ class Student:
         return inputs
 
     def _count(self, pattern: str) -> int:
-        starts = (pattern.format(layer) + "/" for layer in count())
-        return next(n for n, start in enumerate(starts) if not _below(start, self.parameters))
+        return next(layer for layer in count() if not _below(pattern.format(layer) + "/", self.parameters))
 
     def _dense(self, layer: str, inputs: np.ndarray) -> np.ndarray:
         return inputs @ self.parameters[f"{layer}/kernel"] + self.parameters[f"{layer}/bias"]
@@ -128,10 +123,8 @@ class Student:
         grouped = inputs.reshape(len(inputs), -1, _GROUPS, inputs.shape[-1] // _GROUPS)
         centred = grouped - grouped.mean((1, 3), keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + np.float32(_EPSILON))
-        return (
-            scaled.reshape(inputs.shape) * self.parameters[f"{layer}/scale"]
-            + self.parameters[f"{layer}/bias"]
-        )
+        scale, bias = self.parameters[f"{layer}/scale"], self.parameters[f"{layer}/bias"]
+        return scaled.reshape(inputs.shape) * scale + bias
 
     @cached_property
     def _examples(self) -> np.ndarray:
@@ -170,7 +163,7 @@ class Student:
 
 
 def load(folder: Path | str | None = None) -> Student:
-    """The student in a folder: its own, a release or a run; unset, that beside this file."""
+    """Load the student from its folder, a release or a run; by default from the folder of this file."""
     root = Path(__file__).resolve().parent if folder is None else Path(folder)
     for place in _PLACES:
         path = root / place
@@ -185,14 +178,14 @@ def load(folder: Path | str | None = None) -> Student:
 
 
 def predict(inputs: Any, student: Student | Path | str | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Class names [n] and probabilities [n, class] of inputs."""
+    """The predicted class names [n] and the class probabilities [n, class]."""
     served = student if isinstance(student, Student) else load(student)
     probabilities = served(inputs)
     return served.labels(probabilities), probabilities
 
 
 def read(path: Path | str, student: Student) -> np.ndarray:
-    """The inputs in an .npz or .csv file."""
+    """Read inputs from an .npz or .csv file."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} is no file; give .npz or .csv")
@@ -205,25 +198,21 @@ def read(path: Path | str, student: Student) -> np.ndarray:
 
 
 def write(path: Path | str, student: Student, probabilities: np.ndarray) -> None:
-    """Predictions as .npz (labels, probabilities, class_names) or .csv (row, label, probability)."""
+    """Write predictions as .npz (labels, probabilities, class_names) or .csv (row, label, probability)."""
     path, labels = Path(path), student.labels(probabilities)
     if path.suffix.lower() == ".npz":
-        arrays: dict[str, Any] = {
-            "labels": labels,
-            "probabilities": probabilities,
-            "class_names": student.class_names,
-        }
-        np.savez_compressed(path, allow_pickle=False, **arrays)
+        arrays: dict[str, Any] = {"labels": labels, "probabilities": probabilities}
+        np.savez_compressed(path, allow_pickle=False, class_names=student.class_names, **arrays)
     else:
         path.write_text(_lines(labels, probabilities), encoding="utf-8")
 
 
 def main() -> None:
-    """Read inputs, predict, write."""
+    """Read inputs, predict their classes, and write the predictions."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("inputs", help=".npz with an array `inputs`, or .csv for a student of tables")
-    parser.add_argument("--out", help="labels.csv or labels.npz; unset: CSV on the terminal")
-    parser.add_argument("--student", help="folder of the student; unset: beside this file")
+    parser.add_argument("--out", help="labels.csv or labels.npz; default: CSV to the terminal")
+    parser.add_argument("--student", help="folder of the student; default: the folder of this file")
     chosen = parser.parse_args()
     try:
         student = load(chosen.student)
@@ -252,7 +241,7 @@ def _activation(net: dict[str, Any]) -> Any:
 
 
 def _cells(side: int, cells: int) -> list[slice]:
-    """Where each cell lies along a side of that many pixels, with its overlap."""
+    """The pixels of each cell along one side of the image, with the overlap."""
     ends = [side * cell // cells for cell in range(cells + 1)]
     return [slice(max(0, ends[i] - _OVERLAP), ends[i + 1] + _OVERLAP) for i in range(cells)]
 
@@ -267,7 +256,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _likeness(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """How alike things are by the angle between their features (Cho and Saul 2009)."""
+    """The arc-cosine kernel of order 1 (Cho and Saul 2009): similarity by the angle between features."""
     cosine = np.clip(_unit(ones) @ _unit(others).T, -1, 1)
     angle = np.arccos(cosine)
     return (np.sin(angle) + (np.float32(np.pi) - angle) * cosine) / np.float32(np.pi)
@@ -284,7 +273,7 @@ def _pooled(inputs: np.ndarray) -> np.ndarray:
 
 
 def _patches(inputs: np.ndarray, size: int, stride: int) -> np.ndarray:
-    """The surroundings of each pixel as one long channel axis; zeros outside."""
+    """Each pixel with its neighbours as one channel axis, padded with zeros at the border."""
     rows, columns = (-(-extent // stride) for extent in inputs.shape[1:3])
     if size == 1:
         return inputs[:, ::stride, ::stride]
@@ -300,7 +289,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
             if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-                raise ValueError("it holds something that is no array")
+                raise ValueError("it holds an entry that is not an array")
             return arrays
     except _UNREADABLE as error:
         raise InputError(f"{path} is not a readable .npz archive: {error}") from error
@@ -326,19 +315,17 @@ def _table(path: Path, student: Student) -> np.ndarray:
     unread = [name for name in header if name not in known]
     if unread:
         print(f"predict.py: not read: {', '.join(unread)}", file=sys.stderr)
-    values = [[row[header.index(name)].strip() for row in rows] for name in known]
-    encoded = (_column(*each, path) for each in zip(values, student.columns, strict=True))
-    return np.concatenate(list(encoded), axis=1)
+    values = ([row[header.index(name)].strip() for row in rows] for name in known)
+    return np.concatenate([_column(*each, path) for each in zip(values, student.columns, strict=True)], 1)
 
 
 def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray:
-    """One column as numbers; a value of no known category is a group of zeros, a missing number is filled."""
+    """One column as numbers: an unknown category becomes zeros, and a missing number is filled in."""
     missing = np.array([value.lower() in _MISSING for value in values], bool)
-    if column["categories"] is not None:
-        known = column["categories"]
+    known, filling = column["categories"], column.get("filling")
+    if known is not None:
         named = ["" if value.lower() in _MISSING and value not in known else value for value in values]
         return (np.array(named, str)[:, None] == np.array(known, str)).astype(np.float32)
-    filling = column.get("filling")
     numbers = np.zeros(len(values), np.float64)
     for row, value in enumerate(values):
         good = re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", value)
@@ -346,9 +333,8 @@ def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray
         if not np.abs(numbers[row]) <= _LARGEST or (column.get("logarithmic") and numbers[row] < 0):
             raise InputError(f"{path} has {column['name']}={value!r} at row {row}; correct or remove the row")
     numbers = numbers.astype(np.float32)
-    features = [np.log1p(numbers) if column.get("logarithmic") else numbers]
-    features += [missing.astype(np.float32)] if column.get("indicator") else []
-    return np.stack(features, axis=1)
+    features = [np.log1p(numbers) if column.get("logarithmic") else numbers, missing.astype(np.float32)]
+    return np.stack(features if column.get("indicator") else features[:1], axis=1)
 
 
 def _lines(labels: np.ndarray, probabilities: np.ndarray) -> str:
