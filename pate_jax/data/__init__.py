@@ -1,4 +1,4 @@
-"""Records in, disjoint shards out: data sets by name or from the user's own files, as NumPy arrays."""
+"""Data sets by name or from the user's own files, as NumPy arrays, and their division into shards."""
 
 from pate_jax.data.catalogue import NAMES, SYNTHETIC, load
 from pate_jax.data.dataset import Dataset, Part, Preprocessing

@@ -31,12 +31,12 @@ def load(
 ) -> Dataset:
     """The data set of this name.
 
-    NAMES can be loaded, and any image or table with class labels that tensorflow-datasets knows. The sizes,
-    `classes` (of glyphs) and `difficulty` shape the synthetic sets; `data_dir` is where archives are prepared
-    (else `$PATE_JAX_DATA`, else `~/.cache/pate_jax`) and `manual_dir` a folder with the archives themselves.
-    `ids_are_stable` declares that an archive that is not a registered one will not change, so that a record's
-    number in it is its id. `equal_rows_are_coincidences` declares that inputs that are both private and
-    public are so by chance.
+    It is one of NAMES, or any set of images or tables with class labels in tensorflow-datasets. The sizes,
+    `classes` (of glyphs) and `difficulty` shape the synthetic sets. `data_dir` is where archives are prepared
+    (by default `$PATE_JAX_DATA` or `~/.cache/pate_jax`), and `manual_dir` is a folder with the archives.
+    `ids_are_stable` declares that an unregistered archive will not change, so that a record's number in it is
+    its id. `equal_rows_are_coincidences` declares that inputs that are both private and public are equal by
+    chance.
 
     >>> load("strokes", size=50, public_size=5, test_size=5).private.inputs.shape
     (50, 28, 28, 1)
@@ -52,12 +52,12 @@ def load(
     if name in SYNTHETIC:
         if manual_dir is not None:
             raise PateError(
-                f"manual_dir={str(manual_dir)!r} holds archives, and {name} are drawn; leave it out"
+                f"manual_dir={str(manual_dir)!r} holds archives, but {name} are generated; leave it out"
             )
         return overlap.declared(_synthetic(name, chosen), equal_rows_are_coincidences)
     for option, value in chosen.items():
         raise PateError(
-            f"{option}={value} shapes the synthetic sets {' and '.join(SYNTHETIC)}, and {name} is none"
+            f"{option}={value} is for the synthetic sets {' and '.join(SYNTHETIC)}, not for {name}"
         )
     if name in ARCHIVES:
         from pate_jax.data import archives
@@ -76,5 +76,5 @@ def _synthetic(name: str, chosen: dict) -> Dataset:
     from pate_jax.data.synthetic import draw
 
     if name == "strokes" and "classes" in chosen:
-        raise PateError(f"classes={chosen['classes']} shapes glyphs; strokes are the ten digits")
+        raise PateError(f"classes={chosen['classes']} is for glyphs; strokes are the ten digits")
     return getattr(draw, name)(**chosen)

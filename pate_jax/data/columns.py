@@ -1,7 +1,7 @@
-"""From the columns of a table to numbers: numeric columns as they are, categorical ones as one-hot groups.
+"""From the columns of a table to numbers: numeric columns unchanged, categorical ones as one-hot groups.
 
 A plan says for each column what it is and what replaces a missing value. It is made from the public part and
-the user's declarations; private rows are encoded by it and never shape it.
+the user's declarations. It encodes private rows, but never depends on them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ ROWS = 20_000  # between two updates of the progress bar
 
 
 class Column(NamedTuple):
-    """One column: a group of categories, or a number with a declared scale or one from public statistics."""
+    """One column: a group of categories, or a number whose scale is declared or comes from public data."""
 
     name: str
     categories: tuple[str, ...] | None = None
     scale: tuple[float, float] | None = None
-    logarithmic: bool = False  # a number that enters as log(1 + x)
-    filling: float | None = None  # what replaces a missing number; None: a missing number is refused
-    indicator: bool = False  # whether one more feature is 1 where the number is missing
+    logarithmic: bool = False  # whether the feature is log(1 + x)
+    filling: float | None = None  # replaces a missing number; None: a missing number is refused
+    indicator: bool = False  # whether there is one more feature, which is 1 if the number is missing
 
     @property
     def width(self) -> int:
-        """How many features the column becomes."""
+        """The number of the column's features."""
         return 1 + self.indicator if self.categories is None else len(self.categories)
 
 
@@ -60,7 +60,7 @@ def from_dict(description: Mapping[str, Any]) -> Column:
 
 
 def missing(values: Sequence[str]) -> np.ndarray:
-    """Which values are missing: blank, NA, NaN or null, in any case and with any blanks around them.
+    """Whether each value is missing: blank, NA, NaN or null, ignoring case and surrounding blanks.
 
     >>> missing(["3", " na ", "", "Null", "none"]).tolist()
     [False, True, True, True, False]
@@ -69,7 +69,7 @@ def missing(values: Sequence[str]) -> np.ndarray:
 
 
 def read(path: Path) -> Table:
-    """The columns of a CSV file with a header, as text without surrounding blanks."""
+    """The columns of a CSV file with a header, as texts without surrounding blanks."""
     content = read_bytes(path)
     try:
         lines = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), skipinitialspace=True)
@@ -95,7 +95,7 @@ def read(path: Path) -> Table:
 
 
 def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]) -> list[Column]:
-    """What each column is, from declarations and the public part alone.
+    """What each column is, from declarations and the public part only.
 
     >>> [column.name for column in plan({"age": ["30", "41"], "sex": ["f", "m"]}, {"sex": ["m", "f"]}, {})]
     ['age', 'sex']
@@ -125,8 +125,8 @@ def _planned(
     offset, scale, *declared = _scale(name, scales[name]) if name in scales else (0.0, 1.0)
     if not present and not declared:
         raise PateError(
-            f"the public part has no value in the column {name!r}, so nothing tells what it is: leave the "
-            "column out of all parts, or declare its categories, or its scale with a value for missing ones"
+            f"the public part has no value in the column {name!r}, so its kind is unknown: leave the column "
+            "out of all parts, or declare its categories, or its scale with a value for missing ones"
         )
     if name in scales or _numeric(present):
         filling = declared[0] if declared else _median(present)
@@ -145,7 +145,7 @@ def _median(present: Sequence[str]) -> float | None:
 
 
 def _scale(name: str, declared: Sequence) -> tuple[float, ...]:
-    """Offset and scale, and the value for missing ones where it is declared too."""
+    """The declared offset and scale and, if it is declared too, the value for missing ones."""
     try:
         numbers = tuple(map(float, declared))
     except (TypeError, ValueError, OverflowError):
@@ -170,7 +170,7 @@ def _numeric(values: Sequence[str] | np.ndarray) -> bool:
 
 
 def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
-    """A part as float32 [rows, features], by the plan; a value outside the known categories is all zeros.
+    """A part as float32 [rows, features] by the plan; a value outside the known categories is all zeros.
 
     >>> encode({"sex": ["m", "x"]}, [Column("sex", ("f", "m"))], "private").tolist()
     [[0.0, 1.0], [0.0, 0.0]]
@@ -183,7 +183,7 @@ def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
                 f"{place} lacks the column {missing[0]!r} that the public part has; give it there too"
             )
         raise PateError(
-            f"{place} has the column {more[0]!r} and the public part has not; give it to both or none"
+            f"{place} has the column {more[0]!r}, which the public part lacks; give it to both or to neither"
         )
     return np.concatenate([_encode(table[column.name], column, place) for column in plan], axis=1)
 
@@ -202,7 +202,7 @@ def _encode(values: Sequence[str], column: Column, place: str) -> np.ndarray:
 
 
 def _numbers(values: Sequence[str], blank: np.ndarray, column: Column, place: str) -> np.ndarray:
-    """The values as float32 [rows], with the column's filling in place of those that are missing."""
+    """The values as float32 [rows], with the column's filling in place of missing ones."""
     texts = np.array(values, np.str_)
     if column.filling is not None:
         texts = np.where(blank, "0", texts)
@@ -214,7 +214,7 @@ def _numbers(values: Sequence[str], blank: np.ndarray, column: Column, place: st
         finite = [_numeric([value]) and bool(np.isfinite(np.float32(float(value)))) for value in texts]
     row = finite.index(False)
     raise PateError(
-        f"{place} has {column.name}={values[row]!r} at row {row}, which is no finite number; "
+        f"{place} has {column.name}={values[row]!r} at row {row}, which is not a finite number; "
         "correct it, remove the row, or declare the column's categories"
     )
 
@@ -229,7 +229,7 @@ def _logarithm(numbers: np.ndarray, column: Column, place: str) -> np.ndarray:
 
 
 def unseen(table: Table, plan: Sequence[Column]) -> dict[str, int]:
-    """How many values of each column are in no known category; sensitive for private data."""
+    """How many values of each column are in no known category; sensitive, for private data."""
     counts = {}
     for column in plan:
         if column.categories is not None:
@@ -240,7 +240,7 @@ def unseen(table: Table, plan: Sequence[Column]) -> dict[str, int]:
 
 
 def filled(table: Table, plan: Sequence[Column]) -> dict[str, str]:
-    """How many values of each column are missing, and what replaces them; sensitive for private data.
+    """How many values of each column are missing, and what replaces them; sensitive, for private data.
 
     >>> filled({"age": ["3", "NA", ""]}, [Column("age", filling=40.0, indicator=True)])
     {'age': '2 filled with 40 and marked'}
@@ -256,7 +256,7 @@ def _taken_for(column: Column) -> str:
 
 
 def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
-    """Scaling by declared scales, else by public statistics; one-hot groups stay as they are."""
+    """Scaling by declared scales or else by public statistics; one-hot groups are not scaled."""
     measured, offset, scale, place = standard(public), [], [], 0
     for column in plan:
         if column.categories is not None:
@@ -272,7 +272,7 @@ def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
 
 
 def standard(public: np.ndarray) -> Preprocessing:
-    """Mean and standard deviation of public inputs, per place of the last axis; 1 where nothing varies."""
+    """Mean and standard deviation of public inputs along the last axis; 1 in place of a deviation of 0."""
     flat = public.reshape(-1, public.shape[-1]).astype(np.float64)
     spread = flat.std(0)
     return Preprocessing(tuple(flat.mean(0).tolist()), tuple(np.where(spread > 1e-12, spread, 1.0).tolist()))

@@ -1,7 +1,7 @@
 """A dataset: private records, public inputs, a test part, and constants that scale the inputs.
 
-Every record has an id of its own. Where the records of one person must stay together, a part names the user
-of each record too. Preprocessing holds constants, or statistics of public data, and never of private records.
+Every record has its own id. If the records of one person must stay together, a part also names the user of
+each record. Preprocessing consists of constants or of statistics of public data, never of private records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pate_jax.data import duplicates
 from pate_jax.errors import PateError
 
 IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
-# Private ids come from the owner and are yet to be judged, or never change, or are row numbers.
+# Private ids come from the owner (`given`; they may still be row numbers), never change, or are row numbers.
 Ids = Literal["given", "stable", "rows"]
 
 
@@ -27,8 +27,8 @@ class Part(NamedTuple):
 
     inputs: np.ndarray  # uint8 [n, height, width, channels] or float32 [n, features]
     labels: np.ndarray | None  # int32 [n]
-    ids: np.ndarray  # text [n], each once
-    users: np.ndarray | None = None  # text [n]: whose record it is
+    ids: np.ndarray  # text [n], all different
+    users: np.ndarray | None = None  # text [n]: the user of each record
     features: np.ndarray | None = None  # float32 [n, features]: what the owner's encoder made of each input
 
     def take(self, rows: Any) -> Part:
@@ -98,8 +98,8 @@ class Dataset:
     preprocessing: Preprocessing
     synthetic: bool
     description: str
-    private_notes: Mapping[str, Any] = field(default_factory=dict)  # counted on private rows: never publish
-    # Inputs that are private and public: refused, declared coincidences, or those of a published archive.
+    private_notes: Mapping[str, Any] = field(default_factory=dict)  # from private rows: never publish
+    # Inputs that are both private and public: refused, declared coincidences, or part of a published archive.
     equal_rows: Literal["refused", "declared", "published"] = "refused"
     columns: tuple[Any, ...] = ()  # of a table read from text: what `data.columns` made of each column
     ids_are: Ids = "given"  # `pate_jax.data.relation` derives from it whom the guarantee covers
@@ -118,14 +118,14 @@ class Dataset:
 
     @cached_property
     def private_digests(self) -> tuple[str, ...]:
-        """A digest of each private input, made once; what equals one of these must not be public."""
+        """A digest of each private input, computed once; an input with one of these must not be public."""
         return tuple(duplicates.digests(self.private.inputs))
 
 
 def check(dataset: Dataset) -> Dataset:
-    """The same dataset, or a PateError that says what is wrong with it.
+    """The dataset, checked; a PateError says what is wrong with it.
 
-    The number of classes, the shape of an input and the kind are public; every part must agree with them.
+    The number of classes, the shape of an input and the kind are public, and every part must agree with them.
     """
     if dataset.classes < 2:
         raise PateError(f"classes={dataset.classes} must be at least 2")
@@ -136,8 +136,8 @@ def check(dataset: Dataset) -> Dataset:
             check_part(name, part, dataset.classes)
             if part.inputs.shape[1:] != dataset.input_shape:
                 raise PateError(
-                    f"{name} inputs have shape {part.inputs.shape[1:]} a record and private inputs "
-                    f"{dataset.input_shape}; give all parts the same shape"
+                    f"{name} inputs have shape {part.inputs.shape[1:]} and private inputs "
+                    f"{dataset.input_shape}; give the records of all parts the same shape"
                 )
     if dataset.private.labels is None:
         raise PateError("private has no labels; teachers learn from labels")
@@ -159,7 +159,7 @@ def _check_features(dataset: Dataset) -> None:
 
 
 def check_part(name: str, part: Part, classes: int) -> None:
-    """Refuse a part whose rows do not fit together; `name` says in the message which part it is."""
+    """Refuse a part whose columns do not fit together; the message calls it `name`."""
     check_inputs(name, part.inputs)
     rows = len(part.inputs)
     for column, values in part._asdict().items():
@@ -193,9 +193,9 @@ def _check_finite(name: str, numbers: np.ndarray) -> None:
 
 
 def stored_as(inputs: np.ndarray, dtype: np.dtype, place: str) -> np.ndarray:
-    """The inputs in the type in which a run stores its own, so that an input has one form and one digest.
+    """The inputs in the type in which the run stores its own, so that an input has one form and one digest.
 
-    Bytes take whole numbers from 0 to 255 of any type; what does not fit is refused, never rounded.
+    Whole numbers from 0 to 255 of any type can be stored as bytes; anything else is refused, never rounded.
 
     >>> stored_as(np.array([[0.0, 255.0]], np.float32), np.dtype(np.uint8), "pool.npz").tolist()
     [[0, 255]]
@@ -204,8 +204,8 @@ def stored_as(inputs: np.ndarray, dtype: np.dtype, place: str) -> np.ndarray:
         wrong = inputs[~((inputs >= 0) & (inputs <= 255) & (inputs == np.floor(inputs)))]
         if wrong.size:
             raise PateError(
-                f"{place} has inputs of {wrong[0]:g}, and those of this run are whole numbers from 0 to 255: "
-                "give pixels as they are stored, and undo a scaling of your own"
+                f"{place} has inputs of {wrong[0]:g}, but those of this run are whole numbers from 0 to 255: "
+                "give pixels in their stored form, without any scaling"
             )
     return inputs.astype(dtype)
 
@@ -230,7 +230,7 @@ def _check_ids(name: str, ids: np.ndarray) -> None:
 
 
 def numbered_ids(prefix: str, numbers: Any) -> np.ndarray:
-    """Ids that carry the number of a record in its archive.
+    """Ids made of a prefix and the number of a record in its archive.
 
     >>> numbered_ids("mnist-train", [0, 7]).tolist()
     ['mnist-train-0', 'mnist-train-7']
@@ -239,7 +239,7 @@ def numbered_ids(prefix: str, numbers: Any) -> np.ndarray:
 
 
 def class_names_of(classes: int) -> tuple[str, ...]:
-    """Plain names for classes that have none.
+    """Names for classes that have none: their numbers.
 
     >>> class_names_of(3)
     ('0', '1', '2')
@@ -248,7 +248,7 @@ def class_names_of(classes: int) -> tuple[str, ...]:
 
 
 def slug(name: str) -> str:
-    """A name in lower case, with hyphens for all but letters and digits, as a folder may be called.
+    """A name for a folder: lower case, with hyphens in place of everything but letters and digits.
 
     >>> slug("My table (2).csv")
     'my-table-2-csv'

@@ -1,10 +1,10 @@
-"""Inputs that the private part has in common with another one: refused, unless they are known coincidences.
+"""Inputs that the private part shares with another part: refused, unless they are declared coincidences.
 
-Public inputs must not be made of private records: answers are about them, a student may hold them, and no
-noise hides them. So a row of the public, the test or a further part whose input is also a private one, as the
-run stores both, is refused. Different people may be alike all the same, where columns are few: that is for
-the owner to declare, who knows where the rows come from. Nothing is ever dropped in silence, since what is
-left of a public part would then be a function of private records.
+Public inputs must not be made of private records: answers are about them, a student may contain them, and no
+noise hides them. So a row of the public, the test or another part is refused if its input is also a private
+one, in the form in which the run stores both. Different people may have equal rows in a table of few columns;
+the owner, who knows where the rows come from, can declare this. No row is ever dropped silently, because the
+rest of a public part would then depend on private records.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pate_jax.data import duplicates
 from pate_jax.data.dataset import Dataset, Part
 from pate_jax.errors import SharedInputs
 
-_NAMED = 10  # rows in the message
+_NAMED = 10  # the most rows that the message names
 
 
 def rows(private: Collection[str], other: np.ndarray) -> np.ndarray:
-    """The rows of another part whose input is also a private one, by the digests of these.
+    """The rows of another part whose input is also a private one, given the digests of private inputs.
 
     >>> private = duplicates.digests(np.array([[1.0], [2.0]]))
     >>> rows(private, np.array([[3.0], [2.0], [2.0]])).tolist()
@@ -38,23 +38,23 @@ def parts(dataset: Dataset) -> dict[str, Part]:
 
 
 def refuse(dataset: Dataset, others: Mapping[str, Part]) -> None:
-    """Refuse others, by their file or name, that hold private inputs of a data set."""
+    """Refuse other parts, given by file or name, that contain private inputs of a data set."""
     for place, part in others.items():
         shared = rows(dataset.private_digests, part.inputs)
         if len(shared):
             named = ", ".join(map(str, shared[:_NAMED])) + ", ..." * (len(shared) > _NAMED)
             raise SharedInputs(
                 f"{place}: {len(shared)} of {len(part.inputs)} inputs are private ones too (rows {named}, "
-                "counted from 0), and what is public must not be made of private records: remove these rows "
-                "(docs/data.md lists them all), or, where different records are alike, as in a table of few "
-                "columns, declare that with --equal-rows-are-coincidences"
+                "counted from 0), and public inputs must not be made of private records: remove these rows "
+                "(docs/data.md shows how to list them all). If different records are equal by chance, as in "
+                "a table of few columns, declare that with --equal-rows-are-coincidences"
             )
 
 
 def declared(dataset: Dataset, coincidences: bool, places: Mapping[str, str] | None = None) -> Dataset:
-    """The data set, where its parts share no inputs, or where shared ones are declared coincidences.
+    """The data set, if its parts share no inputs or shared ones are declared coincidences.
 
-    `places` names the files of its parts.
+    `places` are the files of its parts, for the message.
     """
     if coincidences:
         return replace(dataset, equal_rows="declared")

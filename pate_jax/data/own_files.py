@@ -1,8 +1,8 @@
 """The user's own data: .npz archives of arrays and .csv tables.
 
-What turns a row into numbers (classes, categories, scales) is declared by the user or taken from the public
-part, never from private rows: categories taken from those would change all teachers when one record is added
-or removed. A private value outside the known categories becomes a group of zeros.
+The rules that turn a row into numbers (classes, categories, scales) are declared by the user or taken from
+the public part, never from private rows: if they came from private rows, adding or removing one record could
+change all teachers. A private value outside the known categories becomes a group of zeros.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pate_jax.errors import PateError
 from pate_jax.system.storage import parse_json, read_bytes, read_foreign_arrays
 
 File = Path | str
-Declared = Mapping[str, Sequence] | File | None  # a mapping, or a JSON file that holds one
+Declared = Mapping[str, Sequence] | File | None  # a mapping, or a JSON file of one
 SUFFIXES = (".npz", ".csv")
 COLUMNS = ("labels", "ids", "users")
 
@@ -97,12 +97,12 @@ def from_files(
 
 
 def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:
-    """Public inputs alone (.npz), for votes that were made elsewhere: the private part is empty."""
+    """A dataset of public inputs only (.npz), for votes that were made elsewhere; no private part."""
     paths = {"public": public, "test": test}
     files = {name: Path(path).expanduser() for name, path in paths.items() if path is not None}
     if _one_suffix(files) != ".npz":
         raise PateError(
-            f"{public} is no .npz: save the public inputs in one as `inputs`, in the order of the votes"
+            f"{public} is not an .npz: save the public inputs in one as `inputs`, in the order of the votes"
         )
     raw = {part: _read_arrays(path) for part, path in files.items()}
     nobody = np.array([], np.str_)
@@ -175,7 +175,7 @@ def _declared(value: Declared) -> Mapping[str, Sequence]:
 
 
 def _classes(raw: Mapping[str, Raw], classes: int | Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
-    """The class names, and whether labels are their numbers; private labels are not read."""
+    """The class names, and whether labels are class numbers; private labels are not read."""
     if isinstance(classes, int | np.integer):
         return class_names_of(int(classes)), True
     if classes is not None:
@@ -186,14 +186,14 @@ def _classes(raw: Mapping[str, Raw], classes: int | Sequence[str] | None) -> tup
     known = [part.labels for name, part in raw.items() if name != "private" and part.labels is not None]
     if not known or not sum(map(len, known)):
         raise PateError(
-            "classes is not given and no public or test labels are there to tell it (private ones may not); "
-            "pass the number of classes or their names"
+            "classes is not given and there are no public or test labels to take them from (private labels "
+            "must not be used); pass the number of classes or their names"
         )
     values = np.concatenate([np.asarray(labels).astype(np.str_) for labels in known])
     if any(labels.dtype.kind == "U" for labels in known) and columns.missing(values.tolist()).any():
         raise PateError(
-            "some public or test labels are missing, and these tell the classes: remove those rows, leave "
-            "the label column out of that part, or pass the number of classes or their names"
+            "some public or test labels are missing, but the classes are taken from them: remove those rows, "
+            "leave the label column out of that part, or pass the number of classes or their names"
         )
     try:
         return class_names_of(int(_whole(values, "public or test").max()) + 1), True
@@ -225,7 +225,7 @@ def _named(labels: np.ndarray, class_names: Sequence[str], place: str) -> np.nda
     unknown = [row for row, value in enumerate(values) if value not in positions]
     if unknown:
         raise PateError(
-            f"{place} label {values[unknown[0]]!r} at row {unknown[0]} is none of the classes "
+            f"{place} label {values[unknown[0]]!r} at row {unknown[0]} is not one of the classes "
             f"{list(class_names)}; declare it in classes or correct the row"
         )
     return np.array([positions[value] for value in values], np.int32)
@@ -272,7 +272,7 @@ def _assemble(
 def _inputs(
     raw: Mapping[str, Raw], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
 ) -> tuple[dict[str, np.ndarray], Preprocessing, dict[str, dict], tuple[columns.Column, ...]]:
-    """Arrays for each part, the preprocessing, the counts on private rows, and the columns."""
+    """The array of each part, the preprocessing, counts over private rows, and the columns."""
     tables = {name: file.inputs for name, file in raw.items() if isinstance(file.inputs, dict)}
     if tables:
         plan = columns.plan(tables["public"], categories, scales)

@@ -1,9 +1,9 @@
-"""Private records to teachers: disjoint shards by keyed hash, and a certificate that proves it.
+"""The division of private records among teachers: disjoint shards by keyed hash, and a certificate of it.
 
 A record's teacher is a keyed hash of its id, or of its user's id, and its place inside the shard is another
 keyed hash. Neither depends on any other record, so adding, removing or changing one record (or all records of
-one user) changes one shard and leaves every other shard as it was, row for row. The privacy figures of the
-whole package rest on this.
+one user) changes one shard and leaves every other shard as it was, row by row. All privacy figures of this
+package rest on this.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pate_jax.system import headcount
 from pate_jax.system.progress import track
 from pate_jax.system.storage import digest
 
-_SHARD, _ORDER, _SET = b"pate shard", b"pate order", b"pate set"  # one use of the key each
+_SHARD, _ORDER, _SET = b"pate shard", b"pate order", b"pate set"  # the three uses of the key
 KEY_BYTES = (16, 64)
 _Columns = Mapping[str, np.ndarray]
 
 
 class Shards(NamedTuple):
-    """Each teacher's records: `rows[t, :counts[t]]` are rows of the private part, the rest is padding."""
+    """Each teacher's records: `rows[t, :counts[t]]` are rows of the private part; the rest is padding."""
 
     rows: np.ndarray  # int32 [teachers, longest]
     counts: np.ndarray  # int32 [teachers]
@@ -52,7 +52,7 @@ def fresh_key() -> bytes:
 
 
 def seeded_key(seed: int) -> bytes:
-    """A partition key that anyone who knows the seed can make again.
+    """A reproducible partition key: everyone who knows the seed can compute it.
 
     >>> seeded_key(7) == seeded_key(7), seeded_key(7) == seeded_key(8)
     (True, False)
@@ -75,7 +75,7 @@ def assign(ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> np.
 
 
 def cut(assignment: np.ndarray, ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> Shards:
-    """Shards of the assignment; inside a shard records stand in the order of their own keyed hash.
+    """The shards of an assignment; inside a shard, records are ordered by another keyed hash of their ids.
 
     >>> ids = ["a", "b", "c", "d", "e"]
     >>> shards = cut(np.array([1, 0, 1, 1, 0]), ids, 2, key=seeded_key(1))
@@ -101,7 +101,7 @@ def cut(assignment: np.ndarray, ids: Sequence[str] | np.ndarray, teachers: int, 
 
 
 def divide(part: Part, teachers: int, *, key: bytes, by: str = "record") -> Shards:
-    """The shards of a private part, cut by record, or by user so that nobody's records meet two teachers.
+    """The shards of a private part, by record, or by user so that a user's records reach only one teacher.
 
     >>> part = Part(np.zeros((4, 1)), np.zeros(4, np.int32), np.array(list("abcd")))
     >>> int(divide(part, 2, key=seeded_key(1)).counts.sum())
@@ -114,16 +114,16 @@ def check_enough(units: Sequence[str] | np.ndarray, teachers: int) -> None:
     """Refuse more teachers than there are records, or users, to divide among them."""
     if teachers < 1:
         raise PateError(f"teachers={teachers} must be at least 1")
-    there = headcount.coarse(len(set(_texts(units))))  # a refusal, too, tells of the count
+    there = headcount.coarse(len(set(_texts(units))))  # rounded, because a refusal reveals the number
     if there < teachers:
         raise PateError(
-            f"teachers={teachers} is more than the {there} records or users to divide, counted down to two "
-            f"digits; ask for at most {there} teachers"
+            f"teachers={teachers} is more than the {there} records or users to divide (rounded down to two "
+            f"digits); ask for at most {there} teachers"
         )
 
 
 def units_of(part: Part, by: str) -> np.ndarray:
-    """What one unit of privacy is called in each row: the record's id or its user's."""
+    """The name of each row's unit of privacy: the record's id or its user's."""
     if by not in ("record", "user"):
         raise PateError(f"by={by!r} must be 'record' or 'user'")
     if by == "user" and part.users is None:
@@ -134,12 +134,12 @@ def units_of(part: Part, by: str) -> np.ndarray:
 
 
 def certificate(shards: Shards, part: Part, *, key: bytes, by: str = "record") -> dict[str, Any]:
-    """What each teacher holds, in digests, and the sums that prove that the shards divide the table.
+    """A certificate: digests of each teacher's records, and sums that prove that the shards divide the table.
 
     Every id has a keyed 256-bit hash. The hashes of a shard's ids are added modulo 2^256, and so are those of
-    the whole table. Equal totals and equal counts mean that every record lies in one shard and in one only;
-    anyone can add them up from the certificate alone. With `by="user"` the same holds for the users. It is
-    made from private data, and belongs with them.
+    the whole table. If the totals and the counts are equal, every record is in exactly one shard; anyone can
+    add them up from the certificate alone. With `by="user"` the same holds for users. The certificate is made
+    from private data and belongs with them.
 
     >>> part = Part(np.zeros((4, 1)), np.zeros(4, np.int32), np.array(list("abcd")))
     >>> proof = certificate(divide(part, 2, key=seeded_key(1)), part, key=seeded_key(1))
@@ -153,7 +153,7 @@ def certificate(shards: Shards, part: Part, *, key: bytes, by: str = "record") -
 
 
 def check_certificate(certificate: Mapping[str, Any], shards: Shards, part: Part, *, key: bytes) -> list[str]:
-    """What is wrong with a certificate, the shards, or their fit: an empty list when all of it holds.
+    """What is wrong with a certificate, with the shards, or between the two; an empty list if nothing is.
 
     >>> part = Part(np.zeros((4, 1)), np.zeros(4, np.int32), np.array(list("abcd")))
     >>> shards = divide(part, 2, key=seeded_key(1))
@@ -172,7 +172,7 @@ def check_certificate(certificate: Mapping[str, Any], shards: Shards, part: Part
 def check_fed(
     certificate: Mapping[str, Any], fed: Sequence[np.ndarray], part: Part, *, key: bytes
 ) -> list[str]:
-    """What is wrong with the rows that each teacher was really fed (`fed[t]`, in any order, however often).
+    """What is wrong with the rows that each teacher really got (`fed[t]`, in any order and any number).
 
     >>> part = Part(np.zeros((4, 1)), np.zeros(4, np.int32), np.array(list("abcd")))
     >>> shards = divide(part, 2, key=seeded_key(1))
@@ -185,7 +185,7 @@ def check_fed(
 
 
 def check_sums(certificate: Mapping[str, Any]) -> list[str]:
-    """Whether the certificate proves by itself that its shards are disjoint and cover the table."""
+    """What keeps the certificate alone from proving that its shards are disjoint and cover the table."""
     found = []
     for unit in ("record", "user") if _checked(certificate)["by"] == "user" else ("record",):
         counts = sum(shard[f"{unit}s"] for shard in certificate["shards"])
@@ -194,7 +194,7 @@ def check_sums(certificate: Mapping[str, Any]) -> list[str]:
             found.append(f"the shards hold {counts} {unit}s and the table {certificate[f'{unit}s']}")
         if total != int(certificate[f"{unit}_sum"], 16):
             found.append(
-                f"the hashes of the shards' {unit}s do not add up to the table's: they are no partition of it"
+                f"the hashes of the shards' {unit}s do not add up to the table's: they are not a partition"
             )
     return found
 
@@ -218,7 +218,7 @@ def _checked(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _plausible(name: str, value: Any) -> bool:
-    """Whether a field of a certificate can be what it is called."""
+    """Whether the value of a certificate's field has the right form."""
     if name in ("teacher", "teachers", "records", "users"):
         return type(value) is int and 0 <= value < 1 << 40
     if name in ("by", "ids", "contents", "key_digest"):
@@ -242,12 +242,12 @@ def _faults(shards: Shards, part: Part, *, key: bytes, by: str) -> list[str]:
     found += [f"record {str(part.ids[row])!r} is in no shard" for row in np.flatnonzero(times == 0)[:3]]
     wrong = np.flatnonzero(assign(units_of(part, by), teachers, key=key)[rows] != holder)
     found += [
-        f"record {str(part.ids[rows[place]])!r} lies with teacher {holder[place]} against its hash"
+        f"record {str(part.ids[rows[place]])!r} is with teacher {holder[place]}, against its hash"
         for place in wrong[:3]
     ]
     high, low = _hashes(part.ids, key=key, use=_ORDER, words=2)[rows].T
     if not found and not np.array_equal(np.lexsort((low, high, holder)), np.arange(records)):
-        found.append("the records of a shard do not stand in the order of their hashes")
+        found.append("the records of a shard are not in the order of their hashes")
     return found
 
 
@@ -260,7 +260,7 @@ def _outside(fed: Sequence[np.ndarray], part: Part) -> list[str]:
 
 
 def _summary(fed: Sequence[np.ndarray], part: Part, *, key: bytes, by: str) -> dict[str, Any]:
-    """The certificate's figures for teachers that hold these rows."""
+    """The certificate of teachers that have these rows."""
     units = {"record": part.ids} | ({"user": units_of(part, by)} if by == "user" else {})
     hashes = {unit: _hashes(names, key=key, use=_SET, words=4) for unit, names in units.items()}
     everything = np.arange(len(part.ids))
@@ -277,7 +277,7 @@ def _summary(fed: Sequence[np.ndarray], part: Part, *, key: bytes, by: str) -> d
 
 
 def _sums(rows: np.ndarray, units: _Columns, hashes: _Columns) -> dict[str, Any]:
-    """Counts of the distinct records and users of these rows, and the sums of their hashes."""
+    """The numbers of distinct records and users in these rows, and the sums of their hashes."""
     sums: dict[str, Any] = {}
     for unit, names in units.items():
         chosen = rows if unit == "record" else rows[np.unique(names[rows], return_index=True)[1]]
@@ -288,7 +288,7 @@ def _sums(rows: np.ndarray, units: _Columns, hashes: _Columns) -> dict[str, Any]
 
 
 def _digests(rows: np.ndarray, part: Part) -> dict[str, str]:
-    """SHA-256 over the sorted ids, and over the contents in that order."""
+    """SHA-256 of the sorted ids, and of the contents in that order."""
     names = part.ids[rows].tolist()
     order = sorted(range(len(names)), key=names.__getitem__)
     ids = "".join(f"{len(names[place])}:{names[place]}," for place in order)
@@ -332,7 +332,7 @@ def _check_unique(ids: Sequence[str] | np.ndarray) -> None:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")  # any text that NumPy can hold is an id
+    return text.encode(errors="surrogatepass")  # any text that NumPy can store may be an id
 
 
 def _texts(ids: Sequence[str] | np.ndarray) -> list[str]:

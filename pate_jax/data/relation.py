@@ -1,7 +1,7 @@
-"""Whom a guarantee covers: that follows from the kind of ids that the private records have.
+"""Whom a guarantee covers, which follows from the kind of the private records' ids.
 
-The shard of a record follows from its id. Where ids are row numbers, removing one record renumbers all that
-follow and moves them to other teachers: then the guarantee holds for changed contents only.
+The id of a record determines its shard. If ids are row numbers, removing one record renumbers all records
+after it and moves them to other teachers, so the guarantee holds for changed contents only.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pate_jax.errors import PateError
 
 Relation = Literal["record", "user", "contents"]
 ROW_NUMBERS = (
-    "WARNING: the private records have row numbers for ids. Taking a record out renumbers all that follow, "
-    "so the guarantee covers changed contents but no removal; give ids that belong to the records, or say "
-    "--ids-are-stable where each keeps its number whatever comes of the others"
+    "WARNING: the ids of the private records are row numbers. Removing a record renumbers all records after "
+    "it, so the guarantee covers changed contents but no removal; give ids that belong to the records, or "
+    "pass --ids-are-stable if each record keeps its number when others come or go"
 )
 DECLARED = "the records are numbered, and their owner declares that each keeps its number"
 
 
 def of(dataset: Dataset, by: str) -> Relation:
-    """Whom the guarantee covers when a data set is divided by record or by user.
+    """Whom the guarantee covers if a data set is divided by record or by user.
 
     >>> from pate_jax.data import load
     >>> of(load("strokes", size=12, public_size=2, test_size=2), "record")
@@ -37,7 +37,7 @@ def of(dataset: Dataset, by: str) -> Relation:
 
 
 def claimed(settings: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The relation that a run's settings name; older runs recorded only how they were divided.
+    """The relation that a run's settings name; older runs recorded only how their data was divided.
 
     >>> claimed({"partition": {"by": "user"}}), claimed({"relation": {"relation": "contents"}})
     ('user', 'contents')
@@ -66,7 +66,7 @@ def count_up(names: Sequence[str]) -> bool:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters two names have in common at their beginning."""
+    """The length of the longest common prefix of two names."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
@@ -78,7 +78,7 @@ def _number(text: str) -> str | None:
 
 
 def declared(dataset: Dataset, ids_are_stable: bool) -> Dataset:
-    """The same data set with its owner's declaration; if its ids are row numbers, its description says so.
+    """The data set with its owner's declaration; if its ids are row numbers, its description says so.
 
     >>> from pate_jax.data import load
     >>> drawn = replace(load("strokes", size=12, public_size=2, test_size=2), ids_are="rows")
@@ -103,12 +103,12 @@ def without_warning(description: str) -> str:
 
 
 def _check_users(dataset: Dataset) -> None:
-    """Refuse to cut by user where the ids of records, or the users themselves, are row numbers."""
+    """Refuse to divide by user if the ids of records, or the users themselves, are row numbers."""
     users = [] if dataset.private.users is None else list(dict.fromkeys(dataset.private.users.tolist()))
     numbered = {"ids": are_rows(dataset), "users": dataset.ids_are == "given" and count_up(users)}
     for what in (name for name, are in numbered.items() if are):
         raise PateError(
-            f"--by user needs {what} that belong to the private records, and theirs are row numbers: taking "
-            "out one user would renumber all others; give real ones, or say --ids-are-stable where each "
+            f"--by user needs {what} that belong to the private records, but theirs are row numbers: "
+            "removing one user would renumber all others; give real ones, or pass --ids-are-stable if each "
             "keeps its number"
         )

@@ -186,7 +186,7 @@ DAMAGED = {
     "no IDX": (lambda: formats.idx(gzip.compress(b"abcdef"), "mnist images"), "not an IDX file"),
     "IDX too short": (
         lambda: formats.idx(gzip.compress(gzip.decompress(GZIP)[:-1]), "x"),
-        "announces (3, 5, 4)",
+        r"says that it has shape \(3, 5, 4\)",
     ),
     "IDX of another count": (
         lambda: formats.idx_images(GZIP, idx(np.zeros(4, np.uint8)), "x"),
@@ -208,7 +208,7 @@ DAMAGED = {
     ),
     "adult without a number": (
         lambda: adult.parse(f"{ROW} Cuba, >50K".replace("39", "old").encode(), "adult.data"),
-        "line 1 has age='old', which is no number",
+        "line 1 has age='old', which is not a number",
     ),
     "adult NaN": (
         lambda: adult.parse(f"{ROW} Cuba, >50K".replace("39", "nan").encode(), "a"),
@@ -431,7 +431,7 @@ def test_a_name_that_does_not_resolve(monkeypatch):
     monkeypatch.setattr(
         socket, "create_connection", functools.partial(_raise, socket.gaierror(-2, "no such name"))
     )
-    with pytest.raises(PateError, match=r"svhn must be downloaded and host\.invalid:80 cannot be reached"):
+    with pytest.raises(PateError, match=r"svhn must be downloaded, but host\.invalid:80 cannot be reached"):
         network.check_reachable("svhn", ["http://host.invalid/a", "http://host.invalid/b"])
 
 

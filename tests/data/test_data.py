@@ -51,8 +51,8 @@ def test_every_name_is_listed():
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("strokes", {"classes": 5}, "classes=5 shapes glyphs"),
-        ("mnist", {"size": 100}, "size=100 shapes the synthetic sets strokes and glyphs"),
+        ("strokes", {"classes": 5}, "classes=5 is for glyphs"),
+        ("mnist", {"size": 100}, "size=100 is for the synthetic sets strokes and glyphs"),
         ("adult", {"difficulty": 2.0}, "difficulty=2.0 shapes"),
         ("glyphs", {"size": 0}, "size=0 must be at least 1"),
         ("strokes", {"manual_dir": "archives"}, "manual_dir='archives' holds archives"),

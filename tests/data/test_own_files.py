@@ -330,7 +330,7 @@ BAD_TABLES = {
         PRIVATE + "r5,x,1,Rome,maybe\n",
         PUBLIC,
         {},
-        "private label 'maybe' at row 4 is none of",
+        "private label 'maybe' at row 4 is not one of",
     ),
     "public lacks a column": (
         PRIVATE,
@@ -343,7 +343,7 @@ BAD_TABLES = {
         PRIVATE,
         PUBLIC,
         {"scales": {"town": [0, 1]}},
-        "has town='Rome' at row 0, which is no finite number",
+        "has town='Rome' at row 0, which is not a finite number",
     ),
     "a column that the public part never fills": (
         PRIVATE,

@@ -1,4 +1,4 @@
-"""Data sets from their archives: fetched or brought by hand, verified, prepared once, read as arrays."""
+"""Data sets from their archives: downloaded or given as files, verified, prepared once, read as arrays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load(
 ) -> Dataset:
     """A data set by name, prepared in `data_dir` on first use, from the archives in `manual_dir` if given.
 
-    In a registered archive the number of a record is its id; in the user's own file it is a row number,
+    In a registered archive the number of a record is its id. In the user's own file it is only a row number,
     unless the user declares otherwise.
     """
     source, root, note = SOURCES[name], folder(data_dir), "the registered archives"
@@ -53,7 +53,7 @@ def load(
         files = None
     with locked(root, name):
         if manual_dir is None and not (root / f"pate_{name}" / VERSION).exists():
-            _check_network(source, root)  # before the imports that the builder needs, which take a second
+            _check_network(source, root)  # before the builder's imports, which take a second
         builder = _builder(source, root)
         if not builder.data_path.exists():
             _prepare(builder, source, files, manual_dir)
@@ -69,7 +69,7 @@ def load(
 
 
 def _own_files(source: Source, manual_dir: Path | str | None) -> dict[str, Path] | None:
-    """The archives in the user's folder: all there, and (but for Adult's) the registered ones."""
+    """The archives in the user's folder: all must be there and, except Adult's, be the registered ones."""
     if manual_dir is None:
         return None
     files = {name: Path(manual_dir).expanduser() / name for name in source.archives}
@@ -100,7 +100,7 @@ def _prepare(
     from tensorflow_datasets.core.download.util import DownloadError
 
     builder.own_files = own
-    for leftover in builder.data_path.parent.glob("incomplete.*"):  # of a process that was killed
+    for leftover in builder.data_path.parent.glob("incomplete.*"):  # from a process that was killed
         shutil.rmtree(leftover)
     config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
     try:
@@ -109,7 +109,7 @@ def _prepare(
     except NonMatchingChecksumError as error:
         wrong = [file.url for file in source.archives.values() if file.url in str(error)]
         raise PateError(
-            f"what {', '.join(wrong) or source.name} sends is not the registered file; "
+            f"{', '.join(wrong) or source.name} did not send the registered file; "
             "put the archives in a folder and pass that as --manual-dir, or try again later"
         ) from error
     except (DownloadError, RequestException) as error:
@@ -120,14 +120,14 @@ def _prepare(
 
 
 def _check_network(source: Source, root: Path) -> None:
-    """Refuse at once when an archive must be fetched and its host does not answer."""
+    """Refuse at once if an archive must be downloaded and its host does not answer."""
     fetched = [file for file in root.glob("downloads/**/*") if file.is_file()]
     missing = [archive for archive in source.archives.values() if not _among(fetched, archive)]
     check_reachable(source.name, [archive.url for archive in missing])
 
 
 def _among(files: list[Path], archive: Archive) -> bool:
-    """Whether one of the files is this archive, fetched earlier."""
+    """Whether one of the files is this archive, downloaded earlier."""
     return any(file.stat().st_size == archive.size and is_registered(file, archive) for file in files)
 
 

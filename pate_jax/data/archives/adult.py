@@ -1,10 +1,10 @@
 """UCI Adult: its columns, categories and scales as constants, and its rows as numbers.
 
-The categories are those that the data set's own description lists (adult.names), and the scales are round
-numbers that fit the meaning of each column. The measures come first and express common knowledge about wages:
-they rise with age up to middle age, with schooling and with hours; married people, managers and professionals
-earn more, manual and service workers less. Nothing here was fitted on rows. A teacher of a hundred records
-learns little about forty countries, so the one-hot groups are scaled to a fifth. A row with `?` lacks a value
+The categories are those in the data set's description (adult.names), and the scales are round numbers that
+fit the meaning of each column. The measures come first and express common knowledge about wages: they rise
+with age up to middle age, with schooling and with hours; married people, managers and professionals earn
+more, manual and service workers less. Nothing here was fitted to rows. A teacher with a hundred records
+learns little about forty countries, so the one-hot groups are divided by five. A row with `?` lacks a value
 and is dropped; the others keep the number of their line.
 """
 
@@ -26,7 +26,7 @@ LABELS = ("<=50K", ">50K")
 
 
 class Measure(NamedTuple):
-    """A number made of one numeric column; the survey weight fnlwgt is in none of them."""
+    """A number computed from one numeric column; none of them uses the survey weight fnlwgt."""
 
     column: str
     of: Callable[[float], float]
@@ -43,7 +43,7 @@ MEASURES = {
     "loss": Measure("capital-loss", math.log1p, 0.0, 5.0),
     "hours, 16 to 52": Measure("hours-per-week", lambda hours: min(max(hours, 16.0), 52.0), 40.0, 12.0),
 }
-# name: (column, values that count, scale of the 0 or 1)
+# name: (column, values for which the sign is 1, scale)
 SIGNS = {
     "married": ("marital-status", ("Married-civ-spouse", "Married-AF-spouse"), 0.5),
     "manager or professional": ("occupation", ("Exec-managerial", "Prof-specialty"), 1.0),
@@ -142,7 +142,7 @@ def _number(text: str, column: str, place: str) -> float:
     try:
         value = float(text)
     except ValueError as error:
-        raise PateError(f"{place} has {column}={text!r}, which is no number") from error
+        raise PateError(f"{place} has {column}={text!r}, which is not a number") from error
     if not 0 <= value < 1e9:
         raise PateError(f"{place} has {column}={text}, which is out of range")
     return value

@@ -1,8 +1,9 @@
 """Small tensorflow-datasets builders that need no TensorFlow: download, verify, prepare as array_record.
 
-The checksums stand in checksums.tsv beside this file, where tensorflow-datasets looks for them. Archives are
-read whole and never extracted: in a shared folder of extracted files, one data set could be made from another
-one's files of the same name. An example is a block of records: decoding them one by one takes much longer.
+The checksums are in checksums.tsv next to this file, where tensorflow-datasets looks for them. Archives are
+read whole and never extracted: in a shared folder of extracted files, one data set could be made from files
+of the same name of another. An example is a block of records, because decoding single records takes much
+longer.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ BLOCK = 250  # records in one example
 
 
 class _Archive(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """What the builders share: the files of each split in, numbered records out."""
+    """The common part of the builders, from the files of each split to numbered records."""
 
     VERSION = tfds.core.Version(VERSION)
     SOURCE: ClassVar[Source]
-    own_files: Mapping[str, Path] | None = None  # the user's files, where they are not the registered ones
+    own_files: Mapping[str, Path] | None = None  # the user's files, if they are not the registered ones
 
     def _info(self) -> tfds.core.DatasetInfo:
         zlib, shape = tfds.features.Encoding.ZLIB, (None, *self.SOURCE.shape)
@@ -75,7 +76,7 @@ class PateFashionMnist(_Archive):
 
 
 class PateSvhn(_Archive):
-    """Street View House Numbers, cropped; train and test, never the 1.3 GB of extra."""
+    """Street View House Numbers, cropped: the train and test parts, without the 1.3 GB of the extra part."""
 
     SOURCE = SOURCES["svhn"]
 

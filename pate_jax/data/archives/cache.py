@@ -1,4 +1,4 @@
-"""The folder of prepared data: where it is, its lock, and where tensorflow-datasets' messages go."""
+"""The folder of prepared data: its place, its lock, and the destination of tensorflow-datasets' messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pate_jax.system import locks
 
 
 def folder(data_dir: Path | str | None) -> Path:
-    """Where prepared data lie: the given folder, $PATE_JAX_DATA, or ~/.cache/pate_jax.
+    """The folder of prepared data: the given one, $PATE_JAX_DATA, or ~/.cache/pate_jax.
 
     >>> folder("data").as_posix()
     'data'
@@ -26,7 +26,7 @@ def folder(data_dir: Path | str | None) -> Path:
 
 
 def locked(root: Path, name: str) -> AbstractContextManager[None]:
-    """Hold the folder for one process while the data set `name` is prepared in it; others wait."""
+    """A lock on the folder while the data set `name` is prepared in it; other processes wait."""
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -36,7 +36,7 @@ def locked(root: Path, name: str) -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def quiet(tfds: Any) -> Iterator[None]:
-    """Send tensorflow-datasets' messages to standard error, or drop them where that is not a terminal."""
+    """Send tensorflow-datasets' messages to standard error, or drop them if that is not a terminal."""
     terminal = sys.stderr.isatty()
     (tfds.enable_progress_bar if terminal else tfds.disable_progress_bar)()
     with contextlib.redirect_stdout(sys.stderr if terminal else io.StringIO()):

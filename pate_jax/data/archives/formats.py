@@ -50,7 +50,7 @@ def idx(content: bytes, name: str) -> np.ndarray:
     shape = struct.unpack(f">{raw[3]}I", raw[4 : 4 + 4 * raw[3]])
     body = np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3])
     if body.size != np.prod(shape):
-        raise PateError(f"{name} announces {shape} and holds {body.size} bytes; fetch it again")
+        raise PateError(f"{name} says that it has shape {shape}, but has {body.size} bytes; fetch it again")
     return body.reshape(shape)
 
 
@@ -66,7 +66,7 @@ def cifar(content: bytes, members: tuple[str, ...], name: str) -> Records:
         raise PateError(f"{name} is not CIFAR-10's binary archive ({error}); fetch it again") from error
     raw = np.frombuffer(b"".join(blocks), np.uint8)
     if raw.size == 0 or raw.size % 3073:
-        raise PateError(f"{name} holds {raw.size} bytes, which is no whole number of records; fetch it again")
+        raise PateError(f"{name} holds {raw.size} bytes, not a whole number of records; fetch it again")
     raw = raw.reshape(-1, 3073)
     inputs = raw[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return Records(np.ascontiguousarray(inputs), raw[:, 0].astype(np.int32), np.arange(len(raw)))
@@ -88,7 +88,7 @@ def svhn(content: bytes, name: str) -> Records:
     )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # "returned data may be corrupt" is refused
+            warnings.simplefilter("error")  # so that "returned data may be corrupt" is refused
             fields = loadmat(io.BytesIO(content), variable_names=["X", "y"])
         pixels, classes = fields["X"], fields["y"].ravel()
     except (

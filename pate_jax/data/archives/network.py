@@ -1,4 +1,4 @@
-"""Find out within seconds whether a host answers: tensorflow-datasets would retry for minutes."""
+"""A quick check whether a host answers, because tensorflow-datasets would retry for minutes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from urllib.request import getproxies
 
 from pate_jax.errors import PateError
 
-SECONDS = 1.3  # for all hosts together: with the imports, an answer within three seconds
+SECONDS = 1.3  # for all hosts together, so that with the imports the check takes less than three seconds
 _PORTS = {"http": 80, "https": 443}
 
 
 def check_reachable(name: str, urls: Iterable[str]) -> None:
-    """Refuse within three seconds when the hosts of these addresses cannot be reached."""
+    """Refuse within three seconds if the hosts of these addresses cannot be reached."""
     hosts = sorted({_host(url) for url in urls})
     answers = dict.fromkeys(hosts, "it did not answer in time")
     threads = [threading.Thread(target=_try, args=(host, answers), daemon=True) for host in hosts]
@@ -27,13 +27,13 @@ def check_reachable(name: str, urls: Iterable[str]) -> None:
     for (host, port), answer in list(answers.items()):
         if answer:
             raise PateError(
-                f"{name} must be downloaded and {host}:{port} cannot be reached ({answer}); "
-                "put its archives in a folder and pass that as --manual-dir, or use strokes, which needs none"
+                f"{name} must be downloaded, but {host}:{port} cannot be reached ({answer}); put its "
+                "archives in a folder and pass that as --manual-dir, or use strokes, which needs no download"
             )
 
 
 def _host(url: str) -> tuple[str, int]:
-    """The host to connect to: the proxy's where one is set for this kind of address."""
+    """The host to connect to: the proxy, if one is set for this kind of address."""
     parts = urlsplit(url)
     proxy = getproxies().get(parts.scheme)
     if proxy and not _bypassed(parts.hostname or ""):

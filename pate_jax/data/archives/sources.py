@@ -1,8 +1,8 @@
-"""The archives that this package reads by itself: their addresses, their content, and how they are divided.
+"""The archives that this package reads itself: their addresses, their content, and how they are divided.
 
-Sizes and SHA-256 are in checksums.tsv, as tensorflow-datasets registers them (Adult's, for which it has no
-builder, as UCI serves it). The private part is the archive's training part; the public part and the test part
-are its test part, cut at a fixed record.
+Sizes and SHA-256 are in checksums.tsv, as tensorflow-datasets registers them (for Adult, which has no builder
+there, as UCI serves it). The private part is the archive's training part. The archive's test part is divided
+at a fixed record into the public part and the test part.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pate_jax.data.archives.formats import Records
 from pate_jax.data.dataset import Preprocessing
 from pate_jax.errors import PateError
 
-VERSION = "3.0.0"  # of the prepared data; a new one prepares them again
+VERSION = "3.0.0"  # of the prepared data; after a change they are prepared again
 CHECKSUMS = Path(__file__).parent / "checksums.tsv"
 
 
 class Archive(NamedTuple):
-    """One file to fetch: its address, and what it must be."""
+    """One file to download: its address, size, digest and name."""
 
     url: str
     size: int
@@ -40,17 +40,15 @@ class Source:
 
     name: str
     base: str  # the files' address without their names
-    train: tuple[str, ...]
-    held_out: tuple[str, ...]  # "train" becomes the private part, this the public and the test part
+    train: tuple[str, ...]  # becomes the private part
+    held_out: tuple[str, ...]  # becomes the public part and the test part
     parse: Callable[[str, list[bytes]], Records]
     shape: tuple[int, ...]
     class_names: tuple[str, ...]
-    public: (
-        int | float
-    )  # how many records of the held-out part are public, or their share; the rest is for tests
+    public: int | float  # how many of the held-out records are public, or their share
     preprocessing: Preprocessing
     kind: str = "image"
-    own_content: bool = False  # the user's own copy may have other content in the same layout
+    own_content: bool = False  # whether the user's copy may have other content in the same layout
     copies: tuple[str, ...] = ()  # SHA-256 of other published copies of the held-out files
 
     @property

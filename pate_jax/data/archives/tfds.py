@@ -1,10 +1,10 @@
 """Any other image or table with class labels that tensorflow-datasets knows, through its own builder.
 
-Its builders need TensorFlow to prepare their data (`pip install 'pate-jax[tensorflow]'`); data that is
-prepared already is read without it. The train split is the private part; the test split, in its own order,
-is public but for its last tenth, which is the test part. Records are numbered in the order in which they are
-stored. Whether that is a published archive or somebody's own file is not known here, so these numbers count
-as row numbers until the user declares otherwise.
+Its builders need TensorFlow to prepare their data (`pip install 'pate-jax[tensorflow]'`); prepared data can
+be read without it. The train split is the private part. The test split, in its own order, is public except
+for its last tenth, which is the test part. Records are numbered in the order in which they are stored. This
+module does not know whether that order belongs to a published archive or to someone's own file, so these
+numbers count as row numbers unless the user declares otherwise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def load(
     known: Sequence[str],
     ids_are_stable: bool = False,
 ) -> Dataset:
-    """A data set of tensorflow-datasets by its name there; `known` are the names that need no TensorFlow."""
+    """A data set of tensorflow-datasets by its name; `known` are the names that need no TensorFlow."""
     root = folder(data_dir)
     builder = _prepared(name, root) or _prepare(name, root, manual_dir, known)
     features, label = builder.info.features, _label(name, builder.info)
@@ -48,7 +48,7 @@ def load(
             raise PateError(f"data={name!r} has no {split} split; convert it to .npz files and pass those")
     columns = [column for column in features if _usable(features[column]) and column != label]
     if not columns:
-        raise PateError(f"data={name!r} has no image and no numbers to learn from; convert it to .npz files")
+        raise PateError(f"data={name!r} has neither images nor numbers to learn from; convert it to .npz")
     images = [column for column in columns if len(features[column].shape) == 3]
     private, held_out = (
         _read(builder, split, f"{name}-{split}", images[:1] or columns, label) for split in ("train", "test")
@@ -75,7 +75,7 @@ def load(
 
 
 def _prepared(name: str, root: Path) -> Any:
-    """A builder for data that lie prepared in the folder, or None."""
+    """A builder for data that are already prepared in the folder, or None."""
     import tensorflow_datasets as tfds
 
     infos = sorted((root / name).glob("**/dataset_info.json")) if _NAME.fullmatch(name) else []
@@ -91,7 +91,7 @@ def _prepare(name: str, root: Path, manual_dir: Path | str | None, known: Sequen
         near = get_close_matches(name, {*known, *theirs}, n=3)
         raise PateError(
             f"data={name!r} is not known; choose one of {', '.join(known)}, or a name of tensorflow-datasets"
-            + (f" (near it: {', '.join(near)})" if near else "")
+            + (f" (similar: {', '.join(near)})" if near else "")
         )
     if importlib.util.find_spec("tensorflow") is None:
         raise PateError(

@@ -1,1 +1,1 @@
-"""Records that are drawn: data sets without a download."""
+"""Synthetic data sets, which need no download."""

@@ -1,8 +1,8 @@
 """Synthetic images: `strokes` (ten digits) and `glyphs` (made-up characters). NumPy only.
 
-A record jitters the control points of its character, bends and tilts the plane, draws along the curves with a
-soft brush of its own width, and adds noise. All its random numbers are hashes of its part and its own number,
-so the number is a true id: asking for more records changes none of the others.
+To make a record, the control points of its character are jittered, the plane is bent and tilted, the curves
+are drawn with a soft brush of random width, and noise is added. All random numbers are hashes of the record's
+part and number, so the number is a true id: asking for more records changes none of the others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pate_jax.system.progress import Bar, bar
 
 SIDE = 28  # pixels
 CHARACTER = 19.0  # pixels: the side of the square that a character fills
-CHUNK = 1500  # records drawn at a time: bounds memory and changes nothing else
+CHUNK = 1500  # records drawn at a time: limits memory and changes nothing else
 CLASSES = (2, 1000)  # glyphs: fewest and most
 DIFFICULTY = (0.0, 3.0)
 
-# What difficulty 1 means: standard deviations, or greatest values where it says so.
+# The variation at difficulty 1: standard deviations, or greatest values where the comment says so.
 JITTER = 0.0345  # of control points, in units of the square
 WAVE = 0.069  # greatest bend, in units of the square
 SHEAR, SLOPE, TURN = 0.247, 0.06, 0.186  # slant, rise, radians
@@ -117,7 +117,7 @@ def draw(font: Font, stream: Stream, difficulty: float) -> tuple[np.ndarray, np.
 
 
 def _bend(x: np.ndarray, y: np.ndarray, stream: Stream, difficulty: float) -> tuple[np.ndarray, np.ndarray]:
-    """Each axis displaced by a slow wave along the other."""
+    """The points, with each axis displaced by a slow wave along the other."""
     phase_x, phase_y, pitch_x, pitch_y, height_x, height_y = stream.uniform(6).T[:, :, None]
     most, turn = np.float32(WAVE * difficulty), np.float32(2 * np.pi)
     return (
@@ -127,7 +127,7 @@ def _bend(x: np.ndarray, y: np.ndarray, stream: Stream, difficulty: float) -> tu
 
 
 def _tilt(x: np.ndarray, y: np.ndarray, stream: Stream, difficulty: float) -> tuple[np.ndarray, np.ndarray]:
-    """Stretched, slanted, turned, and laid on the pixels a little off the centre."""
+    """The points stretched, slanted, turned, and placed on the pixels slightly off the centre."""
     turn, shear, slope, width, height, right, down = (stream.normal(7) * np.float32(difficulty)).T[:, :, None]
     x = x * (1 + WIDTH * np.tanh(width)) + SHEAR * shear * y
     y = y * (1 + HEIGHT * np.tanh(height)) + SLOPE * slope * x
@@ -139,7 +139,7 @@ def _tilt(x: np.ndarray, y: np.ndarray, stream: Stream, difficulty: float) -> tu
 
 
 def _ink(x: np.ndarray, y: np.ndarray, spacing: np.ndarray, stream: Stream, difficulty: float) -> np.ndarray:
-    """Ink in [0, 1]: float32 [n, SIDE, SIDE]. Gaussian brush marks add up along the line, then saturate."""
+    """Ink in [0, 1], float32 [n, SIDE, SIDE]: Gaussian brush marks add up along the line, then saturate."""
     width, fade = stream.uniform(2).T[:, :, None, None]
     brush = 0.75 + 0.55 * width
     pixels = np.arange(SIDE, dtype=np.float32)

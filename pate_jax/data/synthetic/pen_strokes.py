@@ -1,7 +1,7 @@
-"""The characters of the synthetic sets as pen strokes: ten digits, and made-up ones without end.
+"""The characters of the synthetic sets as pen strokes: ten digits, and any number of made-up ones.
 
-A stroke is a smooth curve through control points (straight through two). A font turns them into matrices, so
-that drawing a thousand jittered characters is one matrix product.
+A stroke is a smooth curve through control points, or a straight line if there are two. A font turns strokes
+into matrices, so one matrix product draws a thousand jittered characters.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from pate_jax.data.synthetic.record_random import Stream
 from pate_jax.system.progress import bar
 
 MARKS = 64  # brush marks along one character
-POINTS = 16  # control points of one character, at most
-_ALIKE, _PATIENCE = 0.8, 0.004  # greatest cosine between the blurred drawings of two made-up characters; each
-# invention that is refused allows the next one that much more, so that there is no end to them
+POINTS = 16  # the most control points of one character
+# The greatest cosine between the blurred drawings of two made-up characters. Each refused character raises it
+# by the second number for the next one, so that the search always ends.
+_ALIKE, _PATIENCE = 0.8, 0.004
 _GRID, _BLUR = np.linspace(0, 1, 12), 0.09  # pixels and brush of those drawings
-_LENGTH, _EXTENT = (
-    (1.0, 3.0),
-    0.5,
-)  # of a made-up character, in units of the square: drawn length; width and height
+# limits of a made-up character in units of the square: its drawn length; its least width and height
+_LENGTH, _EXTENT = (1.0, 3.0), 0.5
 _ALONG = np.linspace(0, 1, 8)[:, None]
 
-# Digits as control points "x,y" in hundredths of a square, y downwards; " | " parts the strokes of one.
+# Digits as control points "x,y" in hundredths of a square, y downwards; " | " separates the strokes.
 # Each digit can be written in several ways.
 DIGITS = (
     (
@@ -67,17 +66,17 @@ Way = list[np.ndarray]  # the strokes of one way to write a character: float [po
 
 
 class Font(NamedTuple):
-    """Characters ready to draw: `curves @ points` are the brush marks of each way to write each of them."""
+    """Prepared characters: `curves @ points` are the brush marks of each way to write each character."""
 
     points: np.ndarray  # float32 [ways, POINTS, 2]
     curves: np.ndarray  # float32 [ways, MARKS, POINTS]
-    spacing: np.ndarray  # float32 [ways]: from mark to mark, in units of the square
-    ways: np.ndarray  # int [classes]: ways to write each class
-    first: np.ndarray  # int [classes]: the first of them
+    spacing: np.ndarray  # float32 [ways]: distance between marks, in units of the square
+    ways: np.ndarray  # int [classes]: how many ways there are to write each class
+    first: np.ndarray  # int [classes]: the index of the first way
 
     @property
     def classes(self) -> int:
-        """How many characters there are."""
+        """The number of characters."""
         return len(self.ways)
 
 
@@ -93,7 +92,7 @@ def digits() -> Font:
 
 @lru_cache(maxsize=4)
 def made_up(classes: int) -> Font:
-    """Made-up characters; the first of them are the same however many are asked for.
+    """Made-up characters; the first ones are the same for any number of classes.
 
     >>> bool((made_up(3).points == made_up(5).points[:3]).all())
     True
@@ -117,7 +116,7 @@ def made_up(classes: int) -> Font:
 
 
 def _inventions(block: int = 512) -> Iterator[Way]:
-    """Two or three strokes of two to four points each, on a grid of three by four places, for ever."""
+    """An endless series of two or three strokes, each of two to four points on a grid of three by four."""
     for start in count(0, block):
         stream = Stream("pate glyphs", np.arange(start, start + block))
         sizes = np.stack([2 + stream.integers(3) for _ in range(3)], axis=1)
@@ -132,7 +131,7 @@ def _inventions(block: int = 512) -> Iterator[Way]:
 
 
 def _drawing(way: Way) -> np.ndarray:
-    """A blurred drawing of unit length, to compare characters by."""
+    """A blurred drawing as a vector of length 1, for comparing characters."""
     corners = [stroke[:-1, None] + _ALONG * np.diff(stroke, axis=0)[:, None] for stroke in way]
     marks = np.concatenate([corner.reshape(-1, 2) for corner in corners])
     x, y = np.exp(-0.5 * ((_GRID - marks.T[:, :, None]) / _BLUR) ** 2)
@@ -154,7 +153,7 @@ def _font(characters: Sequence[Sequence[Way]]) -> Font:
 
 
 def _prepare(way: Way) -> tuple[np.ndarray, np.ndarray, float]:
-    """Control points, the matrix that makes brush marks of them, and the distance from mark to mark."""
+    """Control points, the matrix that turns them into brush marks, and the distance between marks."""
     splines = [_spline(len(stroke), 40 * len(stroke)) for stroke in way]
     lengths = [_lengths(spline @ stroke) for spline, stroke in zip(splines, way, strict=True)]
     total = sum(length[-1] for length in lengths)
@@ -171,12 +170,12 @@ def _prepare(way: Way) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _lengths(line: np.ndarray) -> np.ndarray:
-    """How far along the line each of its points lies."""
+    """The distance of each point from the start, along the line."""
     return np.concatenate([[0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
 
 
 def _spline(points: int, samples: int) -> np.ndarray:
-    """Matrix [samples, points] of the Catmull-Rom curve through the points."""
+    """The matrix [samples, points] of the Catmull-Rom curve through the points."""
     position = np.linspace(0, points - 1, samples)
     left = np.minimum(position.astype(int), points - 2)
     t = position - left
@@ -186,7 +185,7 @@ def _spline(points: int, samples: int) -> np.ndarray:
     padded = np.zeros((samples, points + 2))
     for offset in range(4):
         padded[np.arange(samples), left + offset] += weights[offset]
-    matrix = padded[:, 1:-1]  # beyond either end stands the mirror image of the second point
+    matrix = padded[:, 1:-1]  # beyond each end comes the mirror image of the second point
     matrix[:, 0] += 2 * padded[:, 0]
     matrix[:, 1] -= padded[:, 0]
     matrix[:, -1] += 2 * padded[:, -1]

@@ -1,7 +1,7 @@
-"""Random numbers by record: a hash of a stream, a record's number, the order of asking, and nothing else.
+"""Random numbers by record: hashes of the stream's name, the record's number and the order of requests only.
 
-Record 7 draws the same numbers whether ten records are made or a million. For synthetic data only: this is no
-source of noise for privacy.
+Record 7 gets the same numbers whether ten records are made or a million. For synthetic data only: this is not
+a source of noise for privacy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SHIFTS = tuple(np.uint64(shift) for shift in (30, 27, 31))
 
 
 class Stream:
-    """Numbers for some records; each request moves all of them on (splitmix64).
+    """Random numbers for some records; each request advances the streams of all of them (splitmix64).
 
     >>> few, many = Stream("demo", np.array([7])), Stream("demo", np.arange(9))
     >>> bool((few.uniform(3)[0] == many.uniform(3)[7]).all())
@@ -36,15 +36,15 @@ class Stream:
         return _mix(self._start[:, None] + steps * _STEP)
 
     def uniform(self, count: int) -> np.ndarray:
-        """Uniform in [0, 1): float32 [records, count]."""
+        """Uniform numbers in [0, 1): float32 [records, count]."""
         return (self.bits(count) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
 
     def integers(self, below: np.ndarray | int) -> np.ndarray:
-        """One whole number for each record, from 0 up to but not including its bound."""
+        """One whole number for each record, at least 0 and below its bound."""
         return ((self.bits(1)[:, 0] >> np.uint64(33)) * np.asarray(below, np.uint64)) >> np.uint64(31)
 
     def normal(self, count: int) -> np.ndarray:
-        """Standard normal in 65,536 steps, four to a hash: float32 [records, count]."""
+        """Standard normal numbers of 65,536 possible values, four per hash: float32 [records, count]."""
         return _normal_steps()[self.bits(-(-count // 4)).astype("<u8").view("<u2")[:, :count]]
 
 
