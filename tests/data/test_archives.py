@@ -186,7 +186,7 @@ DAMAGED = {
     "no IDX": (lambda: formats.idx(gzip.compress(b"abcdef"), "mnist images"), "not an IDX file"),
     "IDX too short": (
         lambda: formats.idx(gzip.compress(gzip.decompress(GZIP)[:-1]), "x"),
-        r"says that it has shape \(3, 5, 4\)",
+        "says that it has shape (3, 5, 4)",
     ),
     "IDX of another count": (
         lambda: formats.idx_images(GZIP, idx(np.zeros(4, np.uint8)), "x"),

@@ -53,7 +53,7 @@ def test_every_name_is_listed():
     [
         ("strokes", {"classes": 5}, "classes=5 is for glyphs"),
         ("mnist", {"size": 100}, "size=100 is for the synthetic sets strokes and glyphs"),
-        ("adult", {"difficulty": 2.0}, "difficulty=2.0 shapes"),
+        ("adult", {"difficulty": 2.0}, "difficulty=2.0 is for the synth"),
         ("glyphs", {"size": 0}, "size=0 must be at least 1"),
         ("strokes", {"manual_dir": "archives"}, "manual_dir='archives' holds archives"),
     ],

@@ -336,7 +336,7 @@ BAD_TABLES = {
         PRIVATE,
         "age,sick\n1,yes\n2,no\n",
         {},
-        "private has the column 'town' and the public part has not",
+        "private has the column 'town', which the public part lacks",
     ),
     "public infinity": (PRIVATE, PUBLIC + "inf,Oslo,no\n", {}, "public has age='inf' at row 3"),
     "no number where a scale is declared": (
