@@ -469,7 +469,7 @@ def test_no_addresses_need_no_network():
 
 def test_an_unknown_name_lists_the_names():
     with pytest.raises(
-        PateError, match=r"data='mnits' is not known; choose one of strokes, glyphs, mnist.*near it"
+        PateError, match=r"data='mnits' is not known; choose one of strokes, glyphs, mnist.*similar"
     ):
         data.load("mnits")
     with pytest.raises(PateError, match=r"data='\.\./x' is not known"):
