@@ -1,9 +1,8 @@
 """Accuracy of crowds against publishable epsilon: `python -m experiments.crowds adult --epsilons 0.1 0.5`.
 
-Every record votes. The space, its directions and the queries are learned from the public part. The number of
-queries and the length of vectors follow from epsilon, the rounded number of records and the pool, by rules
-that are the same for all data sets. Labels of the public and the test part are read to judge with only. What
-is drawn has a seed and is not private; the epsilon is the publishable one for changed contents at delta 1e-5.
+Every record votes, as `crowd.plan` plans it: from the public part, the rounded number of records and epsilon.
+Labels of the public and the test part are read to judge with only. What is drawn has a seed and is not
+private; the epsilon is the publishable one for changed contents at delta 1e-5.
 """
 
 from __future__ import annotations
@@ -19,80 +18,99 @@ from pate_jax.system import devices, headcount
 
 devices.prepare()
 
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 from pate_jax import crowd, data  # noqa: E402
 from pate_jax.accounting.exact import counts as cost  # noqa: E402
 from pate_jax.aggregate import seeded_key  # noqa: E402
 from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
-from pate_jax.crowd import classifier, queries  # noqa: E402
+from pate_jax.crowd import shares  # noqa: E402
+from pate_jax.crowd.plan import doubts  # noqa: E402
 from pate_jax.data import Dataset  # noqa: E402
-from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts  # noqa: E402
 from pate_jax.models import spaces  # noqa: E402
+from pate_jax.models.spaces.space import BLOCK  # noqa: E402
 
-DELTA, POWER, DIRECTIONS, COMPARED = 1e-5, 0.5, 400, 200
-VOTES, NOISES = 2, 8  # of a voter; and a query's votes, if all go to one class, over the scale of the noise
+DELTA, DIRECTIONS = 1e-5, 1000
+EPSILONS = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]
+
+
+class Known(spaces.Space):
+    """A space whose inputs are coordinates already, so that the features of records are made once."""
+
+    def block(self, inputs: np.ndarray) -> jax.Array:
+        """Coordinates of up to `BLOCK` records; rows beyond them are of no record."""
+        padded = np.zeros((BLOCK, len(self.variances)), np.int32)
+        padded[: len(inputs)] = inputs[:, : len(self.variances)]
+        return jnp.asarray(padded)
 
 
 class Prepared(NamedTuple):
-    """A data set, the space of its public part, and where all public inputs lie."""
+    """A data set's labels, its space, and where all inputs lie in it."""
 
-    dataset: Dataset
-    space: spaces.Space
-    public: np.ndarray
+    name: str
+    classes: int
+    space: Known
+    places: dict[str, np.ndarray]
+    labels: dict[str, np.ndarray | None]
+    people: crowd.Voters
     voters: int  # rounded
 
 
 def prepared(dataset: Dataset) -> Prepared:
-    """The space that suits the kind of the inputs."""
-    kind: spaces.Kind = "patches" if dataset.kind == "image" else "columns"
-    if dataset.kind == "table" and not dataset.columns and dataset.name != "adult":
-        kind = "identity"
+    """The space that suits the kind of the inputs, and the coordinates of all parts."""
+    kind = crowd.space_kind(dataset)
     space = spaces.learn(kind, dataset.public.inputs, dataset.preprocessing, directions=DIRECTIONS)
-    public = space.coordinates(dataset.public.inputs)
-    return Prepared(dataset, space, public, headcount.coarse(len(dataset.private.inputs)))
+    parts = {"private": dataset.private, "pool": dataset.public, "test": dataset.test}
+    there = {name: part for name, part in parts.items() if part is not None}
+    places = {name: space.coordinates(part.inputs) for name, part in there.items()}
+    labels = {name: part.labels for name, part in there.items()}
+    people = crowd.voters(dataset.private, dataset.classes)._replace(inputs=places["private"])
+    voters = headcount.coarse(len(dataset.private.inputs))
+    return Prepared(dataset.name, dataset.classes, Known(*space), places, labels, people, voters)
 
 
 def by_sums(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
     """The classifier of noisy sums: mean accuracy on the pool and on the test part."""
-    mu = cost.mu_for(epsilon, DELTA)
-    length = int(np.clip(4000 * mu, 16, 1000))
-    scaling = crowd.scaling(here.space, here.public, length=length, power=POWER, constant=True)
-    entries = len(here.space.variances) + 1
-    release = cost.least_noise(ClassSums(here.dataset.classes, entries, length, 1.0), epsilon, DELTA)
-    people = crowd.voters(here.dataset.private, here.dataset.classes)
-    table, public = crowd.sums(here.space, scaling, people, release), crowd.vectors(scaling, here.public)
-    test = here.dataset.test
-    tried = None if test is None else crowd.vectors(scaling, here.space.coordinates(test.inputs))
+    plan = planned("sums", here, epsilon)
+    table = crowd.sums(plan.space, plan.scaling, here.people, plan.release)
     right: dict[str, list[float]] = {"pool": [], "test": []}
     for seed in range(seeds):
-        noisy = noisy_table(release, table, key=seeded_key(seed)).values
-        model = classifier.fit(noisy, release, public, here.voters)
-        for name, part, seen in (("pool", here.dataset.public, public), ("test", test, tried)):
-            if part is not None and part.labels is not None and seen is not None:
-                right[name].append(accuracy(model.probabilities(seen), part.labels))
-    return {**means(right), "length": length, "sigma": round(release.sigma, 1), "directions": entries - 1}
+        noisy = noisy_table(plan.release, table, key=seeded_key(seed)).values
+        for part, labels in here.labels.items():
+            if part in right and labels is not None:
+                found = shares.of_sums(noisy, plan, here.places["pool"], here.voters, here.places[part])
+                right[part].append(accuracy(found.probabilities, labels))
+    settings = {"directions": plan.release.directions - 1, "length": plan.release.length}
+    return {**means(right), **settings, **said(plan, here)}
 
 
 def by_counts(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
     """The labels that neighbours give to medoids of the pool: how many are right."""
-    mu = cost.mu_for(epsilon, DELTA)
-    wanted = int(np.clip(VOTES**0.5 * here.voters * mu / (2**0.5 * NOISES), 10, len(here.public) // 10))
-    space = here.space.narrowed(COMPARED)
-    public = here.public[:, : len(space.variances)]
-    chosen = queries.choose(
-        crowd.scaling(space, public, length=queries.LENGTH, power=POWER / 2), public, wanted
-    )
-    release = cost.least_noise(NeighbourCounts(wanted, here.dataset.classes, VOTES, 1.0), epsilon, DELTA)
-    people = crowd.voters(here.dataset.private, here.dataset.classes)
-    table, truth = crowd.counts(space, chosen, people, release), here.dataset.public.labels
+    plan, truth = planned("neighbours", here, epsilon), here.labels["pool"]
+    settings = {"queries": plan.release.queries, "votes": plan.release.votes}
     if truth is None:
-        return {"queries": wanted, "votes": VOTES}
-    right = [
-        accuracy(noisy_table(release, table, key=seeded_key(seed)).values, truth[chosen.rows])
-        for seed in range(seeds)
-    ]
-    return {**means({"labels": right}), "queries": wanted, "votes": VOTES, "sigma": round(release.sigma, 1)}
+        return settings
+    table = crowd.counts(plan.space, plan.queries, here.people, plan.release)
+    noisy = [noisy_table(plan.release, table, key=seeded_key(seed)).values for seed in range(seeds)]
+    right = [accuracy(one, truth[plan.queries.rows]) for one in noisy]
+    return {**means({"labels": right}), **settings, **said(plan, here)}
+
+
+def planned(kind: crowd.Kind, here: Prepared, epsilon: float) -> crowd.Plan:
+    """The plan at an epsilon; its cost is computed anew."""
+    settings = {"voters": here.voters, "classes": here.classes, "mu": cost.mu_for(epsilon, DELTA)}
+    plan = crowd.plan(kind, here.space, here.places["pool"], **settings)
+    if cost.epsilon([plan.release], DELTA) > epsilon:
+        raise SystemExit(f"{plan.release} costs more than {epsilon}")
+    return plan
+
+
+def said(plan: crowd.Plan, here: Prepared) -> dict[str, Any]:
+    """The noise of a plan, and whether it is expected to drown the voters."""
+    warned = doubts(plan, here.space, here.places["pool"], voters=here.voters) is not None
+    return {"sigma": round(plan.release.sigma, 1), "doubts": warned}
 
 
 def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
@@ -113,7 +131,7 @@ def lines(dataset: Dataset, epsilons: list[float], seeds: int) -> Iterator[dict[
         for voter, measure in (("sums", by_sums), ("neighbours", by_counts)):
             found = measure(here, epsilon, seeds)
             seconds = round(time.perf_counter() - began, 1)
-            yield {"data": dataset.name, "voter": voter, "epsilon": epsilon, **found, "seconds": seconds}
+            yield {"data": here.name, "voter": voter, "epsilon": epsilon, **found, "seconds": seconds}
 
 
 def main() -> None:
@@ -125,7 +143,7 @@ def main() -> None:
     parser.add_argument("--label-column")
     parser.add_argument("--id-column")
     parser.add_argument("--equal-rows-are-coincidences", action="store_true")
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[0.05, 0.1, 0.2, 0.5, 1.0, 2.0])
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--seeds", type=int, default=3)
     chosen = parser.parse_args()
     columns = {

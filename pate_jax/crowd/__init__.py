@@ -2,7 +2,7 @@
 
 from pate_jax.crowd.classifier import Linear
 from pate_jax.crowd.neighbours import counts
-from pate_jax.crowd.plan import Plan, plan, space_kind
+from pate_jax.crowd.plan import Kind, Plan, plan, space_kind
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.shares import Shares
 from pate_jax.crowd.sums import sums
@@ -10,6 +10,7 @@ from pate_jax.crowd.vectors import Scaling, scaling, vectors
 from pate_jax.crowd.voters import Voters, voters
 
 __all__ = [
+    "Kind",
     "Linear",
     "Plan",
     "Queries",

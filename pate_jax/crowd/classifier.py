@@ -1,11 +1,16 @@
 """The linear classifier that noisy class sums give, for any number of inputs; public, like the sums.
 
-Least squares reads no more of the labels than the sums M, less what all classes share; the second moment of
-the inputs is that of the public pool. What is not known is the noise, but its scale s is. Along each
-eigenvector of the second moment, with eigenvalue e, `power` is the mean square of M over the classes,
-smoothed over neighbouring directions, less what noise alone has, s^2 and one standard deviation of that mean.
-The direction counts with the share `power / (power + s^2)` of what it says. So nothing is chosen, no label is
-looked at, and a direction that says no more than noise does is left out.
+Least squares reads no more of the labels than the sums M, less what all classes share; the second moment
+of the inputs is that of the public pool. Along an eigenvector u of it, of eigenvalue e, n voters say `u M
+= n e b` of the weight b, among noise of variance `N = s^2 + n e q (1 - q) / 2`: s is the known scale of
+the noise that was added, and the rest is that of records being drawn, q being 1/classes.
+
+How much to believe follows from the noisy sums themselves (empirical Bayes). The weights are taken to be
+normal around zero with the variance `A f^k / e`, where f is how much the pool itself varies along u, over
+the largest of that, and A and k are those under which the noisy sums are likeliest. With `power = n^2 e A
+f^k` the best estimate of `u M` is then `power / (power + N)` of what is seen. The shares of the classes,
+which a constant entry tells, are estimated in the same way by themselves. No setting is chosen and no
+label is looked at.
 """
 
 from __future__ import annotations
@@ -15,11 +20,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from pate_jax.crowd.directions import LINEAR, label_noise, label_variance
+from pate_jax.crowd.spectrum import held_out
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
 
-_SMOOTHED = 9  # neighbouring directions whose power is taken together
 _FAINT = 1e-9  # of the largest eigenvalue: the least that is divided by
+_AMPLITUDES = np.exp(np.linspace(-24, 2, 105))  # values of A that are tried
+_FALLS = np.arange(0, 4.5, 0.5)  # values of k that are tried
 
 
 class Linear(NamedTuple):
@@ -36,8 +44,18 @@ class Linear(NamedTuple):
         return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
 
     def deviation(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, " n"]:
-        """Of each vector's fitted shares: the standard deviation that noise gives them."""
+        """Of each vector's fitted shares: the standard deviation that the known noise gives them."""
         return np.linalg.norm(vectors / self.length @ self.noise, axis=1).astype(np.float32)
+
+
+class _Pool(NamedTuple):
+    """Second moments of public vectors over their length."""
+
+    constant: float  # the last entry of every vector; 0: there is none
+    middle: Float[np.ndarray, " directions"]
+    axes: Float[np.ndarray, "directions directions"]
+    values: Float[np.ndarray, " directions"]  # mean squares of held-out vectors along the axes
+    inside: Float[np.ndarray, " directions"]  # and of the pool itself
 
 
 def fit(
@@ -59,27 +77,55 @@ def fit(
             f"sums {list(noisy.shape)} and public vectors {list(public.shape)} do not fit a release "
             f"{list(release.shape)} of {voters} voters"
         )
-    pool = public / release.length
-    values, axes = np.linalg.eigh(pool.T @ pool / len(pool))
-    sums, scale = _contrasts(noisy, release)
-    along = axes.T @ sums.T
-    sure = 1 + np.sqrt(2 / (min(_SMOOTHED, len(along)) * (release.classes - 1)))
-    power = np.maximum(_smoothed((along**2).mean(1)) - sure * scale**2, 0)
-    share = power / (power + scale**2) / np.maximum(values, _FAINT * values[-1])
-    weights = axes @ (share[:, None] * along) / voters
-    return Linear(weights, release.length, axes * share * scale / voters)
+    pool = _measured(public / release.length)
+    scale = label_noise(release.classes, release.sigma / release.length)
+    sums = _contrasts(noisy / release.length)
+    return _shrunk(sums, scale, pool, voters, release)
 
 
-def _contrasts(noisy: np.ndarray, release: ClassSums) -> tuple[np.ndarray, float]:
-    """The sums [classes, entries] without what all classes share, and the root mean square of their noise."""
-    values = noisy.astype(np.float64) / release.length
-    scale = release.sigma / release.length
-    if release.classes == 2:
-        return np.concatenate([-values, values]) / 2, scale / 2
-    return values - values.mean(0), scale * np.sqrt(1 - 1 / release.classes)
+def _shrunk(sums: np.ndarray, scale: float, pool: _Pool, voters: int, release: ClassSums) -> Linear:
+    """The classifier of sums [classes, entries], each direction and the constant by what it is believed."""
+    inner = len(pool.middle)
+    shares, trust = np.zeros(len(sums)), 0.0
+    if pool.constant:
+        counted = sums[:, -1]
+        trust = _believed(float((counted**2).mean()), scale**2)
+        shares = trust * counted / (voters * pool.constant)
+    along = pool.axes.T @ (sums[:, :inner] - voters * np.outer(shares, pool.middle)).T
+    around = scale**2 + voters * pool.values * label_variance(release.classes) * (1 - LINEAR)
+    power = _power((along**2).mean(1), around, pool, voters)
+    each = power / (power + around) / pool.values / voters
+    weights, noise = pool.axes @ (each[:, None] * along), pool.axes * each * scale
+    if pool.constant:
+        told = np.append(-pool.middle @ noise, trust * scale / (voters * pool.constant)) / pool.constant
+        noise = np.concatenate([np.pad(noise, ((0, 0), (0, 1))), told[None]])
+        weights = np.concatenate([weights, (shares - pool.middle @ weights)[None] / pool.constant])
+    return Linear(weights, release.length, noise)
 
 
-def _smoothed(power: np.ndarray) -> np.ndarray:
-    """Means over neighbouring directions; at the ends over those that there are."""
-    ones = np.ones(min(_SMOOTHED, len(power)))
-    return np.convolve(power, ones, "same") / np.convolve(np.ones_like(power), ones, "same")
+def _measured(public: Float[np.ndarray, "pool entries"]) -> _Pool:
+    constant = float(public[0, -1]) if np.ptp(public[:, -1]) == 0 else 0.0
+    inner = public[:, :-1] if constant else public
+    middle = inner.mean(0) if constant else np.zeros(inner.shape[1])
+    inside, axes = np.linalg.eigh((inner - middle).T @ (inner - middle) / len(inner))
+    outside = held_out(inner - middle)
+    values, inside = (np.maximum(one, max(_FAINT * one[-1], 1e-30)) for one in (outside, inside))
+    return _Pool(constant, middle, axes, values, inside)
+
+
+def _contrasts(sums: Float[np.ndarray, "rows entries"]) -> Float[np.ndarray, "classes entries"]:
+    """The sums of each class without what all classes share."""
+    return np.concatenate([-sums, sums]) / 2 if len(sums) == 1 else sums - sums.mean(0)
+
+
+def _believed(seen: float, around: float) -> float:
+    """The share of a signal with noise that is signal, by what its mean square exceeds the noise's."""
+    return max(1 - around / seen, 0.0) if seen > 0 else 0.0
+
+
+def _power(seen: np.ndarray, around: np.ndarray, pool: _Pool, voters: int) -> np.ndarray:
+    """The expected squares of the sums along each direction, less noise, under the likeliest A and k."""
+    shapes = voters**2 * pool.values * (pool.inside / pool.inside[-1]) ** _FALLS[:, None]
+    powers = _AMPLITUDES[:, None, None] * shapes
+    misfit = np.log(powers + around) + seen / (powers + around)
+    return powers.reshape(-1, len(seen))[misfit.sum(-1).argmin()]

@@ -1,7 +1,9 @@
 """What a crowd of voters is asked, chosen from public things alone, never from labels or private votes.
 
 The inputs of every rule are the public pool in its space, the rounded number of voters, the number of classes
-and `mu`, what the release may cost in Gaussian-DP.
+and `mu`, what the release may cost in Gaussian-DP. Directions are weighed by the root of what whitening would
+weigh them by (`power` 0.5): with none the first directions take nearly all of the length, and with all of it
+rare columns and directions that the pool hardly shows do.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from jaxtyping import Int
 
 from pate_jax.crowd import queries as queries_of
 from pate_jax.crowd import vectors
+from pate_jax.crowd.directions import Choice, best, carried
 from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.spectrum import held_out
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data.dataset import Dataset
 from pate_jax.errors import PateError
@@ -24,14 +28,12 @@ from pate_jax.models.spaces.space import Space
 
 Kind = Literal["neighbours", "sums"]
 _UP = 1 + 1e-6  # the noise is rounded up by this: with mu of `counts.mu_for` no figure is above its target
-_POWER, _COMPARED = 0.5, 200
+_POWER, _COMPARED = 0.5, 200  # of whitening; and directions in which neighbours are compared
 _VOTES, _NOISES = 2, 8  # of a voter; and a query's votes, if all go to one class, over the scale of the noise
+_DROWNED = 4  # votes of a query over the scale of the noise: with fewer many labels are wrong
 _UNEVEN = 20  # spread of a column over the usual one from which on the columns have units of their own
-_LENGTH, _SHORTEST, _LONGEST = (
-    4000,
-    16,
-    1000,
-)  # of a vector, per mu, and its bounds
+_LENGTH, _SHORTEST, _LONGEST = 4000, 16, 1000  # of a vector, per mu, and its bounds
+_LITTLE = 0.2  # of what voters could tell; with less left, labels may be no better than the largest class
 
 
 class Plan(NamedTuple):
@@ -71,8 +73,34 @@ def plan(
     if voters < 1 or classes < 2:
         raise PateError(f"voters={voters} must be at least 1 and classes={classes} at least 2")
     if kind == "sums":
-        return _sums(space, public, classes, mu, directions)
+        return _sums(space, public, voters, classes, mu, directions)
     return _neighbours(space, public, voters, classes, mu, queries, votes, directions)
+
+
+def doubts(
+    made: Plan, space: Space, public: Int[np.ndarray, "pool directions"], *, voters: int
+) -> str | None:
+    """One sentence, if the noise of a plan is expected to leave little of what voters say; else None.
+
+    `space` and `public` are those that the plan was made from.
+    """
+    release = made.release
+    if isinstance(release, NeighbourCounts):
+        votes = voters * release.votes / release.queries
+        if votes >= _DROWNED * release.sigma:
+            return None
+        return (
+            f"each of {release.queries} queries has about {votes:.0f} votes, "
+            f"and the noise has scale {release.sigma:.0f}: ask fewer queries, or allow a larger epsilon"
+        )
+    noise, entries = release.sigma / release.length, release.directions - 1
+    left = _chosen(space, public, voters, release.classes, noise, entries).carried
+    if left >= _LITTLE:
+        return None
+    return (
+        f"of what {voters} voters can say, about {left:.0%} is expected to stand out from the noise: "
+        "labels may be no better than the most frequent class; allow a larger epsilon, or have more voters"
+    )
 
 
 def space_kind(dataset: Dataset) -> spaces.Kind:
@@ -88,13 +116,30 @@ def space_kind(dataset: Dataset) -> spaces.Kind:
     return "columns" if dataset.columns or uneven else "identity"
 
 
-def _sums(space: Space, public: np.ndarray, classes: int, mu: float, directions: int | None) -> Plan:
-    narrow = space.narrowed(directions or len(space.variances))
-    seen = public[:, : len(narrow.variances)]
+def _sums(
+    space: Space, public: np.ndarray, voters: int, classes: int, mu: float, directions: int | None
+) -> Plan:
+    chosen = _chosen(space, public, voters, classes, 2 / mu, directions)
+    narrow = space.narrowed(chosen.directions)
+    seen = public[:, : chosen.directions]
     length = int(np.clip(_LENGTH * mu, _SHORTEST, _LONGEST))
-    scaling = vectors.scaling(narrow, seen, length=length, power=_POWER, constant=True)
-    entries = seen.shape[1] + 1
-    return Plan(narrow, scaling, None, ClassSums(classes, entries, length, 2 * length / mu * _UP))
+    scaling = vectors.scaling(narrow, seen, length=length, power=_POWER, constant=True, share=chosen.constant)
+    release = ClassSums(classes, chosen.directions + 1, length, max(1.0, 2 * length / mu * _UP))
+    return Plan(narrow, scaling, None, release)
+
+
+def _chosen(
+    space: Space, public: np.ndarray, voters: int, classes: int, noise: float, directions: int | None
+) -> Choice:
+    """The directions of sums, by rule or as given."""
+    total = len(space.variances)
+    if directions is not None and not 1 <= directions <= total:
+        raise PateError(f"directions={directions} must be from 1 to the {total} of the space")
+    variances = held_out(public - public.mean(0))[::-1]
+    energies = variances * (space.variances / space.variances[0]) ** -_POWER
+    if directions is None:
+        return best(variances, energies, voters=voters, classes=classes, noise=noise)
+    return carried(variances, energies, directions, voters=voters, classes=classes, noise=noise)
 
 
 def _neighbours(

@@ -38,8 +38,11 @@ def scaling(
     power: float,
     full: float = 0.5,
     constant: bool = False,
+    share: float = _CONSTANT,
 ) -> Scaling:
     """Weights that whiten by a power of public variances and give a share `full` of the pool full length.
+
+    A constant, where there is one, takes `share` of the length.
 
     >>> from pate_jax.models import spaces
     >>> pool = np.random.default_rng(0).normal(size=(80, 3)) * [9, 1, 3]
@@ -51,7 +54,7 @@ def scaling(
     """
     if not 8 <= length <= LONGEST:
         raise PateError(f"length={length} of a voter's vector must be from 8 to {LONGEST}")
-    constants = int(_CONSTANT * length) if constant else 0
+    constants = int(share * length) if constant else 0
     rest = np.floor(np.sqrt(length**2 - constants**2))
     flat = (space.variances / space.variances[0]) ** (-power / 2)
     sizes = np.linalg.norm(public * flat, axis=1)

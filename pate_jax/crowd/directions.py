@@ -1,0 +1,125 @@
+"""How many directions of a space voters' vectors have, and how much of them counts voters.
+
+A vector has one length, and all its directions share it. One more direction takes from all others, and
+what it says may be less than the noise in it. What labels will say is not known, but a prior is: the
+score of a class is a linear function of the coordinates that prefers no direction (the prior of ridge
+regression), which tells half of the label, and any shares of classes are as likely as any other. With q =
+1/classes, a label's variance is q (1 - q), and of it direction d of variance v_d is expected to tell
+
+    c_d^2 = q (1 - q) / 2 * v_d / sum of all v.
+
+A vector's square is split between directions as their weighed variances are, a_d. Summed over n voters,
+the direction says n sqrt(a_d) c_d, among noise of variance N_d = s^2 + n a_d q (1 - q) / 2 (the noise
+that is added, and that of records being drawn). Its best estimate then misses c_d^2 N_d / (n^2 a_d c_d^2
++ N_d) of the label, and a direction that is left out misses c_d^2. The number of directions is the one
+that misses least.
+
+The constant, a last entry that all vectors have, tells the shares of the classes; uniformly distributed
+ones have the variance q (1 - q) / (classes + 1). Its share of the length is chosen in the same sum.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+LINEAR = 0.5  # of a label's variance: what the prior expects a linear function to tell
+_CONSTANTS = (0.15, 0.25, 0.35, 0.5, 0.7)  # shares of the length
+_TRIED = 60  # numbers of directions
+
+
+class Choice(NamedTuple):
+    """The first directions of a space, the constant's share of the length, and what is expected of them."""
+
+    directions: int
+    constant: float
+    carried: float  # of what a linear function could tell: the share that the noise is expected to leave
+
+
+def best(
+    variances: Float[np.ndarray, " directions"],
+    energies: Float[np.ndarray, " directions"],
+    *,
+    voters: int,
+    classes: int,
+    noise: float,
+) -> Choice:
+    """The choice that is expected to miss least, all directions being public.
+
+    `variances` are those of coordinates and `energies` those of weighed ones, as public held-out inputs have
+    them; `noise` is the scale of the noise over the length of a vector.
+
+    >>> falling = np.arange(1, 101) ** -1.5
+    >>> [best(falling, falling**0.5, voters=9000, classes=10, noise=s).directions for s in (5, 50, 500)]
+    [100, 14, 2]
+    """
+    tried = np.unique(np.geomspace(1, len(variances), _TRIED).astype(int))
+    choices = [
+        _missed(variances, energies, int(wanted), constant, voters, classes, noise)
+        for constant in _CONSTANTS
+        for wanted in tried
+    ]
+    return min(choices, key=lambda one: one[0])[1]
+
+
+def carried(
+    variances: Float[np.ndarray, " directions"],
+    energies: Float[np.ndarray, " directions"],
+    directions: int,
+    *,
+    voters: int,
+    classes: int,
+    noise: float,
+) -> Choice:
+    """The best choice with a number of directions that is given."""
+    choices = [
+        _missed(variances, energies, directions, constant, voters, classes, noise) for constant in _CONSTANTS
+    ]
+    return min(choices, key=lambda one: one[0])[1]
+
+
+def _missed(
+    variances: np.ndarray,
+    energies: np.ndarray,
+    directions: int,
+    constant: float,
+    voters: int,
+    classes: int,
+    noise: float,
+) -> tuple[float, Choice]:
+    """What a choice is expected to miss of the label's variance, and the choice."""
+    label, squared = label_variance(classes), label_noise(classes, noise) ** 2
+    told = LINEAR * label * variances / variances.sum()
+    energy = (1 - constant**2) * energies[:directions] / energies[:directions].sum()
+    around = squared + voters * energy * label * (1 - LINEAR)
+    inside = told[:directions]
+    missed = inside.sum() - (inside * _kept(voters**2 * energy * inside, around)).sum()
+    missed += told[directions:].sum()
+    shares = label / (classes + 1)
+    unsure = shares * (1 - _kept(voters**2 * constant**2 * shares, squared))
+    return float(missed + unsure), Choice(directions, constant, float(1 - missed / told.sum()))
+
+
+def _kept(signal: np.ndarray | float, around: np.ndarray | float) -> np.ndarray | float:
+    """The share of a signal that its best linear estimate keeps, by their variances."""
+    return signal / (signal + around)
+
+
+def label_variance(classes: int) -> float:
+    """Of one class's indicator, where all classes are equally frequent.
+
+    >>> label_variance(2), round(label_variance(10), 2)
+    (0.25, 0.09)
+    """
+    return (1 / classes) * (1 - 1 / classes)
+
+
+def label_noise(classes: int, noise: float) -> float:
+    """The noise in one class's sum, less what all classes share; of two, in half their difference.
+
+    >>> label_noise(2, 8.0), round(label_noise(10, 8.0), 2)
+    (4.0, 7.59)
+    """
+    return noise / 2 if classes == 2 else float(noise * np.sqrt(1 - 1 / classes))
