@@ -1,0 +1,324 @@
+"""Mistakes and forgeries in runs whose records or users vote by themselves: each is caught."""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import honest_runs
+import numpy as np
+import pytest
+from catalogue import case, edit, is_caught, is_found, replaced, source, verified
+from test_edited_runs import both, by_hand, rewrite, settings
+
+from pate_jax.accounting.crowd_statement import figure_of
+from pate_jax.accounting.exact import counts
+from pate_jax.audit import crowds
+from pate_jax.audit.subject import Subject
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import from_dict, to_dict
+from pate_jax.models.spaces import whole
+from pate_jax.runs import batches, budget, ledger
+from pate_jax.runs.crowds import certificate, inputs, public_side, release, stages
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.system import storage
+
+by_records = partial(honest_runs.crowd, "neighbours")
+by_users = partial(honest_runs.crowd, "neighbours", "user")
+of_sums = partial(honest_runs.crowd, "sums")
+seeded = partial(honest_runs.crowd, "neighbours", "record", 5)
+
+
+def crowd_lines(run, change):
+    """The whole ledger anew, chain and head and all."""
+    rewrite(run, lambda bodies: [{"schema": ledger.CROWD, **body} for body in change(bodies)])
+
+
+def claimed(**changes):
+    """Another release in every file, with a ledger and a certificate to suit, and the table as it is."""
+
+    def apply(run):
+        made = public_side.read(run.public_side)
+        kept = replace(public_side.plan_of(made, run.public_side).release, **changes)
+        made["release"] = np.array(storage.json.dumps(to_dict(kept), sort_keys=True))
+        public_side.write(run.public_side, made)
+        public, table = public_side.digest(made), release.load_table(run)
+        order, cost = budget.release_cost(None, kept)
+
+        def line(body):
+            named = release.stream(kept, body["table"], public)
+            return {
+                **body,
+                "release": to_dict(kept),
+                "public": public,
+                "noise": batches.commitment(run, named),
+                "cost": ledger.cost_to_dict(order, cost),
+            }
+
+        crowd_lines(run, lambda bodies: [bodies[0], line(bodies[1])])
+        before = storage.read_json(run.certificate, "certificate")
+        said = certificate._said(kept, table, public)
+        storage.write_json(run.certificate, "certificate", {**before, **said})
+        restated(run)
+
+    return apply
+
+
+def restated(run):
+    """The statement that the files give by now, with its sentences wherever they stand."""
+    both(lambda run, statement: stages.state(run, statement.delta))(run)
+
+
+def other_table(run):
+    table = release.load_table(run)
+    table[0, 0] += 1
+    storage.write_arrays(run.table, "crowd-table", {"table": table})
+
+
+def other_table_everywhere(run):
+    """A table with three votes moved, its digest in the certificate and the ledger, the noise to suit."""
+    table = release.load_table(run)
+    table[0] = table[0][::-1]
+    storage.write_arrays(run.table, "crowd-table", {"table": table})
+    proof = storage.read_json(run.certificate, "certificate")
+    storage.write_json(run.certificate, "certificate", {**proof, "table": storage.digest(table)})
+
+    def line(body):
+        kept, exact = from_dict(body["release"]), storage.digest(table)
+        noise = batches.commitment(run, release.stream(kept, exact, body["public"]))
+        noisy = release.draw(run, kept, table, body["public"])
+        storage.write_arrays(run.answers, "noisy-table", {"values": noisy})
+        return {**body, "table": exact, "noise": noise, "values": ledger.pack_table(noisy)}
+
+    crowd_lines(run, lambda bodies: [bodies[0], line(bodies[1])])
+
+
+def headline(run, statement, epsilon):
+    return replace(statement, figure=replace(statement.figure, epsilon=epsilon))
+
+
+def half_the_cost(bodies):
+    body = bodies[1]
+    return [bodies[0], {**body, "cost": {**body["cost"], "rdp": body["cost"]["rdp"] / 2}}]
+
+
+def without_the_number(run, statement):
+    table = statement.releases[1:]
+    return replace(statement, releases=table, figure=figure_of(table, statement.delta))
+
+
+def wished(epsilon):
+    return lambda run: settings(run, crowd={**run.record.stages()["crowd"], "epsilon": epsilon})
+
+
+def no_noise(run):
+    """The exact table for the noisy one, in the ledger and in its file."""
+    table = release.load_table(run)
+    storage.write_arrays(run.answers, "noisy-table", {"values": table})
+    crowd_lines(run, lambda bodies: [bodies[0], {**bodies[1], "values": ledger.pack_table(table)}])
+
+
+def other_noisy(run):
+    values = storage.read_arrays(run.answers, "noisy-table")["values"]
+    storage.write_arrays(run.answers, "noisy-table", {"values": values + 1})
+
+
+FIGURE = r'("data_independent": \{\s*"epsilon": )[\d.]+'
+EDITS = [
+    edit("a crowd's noise claimed larger", by_records, claimed(sigma=50.0), "noise: .*do not follow"),
+    edit(
+        "a crowd's noise claimed larger than planned",
+        of_sums,
+        claimed(sigma=9e4),
+        "public: .*give the release",
+    ),
+    edit("votes of a voter understated", by_records, claimed(votes=1), "voters: .*votes at most"),
+    edit("votes of a user understated", by_users, claimed(votes=1), "voters: .*votes at most"),
+    edit("a vector's length understated", of_sums, claimed(length=1), "voters: .*longer"),
+    edit("a crowd's table changed", by_records, other_table, "ledger: .*not the one that was released"),
+    edit("a crowd's noisy table changed", of_sums, other_noisy, "differs from the ledger"),
+    edit("a crowd's table without noise", of_sums, no_noise, "noise: .*do not follow"),
+    edit(
+        "a crowd's ledger of half the cost",
+        of_sums,
+        partial(crowd_lines, change=half_the_cost),
+        "it was charged",
+    ),
+    edit(
+        "the number of voters not charged",
+        of_sums,
+        partial(crowd_lines, change=lambda bodies: bodies[1:]),
+        "ledger: .* shows 1 releases",
+    ),
+    edit("the number of voters not stated", by_records, both(without_the_number), "statement differs"),
+    edit("more spent than was wished", by_records, wished(1.0), "ledger: epsilon 1 was allowed"),
+    edit(
+        "half of a crowd's epsilon in every file of the release",
+        of_sums,
+        both(lambda run, statement: headline(run, statement, statement.headline.epsilon / 2)),
+        "release: epsilon .* is published for",
+    ),
+    edit(
+        "a crowd's statement edited by hand",
+        by_users,
+        by_hand(lambda run: run.public_statement, FIGURE, r"\g<1>0.5"),
+        "statement: the published statement differs",
+    ),
+    edit(
+        "users claimed where records voted",
+        by_records,
+        both(lambda run, statement: replace(statement, relation="user")),
+        "statement: .*relation is 'user'",
+    ),
+    edit(
+        "a seeded crowd passed off as private",
+        seeded,
+        both(lambda run, statement: replace(statement, private=True)),
+        "statement: .*private is True",
+    ),
+]
+
+
+@pytest.mark.parametrize("one", EDITS)
+def test_an_edited_run_of_a_crowd_is_found(one, tmp_path):
+    is_found(one, tmp_path)
+
+
+def made(voters, by="record"):
+    """A run up to its statement that the mutated pipeline makes, looked at by the honest verifier."""
+
+    def check(patch, folder):
+        run = RunDirectory(folder)
+        try:
+            _make(run, inputs.CrowdChoice(voters, by, epsilon=4.0))
+        except PateError as error:
+            return [f"refused: {error}"]
+        patch.undo()
+        subject = Subject(run)
+        again = crowds.recounted(run, crowds.opened(subject))
+        return verified(run) + [f"table: {one.text}" for one in again if one.outcome == "failed"]
+
+    return check
+
+
+def _make(run, choice):
+    with run.writing():
+        release.release(stages.begin(run, honest_runs.table(), choice))
+        stages.account(run)
+
+
+def patched(place, name, value):
+    return lambda patch: patch.setattr(place, name, value)
+
+
+def a_half_of_the_table(real):
+    return lambda releases, delta: real(releases[1:], delta) / 2
+
+
+def one_more_vote(real):
+    return lambda space, queries, people, kept, **more: real(
+        space, queries, people, replace(kept, votes=kept.votes + 1), **more
+    )
+
+
+def as_records(crowd):
+    return inputs.crowd.voters(crowd.seen.private, crowd.dataset.classes, by="record")
+
+
+def never_shortened(real):
+    return lambda rows, length: rows
+
+
+def all_alike(kept, table, public):
+    return "noise"
+
+
+def without_table(kept, table, public):
+    return f"noise of {kept} on {public}"
+
+
+def drawn_anew(real):
+    def draw(run, kept, table, public):
+        return real(run, kept, table, public) + np.random.default_rng().integers(0, 2, table.shape)
+
+    return draw
+
+
+def by_label(real):
+    """The public side knows the private labels: the noise follows their count."""
+
+    def planned(crowd):
+        plan, pool = real(crowd)
+        quieter = replace(
+            plan.release, sigma=plan.release.sigma + float(crowd.people.labels.sum() % 7) / 8 + 0.1
+        )
+        return plan._replace(release=quieter), pool
+
+    return planned
+
+
+NEIGHBOURS, USERS, SUMS = made("neighbours"), made("neighbours", "user"), made("sums")
+MISTAKES = [
+    case(
+        "a voter casts a vote more than it may",
+        replaced(release.voting, "counts", one_more_vote),
+        NEIGHBOURS,
+        "votes at most",
+    ),
+    case(
+        "a user's records counted as records",
+        patched(Crowd, "people", property(as_records)),
+        USERS,
+        "votes at most",
+    ),
+    case(
+        "the mean of a user's records left out",
+        patched(Crowd, "people", property(as_records)),
+        made("sums", "user"),
+        "table: the records give another table",
+    ),
+    case(
+        "a vector that is not shortened",
+        replaced(whole, "shortened", never_shortened),
+        SUMS,
+        "table: (the records give another table|one voter cast a vector longer)",
+        traced=True,
+    ),
+    case("one noise for all releases", patched(release, "stream", all_alike), SUMS, "another noise"),
+    case("one noise for all tables", patched(release, "stream", without_table), SUMS, "another noise"),
+    case("noise that nobody can draw again", replaced(release, "draw", drawn_anew), SUMS, "do not follow"),
+    case(
+        "noise that follows private labels",
+        replaced(Crowd, "planned", by_label),
+        NEIGHBOURS,
+        "give the release",
+    ),
+    case(
+        "the number of voters without noise",
+        source(release, "_line", "draw(run, release, table, public)", "table"),
+        SUMS,
+        "do not follow",
+    ),
+    case(
+        "the number of voters charged to nobody",
+        replaced(counts, "worst", a_half_of_the_table),
+        SUMS,
+        "statement differs",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MISTAKES)
+def test_a_mistake_of_crowds_is_caught(mutation, tmp_path):
+    is_caught(mutation, tmp_path)
+
+
+def test_a_table_that_was_changed_in_every_file_is_found_by_counting_again(tmp_path):
+    shutil.copytree(by_records().root, tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    other_table_everywhere(run)
+    assert verified(run) == []  # every file fits every other one
+    (fault, *_) = [
+        one for one in crowds.recounted(run, crowds.opened(Subject(run))) if one.outcome == "failed"
+    ]
+    assert "the records give another table" in fault.text
