@@ -16,6 +16,7 @@ from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, Mechanism
 from pate_jax.mechanisms.crowds import Voting
+from pate_jax.models.names import Space
 from pate_jax.student.settings import Auto, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
@@ -109,6 +110,7 @@ class CrowdChoice:
     delta: float = 1e-5
     queries: int | None = None  # of neighbours; unset: by rule
     encoder: str = ""  # module:function that makes the space; unset: by the kind of the inputs
+    space: Space | None = None  # unset: the encoder's, if there is one, or by the kind of the inputs
 
     def __post_init__(self) -> None:
         from pate_jax.accounting.inputs import check_delta
@@ -121,6 +123,13 @@ class CrowdChoice:
             )
         if not (type(self.epsilon) in (int, float) and 0 < self.epsilon < float("inf")):
             raise PateError(f"epsilon={self.epsilon!r} must be a finite number above 0; 1 is an example")
+        if self.space is not None and self.space not in get_args(Space):
+            raise PateError(f"space={self.space!r} must be one of {', '.join(get_args(Space))}")
+        if self.encoder and self.space not in (None, "encoder"):
+            raise PateError(
+                f"--encoder {self.encoder} makes the space `encoder`, and --space {self.space} is another: "
+                "leave one of them out"
+            )
         if self.queries is not None and self.voters == "sums":
             raise PateError(
                 f"--queries {self.queries} does not go with --voters sums, which answer for every public "
@@ -147,6 +156,9 @@ class RunConfig:
     encoder: str = ""
     """For neighbours and sums: a function of your own, as module:function, that makes a vector of one input.
     Unset: they compare images by their patches, and tables by their columns."""
+    space: Space | None = None
+    """For neighbours and sums: what they are compared in. Unset: your encoder's, or by the kind of inputs;
+    contrast (images; a few minutes) is what a net learned of the public part. Free."""
     queries: int | None = None
     """Number of public inputs that the voters are asked about; unset: 500 of teachers, of neighbours as many
     as the noise allows."""
@@ -185,10 +197,11 @@ class RunConfig:
                 f"--epsilon {self.epsilon:g} is what a crowd's table costs, and teachers' answers cost what "
                 "their mechanism and number say: give --budget-epsilon, or --voters neighbours or sums"
             )
-        if self.encoder:
+        given = f"--encoder {self.encoder}" if self.encoder else self.space and f"--space {self.space}"
+        if given:
             raise PateError(
-                f"--encoder {self.encoder} makes the space of a crowd, and teachers have none: give --voters "
-                "neighbours or sums with it"
+                f"{given} makes the space of a crowd, and teachers have none: give --voters neighbours or "
+                "sums with it"
             )
 
     def _check_of_crowd(self) -> None:
@@ -221,6 +234,7 @@ class RunConfig:
             self.delta,
             self.queries,
             self.encoder,
+            self.space,
         )
 
     @property

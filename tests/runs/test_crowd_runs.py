@@ -24,7 +24,8 @@ from pate_jax.runs.crowds import pipeline, public_side, release
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
-from pate_jax.runs.settings import CrowdChoice, PartitionChoice, RunConfig
+from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
+from pate_jax.student import contrast
 from pate_jax.system import storage
 
 KINDS = [("neighbours", "record"), ("neighbours", "user"), ("sums", "record"), ("sums", "user")]
@@ -200,6 +201,9 @@ REFUSED = [
     ({"voters": "sums", "epsilon": float("inf")}, "epsilon=inf"),
     ({"epsilon": 1.0}, "--epsilon 1 is what a crowd's table costs"),
     ({"encoder": "numpy:ravel"}, "--encoder numpy:ravel makes the space of a crowd"),
+    ({"space": "columns"}, "--space columns makes the space of a crowd"),
+    ({"voters": "sums", "encoder": "numpy:ravel", "space": "columns"}, "--space columns is another"),
+    ({"voters": "sums", "space": "pixels"}, "space='pixels' must be one of"),
 ]
 
 
@@ -265,3 +269,40 @@ def test_commands_after_the_release_work_on_a_crowd(tmp_path, capsys):
         assert json.loads(capsys.readouterr().out)
     assert commands.call("account", run.root, "--delta", "1e-6") == 2
     assert "1e-06" in capsys.readouterr().err
+
+
+def pictures(folder):
+    """Small pictures as files of the user's own; means of their quarters are the features."""
+    random, parts = np.random.default_rng(1), {"private": 300, "public": 80, "test": 20}
+    for name, count in parts.items():
+        labels = random.integers(0, 2, count)
+        inputs = random.integers(0, 99, (count, 12, 12)).astype(np.uint8)
+        inputs[labels == 1, :6] += 120
+        told = inputs.reshape(count, 4, -1).mean(2).astype(np.float32)
+        ids = np.array([f"{name}-{number * 7}" for number in range(count)])
+        np.savez(folder / f"{name}.npz", inputs=inputs, labels=labels, ids=ids, features=told)
+    return DataChoice(**{name: folder / f"{name}.npz" for name in parts})
+
+
+def kept_space(run):
+    return public_side.plan_of(public_side.read(run.public_side), run.public_side).space
+
+
+def stands(run):
+    found = verify.of_run(run, deep=True)
+    return not found.of("failed") and not found.of("unchecked")
+
+
+def test_features_beside_pictures_are_what_voters_are_compared_by(tmp_path):
+    pipeline.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path)))
+    run = RunDirectory(tmp_path / "run")
+    assert kept_space(run).description()[:2] == ("encoder", 4) and stands(run)
+
+
+@pytest.mark.long
+def test_a_crowd_votes_in_the_space_of_a_net_that_was_taught_by_contrast(tmp_path, monkeypatch):
+    """The run keeps the net, and whoever checks it learns the same one from the public pictures."""
+    monkeypatch.setattr(contrast, "_SETTINGS", replace(contrast._SETTINGS, steps=3))
+    pipeline.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path), space="contrast"))
+    run = RunDirectory(tmp_path / "run")
+    assert kept_space(run).description()[:2] == ("contrast", 64) and stands(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import jax
 import numpy as np
 from jaxtyping import Int
 
@@ -22,8 +23,11 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import CROWD
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice
+from pate_jax.student import PublicInputs
+from pate_jax.student import spaces as trained
 from pate_jax.system import headcount
 
+_KEY = 0  # of a net that learns from public inputs alone, so no secret
 _STROKES = 30_000  # drawn, unless told otherwise
 
 
@@ -51,7 +55,9 @@ class Crowd:
 
     @cached_property
     def kind(self) -> spaces.Kind:
-        """The space in which voters are compared: of the owner's encoder, if any, or by the inputs."""
+        """The space in which voters are compared: as chosen, of the owner's encoder, or by the inputs."""
+        if self.choice.space is not None:
+            return self.choice.space
         encoded = self.choice.encoder or self.dataset.public.features is not None
         return "encoder" if encoded else space_kind(self.dataset)
 
@@ -87,9 +93,9 @@ class Crowd:
     def planned(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:
         """The plan anew, from public inputs and settings alone, and the pool's coordinates in its space."""
         dataset, choice = self.dataset, self.choice
-        public = self.seen.public.inputs
-        space = spaces.learn(self.kind, public, dataset.preprocessing, encoder=choice.encoder)
-        seen = space.coordinates(public)
+        public, key = PublicInputs.of(self.seen), jax.random.key(_KEY)
+        space = trained.learn(self.kind, public, key=key, encoder=choice.encoder)
+        seen = space.coordinates(public.inputs)
         made = plan(
             choice.voters,
             space,
