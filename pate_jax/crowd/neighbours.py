@@ -9,21 +9,34 @@ cell, which `mechanisms.crowds` needs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from pate_jax.crowd.queries import Queries
-from pate_jax.crowd.vectors import Scaling, bounded
-from pate_jax.crowd.voters import Voters, each_block, padded
+from pate_jax.crowd.vectors import bounded
+from pate_jax.crowd.voters import Rows, Voters, check_labels, each_block, own_rows
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import NeighbourCounts
 from pate_jax.models.spaces import whole
-from pate_jax.models.spaces.space import Space
+from pate_jax.models.spaces.space import Axes, Space, along
+from pate_jax.system import devices as system
+
+_NEAREST, _FARTHEST = -(1 << 31), (1 << 31) - 1  # beyond all gaps
+
+
+class _Constants(NamedTuple):
+    """What is public in the kernel: the space, and the queries in it."""
+
+    axes: Axes
+    weights: Float[Array | np.ndarray, " directions"]
+    vectors: Float[Array | np.ndarray, "directions query"]
+    offsets: Int[Array | np.ndarray, " query"]
 
 
 def counts(
@@ -34,59 +47,79 @@ def counts(
     *,
     devices: int | None = None,
 ) -> Int[np.ndarray, "query class"]:
-    """Votes for each class at each query. They are private until `aggregate.crowds` has added the noise."""
+    """Votes for each class at each query. They are private until `aggregate.crowds` has added the noise.
+
+    Where several processes run together, each is given the same voters, reads its own part of them, and
+    returns the counts of all.
+    """
     if release.queries != len(queries.rows):
         raise PateError(f"{len(queries.rows)} queries are given for a release of {release.queries}")
-
-    def work(coordinates: jax.Array, rows: np.ndarray) -> Any:
-        places, gaps = _nearest(coordinates, queries, release.votes)
-        if people.users is None:
-            return _counted(places, padded(people.labels[rows], -1), release.shape)
-        return places[: len(rows)], gaps[: len(rows)]
-
-    blocks = each_block(space, people.inputs, None, work, count=devices)
+    check_labels(people.labels, release.classes)
+    found = _offers(space, queries, people.inputs, own_rows(people), release.votes, devices)
     if people.users is None:
-        return sum((block.astype(np.int64) for block in blocks), np.zeros(release.shape, np.int64))
-    found = list(blocks)
-    places, gaps = (np.concatenate([block[part] for block in found]) for part in range(2))
-    return _by_user(places, gaps, people.users, people.labels, release)
+        table = np.zeros(release.shape, np.int64)
+        for places, _, rows in found:
+            table += _counted(places, people.labels[rows][:, None], release)
+    else:
+        none = np.zeros((0, release.votes), np.int32)
+        offers = [(none, none, np.zeros(0, np.int64)), *found]
+        places, gaps, rows = (np.concatenate([offer[part] for offer in offers]) for part in range(3))
+        table = _by_user(places, gaps, people.users[rows], people.labels[rows], release)
+    return np.asarray(system.sum_over_processes(table))
 
 
 def nearest(
     space: Space, queries: Queries, inputs: np.ndarray, votes: int, *, devices: int | None = None
 ) -> Int[np.ndarray, "record votes"]:
     """The nearest queries of each record, the nearest first."""
-    blocks = each_block(
-        space,
-        inputs,
-        None,
-        lambda found, rows: _nearest(found, queries, votes)[0][: len(rows)],
-        count=devices,
-    )
-    return np.concatenate(list(blocks))
+    if not 1 <= votes <= len(queries.rows):
+        raise PateError(f"votes={votes} must be from 1 to the {len(queries.rows)} queries")
+    found = _offers(space, queries, inputs, range(len(inputs)), votes, devices)
+    return np.concatenate([places for places, _, _ in found])
 
 
-def _nearest(coordinates: Array, queries: Queries, votes: int) -> tuple[Array, Array]:
-    scaling: Scaling = queries.scaling
-    return _ranked(coordinates, scaling.weights, queries.vectors, queries.offsets, scaling.length, votes)
+def _offers(
+    space: Space, queries: Queries, inputs: np.ndarray, rows: Rows, votes: int, count: int | None
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """Of each block of records: the nearest queries of each, the nearest first, their gaps, and the rows."""
+    scaling = queries.scaling
+    constants = _Constants(space.axes, scaling.weights, queries.vectors, queries.offsets)
+
+    def work(public: _Constants, seen: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, ...]:
+        places, gaps = _ranked(public, seen, length=scaling.length, votes=votes)
+        return np.asarray(places)[: len(there)], np.asarray(gaps)[: len(there)], there
+
+    return each_block(space, inputs, rows, work, constants, count=count)
 
 
-@partial(jax.jit, static_argnums=(4, 5))
+@partial(jax.jit, static_argnames=("length", "votes"))
 def _ranked(
-    coordinates: Array, weights: Array, vectors: Array, offsets: Array, length: int, votes: int
-) -> tuple[Array, Array]:
-    """The nearest queries of each row and their gaps: squared distances, less the row's own square."""
-    rows = bounded(coordinates, weights, length, 0)
-    gaps = offsets - 2 * whole.product(rows, vectors)
-    negative, places = jax.lax.top_k(-gaps, votes)  # of equal ones the lower place comes first
-    return places, -negative
+    public: _Constants, seen: Array, *, length: int, votes: int
+) -> tuple[Int[Array, "row votes"], Int[Array, "row votes"]]:
+    """The nearest queries of each row and their gaps: squared distances, less the row's own square.
+
+    Minima over the first axis take a twentieth of the time of `jax.lax.top_k` on a CPU.
+    """
+    rows = bounded(along(public.axes, seen), public.weights, length, 0)
+    gaps = public.offsets[:, None] - 2 * whole.product(public.vectors.T, rows.T)
+    numbers = jnp.arange(len(gaps), dtype=jnp.int32)[:, None]
+
+    def following(last: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        gap, place = last
+        left = (gaps > gap) | ((gaps == gap) & (numbers > place))
+        gap = jnp.where(left, gaps, _FARTHEST).min(0)
+        place = jnp.where(left & (gaps == gap), numbers, len(gaps)).min(0)  # of equal ones the lower number
+        return (gap, place), (gap, place)
+
+    none = jnp.full(len(rows), _NEAREST, jnp.int32), jnp.full(len(rows), -1, jnp.int32)
+    gap, place = jax.lax.scan(following, none, length=votes)[1]
+    return place.T, gap.T
 
 
-@partial(jax.jit, static_argnums=2)
-def _counted(places: Array, labels: Array, shape: tuple[int, int]) -> Array:
-    """Counts of one block; rows of no record have the label -1 and add nothing."""
-    ones = jnp.broadcast_to((labels >= 0)[:, None].astype(jnp.int32), places.shape)
-    return jnp.zeros(shape, jnp.int32).at[places, jnp.maximum(labels, 0)[:, None]].add(ones)
+def _counted(query: np.ndarray, label: np.ndarray, release: NeighbourCounts) -> np.ndarray:
+    """The table of these votes."""
+    cells = (query.astype(np.int64) * release.classes + label).ravel()
+    return np.bincount(cells, minlength=release.queries * release.classes).reshape(release.shape)
 
 
 def _by_user(
@@ -112,9 +145,7 @@ def _by_user(
     begin = _begins(users[order])
     rank = np.arange(len(order)) - np.maximum.accumulate(np.where(begin, np.arange(len(order)), 0))
     cast = order[rank < release.votes]
-    table = np.zeros(release.shape, np.int64)
-    np.add.at(table, (query[cast], labels[cast]), 1)
-    return table
+    return _counted(query[cast], labels[cast], release)
 
 
 def _begins(values: np.ndarray) -> np.ndarray:

@@ -8,96 +8,129 @@ which it is not true would be left out.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from pate_jax.crowd.vectors import Scaling, bounded
-from pate_jax.crowd.voters import Voters, each_block, padded
+from pate_jax.crowd.voters import Voters, check_labels, each_block, own_rows, padded
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
-from pate_jax.models.spaces.space import Space
+from pate_jax.models.spaces.space import BLOCK, Axes, Space, along
+from pate_jax.system import devices as system
+
+
+class _Constants(NamedTuple):
+    """What is public in the kernel."""
+
+    axes: Axes
+    weights: Float[Array | np.ndarray, " directions"]
+
+
+class _Pieces(NamedTuple):
+    """Sums of the vectors of one user's records in one row of the table, by user and then by row."""
+
+    users: Int[np.ndarray, " piece"]
+    rows: Int[np.ndarray, " piece"]
+    sums: Int[np.ndarray, "piece entries"]
+
+    def take(self, which: np.ndarray | slice) -> _Pieces:
+        return _Pieces(*(each[which] for each in self))
 
 
 def sums(
     space: Space, scaling: Scaling, people: Voters, release: ClassSums, *, devices: int | None = None
 ) -> Int[np.ndarray, "class direction"]:
-    """The exact sums. They are private: `aggregate.crowds` adds the noise."""
+    """The exact sums. They are private: `aggregate.crowds` adds the noise.
+
+    Where several processes run together, each is given the same voters, reads its own part of them, and
+    returns the sums of all.
+    """
     entries = len(scaling.weights) + (scaling.constant > 0)
     if (release.directions, release.length) != (entries, scaling.length):
         raise PateError(
             f"vectors of {entries} entries and length {scaling.length} are given for a release of "
             f"{release.directions} and {release.length}"
         )
-    total = np.zeros(release.shape, np.int64)
-    if people.users is None:
-
-        def work(coordinates: jax.Array, rows: np.ndarray) -> Any:
-            vectors = bounded(coordinates, scaling.weights, scaling.length, scaling.constant)
-            return _summed(vectors, padded(people.labels[rows], -1), release.classes)
-
-        for block in each_block(space, people.inputs, None, work, count=devices):
-            total += block
-        return total
-    for table in _tables_of_users(space, scaling, people, people.users, release, devices):
-        total += table
-    return total
+    check_labels(people.labels, release.classes)
+    pieces = _pieces(space, scaling, people, release, devices)
+    table = np.zeros(release.shape, np.int64)
+    records = None if people.users is None else np.bincount(people.users)
+    for some in pieces if records is None else _of_whole_users(pieces):
+        means = some if records is None else _means(some, records, release.length)
+        for row in np.unique(means.rows):
+            table[row] += means.sums[means.rows == row].sum(0)
+    return np.asarray(system.sum_over_processes(table))
 
 
-@partial(jax.jit, static_argnums=2)
-def _summed(vectors: Array, labels: Array, classes: int) -> Array:
-    """The sums of one block, of 1,000 vectors of length 8,000 at most: far below 2^31."""
-    if classes == 2:
-        signs = jnp.where(labels < 0, 0, 2 * labels - 1)
-        return (vectors * signs[:, None]).sum(0, keepdims=True)
-    rows = jnp.where(labels < 0, classes, labels)
-    return jax.ops.segment_sum(vectors, rows, classes + 1)[:classes]
+def _pieces(
+    space: Space, scaling: Scaling, people: Voters, release: ClassSums, count: int | None
+) -> Iterator[_Pieces]:
+    """Those of each block of records, as if all records were one user's where no users are told apart."""
+    height = release.shape[0]
+    most = height if people.users is None else BLOCK
+
+    def work(public: _Constants, seen: np.ndarray, there: np.ndarray) -> _Pieces:
+        labels = people.labels[there].astype(np.int64)
+        rows, signs = (labels, np.ones_like(labels)) if height > 1 else (0 * labels, 2 * labels - 1)
+        users = 0 if people.users is None else people.users[there]
+        names, piece = np.unique(users * height + rows, return_inverse=True)
+        found = _summed(
+            public,
+            seen,
+            padded(piece, most),
+            padded(signs, 0),
+            length=scaling.length,
+            constant=scaling.constant,
+            most=most,
+        )
+        return _Pieces(names // height, names % height, np.asarray(found)[: len(names)].astype(np.int64))
+
+    constants, order = _Constants(space.axes, scaling.weights), own_rows(people)
+    return each_block(space, people.inputs, order, work, constants, count=count)
 
 
-def _tables_of_users(
-    space: Space,
-    scaling: Scaling,
-    people: Voters,
-    users: Int[np.ndarray, " record"],
-    release: ClassSums,
-    devices: int | None,
-) -> Iterator[Int[np.ndarray, "class direction"]]:
-    """One bounded table for each user, whose records are read one after another."""
-    order = np.argsort(users, kind="stable")
-
-    def work(coordinates: jax.Array, rows: np.ndarray) -> Any:
-        return bounded(coordinates, scaling.weights, scaling.length, scaling.constant)[: len(rows)], rows
-
-    whose, held, records = None, np.zeros(release.shape, np.int64), 0
-    for vectors, rows in each_block(space, people.inputs, order, work, count=devices):
-        owners = users[rows]
-        cuts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(rows)]
-        for start, end in itertools.pairwise(cuts):
-            if whose is not None and owners[start] != whose:
-                yield _mean(held, records, release)
-                held, records = np.zeros(release.shape, np.int64), 0
-            whose, records = owners[start], records + end - start
-            held += _table(vectors[start:end], people.labels[rows[start:end]], release)
-    if len(users):
-        yield _mean(held, records, release)
+@partial(jax.jit, static_argnames=("length", "constant", "most"))
+def _summed(
+    public: _Constants, seen: Array, piece: Array, signs: Array, *, length: int, constant: int, most: int
+) -> Int[Array, "piece entries"]:
+    """The sums of one block, of 2,000 vectors of length 8,000 at most: far below 2^31."""
+    vectors = bounded(along(public.axes, seen), public.weights, length, constant)
+    return jax.ops.segment_sum(vectors * signs[:, None], piece, most + 1)[:most]
 
 
-def _table(vectors: np.ndarray, labels: np.ndarray, release: ClassSums) -> np.ndarray:
-    """The sum of the tables of some records."""
-    made = np.zeros(release.shape, np.int64)
-    if release.classes == 2:
-        made[0] = ((2 * labels.astype(np.int64) - 1)[:, None] * vectors).sum(0)
-    else:
-        np.add.at(made, labels, vectors.astype(np.int64))
-    return made
+def _of_whole_users(blocks: Iterator[_Pieces]) -> Iterator[_Pieces]:
+    """The pieces of users, whose records come one after another, once all records of a user were read."""
+    held: _Pieces | None = None
+    for block in blocks:
+        if held is not None:
+            same = block.users == held.users[0]
+            held, block = _joined(held, block.take(same)), block.take(~same)
+        if len(block.users):
+            last = block.users == block.users[-1]
+            if held is not None:
+                yield held
+            yield block.take(~last)
+            held = block.take(last)
+    if held is not None:
+        yield held
 
 
-def _mean(table: np.ndarray, records: int, release: ClassSums) -> np.ndarray:
-    mean = np.sign(table) * (np.abs(table) // records)
-    return mean if (mean**2).sum() <= release.length**2 else np.zeros_like(mean)
+def _joined(some: _Pieces, others: _Pieces) -> _Pieces:
+    """The pieces of one user from two blocks."""
+    rows, place = np.unique(np.concatenate([some.rows, others.rows]), return_inverse=True)
+    sums = np.zeros((len(rows), some.sums.shape[1]), np.int64)
+    np.add.at(sums, place, np.concatenate([some.sums, others.sums]))
+    return _Pieces(np.full(len(rows), some.users[0]), rows, sums)
+
+
+def _means(pieces: _Pieces, records: Int[np.ndarray, " user"], length: int) -> _Pieces:
+    """Means over each user's records, and none of a user whose table would be longer than one vector."""
+    means = np.sign(pieces.sums) * (np.abs(pieces.sums) // records[pieces.users][:, None])
+    user = np.unique(pieces.users, return_inverse=True)[1]
+    squares = np.bincount(user, (means**2).sum(1))
+    return pieces._replace(sums=means).take(squares[user] <= length**2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -15,6 +17,9 @@ from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
 from pate_jax.models.spaces.space import BLOCK, Space
 from pate_jax.system import devices
+
+Rows = range | Int[np.ndarray, " row"]
+Made = TypeVar("Made")
 
 
 class Voters(NamedTuple):
@@ -38,40 +43,71 @@ def voters(part: Part, classes: int, *, by: str = "record") -> Voters:
     labels = np.asarray(part.labels)
     if labels.dtype.kind not in "iu" or labels.shape != (len(part.inputs),):
         raise PateError(f"labels {list(labels.shape)} of {labels.dtype} must be one whole number a record")
-    outside = np.flatnonzero((labels < 0) | (labels >= classes))
-    if len(outside):
-        raise PateError(
-            f"label {labels[outside[0]]} at row {outside[0]} is outside 0..{classes - 1}: correct it"
-        )
+    check_labels(labels, classes)
     named = units_of(part, by)
     users = np.unique(named, return_inverse=True)[1].astype(np.int64) if by == "user" else None
     return Voters(part.inputs, labels.astype(np.int32), users)
 
 
+def check_labels(labels: Int[np.ndarray, " record"], classes: int) -> None:
+    """Refuse labels beyond the classes: their votes would be lost, or count for something else."""
+    outside = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(outside):
+        raise PateError(
+            f"label {labels[outside[0]]} at row {outside[0]} is outside 0..{classes - 1}: correct it"
+        )
+
+
+def own_rows(people: Voters) -> Rows:
+    """The rows that this process reads: its part of the records, or all records of its users, user by user.
+
+    Every process is given the same voters. Together they read each record once, and no user's records lie
+    with two of them.
+
+    >>> own_rows(Voters(np.zeros((3, 2)), np.zeros(3, np.int32), np.array([1, 0, 1]))).tolist()
+    [1, 0, 2]
+    """
+    index, processes = devices.index(), devices.processes()
+    if processes > 1:
+        _check_same(people)
+    if people.users is None:
+        start, end = (len(people.labels) * place // processes for place in (index, index + 1))
+        return range(start, end)
+    rows = np.flatnonzero(people.users % processes == index)
+    return rows[np.argsort(people.users[rows], kind="stable")]
+
+
 def each_block(
     space: Space,
     inputs: np.ndarray,
-    rows: Int[np.ndarray, " record"] | None,
-    work: Callable[[jax.Array, Int[np.ndarray, " row"]], Any],
+    rows: Rows,
+    work: Callable[[Any, np.ndarray, Int[np.ndarray, " row"]], Made],
+    constants: Any,
     *,
     count: int | None = None,
-) -> Iterator[Any]:
-    """`work(coordinates, rows)` of each block of records, in order, the blocks dealt to `count` devices.
+) -> Iterator[Made]:
+    """`work(constants, features, rows)` of each block of records, in order, dealt to `count` devices.
 
-    Every block has the same shape and program, wherever it is worked on; coordinates beyond the rows are of
-    no record. `rows` names the records and their order; unset: all, as they lie.
+    The constants lie on the device where the work is done. Features of every block have the same shape, and
+    so the same program, wherever it runs; features beyond the rows are of no record. Few blocks are held at a
+    time, however many there are.
     """
-    places, total = devices.local(count), len(inputs) if rows is None else len(rows)
+    places = devices.local(count)
+    held = [jax.device_put(constants, place) for place in places]
 
-    def one(start: int) -> Any:
-        end = min(start + BLOCK, total)
-        there = np.arange(start, end) if rows is None else rows[start:end]
-        block = inputs[start:end] if rows is None else inputs[there]
-        with jax.default_device(places[start // BLOCK % len(places)]):
-            return jax.tree.map(np.asarray, work(space.block(np.asarray(block)), there))
+    def one(start: int) -> Made:
+        there, turn = rows[start : start + BLOCK], start // BLOCK % len(places)
+        with jax.default_device(places[turn]):
+            return work(held[turn], space.block(_read(inputs, there), there[0]), np.asarray(there))
 
     with ThreadPoolExecutor(len(places)) as pool:
-        yield from pool.map(one, range(0, total, BLOCK))
+        waiting: deque[Future[Made]] = deque()
+        for start in range(0, len(rows), BLOCK):
+            waiting.append(pool.submit(one, start))
+            if len(waiting) > 2 * len(places):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def padded(values: np.ndarray, filling: int) -> np.ndarray:
@@ -83,3 +119,23 @@ def padded(values: np.ndarray, filling: int) -> np.ndarray:
     full = np.full(BLOCK, filling, np.int32)
     full[: len(values)] = values
     return full
+
+
+def _read(inputs: np.ndarray, rows: Rows) -> np.ndarray:
+    if isinstance(rows, range):
+        return np.asarray(inputs[rows.start : rows.stop])
+    return np.asarray(inputs[rows])
+
+
+def _check_same(people: Voters) -> None:
+    """Refuse voters that differ from process to process: records would be counted twice, or never."""
+    digest = hashlib.blake2b(f"{people.inputs.shape}{people.inputs.dtype}".encode(), digest_size=16)
+    for column in (people.labels, people.users):
+        digest.update(b"" if column is None else np.ascontiguousarray(column).tobytes())
+    found = devices.rows_of_all(np.frombuffer(digest.digest(), np.uint8)[None])
+    other = np.flatnonzero((found != found[0]).any(1))
+    if len(other):
+        raise PateError(
+            f"process {other[0]} was given other records, labels or users than process 0: give every process "
+            "the same ones, of which each reads its own part (a memory map need not be read as a whole)"
+        )

@@ -234,7 +234,10 @@ def test_a_narrowed_space_has_the_same_first_coordinates():
         (lambda: spaces.learn("encoder", POOL, encoder="numpy:nothing"), "cannot be loaded"),
         (lambda: spaces.learn("encoder", IMAGES, encoder="numpy:asarray"), "must make one vector"),
         (lambda: spaces.learn("identity", POOL).coordinates(POOL[:, :3]), "do not fit a space of 7"),
-        (lambda: spaces.learn("identity", POOL).coordinates(POOL * np.nan), "300 of 300 records"),
+        (
+            lambda: spaces.learn("identity", POOL).coordinates(POOL * np.nan),
+            "300 of the 300 records read together",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(wrong, message):

@@ -23,14 +23,11 @@ from pate_jax.models.spaces.fronts import Features, Front
 
 Kind = names.Space
 _AS_STORED = AsStored()
-BLOCK = 1000  # records looked at together
+BLOCK = 2000  # records looked at together
 _POOL = 5000  # public inputs that directions are learned from, at most
 _TURNS, _MORE = 3, 32  # of orthogonal iteration, and directions beyond those wanted
 _SMALL = 600  # features up to which the eigensystem is computed in full
-_LENGTH, _DIRECTION = (
-    8000,
-    2000,
-)  # of features on their grid and of directions: 2^24 is more than both together
+_LENGTH, _DIRECTION = 8000, 2000  # of features on their grid, and of directions: their product is below 2^24
 _TYPICAL = 4000  # length that public features have on their grid, typically
 _FAINT = 1e-4  # of the largest variance: directions that vary less are left out
 
@@ -44,6 +41,14 @@ class Description(NamedTuple):
     digest: str  # of all numbers that it consists of: equal ones give equal coordinates
 
 
+class Axes(NamedTuple):
+    """What features are measured by: whole-number directions, through the middle of the public pool."""
+
+    middle: Float[Array | np.ndarray, " features"]
+    steps: Float[Array | np.ndarray, ""]  # of the grid in one unit of the features
+    directions: Float[Array | np.ndarray, "features directions"]
+
+
 class Space(NamedTuple):
     """What public inputs have taught, frozen."""
 
@@ -53,25 +58,32 @@ class Space(NamedTuple):
     directions: Float[np.ndarray, "features directions"]  # whole numbers
     variances: Float[np.ndarray, " directions"]  # of the public pool's coordinates
 
+    @property
+    def axes(self) -> Axes:
+        """The part that is traced in kernels, behind the front."""
+        return Axes(self.middle, np.array(self.steps, np.float32), self.directions)
+
     def coordinates(self, inputs: np.ndarray) -> Int[np.ndarray, "record directions"]:
         """Coordinates of any records, most varied direction first."""
         found = np.zeros((len(inputs), len(self.variances)), np.int32)
+        axes = jax.device_put(self.axes)
         for start in range(0, len(inputs), BLOCK):
-            block = self.block(inputs[start : start + BLOCK])
+            block = _coordinates(axes, self.block(inputs[start : start + BLOCK]))
             found[start : start + BLOCK] = np.asarray(block)[: len(found) - start]
         return found
 
-    def block(self, inputs: np.ndarray) -> Int[Array, "block directions"]:
-        """Coordinates of up to `BLOCK` records; rows beyond them are of no record."""
-        seen = features(self.front, inputs)
+    def block(self, inputs: np.ndarray, first: int = 0) -> Float[np.ndarray, "block features"]:
+        """Features of up to `BLOCK` records; rows beyond them are of no record.
+
+        `first` is the row of the first of them among all records, for messages.
+        """
+        seen = features(self.front, inputs, first)
         if seen.shape[1] != len(self.middle):
             raise PateError(
                 f"records of {seen.shape[1]} features do not fit a space of {len(self.middle)}: "
                 "give inputs of the same shape as the public ones"
             )
-        padded = np.broadcast_to(self.middle, (BLOCK, len(self.middle))).copy()
-        padded[: len(seen)] = seen
-        return _along(padded, self.middle, np.float32(self.steps), self.directions)
+        return _padded(seen, self.middle)
 
     def description(self) -> Description:
         """The space in few words.
@@ -134,27 +146,33 @@ def over(front: Front, public: np.ndarray, directions: int) -> Space:
         raise PateError("all public inputs are the same vector in this space: no direction tells them apart")
     vectors = whole.directions(_principal(centred, directions), _DIRECTION)
     space = Space(front, middle, _TYPICAL / typical, vectors, np.ones(vectors.shape[1]))
-    found = np.concatenate(
-        [
-            np.asarray(_along(_padded(block, middle), middle, np.float32(space.steps), vectors))[: len(block)]
-            for block in (seen[start : start + BLOCK] for start in range(0, len(seen), BLOCK))
-        ]
-    ).astype(np.float64)
-    variances = found.var(0)
+    blocks = [seen[start : start + BLOCK] for start in range(0, len(seen), BLOCK)]
+    found = [_coordinates(space.axes, _padded(block, middle))[: len(block)] for block in blocks]
+    variances = np.concatenate(found).astype(np.float64).var(0)
     kept = int((variances >= _FAINT * variances.max()).sum())
     return space._replace(variances=variances).narrowed(kept)
 
 
-def features(front: Front, inputs: np.ndarray) -> Features:
-    """A front's features, if they are finite numbers."""
+def features(front: Front, inputs: np.ndarray, first: int = 0) -> Features:
+    """A front's features, if they are finite numbers; `first` is the row of the first input, for messages."""
     seen = np.asarray(front(inputs), np.float32)
     wrong = np.flatnonzero(~np.isfinite(seen).all(1))
     if len(wrong):
         raise PateError(
-            f"{len(wrong)} of {len(inputs)} records have features that are not finite numbers (first at row "
-            f"{wrong[0]} of these): correct the inputs, or the encoder that made them"
+            f"{len(wrong)} of the {len(inputs)} records read together have features that are not finite "
+            f"numbers, the first of them at row {first + wrong[0]}: correct or remove them, or correct the "
+            "encoder that made them"
         )
     return seen
+
+
+def along(axes: Axes, seen: Float[Array, "block features"]) -> Int[Array, "block directions"]:
+    """Coordinates of features; whole numbers from the first rounding on."""
+    grid = whole.shortened(whole.rounded((seen - axes.middle) * axes.steps), _LENGTH)
+    return whole.product(grid, axes.directions)
+
+
+_coordinates = jax.jit(along)
 
 
 def _digest(space: Space) -> str:
@@ -168,16 +186,11 @@ def _digest(space: Space) -> str:
 
 
 def _padded(block: np.ndarray, middle: np.ndarray) -> np.ndarray:
+    if len(block) == BLOCK:
+        return block
     padded = np.broadcast_to(middle, (BLOCK, len(middle))).copy()
     padded[: len(block)] = block
     return padded
-
-
-@jax.jit
-def _along(seen: Array, middle: Array, steps: Array, vectors: Array) -> Array:
-    """Coordinates of features; whole numbers from the first rounding on."""
-    grid = whole.shortened(whole.rounded((seen - middle) * steps), _LENGTH)
-    return whole.product(grid, vectors)
 
 
 def _principal(centred: np.ndarray, wanted: int) -> np.ndarray:
