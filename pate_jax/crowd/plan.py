@@ -29,7 +29,9 @@ from pate_jax.models.spaces.space import Space
 Kind = Literal["neighbours", "sums"]
 _UP = 1 + 1e-6  # the noise is rounded up by this: with mu of `counts.mu_for` no figure is above its target
 _POWER, _COMPARED = 0.5, 200  # of whitening; and directions in which neighbours are compared
-_VOTES, _NOISES = 2, 8  # of a voter; and a query's votes, if all go to one class, over the scale of the noise
+_NOISES = 8  # votes of a query, if all go to one class, over the scale of the noise, where a voter casts two
+_ALIKE = 0.75  # likeness of a voter and its last query at least, over that of its first
+_VOTES = 8  # of a voter at most
 _DROWNED = 4  # votes of a query over the scale of the noise: with fewer many labels are wrong
 _UNEVEN = 20  # spread of a column over the usual one from which on the columns have units of their own
 _LENGTH, _SHORTEST, _LONGEST = 4000, 16, 1000  # of a vector, per mu, and its bounds
@@ -72,6 +74,9 @@ def plan(
         raise PateError(f"mu={mu!r} must be a finite number above 0")
     if voters < 1 or classes < 2:
         raise PateError(f"voters={voters} must be at least 1 and classes={classes} at least 2")
+    total = len(space.variances)
+    if directions is not None and not 1 <= directions <= total:
+        raise PateError(f"directions={directions} must be from 1 to the {total} of the space")
     if kind == "sums":
         return _sums(space, public, voters, classes, mu, directions)
     return _neighbours(space, public, voters, classes, mu, queries, votes, directions)
@@ -132,9 +137,6 @@ def _chosen(
     space: Space, public: np.ndarray, voters: int, classes: int, noise: float, directions: int | None
 ) -> Choice:
     """The directions of sums, by rule or as given."""
-    total = len(space.variances)
-    if directions is not None and not 1 <= directions <= total:
-        raise PateError(f"directions={directions} must be from 1 to the {total} of the space")
     variances = held_out(public - public.mean(0))[::-1]
     energies = variances * (space.variances / space.variances[0]) ** -_POWER
     if directions is None:
@@ -153,10 +155,17 @@ def _neighbours(
     directions: int | None,
 ) -> Plan:
     narrow = space.narrowed(directions or _COMPARED)
-    seen, cast = public[:, : len(narrow.variances)], votes or _VOTES
-    by_rule = int(np.clip(math.sqrt(cast / 2) * voters * mu / _NOISES, cast, max(cast, len(public) // 10)))
-    wanted = queries or by_rule
+    seen = public[:, : len(narrow.variances)]
+    least, most = votes or 1, max(votes or 1, len(public) // 10)
+    wanted = int(np.clip(voters * mu / _NOISES, least, most)) if queries is None else queries
     scaling = vectors.scaling(narrow, seen, length=queries_of.LENGTH, power=_POWER / 2)
     chosen = queries_of.choose(scaling, seen, wanted)
+    cast = votes or _votes(chosen, seen)
     release = NeighbourCounts(wanted, classes, cast, max(1.0, math.sqrt(2 * cast) / mu * _UP))
     return Plan(narrow, scaling, chosen, release)
+
+
+def _votes(chosen: Queries, public: np.ndarray) -> int:
+    """More votes stand out from the noise better, as the root of their number, while they are as right."""
+    alike = queries_of.likeness(chosen, public, _VOTES)
+    return max(1, int((alike >= _ALIKE * alike[0]).sum()))

@@ -49,6 +49,26 @@ def choose(
     return Queries(rows, chosen.T.astype(np.float32), offsets.astype(np.int32), scaling)
 
 
+def likeness(
+    chosen: Queries, public: Int[np.ndarray, "pool directions"], most: int
+) -> Float[np.ndarray, " rank"]:
+    """How like public inputs are to their nearest query, the second nearest, and so on up to `most`.
+
+    It is 1 for the same place and 0 for a query's mean square distance: the correlation of a random linear
+    function's values at two places, if it prefers no direction.
+
+    >>> pool = np.array([[-90], [-80], [80], [90]])
+    >>> likeness(choose(Scaling(np.ones(1), 100, 0), pool, 2), pool, 2).round(1).tolist()
+    [1.0, -1.0]
+    """
+    pool = vectors(chosen.scaling, public).astype(np.float64)
+    squares = (chosen.vectors.astype(np.float64) ** 2).sum(0) + (pool**2).sum(1)[:, None]
+    gaps = squares - 2 * pool @ chosen.vectors
+    usual = gaps.mean()
+    nearest = np.sort(np.partition(gaps, min(most, gaps.shape[1]) - 1, axis=1)[:, :most], axis=1)
+    return 1 - nearest.mean(0) / usual if usual > 0 else np.ones(nearest.shape[1])
+
+
 def _balance(
     pool: Int[np.ndarray, "pool directions"],
     chosen: Int[np.ndarray, "query directions"],

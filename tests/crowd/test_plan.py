@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from pate_jax import crowd
+from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts as cost
 from pate_jax.aggregate import crowds, noise
-from pate_jax.crowd import shares
+from pate_jax.crowd import directions, shares, spectrum
+from pate_jax.crowd.plan import doubts
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -71,11 +72,95 @@ def test_shares_of_counts_are_those_of_the_votes_and_their_noise_is_the_one_meas
         assert 0.6 < inside.std(0)[whole].mean() / drawn[0].deviation.mean() < 1.5
 
 
+def test_the_more_noise_the_fewer_directions_and_the_sooner_a_plan_says_so():
+    mus = [cost.mu_for(epsilon, 1e-5) for epsilon in (0.005, 0.02, 0.1, 4.0)]
+    plans = [planned("sums", mu=mu) for mu in mus]
+    used = [plan.release.directions for plan in plans]
+    assert used == sorted(used) and used[0] < used[-1] == 7
+    said = [doubts(plan, SPACE, PUBLIC, voters=2300) for plan in plans]
+    assert "about" in said[0] and said[-1] is None
+    crowded = planned("neighbours", mu=mus[1], queries=40)
+    assert "ask fewer queries" in doubts(crowded, SPACE, PUBLIC, voters=2300)
+    assert doubts(planned("neighbours", mu=mus[-1]), SPACE, PUBLIC, voters=2300) is None
+
+
+def test_the_best_number_of_directions_misses_least_when_tried():
+    """Weights drawn from the prior, noisy sums of a Gaussian pool, and the error of the best estimate."""
+    random, count, voters, noise = np.random.default_rng(1), 40, 3000, 60.0
+    variances = np.arange(1, count + 1) ** -1.5
+    energies = variances**0.5
+    q, missed = 0.1 * 0.9, {}
+    told = q / 2 * variances / variances.sum()
+    for wanted in (1, 3, 6, 9, 14, 25, 40):
+        energy = energies[:wanted] / energies[:wanted].sum()
+        truth = random.normal(size=(4000, count)) * np.sqrt(told)
+        around = noise**2 * 0.9 + voters * energy * q / 2
+        seen = voters * np.sqrt(energy) * truth[:, :wanted] + random.normal(size=(4000, wanted)) * around**0.5
+        trust = voters * np.sqrt(energy) * told[:wanted] / (voters**2 * energy * told[:wanted] + around)
+        truth[:, :wanted] -= trust * seen
+        missed[wanted] = (truth**2).sum(1).mean()
+    chosen = directions.best(variances, energies, voters=voters, classes=10, noise=noise).directions
+    best = min(missed, key=missed.get)
+    assert best / 2 <= chosen <= 2 * best and 1 < best < 40
+
+
+def test_a_class_that_no_record_has_is_hardly_ever_named():
+    people = crowd.voters(Part(RECORDS, (KIND % 3).astype(np.int32), NAMES), 4)
+    plan = planned("sums", classes=4)
+    table = crowd.sums(plan.space, plan.scaling, people, plan.release)
+    noisy = crowds.noisy_table(plan.release, table, key=noise.seeded_key(1)).values
+    found = shares.of_sums(noisy, plan, PUBLIC, 2300).probabilities
+    assert (found.argmax(1) == 3).mean() < 0.03 and found[:, 3].mean() < 0.12
+
+
+def test_without_a_signal_the_most_frequent_class_is_named():
+    labels = (RANDOM.random(2300) < 0.7).astype(np.int32)
+    people = crowd.voters(Part(RECORDS, labels, NAMES), 2)
+    plan = planned("sums", classes=2, mu=cost.mu_for(0.1, 1e-5))
+    table = crowd.sums(plan.space, plan.scaling, people, plan.release)
+    noisy = crowds.noisy_table(plan.release, table, key=noise.seeded_key(1)).values
+    assert (shares.of_sums(noisy, plan, PUBLIC, 2300).probabilities.argmax(1) == 1).mean() > 0.95
+
+
+def test_held_out_variances_are_those_of_other_inputs():
+    pool, others = RANDOM.normal(size=(90, 40)), RANDOM.normal(size=(3000, 40))
+    inside, axes = np.linalg.eigh(pool.T @ pool / 90)
+    outside = ((others @ axes) ** 2).mean(0)
+    found = spectrum.held_out(pool)
+    assert np.abs(found - outside).mean() < np.abs(inside - outside).mean() / 2
+
+
+def test_the_space_follows_from_the_inputs():
+    part = Part(np.zeros((4, 2), np.float32), np.zeros(4, int), np.array(list("abcd")))
+
+    def kind(inputs, shape="table"):
+        own = data.Dataset(
+            "x",
+            shape,
+            part,
+            part._replace(inputs=inputs),
+            None,
+            2,
+            ("0", "1"),
+            data.Preprocessing((0.0,), (1.0,)),
+            True,
+            "",
+        )
+        return crowd.space_kind(own)
+
+    assert kind(np.zeros((4, 8, 8, 1), np.uint8), "image") == "patches"
+    assert kind(RANDOM.normal(size=(50, 4))) == "identity"
+    assert kind(RANDOM.normal(size=(50, 4)) * [1, 1, 1, 900]) == "columns"
+
+
 def test_bad_input_is_one_sentence():
     for wrong, message in (
         (lambda: planned("sums", mu=0.0), "mu=0.0 must be"),
         (lambda: planned("neighbours", queries=401), "queries=401 must be from 1 to the 400"),
         (lambda: planned("sums", classes=1), "classes=1"),
+        (lambda: planned("sums", directions=7), "directions=7 must be from 1 to the 6"),
+        (lambda: planned("neighbours", directions=0), "directions=0 must be"),
+        (lambda: planned("neighbours", queries=0), "queries=0 must be"),
         (lambda: shares.of_counts(np.zeros((2, 3), int), NeighbourCounts(3, 3, 1, 2.0)), "do not fit"),
         (lambda: shares.of_sums(np.zeros((3, 7), int), planned("neighbours"), PUBLIC, 9), "of_counts"),
     ):
