@@ -32,7 +32,7 @@ from pate_jax.data import Dataset  # noqa: E402
 from pate_jax.models import spaces  # noqa: E402
 from pate_jax.models.spaces.space import BLOCK  # noqa: E402
 
-DELTA, DIRECTIONS = 1e-5, 800
+DELTA, DIRECTIONS = 1e-5, 1000
 EPSILONS = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]
 
 
@@ -58,9 +58,9 @@ class Prepared(NamedTuple):
     voters: int  # rounded
 
 
-def prepared(dataset: Dataset) -> Prepared:
-    """The space that suits the kind of the inputs, and the coordinates of all parts."""
-    kind = crowd.space_kind(dataset)
+def prepared(dataset: Dataset, kind: spaces.Kind | None = None) -> Prepared:
+    """A space, that which suits the inputs if none is named, and the coordinates of all parts."""
+    kind = kind or crowd.space_kind(dataset)
     space = spaces.learn(kind, dataset.public.inputs, dataset.preprocessing, directions=DIRECTIONS)
     parts = {"private": dataset.private, "pool": dataset.public, "test": dataset.test}
     there = {name: part for name, part in parts.items() if part is not None}

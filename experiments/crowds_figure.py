@@ -1,0 +1,108 @@
+"""`python -m experiments.crowds_figure`: accuracy against publishable epsilon, from saved lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from pate_jax.accounting import plots
+from pate_jax.errors import PateError
+from pate_jax.system import storage
+
+ROOT = Path(__file__).parents[1]
+# Epsilon, accuracy and name of what papers and our teachers reach; the papers' epsilons are of their votes.
+POINTS = {
+    "mnist": [(2.04, 98.0, "2017, data-dependent"), (0.995, 98.7, "250 teachers")],
+    "fashion_mnist": [(4.71, 86.5, "250 teachers")],
+    "adult": [(2.66, 83.0, "2017, data-dependent"), (2.55, 84.6, "250 teachers")],
+}
+NAMES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "adult": "Adult",
+    "support2": "SUPPORT2",
+    "reviews": "reviews",
+}
+
+
+def main(
+    results: Path = ROOT / "benchmarks/results/crowds.jsonl", out: Path = ROOT / "docs/voters.svg"
+) -> None:
+    """Print the table of the lines of `experiments.crowds` and draw it.
+
+    Args:
+        results: JSON lines.
+        out: the figure.
+    """
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    if not lines:
+        raise PateError(f"{results} holds no line: run `python -m experiments.crowds`")
+    print(table(lines))
+    storage.write_bytes(out, draw(lines))
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """The table as Markdown: accuracy on the pool and the test part, or the labels that are right.
+
+    >>> print(table([{"data": "adult", "voter": "sums", "epsilon": 0.1, "pool": 84.6, "test": 84.75}]))
+    | data | voters | 0.1 |
+    |---|---|---|
+    | Adult | sums: pool / test | 84.6 / 84.8 |
+    """
+    epsilons = sorted({line["epsilon"] for line in lines})
+    rows = [
+        f"| data | voters | {' | '.join(f'{one:g}' for one in epsilons)} |",
+        "|---|" + "---|" * (1 + len(epsilons)),
+    ]
+    for name in NAMES:
+        for voter, said in (
+            ("sums", "sums: pool / test"),
+            ("neighbours", "neighbours: labels right (asked)"),
+        ):
+            found = {
+                line["epsilon"]: line for line in lines if (line["data"], line["voter"]) == (name, voter)
+            }
+            cells = " | ".join(cell(found[one]) if one in found else "" for one in epsilons)
+            rows += [f"| {NAMES[name]} | {said} | {cells} |"] if found else []
+    return "\n".join(rows)
+
+
+def cell(line: dict[str, Any]) -> str:
+    """One line's figures; a star where the plan said beforehand that the noise may drown the voters."""
+    star = "\\*" if line.get("doubts") else ""
+    if line["voter"] == "sums":
+        return f"{line['pool']:.1f} / {line['test']:.1f}{star}"
+    return f"{line['labels']:.1f} ({line['queries']}){star}"
+
+
+def draw(lines: list[dict[str, Any]]) -> bytes:
+    """The figure as SVG, a panel for each data set."""
+    from matplotlib.figure import Figure
+
+    there = [name for name in NAMES if any(line["data"] == name for line in lines)]
+    figure = Figure(figsize=(3.1 * len(there), 3.2), layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(there), squeeze=False)[0], there, strict=True):
+        for voter, part, said in (
+            ("sums", "test", "sums, test part"),
+            ("neighbours", "labels", "neighbours, labels"),
+        ):
+            found = sorted(
+                (one["epsilon"], one[part]) for one in lines if (one["data"], one["voter"]) == (name, voter)
+            )
+            axes.plot(*zip(*found, strict=True), marker="o", markersize=3, label=said)
+        for epsilon, right, said in POINTS.get(name, []):
+            axes.plot([epsilon], [right], linestyle="", marker="s", markersize=4, label=said)
+        axes.set_xscale("log")
+        axes.set_title(NAMES[name], fontsize=10)
+        axes.set_xlabel("publishable epsilon")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=7, loc="lower right")
+    figure.axes[0].set_ylabel("right, %")
+    return plots.rendered(figure)
+
+
+if __name__ == "__main__":
+    tyro.cli(main, prog="experiments.crowds_figure", description=__doc__)
