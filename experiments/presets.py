@@ -12,7 +12,7 @@ from pathlib import Path
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, LNMax
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, default_mechanism
-from pate_jax.student import Auto, Supervised, Tandem
+from pate_jax.student import Auto, Ridge, Supervised, Tandem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,15 @@ def small(config: RunConfig) -> RunConfig:
         partition=PartitionChoice(teachers=teachers),
         queries=40,
         mechanism=dataclasses.replace(mechanism, **scaled),
-        teacher=dataclasses.replace(config.teacher, epochs=1, min_steps=6),
-        student=dataclasses.replace(config.student, steps=8),
+        teacher=_briefly(config.teacher),
+        student=config.student
+        if isinstance(config.student, Ridge)
+        else dataclasses.replace(config.student, steps=8),
     )
+
+
+def _briefly(teacher: TeacherConfig) -> TeacherConfig:
+    return teacher if teacher.closed_form else dataclasses.replace(teacher, epochs=1, min_steps=6)
 
 
 MNIST = Preset(
@@ -112,9 +118,10 @@ GLYPHS = Preset(
         data=DataChoice("glyphs", records=500_000, classes=150),
         queries=9000,
         delta=1e-8,
+        teacher=TeacherConfig(net="linear"),
+        student=Ridge(),
         mechanism=ConfidentDiscreteGaussian(1000.0, 500.0, 100.0),
     ),
-    needs="a GPU",
 )
 CIFAR10 = Preset(
     "cifar10",

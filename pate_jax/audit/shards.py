@@ -187,7 +187,7 @@ def _shared(plan: plans.Plan, width: int) -> str:
 def _planned_again(inputs: Inputs, found: plans.Plan, devices: int, share: int) -> plans.Plan:
     """The plan, measured once more from public numbers."""
     net, dataset = inputs.net, inputs.dataset
-    config = replace(inputs.teacher, net=inputs.teacher.net or net.description.get("name")).resolved()
+    config = inputs.teacher.of_net(net.description.get("name")).resolved()
     private = dataset.private
     table = feeding.records(private.inputs, private.labels, inputs.shards, inputs.teacher_key, config)
     return training.planned_again(net, dataset.preprocessing, table, config, found, devices, share)

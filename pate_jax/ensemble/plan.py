@@ -72,6 +72,8 @@ def row(net: str | None, backend: str) -> dict[str, Any]:
 def choose(net: str | None, backend: str, teachers: int, devices: int, width: int | None) -> Plan:
     """The plan that the table gives for this number of teachers, before memory is measured.
 
+    Where a row says `whole`, fewer teachers than its width leave places empty: bits may depend on the width.
+
     >>> choose("cnn", "cpu", teachers=250, devices=2, width=None).width
     1
     """
@@ -79,9 +81,11 @@ def choose(net: str | None, backend: str, teachers: int, devices: int, width: in
     if width is not None and width > 1 and not chosen["wide"]:
         chosen = {**chosen, "convolution": "patches", "steps_per_call": 0}
     most = max(1, -(-teachers // devices))
-    wanted = min(width or chosen["width"], most)
-    rounds = -(-most // wanted)
-    wanted = wanted if width is not None else -(-most // rounds)
+    wanted = width or chosen["width"]
+    if not chosen.get("whole"):
+        wanted = min(wanted, most)
+        rounds = -(-most // wanted)
+        wanted = wanted if width is not None else -(-most // rounds)
     return _with_width(
         Plan(wanted, chosen["steps_per_call"], chosen["convolution"], chosen["dtype"], 0), wanted, devices
     )

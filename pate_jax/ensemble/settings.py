@@ -21,8 +21,8 @@ class TeacherConfig:
     """
 
     net: Net | None = None
-    """mlp, cnn, pate2017, resnet, table, or patches (linear, on typical patches of the public pool); unset:
-    the caller's choice, cnn for images in `pate`"""
+    """mlp, cnn, pate2017, resnet, table, patches (linear, on typical patches of the public pool), or linear
+    (in closed form, on a space of the public pool); unset: the caller's choice, cnn for images in `pate`"""
     activation: Activation = "relu"
     """relu, tanh or tempered_sigmoid"""
     epochs: int | None = None
@@ -40,7 +40,7 @@ class TeacherConfig:
     momentum: float = 0.9
     """Nesterov momentum of sgd"""
     weight_decay: float | None = None
-    """L2 penalty on the parameters"""
+    """L2 penalty on the parameters; of linear that of ridge regression, inputs being about 1 long"""
     warmup: float = 0.1
     """fraction of a teacher's own steps over which the learning rate rises"""
     augment: Augmentation | None = None
@@ -61,6 +61,25 @@ class TeacherConfig:
     def __post_init__(self) -> None:
         _check(self)
 
+    @property
+    def closed_form(self) -> bool:
+        """Whether one formula gives a teacher's parameters, so that none of the steps' settings matters."""
+        return self.net == "linear"
+
+    def of_net(self, name: Net | None) -> TeacherConfig:
+        """The same for the net of this name, which it takes where it names none.
+
+        >>> TeacherConfig().of_net("linear").closed_form
+        True
+        """
+        named = dataclasses.replace(self, net=self.net or name)
+        if named.closed_form != (name == "linear"):
+            raise PateError(
+                f"net={named.net!r} and the model is {name!r}: linear teachers need a model that "
+                "models.on_space makes, and such a model needs linear teachers"
+            )
+        return named
+
     def resolved(self) -> TeacherConfig:
         """The same with every None of the recipe filled in."""
         recipe = RECIPES.get(self.net or "", RECIPES["mlp"])
@@ -68,6 +87,7 @@ class TeacherConfig:
         return dataclasses.replace(self, **missing)
 
 
+_OF_STEPS = ("epochs", "batch_size", "loss", "optimizer", "learning_rate", "augment")
 _IMAGES = {
     "epochs": 30,
     "batch_size": 24,
@@ -90,6 +110,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "weight_decay": 0.0,
         "augment": "none",
     },
+    "linear": {"weight_decay": 0.2},
     "table": {
         **_IMAGES,
         "epochs": 60,
@@ -103,6 +124,12 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 def _check(config: TeacherConfig) -> None:
     """Refuse values that make no sense; names of nets and activations are checked where a net is made."""
+    unused = [name for name in _OF_STEPS if config.closed_form and getattr(config, name) is not None]
+    if unused:
+        raise PateError(
+            f"{unused[0]}={getattr(config, unused[0])!r} is for nets that learn step by step, and linear "
+            "teachers follow from a formula: leave it out"
+        )
     for name, known in (("loss", Loss), ("optimizer", Optimizer), ("augment", Augmentation)):
         value, choices = getattr(config, name), get_args(known)
         if value is not None and value not in choices:

@@ -40,11 +40,15 @@ def steps_per_epoch(count, config: TeacherConfig):
     >>> steps_per_epoch(25, TeacherConfig(batch_size=24))
     2
     """
+    if config.closed_form:
+        return np.minimum(count, 1)
     return -(-count // config.batch_size)
 
 
 def epochs_of(count: np.ndarray, config: TeacherConfig) -> np.ndarray:
     """Epochs of a teacher with `count` records: its config's, or more where those make too few steps."""
+    if config.closed_form:
+        return np.minimum(count, 1).astype(np.int32)
     least = -(-config.min_steps // np.maximum(steps_per_epoch(count, config), 1))
     return np.where(np.asarray(count) > 0, np.maximum(least, config.epochs or 1), 0).astype(np.int32)
 

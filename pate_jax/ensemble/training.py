@@ -17,7 +17,7 @@ from jaxtyping import Array
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs, report, waves
+from pate_jax.ensemble import programs, report, ridge, waves
 from pate_jax.ensemble import teacher as single_teacher
 from pate_jax.ensemble.checkpoint import Store, share_of
 from pate_jax.ensemble.plan import Plan
@@ -38,12 +38,12 @@ ELSEWHERE = (
 )  # where and when teachers are computed, or stored in the plan
 NOT_COMPILED = (
     *ELSEWHERE,
-    "net",
     "activation",
     "epochs",
     "min_steps",
     "attempts",
 )  # no compiled program depends on them
+ROUNDED = 8  # places of a shard come in multiples of this where there are no batches
 IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
 
 
@@ -79,7 +79,7 @@ def fit(
     >>> teachers.params["dense0"]["kernel"].shape
     (2, 6, 64)
     """
-    config = dataclasses.replace(config, net=config.net or model.description.get("name")).resolved()
+    config = config.of_net(model.description.get("name")).resolved()
     data = cutting.records(inputs, labels, shards, key, config)
     if model.front is None:
         _check_net(model, preprocessing, data)
@@ -94,7 +94,7 @@ def fit(
         _check_net(model, preprocessing, data)
     plan = _plan(model, preprocessing, data, config, chosen, store)
     machine = _machine(model, preprocessing, config, plan, chosen)
-    data = data._replace(length=max(plan.length, data.length))
+    data = data._replace(length=waves.length_of(data, plan, config))
     if not _all_finished(mine, store):
         _check_room(machine, data)
     with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
@@ -190,7 +190,7 @@ def planned(model, preprocessing, data, config, chosen, devices: int, share: int
     number of records. A width that the user named is not changed.
     """
     net, backend = model.description.get("name"), jax.default_backend()
-    length = plans.public_length(data.public, len(data.counts), config.batch_size)
+    length = plans.public_length(data.public, len(data.counts), config.batch_size or ROUNDED)
     plan = plans.choose(net, backend, share, devices, config.width)
     plan = dataclasses.replace(plan, public_records=data.public, length=length, memory=memory)
     if config.width is not None:
@@ -242,7 +242,10 @@ def _compiled(
 ) -> tuple[Any, ...]:
     """The programs, cached: a second ensemble of the same kind is not compiled again."""
     model = Model(init, apply, {"input_shape": shape})
-    teacher = single_teacher.teacher(model, preprocessing.apply, config)
+    if config.closed_form:
+        teacher = ridge.teacher(model, config)
+    else:
+        teacher = single_teacher.teacher(model, preprocessing.apply, config)
     return teacher, programs.build(teacher, plan, list(chosen))
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pate_jax.ensemble import feeding
+from pate_jax.ensemble import feeding, ridge
 from pate_jax.ensemble import programs as compiled
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.settings import TeacherConfig
@@ -77,6 +77,30 @@ def cut(ids: np.ndarray, size: int) -> Iterator[np.ndarray]:
         yield np.concatenate([group, np.full(size - len(group), -1, group.dtype)])
 
 
+def length_of(data: feeding.Records, plan: Plan, config: TeacherConfig) -> int:
+    """Places for the records of the longest shard."""
+    if config.closed_form:
+        return int(ridge.places(data.counts, plan.length).max())
+    return max(plan.length, data.length)
+
+
+def portions(
+    machine: Machine, data: feeding.Records, ids: np.ndarray
+) -> Iterator[tuple[feeding.Records, np.ndarray]]:
+    """The rounds of a wave, each with records that know how long its shards are.
+
+    The shape of a linear teacher's program follows from its own count, so a round with a longer shard is done
+    once for each length, with the others' places left empty.
+    """
+    for group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
+        if not machine.config.closed_form:
+            yield data, group
+            continue
+        lengths = ridge.places(data.counts[group], machine.plan.length)
+        for length in np.unique(lengths[group >= 0]).tolist():
+            yield data._replace(length=length), np.where(lengths == length, group, -1)
+
+
 def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Iterator[np.ndarray]:
     """The rounds of a wave.
 
@@ -107,10 +131,10 @@ def train(
 ) -> Wave:
     """Train a wave's teachers to their end, from where `wave` stopped; `save` is called after each epoch."""
     row_of = {int(teacher): row for row, teacher in enumerate(ids)}
-    for group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
+    for here, group in portions(machine, data, ids):
         real = group >= 0
         rows = np.array([row_of[int(teacher)] for teacher in group[real]])
-        feed = feeding.take(data, group, machine.config)
+        feed = feeding.take(here, group, machine.config)
         begun = (wave.news.epoch[rows] > 0) | (wave.news.attempt[rows] > 0)
         if (begun & (wave.news.epoch[rows] >= feed.epochs[real])).all():
             tell(float((feed.count * feed.epochs).sum()), "")

@@ -6,6 +6,7 @@ from pate_jax.system.exports import on_demand
 
 if TYPE_CHECKING:
     from pate_jax.models.layers import CONVOLUTIONS, Form, tempered_sigmoid
+    from pate_jax.models.linear import on_space
     from pate_jax.models.nets import NETS, Model, build, in_form, on_patches
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "build",
     "in_form",
     "on_patches",
+    "on_space",
     "tempered_sigmoid",
 ]
 
 _LAYERS = dict.fromkeys(("CONVOLUTIONS", "Form", "tempered_sigmoid"), "layers")
-__getattr__ = on_demand(__name__, {**dict.fromkeys(__all__, "nets"), **_LAYERS})
+_HOMES = {**dict.fromkeys(__all__, "nets"), **_LAYERS, "on_space": "linear"}
+__getattr__ = on_demand(__name__, _HOMES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet", "patches", "tandem"]
+Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet", "patches", "tandem", "linear"]
 Space = Literal["patches", "columns", "identity", "encoder", "contrast"]
 Activation = Literal["relu", "tanh", "tempered_sigmoid"]
 Augmentation = Literal["none", "shift", "flip", "crop", "shift_flip", "crop_flip"]

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import data, models
+from pate_jax.crowd.plan import space_kind
 from pate_jax.data import partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
-from pate_jax.models import patches
+from pate_jax.models import patches, spaces
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice
@@ -117,6 +118,9 @@ def teachers_net(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
         return models.on_patches(
             known, dataset.preprocessing, input_shape=dataset.input_shape, classes=dataset.classes
         )
+    if net == "linear":
+        space = spaces.learn(space_kind(dataset), dataset.public.inputs, dataset.preprocessing)
+        return models.on_space(space, input_shape=dataset.input_shape, classes=dataset.classes)
     if net == "tandem":
         raise PateError("net='tandem' is one of students; choose patches or another net for teachers")
     return models.build(
