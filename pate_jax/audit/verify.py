@@ -100,6 +100,7 @@ def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
         "apart": partial(shards.public_apart, subject),
         "ledger": partial(crowds.lines, run),
         "noise": partial(crowds.noise, run),
+        "register": partial(register.examined, run),
         "statement": partial(crowds.stated, run),
         "release": partial(_released, subject),
     }

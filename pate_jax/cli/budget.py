@@ -60,10 +60,12 @@ def _summary(run: RunDirectory) -> dict[str, Any]:
 def _registered(found: dict[str, Any]) -> list[str]:
     lines = [f"Register {found['register']}: {len(found['runs'])} runs on the same private records"]
     for one in found["runs"]:
-        plan = one["plan"]
+        crowd = one["plan"].get("crowd")
+        plan = crowd or one["plan"]
+        what = f"at most {plan['queries']:,} answers of {plan['teachers']:,} teachers" if not crowd else ""
         lines.append(
-            f"  {one['time']}  {one['name']}: {_said(one['epsilon'])} by {plan['relation']}, for at most "
-            f"{plan['queries']:,} answers of {plan['teachers']:,} teachers"
+            f"  {one['time']}  {one['name']}: {_said(one['epsilon'])} by {plan['relation']}, for "
+            f"{what or 'the noisy tables of ' + plan['voters']}"
         )
     delta, limit = found["delta"], found["limit"]
     for relation, epsilon in found["epsilon"].items():

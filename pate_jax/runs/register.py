@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,14 +19,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting import curves, filter
+from pate_jax.accounting import composition, curves, filter
 from pate_jax.accounting.curves import Rule
+from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.slack import sampler_slack, with_slack
+from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism, from_dict, to_dict
-from pate_jax.runs import budget, chain, ledger
+from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
+from pate_jax.runs import budget, chain, ledger, plans
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.plans import AnyPlan, CrowdPlan, Plan
+from pate_jax.runs.record import CROWD
 from pate_jax.runs.release.findings import Finding, judged, unchecked
 from pate_jax.system import storage
 
@@ -35,37 +38,13 @@ _BEGINS = b'{"artefact": "ledger"'  # a register, or as much of it as a crash le
 _CLOSER = 1e-9  # relative: what is spent is rounded up
 
 
-class Plan(NamedTuple):
-    """All that a run may ever spend: a number of answers of one mechanism, and whom its guarantee covers."""
-
-    mechanism: Mechanism
-    teachers: int
-    classes: int
-    queries: int
-    relation: str
-    records: str | None  # a digest of the ids; None of votes made elsewhere
-    rule: Rule  # what its queries are charged for; older registers do not say
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**self._asdict(), "mechanism": to_dict(self.mechanism)}
-
-    @classmethod
-    def from_dict(cls, described: Any) -> Plan:
-        """The plan that `to_dict` described."""
-        if not (isinstance(described, dict) and {*described, "rule"} == set(cls._fields)):
-            raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
-        rule = curves.check_rule(described.get("rule", "counts"))
-        return cls(**{**described, "mechanism": from_dict(described["mechanism"]), "rule": rule})
-
-
 class Entry(NamedTuple):
     """One run of a register."""
 
     run: str  # what names it and tells nothing of its secret
     name: str  # where it lies
     time: str
-    plan: Plan
+    plan: AnyPlan
 
 
 class Book(NamedTuple):
@@ -75,7 +54,7 @@ class Book(NamedTuple):
     limit: filter.Filter | None
 
     @property
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[AnyPlan]:
         """What each of its runs may spend."""
         return [entry.plan for entry in self.entries]
 
@@ -94,7 +73,7 @@ def _entry(line: Mapping[str, Any], file: Path) -> Entry:
     run, name, time = (line.get(field) for field in ("run", "name", "time"))
     if not (isinstance(run, str) and isinstance(name, str) and isinstance(time, str)):
         raise PateError(f"a line of {file} names no run: restore the file from a backup")
-    return Entry(run, name, time, Plan.from_dict(line["plan"]))
+    return Entry(run, name, time, plans.from_json(line["plan"]))
 
 
 def planned(
@@ -131,7 +110,7 @@ def digest_of(ids: np.ndarray) -> str:
     return storage.digest(np.sort(ids))
 
 
-def enter(run: RunDirectory, file: Path, plan: Plan) -> None:
+def enter(run: RunDirectory, file: Path, plan: AnyPlan) -> None:
     """Write a run's line before it spends anything, once; refused where a limit would be exceeded."""
     if run.secret.seed is not None:
         raise PateError(f"{run.root} has a seed, so it promises nothing to be added up: leave out --seed")
@@ -151,14 +130,22 @@ def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int
     """Refuse to answer where the register that a run is kept in does not show all that it may ask."""
     if _STAGE not in run.record.read():
         return
-    file, fixed = _file(run), budget.fixed(run)
+    fixed = budget.fixed(run)
     most = None if fixed is None else (fixed.epsilon, fixed.delta)
     rule = run.record.read().rule
     queries = planned(mechanism, teachers=teachers, classes=classes, queries=queries, most=most, rule=rule)
-    if not _stands(read(file), run, Plan(mechanism, teachers, classes, queries, "", None, rule)):
+    _check_stands(run, Plan(mechanism, teachers, classes, queries, "", None, rule))
+
+
+def _check_stands(run: RunDirectory, plan: AnyPlan) -> None:
+    file = _file(run)
+    again = f"enter it with `pate aggregate {run.root} --register {file}`"
+    if isinstance(plan, CrowdPlan):
+        again = "begin it anew in another --out"
+    if not _stands(read(file), run, plan):
         raise PateError(
             f"{file} does not show what {run.root} is about to spend: it was moved, copied or changed since "
-            f"it was entered; enter it with `pate aggregate {run.root} --register {file}`"
+            f"it was entered; {again}"
         )
 
 
@@ -213,8 +200,10 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
     return {"register": str(file), "runs": runs, "delta": delta, "epsilon": by_relation, "limit": limited}
 
 
-def together(plans: list[Plan], delta: float) -> float | None:
-    """Epsilon of several runs together by Renyi composition, whatever the votes; None where none is finite.
+def together(plans: Sequence[AnyPlan], delta: float) -> float | None:
+    """Epsilon of several runs together, whatever the records; None where none is finite.
+
+    Renyi curves add up. Where all runs are of crowds, squares of mu add up, and the figure is exact.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> one = Plan(GNMax(40.0), 250, 10, 100, "record", None, "counts")
@@ -222,15 +211,16 @@ def together(plans: list[Plan], delta: float) -> float | None:
     True
     """
     orders = curves.default_orders()
-    each = [
-        curves.data_independent(one.mechanism, one.teachers, one.classes, orders, rule=one.rule)[0]
-        for one in plans
-    ]
-    total = np.sum([one.queries * curve for one, curve in zip(plans, each, strict=True)], axis=0)
-    strays = [sampler_slack(one.mechanism, one.queries, one.classes) for one in plans]
-    found = with_slack(
-        lambda inner: curves.epsilon(orders, total * (1 + _CLOSER), inner), delta, sum(strays) * (1 + _CLOSER)
-    )
+    total = np.sum([one.curve(orders) for one in plans], axis=0) * (1 + _CLOSER)
+    mus = [one.mu for one in plans if isinstance(one, CrowdPlan)]
+    mu = math.hypot(*mus) * (1 + _CLOSER) if len(mus) == len(plans) else None
+
+    def least(inner: float) -> curves.Epsilon:
+        if mu is not None:
+            return curves.Epsilon(composition.gaussian_epsilon(mu, inner), None)
+        return curves.epsilon(orders, total, inner)
+
+    found = with_slack(least, delta, sum(one.strays() for one in plans) * (1 + _CLOSER))
     return float(found.epsilon) if math.isfinite(found.epsilon) else None
 
 
@@ -245,14 +235,31 @@ def examined(run: RunDirectory) -> Iterator[Finding]:
     key, total = _key(run), sum(line.asked for line in lines)
     covered = run.record.read().relation
     asked = {(line.mechanism, line.teachers, line.classes, covered) for line in lines}
+    entered = [entry.plan for entry in read(file).entries if entry.run == key]
     stands = any(
         plan.queries >= total and asked <= {(plan.mechanism, plan.teachers, plan.classes, plan.relation)}
-        for plan in (entry.plan for entry in read(file).entries if entry.run == key)
+        for plan in entered
+        if isinstance(plan, Plan)
     )
+    what = f"the {total} queries that it asked"
+    if CROWD in run.record.read():
+        stands, what = any(plan.covers(crowd_plan(run, None)) for plan in entered), "its noisy tables"
     yield from judged(
-        [] if stands else [f"{file} does not show this run with the {total} queries that it asked"],
-        f"the register shows this run with at least the {total} queries that it asked",
+        [] if stands else [f"{file} does not show this run with {what}"],
+        f"the register shows this run with at least {what}",
     )
+
+
+def crowd_plan(run: RunDirectory, records: str | None) -> CrowdPlan:
+    """All that the settings of a crowd's run let it spend."""
+    choice = run.record.read().crowd
+    return CrowdPlan(counts.mu_for(choice.epsilon, choice.delta), choice.voters, choice.by, records)
+
+
+def confirm_crowd(run: RunDirectory) -> None:
+    """Refuse to release where the register that a crowd's run is kept in does not show what it may spend."""
+    if _STAGE in run.record.read():
+        _check_stands(run, crowd_plan(run, None))
 
 
 def _file(run: RunDirectory) -> Path:
@@ -264,18 +271,15 @@ def _key(run: RunDirectory) -> str:
     return run.secret.derive("name in a register").hex()
 
 
-def _line(run: RunDirectory, plan: Plan) -> dict[str, Any]:
+def _line(run: RunDirectory, plan: AnyPlan) -> dict[str, Any]:
     entry = Entry(_key(run), str(run.root.resolve()), datetime.now(UTC).isoformat(timespec="seconds"), plan)
     return {**entry._asdict(), "plan": plan.to_dict()}
 
 
-def _stands(book: Book, run: RunDirectory, plan: Plan) -> bool:
+def _stands(book: Book, run: RunDirectory, plan: AnyPlan) -> bool:
     """Whether this run, in this place, was entered with at least this plan."""
     place = (_key(run), str(run.root.resolve()))
-    return any(
-        one[:3] == plan[:3] and one.queries >= plan.queries and plan.relation in ("", one.relation)
-        for one in (entry.plan for entry in book.entries if (entry.run, entry.name) == place)
-    )
+    return any(entry.plan.covers(plan) for entry in book.entries if (entry.run, entry.name) == place)
 
 
 def _check_kind(file: Path) -> None:
@@ -285,17 +289,15 @@ def _check_kind(file: Path) -> None:
         raise PateError(f"{file} is no register: name a file that `--register` has begun, or a new one")
 
 
-def _total(plans: list[Plan], order: float) -> filter.Cost:
+def _total(plans: Sequence[AnyPlan], order: float) -> filter.Cost:
     """What several runs cost at one order."""
     total = filter.NOTHING
     for one in plans:
-        size = {"teachers": one.teachers, "classes": one.classes}
-        each = filter.cost(one.mechanism, **size, order=order, rule=one.rule)
-        total = total.plus(each.times(one.queries))
+        total = total.plus(one.cost(order))
     return total
 
 
-def _check_limit(file: Path, book: Book, plan: Plan) -> None:
+def _check_limit(file: Path, book: Book, plan: AnyPlan) -> None:
     limit, before = book.limit, book.plans
     if limit is None:
         return

@@ -10,6 +10,7 @@ from pate_jax.mechanisms import Mechanism
 from pate_jax.runs import budget, register, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs, open_data
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.settings import RunConfig
 
 
@@ -25,7 +26,7 @@ def before_training(inputs: Inputs, config: RunConfig, mechanism: Mechanism) -> 
         mechanism, teachers=teachers, classes=classes, queries=config.wanted, most=most, rule=rule
     )
     whom, records = relation.of(dataset, cut.by), register.digest_of(dataset.private.ids)
-    plan = register.Plan(mechanism, teachers, classes, queries, whom, records, rule)
+    plan = Plan(mechanism, teachers, classes, queries, whom, records, rule)
     register.enter(inputs.run, config.register, plan)
 
 
@@ -46,5 +47,5 @@ def before_answers(
         dataset = open_data(settings.data)
         records = register.digest_of(dataset.private.ids)
     covers = stages.covered(run)
-    plan = register.Plan(mechanism, teachers, classes, queries, covers, records, settings.rule)
+    plan = Plan(mechanism, teachers, classes, queries, covers, records, settings.rule)
     register.enter(run, file, plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pate_jax.errors import PateError
+from pate_jax.runs import register
 from pate_jax.runs.crowds import release, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
@@ -20,6 +21,9 @@ def run(config: RunConfig) -> dict[str, Any]:
     run = RunDirectory(config.directory)
     with run.writing():
         crowd = stages.begin(run, config.data, config.crowd)
+        if config.register is not None:
+            records = register.digest_of(crowd.dataset.private.ids)
+            register.enter(run, config.register, register.crowd_plan(run, records))
         release.release(crowd)
         stages.account(run, config.delta)
         stages.teach(run, config.student, crowd)

@@ -30,7 +30,7 @@ from pate_jax.mechanisms.crowds import (
     NeighbourCounts,
     to_dict,
 )
-from pate_jax.runs import batches, budget, chain, ledger
+from pate_jax.runs import batches, budget, chain, ledger, register
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.crowds.certificate import certificate, faults
 from pate_jax.runs.crowds.inputs import Crowd, told
@@ -94,6 +94,8 @@ def release(crowd: Crowd) -> CrowdLine:
     run.record.agree("budget", ledger.budget_to_dict(None))
     with chain.Writer(run.ledger) as book:
         lines = list(ledger.releases(run.ledger))
+        if len(lines) < len(_KINDS):
+            register.confirm_crowd(run)
         if not lines:
             number = np.array([[crowd.number]])
             beside = counts.headcount_for(crowd.mu, crowd.choice.voters)

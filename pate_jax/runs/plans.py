@@ -1,0 +1,115 @@
+"""All that a run may ever spend, as a register writes it down before the run spends anything."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate_jax.accounting import curves, filter
+from pate_jax.accounting.curves import Rule
+from pate_jax.accounting.filter import Cost
+from pate_jax.accounting.slack import sampler_slack
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism, from_dict, laws, to_dict
+from pate_jax.mechanisms.crowds import LARGEST_SIGMA
+from pate_jax.mechanisms.descriptions import Noise
+
+Curve = NDArray[np.float64]
+_UP = 1 + 1e-9  # what may be spent is rounded up
+_CELLS = 1 << 30  # of a crowd's tables, at most: a ledger's line holds fewer
+
+
+class Plan(NamedTuple):
+    """A number of answers of one mechanism, and whom the run's guarantee covers."""
+
+    mechanism: Mechanism
+    teachers: int
+    classes: int
+    queries: int
+    relation: str
+    records: str | None  # a digest of the ids; None of votes made elsewhere
+    rule: Rule  # what its queries are charged for; older registers do not say
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**self._asdict(), "mechanism": to_dict(self.mechanism)}
+
+    @classmethod
+    def from_dict(cls, described: Any) -> Plan:
+        """The plan that `to_dict` described."""
+        if not (isinstance(described, dict) and {*described, "rule"} == set(cls._fields)):
+            raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
+        rule = curves.check_rule(described.get("rule", "counts"))
+        return cls(**{**described, "mechanism": from_dict(described["mechanism"]), "rule": rule})
+
+    def curve(self, orders: Curve) -> Curve:
+        """The Renyi curve of all its answers."""
+        one = curves.data_independent(self.mechanism, self.teachers, self.classes, orders, rule=self.rule)[0]
+        return np.asarray(self.queries * one, np.float64)
+
+    def strays(self) -> float:
+        """How far all its noise may stray from its law."""
+        return sampler_slack(self.mechanism, self.queries, self.classes)
+
+    def cost(self, order: float) -> Cost:
+        """What it may spend under a limit with this order."""
+        size = {"teachers": self.teachers, "classes": self.classes}
+        return filter.cost(self.mechanism, **size, order=order, rule=self.rule).times(self.queries)
+
+    def covers(self, other: AnyPlan) -> bool:
+        """Whether a run that was entered with this plan may do what the other one says."""
+        mine = isinstance(other, Plan) and self[:3] == other[:3] and self.queries >= other.queries
+        return mine and other.relation in ("", self.relation)
+
+
+class CrowdPlan(NamedTuple):
+    """The noisy tables of a crowd, all of them together, in Gaussian differential privacy."""
+
+    mu: float
+    voters: str
+    relation: str
+    records: str | None  # a digest of the ids
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"crowd": self._asdict()}
+
+    @classmethod
+    def from_dict(cls, described: Any) -> CrowdPlan:
+        """The plan that `to_dict` described."""
+        found = described.get("crowd") if isinstance(described, dict) and len(described) == 1 else None
+        if not (isinstance(found, dict) and set(found) == set(cls._fields)):
+            raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
+        plan = cls(**found)
+        texts = all(isinstance(one, str) for one in (plan.voters, plan.relation, plan.records or ""))
+        if not texts or type(plan.mu) is not float or not 0 < plan.mu < 1e6:
+            raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
+        return plan
+
+    def curve(self, orders: Curve) -> Curve:
+        """The Renyi curve of Gaussian differential privacy: `a mu^2 / 2`."""
+        return np.asarray(orders * self.mu**2 / 2 * _UP, np.float64)
+
+    def strays(self) -> float:
+        """How far all its noise may stray from its law."""
+        return _CELLS * laws.distance(Noise("rounded_gaussian", LARGEST_SIGMA))
+
+    def cost(self, order: float) -> Cost:
+        """What it may spend under a limit with this order."""
+        return Cost(order * self.mu**2 / 2 * _UP, self.strays())
+
+    def covers(self, other: AnyPlan) -> bool:
+        """Whether a run that was entered with this plan may do what the other one says."""
+        mine = isinstance(other, CrowdPlan) and self.voters == other.voters and self.mu * _UP >= other.mu
+        return mine and other.relation in ("", self.relation)
+
+
+AnyPlan = Plan | CrowdPlan
+
+
+def from_json(described: Any) -> AnyPlan:
+    """The plan of either kind of run that a register holds."""
+    crowd = isinstance(described, dict) and "crowd" in described
+    return CrowdPlan.from_dict(described) if crowd else Plan.from_dict(described)
