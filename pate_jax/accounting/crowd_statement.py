@@ -70,8 +70,7 @@ class CrowdStatement:
     @property
     def charged(self) -> str:
         """What the figure pays for, in words."""
-        tables = "; ".join(_described(release, self.relation) for release in self.releases)
-        return f"{tables}; of about {self.voters:,} voters"
+        return "; ".join(_described(release, self.relation, self.voters) for release in self.releases)
 
     def publishable(self) -> dict[str, Any]:
         """The statement as JSON."""
@@ -180,11 +179,11 @@ def figure_of(releases: Sequence[CrowdRelease], delta: float) -> Figure:
     return Figure(None, None, "publishable", GAUSSIAN if exact else RENYI, figures.NO_FINITE)
 
 
-def _described(release: CrowdRelease, whom: str) -> str:
+def _described(release: CrowdRelease, whom: str, voters: int) -> str:
     rows, columns = release.shape
     noise = "Gaussian noise, rounded," if release.family == "rounded_gaussian" else "discrete Gaussian noise"
     if isinstance(release, HeadCount):
-        return f"the number of voters with {noise} of scale {release.sigma:.6g}"
+        return f"the number of voters, about {voters:,}, with {noise} of scale {release.sigma:.6g}"
     if isinstance(release, NeighbourCounts):
         what, bound = "counts", f"at most {release.votes} vote{'s' * (release.votes > 1)} in all"
     else:
