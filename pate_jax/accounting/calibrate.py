@@ -149,13 +149,13 @@ def least_noise(
     high, within = enough, excess(enough)
     if within > 0:
         return high
-    low, over = high, within
+    low, over, stride = high, within, 0.25
     while over <= 0:
         high, within = low, over
         if within > -close or high <= smallest:
             return high
-        low = max(high * math.exp(max(within, -1.0)), smallest)
-        over = excess(low)
+        low = max(high * math.exp(max(within, -1.0) * max(stride, 1.0)), smallest)
+        over, stride = excess(low), 2 * stride  # far above the least, one of two noises may not matter
     ends = over, within
     while within <= -close and high / low > 1 + close / 2:
         share = (ends[0] + close / 2) / (ends[0] - ends[1])

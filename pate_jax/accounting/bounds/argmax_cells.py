@@ -120,13 +120,16 @@ class Search:
         lead, x = np.stack([leads[i], leads[i + 1]]), np.stack([places[j], places[j + 1]])
         corner = np.array([[i, i], [i + 1, i + 1]]) * len(places) + np.array([[j, j + 1], [j, j + 1]])
         law = self.vote.laws(np.repeat(leads, len(places)), np.tile(places, len(leads)))
-        near, others = Laws(law.log_q[:, corner], law.loss[:, corner]), self._others(lead, x)
+        near, others = (
+            Laws(law.log_q.take(corner, axis=1), law.loss.take(corner, axis=1)),
+            self._others(lead, x),
+        )
         parts = []
         for row, (order, forward) in enumerate(zip(self.orders, self.forward, strict=True)):
             terms = excess(*law, order, forward)
             self._record(row, terms.sum(axis=0).max())
             cells = _Cells(np.full(len(i), row), lead, x)
-            parts.append(self._bound(cells, near, terms[:, corner], others))
+            parts.append(self._bound(cells, near, terms.take(corner, axis=1), others))
         return _Bound(*(np.stack(each) for each in zip(*parts, strict=True))), cells
 
     def _refined(self, cells: _Cells, bound: _Bound) -> Curve:
@@ -137,7 +140,7 @@ class Search:
             cells = self._split(cells, bound)
             points, where = np.unique(cells.lead[:, None] + 1j * cells.x[None, :], return_inverse=True)
             law, where = self.vote.laws(points.real, points.imag), where.reshape(2, 2, -1)
-            near = Laws(law.log_q[:, where], law.loss[:, where])
+            near = Laws(law.log_q.take(where, axis=1), law.loss.take(where, axis=1))
             terms = excess(*near, self.orders[cells.row], self.forward[cells.row])
             self._record(cells.row, _most_of(terms.sum(axis=0)))
             bound = self._bound(cells, near, terms, self._others(cells.lead, cells.x))
@@ -198,14 +201,14 @@ class Search:
 
     def _rising(self, row: Rows, near: Laws, far: Rows) -> Curve:
         """Log of an upper bound [lead, N] of two terms between two places: both masses rise with x."""
-        log_q = near.log_q[:2, ..., far]
-        log_p = log_q + near.loss[:2, ..., far]
+        log_q = near.log_q[:2].take(far, axis=-1)
+        log_p = log_q + near.loss[:2].take(far, axis=-1)
         mass = np.where(self.forward[row], log_q[:, :, 1], log_p[:, :, 1])
         return self._most(row, mass, log_p[:, :, 1] - log_q[:, :, 0], log_p[:, :, 0] - log_q[:, :, 1])
 
     def _falling(self, row: Rows, near: Laws, far: Rows) -> Curve:
         """Log of an upper bound [place, N] between two leads: losses and the mass of b fall with the lead."""
-        log_q, loss = near.log_q[:2, ..., far], near.loss[:2, ..., far]
+        log_q, loss = near.log_q[:2].take(far, axis=-1), near.loss[:2].take(far, axis=-1)
         heavy = np.where(self.forward[row], log_q, log_q + loss)
         return self._most(row, np.stack([heavy[0, 1], heavy[1, 0]]), loss[:, 0], loss[:, 1])
 

@@ -92,16 +92,24 @@ def log_second(x: Curve) -> Curve:
     >>> bool(np.isclose(log_second(np.array([1e-9]))[0], 2 * np.log(1e-9) - np.log(2)))
     True
     """
-    near = np.clip(x, -0.5, 0.5)
-    series = np.ones_like(near)
+    x = np.asarray(x, np.float64)
+    return np.piecewise(x, [x > 0.5, x < -0.5], [_log_rising, _log_falling, _log_small])
+
+
+def _log_rising(x: Curve) -> Curve:
+    return x + np.log1p(-(1 + x) * np.exp(-x))
+
+
+def _log_falling(x: Curve) -> Curve:
+    return np.log(np.expm1(x) - x)
+
+
+def _log_small(x: Curve) -> Curve:
+    series = np.ones_like(x)
     for k in range(15, 2, -1):
-        series = 1 + near / k * series
-    high, low = np.maximum(x, 0.5), np.minimum(x, -0.5)
-    rising = high + np.log1p(-(1 + high) * np.exp(-high))
-    falling = np.log(np.expm1(low) - low)
+        series = 1 + x / k * series
     with np.errstate(divide="ignore"):
-        small = np.log(near**2 / 2 * series)
-    return np.where(x > 0.5, rising, np.where(x < -0.5, falling, small))
+        return np.log(x**2 / 2 * series)
 
 
 def _log_sinh(x: Curve) -> Curve:
