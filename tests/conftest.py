@@ -31,7 +31,8 @@ shapes.install()
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-MAPS = 10_000  # of the 65,530 memory maps that Linux allows a process; each compiled program holds some
+DRAWN: dict[tuple, object] = {}
+MAPS = 25_000  # of the 65,530 memory maps that Linux allows a process; each compiled program holds some
 
 for name, examples in (("quick", 25), ("thorough", 100)):  # CI takes the thorough one; both repeat themselves
     hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True)
@@ -47,6 +48,39 @@ def pytest_configure():
 def pytest_unconfigure(config):
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop("PATE_HONEST_RUNS"), ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _drawn_once(request):
+    """A process draws each synthetic part once, except in the tests of the data."""
+    if "data" in request.path.parts[-2:]:
+        yield
+        return
+    from pate_jax.data.synthetic import draw
+
+    real = draw._part
+
+    def part(name, records, font, difficulty, progress):
+        key = name, records, font.classes, difficulty
+        if key not in DRAWN:
+            DRAWN[key] = real(name, records, font, difficulty, progress)
+            DRAWN[key].inputs.setflags(write=False)
+            DRAWN[key].labels.setflags(write=False)
+        return DRAWN[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "_part", part)
+        yield
+
+
+@pytest.fixture(scope="module")
+def without_pictures():
+    """Pages with empty pictures, for files of tests that never look at one: drawing takes long."""
+    import matplotlib.figure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matplotlib.figure.Figure, "savefig", lambda self, out, **_: out.write(b"<svg/>"))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,13 +8,13 @@ import mpmath as mp
 def gaussian(sigma):
     """`x` to `(Pr[noise >= x], Pr[noise < x])` for N(0, sigma^2)."""
     root = mp.sqrt(2) * sigma
-    return lambda x: (mp.erfc(x / root) / 2, mp.erfc(-x / root) / 2)
+    return cache(lambda x: (mp.erfc(x / root) / 2, mp.erfc(-x / root) / 2))
 
 
 def discrete_laplace(scale):
     """The same for whole numbers with weights `exp(-|z| / scale)`."""
     r = mp.exp(-1 / scale)
-    return lambda k: _both(lambda j: r**j / (1 + r), k)
+    return cache(lambda k: _both(lambda j: r**j / (1 + r), k))
 
 
 def discrete_gaussian(sigma):

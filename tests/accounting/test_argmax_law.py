@@ -1,5 +1,7 @@
 """The law of the noisy argmax and of its neighbours, against closed forms, exact sums and draws."""
 
+import functools
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -33,11 +35,10 @@ def two_class_law(noise: Noise, gap: int):
     return pair if gap >= 0 else pair[::-1]
 
 
-def whole_number_law(noise: Noise, counts) -> list:
-    """Log-probabilities of all classes by the sum over whole numbers, ties integrated as polynomials."""
-    scale = mp.mpf(noise.scale)
-    gaussian = noise.family == "discrete_gaussian"
-    reach = int((16 if gaussian else 125) * noise.scale) + max(counts) - min(counts) + 3
+@functools.cache
+def masses(noise: Noise, reach: int) -> tuple[dict, dict]:
+    """The probability of each whole number, and that of all up to it."""
+    scale, gaussian = mp.mpf(noise.scale), noise.family == "discrete_gaussian"
     weight = {
         x: mp.exp(-mp.mpf(x * x) / (2 * scale**2) if gaussian else -abs(x) / scale)
         for x in range(-reach, reach + 1)
@@ -48,6 +49,21 @@ def whole_number_law(noise: Noise, counts) -> list:
     for x in range(-reach, reach + 1):
         running += mass[x]
         below[x] = running
+    return mass, below
+
+
+def whole_number_law(noise: Noise, counts) -> list:
+    """Log-probabilities of all classes by the sum over whole numbers, ties integrated as polynomials."""
+    order = sorted(counts)
+    logs = dict(zip(order, sorted_law(noise, tuple(order)), strict=True))  # equal counts have equal laws
+    return [logs[count] for count in counts]
+
+
+@functools.cache
+def sorted_law(noise: Noise, counts: tuple[int, ...]) -> list:
+    gaussian = noise.family == "discrete_gaussian"
+    reach = int((16 if gaussian else 125) * noise.scale) + max(counts) - min(counts) + 3
+    mass, below = masses(noise, reach)
     logs = []
     for j, own in enumerate(counts):
         chance = mp.mpf(0)

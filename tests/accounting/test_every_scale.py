@@ -50,7 +50,7 @@ def ranged(eta, order):
         return mp.log(q * mp.exp(order * t) + (1 - q) * mp.exp(order * (t - eta)))
 
     share, low, high = (mp.sqrt(5) - 1) / 2, mp.mpf(0), eta
-    for _ in range(120):
+    for _ in range(64):
         left, right = high - share * (high - low), low + share * (high - low)
         low, high = (left, high) if moment(left) < moment(right) else (low, right)
     return moment((low + high) / 2) / (order - 1)

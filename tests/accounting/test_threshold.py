@@ -1,5 +1,6 @@
 """The threshold test: tails, two-outcome divergences, the worst reading, and the joint worst case."""
 
+import functools
 import itertools
 import json
 from pathlib import Path
@@ -64,13 +65,18 @@ def test_a_family_without_a_test_is_refused():
         threshold.log_survival(Noise("gumbel", 2.0), np.array([0.0]))
 
 
+@functools.cache
+def gaussian_law(gap):
+    return mp_readings.gaussian(1 / mp.mpf(gap))
+
+
 @pytest.mark.parametrize("gap", [1e-9, 1e-3, 0.3, 2.0, 30.0])
 @pytest.mark.parametrize("x", [-25.0, -3.0, 0.0, 0.4, 6.0])
 @pytest.mark.parametrize("inner", [0.0, 1e-9, 0.01, 2.0])
 def test_the_cost_of_a_reading_equals_mpmath(gap, x, inner):
+    law = gaussian_law(gap)
     for order in ORDERS:
         found = worst_reading.cost(Noise("gaussian", 1 / gap), np.array([x / gap]), np.array([order]), inner)
-        law = mp_readings.gaussian(1 / mp.mpf(gap))
         given = law, mp.mpf(order), mp.mpf(inner), mp.mpf(x / gap)
         wanted = max(mp_readings.cost(*given, upwards) for upwards in (True, False))
         assert mp_bounds.close(found[0], wanted, rel=1e-11)

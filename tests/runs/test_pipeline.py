@@ -18,6 +18,8 @@ from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, to_se
 from pate_jax.student import Auto, Student, Supervised
 from pate_jax.system import storage
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 
 def tiny(out, seed=3, **changes):
     settings = {

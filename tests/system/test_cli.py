@@ -1,8 +1,10 @@
 """The command line: help that reads, stages that follow each other, bad input that costs one sentence."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import inspect
+import io
 import json
 import os
 import re
@@ -23,6 +25,7 @@ from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.system import exits
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("without_pictures")
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
 STUDENT = ["--student.method", "supervised", "--student.net", "mlp", "--student.steps", "12"]
 FLAG = re.compile(r"^  (--?\w[\w.-]*)", re.MULTILINE)
@@ -32,7 +35,10 @@ MECHANISM = ["confident-discrete-gaussian", "--threshold", "1", "--sigma-thresho
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "run"
-    assert call("run", *TINY, "--seed", 3, "--queries", 21, *STUDENT, "--out", out, "--json", *MECHANISM) == 0
+    command = ("run", *TINY, "--seed", 3, "--queries", 21, *STUDENT, "--out", out, "--json", *MECHANISM)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert call(*command) == 0
+    out.with_name("printed").write_text(printed.getvalue())
     return out
 
 
@@ -141,13 +147,8 @@ def test_a_command_loads_only_what_it_needs(command, tables):
     assert done.stderr.splitlines()[-1] == "[]"
 
 
-def test_run_prints_one_json_object(finished, capsys):
-    assert (
-        call("run", *TINY, "--seed", 3, "--queries", 21, *STUDENT, "--out", finished, "--json", *MECHANISM)
-        == 0
-    )
-    out = capsys.readouterr().out
-    results = json.loads(out.splitlines()[-1])
+def test_run_prints_one_json_object(finished):
+    results = json.loads(finished.with_name("printed").read_text().splitlines()[-1])
     wanted = {"run_dir", "teachers", "queries", "answered", "label_accuracy", "student_accuracy", "statement"}
     assert set(results) == wanted
     assert results["teachers"] == 5 and results["queries"] == 21
