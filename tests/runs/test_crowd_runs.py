@@ -297,6 +297,10 @@ def test_features_beside_pictures_are_what_voters_are_compared_by(tmp_path):
     pipeline.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path)))
     run = RunDirectory(tmp_path / "run")
     assert kept_space(run).description()[:2] == ("encoder", 4) and stands(run)
+    told = storage.read_json(run.results, "results")["space"]
+    assert told == kept_space(run).description()._asdict()
+    said = f"encoder makes of them ({told['directions']} directions of 4 features)"
+    assert said in run.public_report.read_text()
 
 
 @pytest.mark.long

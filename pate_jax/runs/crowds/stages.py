@@ -94,6 +94,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "voters": crowd.choice.voters,
         "by": crowd.choice.by,
         "told": told(run),
+        "space": crowd.plan.space.description()._asdict(),
         "queries": len(asked.ids),
         "pool": len(dataset.public.ids),
         "method": method,

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_SPACES = {
+    "patches": "patches of images",
+    "columns": "columns of a table",
+    "identity": "the numbers as they are",
+    "encoder": "what the owner's encoder makes of them",
+    "contrast": "what a net has learned from public images alone",
+    "student": "what an earlier student has learned",
+}
+
 
 def voters(facts: Mapping[str, Any]) -> str:
     """How many voters there are, as the run tells it, and what each of them is.
@@ -28,6 +37,16 @@ def asked(facts: Mapping[str, Any]) -> str:
     return f"{facts['queries']:,} public inputs, {clusters}"
 
 
+def space(facts: Mapping[str, Any]) -> str:
+    """What the voters see of an input.
+
+    >>> space({"space": {"kind": "patches", "features": 4900, "directions": 200}})
+    'patches of images (200 directions of 4,900 features)'
+    """
+    seen = facts["space"]
+    return f"{_SPACES[seen['kind']]} ({seen['directions']:,} directions of {seen['features']:,} features)"
+
+
 def explained(facts: Mapping[str, Any]) -> str:
     """How the run went, in plain words."""
     who = "record" if facts["by"] == "record" else "user's records together"
@@ -49,6 +68,7 @@ def explained(facts: Mapping[str, Any]) -> str:
 def sentences(facts: Mapping[str, Any]) -> list[str]:
     """What came of it."""
     lines = [f"{voters(facts).capitalize()}, gave labels to {asked(facts)}."]
+    lines += [f"Their space, which public inputs alone taught: {space(facts)}."]
     if facts["label_accuracy"] is not None:
         lines.append(f"{facts['label_accuracy']:.1%} of these labels are right.")
     if facts["student_accuracy"] is not None:
