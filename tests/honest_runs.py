@@ -20,6 +20,7 @@ from pate_jax.student import Supervised
 from pate_jax.system import locks
 
 TEACHERS, QUERIES = 6, 18
+NEAR = {"neighbours": 20, "sums": None}  # queries of crowds: so many that each voter casts two votes
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
 
 
@@ -141,7 +142,7 @@ def crowd(voters: str, by: str = "record", seed: int | None = None) -> RunDirect
     """A whole run whose records, or users, vote by themselves, on the user's own files."""
 
     def make(out: Path) -> None:
-        partition = PartitionChoice(by=by, seed=seed)
-        pipeline.run(RunConfig(table(), partition, voters=voters, epsilon=4.0, student=STUDENT, out=out))
+        partition, of = PartitionChoice(by=by, seed=seed), {"voters": voters, "queries": NEAR[voters]}
+        pipeline.run(RunConfig(table(), partition, epsilon=4.0, student=STUDENT, out=out, **of))
 
     return RunDirectory(_once(f"crowd-{voters}-{by}-{seed}", make))

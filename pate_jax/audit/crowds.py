@@ -77,7 +77,7 @@ def public(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
         yield crowd
         return
     kept = public_side.read(run.public_side)
-    plan, _ = crowd.planned()
+    plan = crowd.planned()
     again = crowd.arrays(plan)
     before = public_side.plan_of(kept, run.public_side).release
     if plan.release != before:

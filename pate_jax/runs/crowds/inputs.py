@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
-from pate_jax.crowd.plan import Plan, plan, space_kind
+from pate_jax.crowd.plan import Plan, doubts, plan, space_kind
 from pate_jax.data import Dataset, partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
@@ -25,7 +25,7 @@ from pate_jax.runs.record import CROWD
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as trained
-from pate_jax.system import headcount
+from pate_jax.system import headcount, progress
 
 _KEY = 0  # of a net that learns from public inputs alone, so no secret
 _STROKES = 30_000  # drawn, unless told otherwise
@@ -88,10 +88,16 @@ class Crowd:
         if path.exists():
             kept = public_side.plan_of(public_side.read(path), path)
             return kept, kept.space.coordinates(public)
-        return self.planned()
+        made, wide, seen = self._planned()
+        progress.warn(doubts(made, wide, seen, voters=told(self.run)))
+        return made, seen[:, : len(made.space.variances)]
 
-    def planned(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:
-        """The plan anew, from public inputs and settings alone, and the pool's coordinates in its space."""
+    def planned(self) -> Plan:
+        """The plan anew, from public inputs, settings and the noisy number of voters alone."""
+        return self._planned()[0]
+
+    def _planned(self) -> tuple[Plan, spaces.Space, Int[np.ndarray, "pool directions"]]:
+        """The plan, and the space that it was chosen from with the pool's coordinates in it."""
         dataset, choice = self.dataset, self.choice
         public, key = PublicInputs.of(self.seen), jax.random.key(_KEY)
         space = trained.learn(self.kind, public, key=key, encoder=choice.encoder)
@@ -105,7 +111,7 @@ class Crowd:
             mu=self.mu,
             queries=choice.queries,
         )
-        return made, seen[:, : len(made.space.variances)]
+        return made, space, seen
 
     @property
     def plan(self) -> Plan:

@@ -190,7 +190,7 @@ def made(voters, by="record"):
     def check(patch, folder):
         run = RunDirectory(folder)
         try:
-            _make(run, inputs.CrowdChoice(voters, by, epsilon=4.0))
+            _make(run, inputs.CrowdChoice(voters, by, epsilon=4.0, queries=honest_runs.NEAR[voters]))
         except PateError as error:
             return [f"refused: {error}"]
         patch.undo()
@@ -248,11 +248,11 @@ def by_label(real):
     """The public side knows the private labels: the noise follows their count."""
 
     def planned(crowd):
-        plan, pool = real(crowd)
+        plan, space, pool = real(crowd)
         quieter = replace(
             plan.release, sigma=plan.release.sigma + float(crowd.people.labels.sum() % 7) / 8 + 0.1
         )
-        return plan._replace(release=quieter), pool
+        return plan._replace(release=quieter), space, pool
 
     return planned
 
@@ -289,7 +289,7 @@ MISTAKES = [
     case("noise that nobody can draw again", replaced(release, "draw", drawn_anew), SUMS, "do not follow"),
     case(
         "noise that follows private labels",
-        replaced(Crowd, "planned", by_label),
+        replaced(Crowd, "_planned", by_label),
         NEIGHBOURS,
         "give the release",
     ),
