@@ -1,20 +1,20 @@
 """Private learning with teacher ensembles (PATE): the public names, each loaded when first used.
 
-The rooms, in the order in which data flows. Which may import which is a contract in pyproject.toml.
+The rooms, in the order in which data flows. A contract in pyproject.toml says which may import which.
 
 errors      PateError: bad input in one sentence
 system      the machine: files written whole, locks, devices, topologies, progress, exit codes
-mechanisms  what an aggregation is, and the exact laws of its noise; NumPy at most
-data        records in, disjoint shards out
-models      nets as pure functions, the only room that imports Flax; spaces that public inputs teach
-ensemble    shards to labels: all teachers as one program; the only room that names pmap
-crowd       records to tables of votes or sums: every record or user a voter, without training
-voting      labels to votes: the door for teachers that are not ours
-aggregate   votes, a mechanism and a key to answers: the only room that draws noise
-accounting  votes and a mechanism to figures, statements and plans; never JAX
-student     public inputs and answers to a student that serves itself
-runs        one run on disk: settings, ledger, budget and stages, what is released, what is reported
-audit       what somebody else can check
+mechanisms  descriptions of aggregations, and the exact laws of their noise; NumPy at most
+data        data sets, and their division into disjoint shards
+models      nets as pure functions, the only room that imports Flax; spaces learned from public inputs
+ensemble    from shards to labels: all teachers as one program; the only room that names pmap
+crowd       from records to tables of votes or sums: every record or user a voter, without training
+voting      from labels to votes, also for teachers trained elsewhere
+aggregate   from votes, a mechanism and a key to answers: the only room that draws noise
+accounting  from votes and a mechanism to figures, statements and plans; never JAX
+student     from public inputs and answers to a student that serves itself
+runs        one run on disk: settings, ledger, budget and stages, the release and the reports
+audit       checks that other people can make
 sweep       many settings over the same votes
 cli         `pate`
 """
