@@ -56,7 +56,7 @@ def test_the_relations_are_those_of_the_statements():
 @pytest.mark.parametrize("whom", RELATIONS)
 def test_each_relation_is_told_in_words(whom):
     made = accounting.statement(DiscreteGaussianMax(9.0), VOTES, None, 1e-5, relation=whom)
-    assert RELATIONS[whom] in made.model_card_line() and run_pages._promised(made)
+    assert RELATIONS[whom] in made.model_card_line() and run_pages.promised(made)
     again = accounting.Statement.from_dict(made.publishable())
     assert again.publishable() == made.publishable()
 
