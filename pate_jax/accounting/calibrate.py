@@ -104,10 +104,10 @@ def scaled(
 def _noises(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> dict[str, float]:
     """The scales that `noise` names, by field."""
     names = [name for kind in _NOISES for name in _NOISES[kind] if noise in ("both", kind)]
-    found = {name: value for name, value in dataclasses.asdict(mechanism).items() if name in names}
-    if not found:
+    scales = {name: value for name, value in dataclasses.asdict(mechanism).items() if name in names}
+    if not scales:
         raise PateError(f"noise={noise!r} names no noise of {mechanism!r}; use 'both' or 'answer'")
-    return found
+    return scales
 
 
 def _factors(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> tuple[float, float]:

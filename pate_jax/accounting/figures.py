@@ -213,19 +213,19 @@ def sums(case: Case) -> dict[str, dict[str, Any]]:
     summed = {"published": case.published, "exact": case.exact.summed}
     if case.mechanism.test is not None:
         summed["exact"] = case.summed(lambda part: _both(part, _exact_parts(part)), "exact sums")
-    found = {}
+    totals = {}
     for name, rows in summed.items():
         for kind, curve in zip(("expected", "realised"), rows, strict=False):
             value = figure(
                 case.epsilon(curve), "sensitive", f"{name} bounds, {kind} sum", "not a bound by itself"
             )
-            found[f"{name}_{kind}"] = value.to_dict()
+            totals[f"{name}_{kind}"] = value.to_dict()
             if name == "published":
                 value = replace(
                     figure(case.epsilon(curve, "classic"), "sensitive", value.basis), note=value.note
                 )
-                found[f"{name}_{kind}_classic"] = value.to_dict()
-    return found
+                totals[f"{name}_{kind}_classic"] = value.to_dict()
+    return totals
 
 
 def _both(case: Case, parts: curves.Parts) -> NDArray[np.float64]:

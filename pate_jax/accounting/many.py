@@ -100,11 +100,11 @@ def _each(
     groups_: dict[Group, list[int]] = {}
     for place, mechanism in enumerate(mechanisms):
         groups_.setdefault(group_of(mechanism), []).append(place)
-    found: dict[int, Result] = {}
+    by_place: dict[int, Result] = {}
     jobs = [partial(account, places) for places in groups_.values()]
     for places, results in zip(groups_.values(), spread(jobs, what), strict=True):
-        found.update(zip(places, results, strict=True))
-    return [found[place] for place in range(len(mechanisms))]
+        by_place.update(zip(places, results, strict=True))
+    return [by_place[place] for place in range(len(mechanisms))]
 
 
 def check_settings(

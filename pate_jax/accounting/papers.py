@@ -174,17 +174,17 @@ def published_text(mechanism: Mechanism, votes: ArrayLike, delta: float) -> str:
     >>> print(published_text(GNMax(40.0), [[240, 10]] * 10, 1e-5).splitlines()[0])
     The papers' analysis at delta = 1e-05 (sensitive, and no guarantee: see docs/accounting.md)
     """
-    found = published(mechanism, votes, delta)
+    figures = published(mechanism, votes, delta)
     rows = [
         ("queries asked", f"{len(np.asarray(votes))}"),
-        ("expected answers", f"{found.answered:.2f}"),
-        ("epsilon, published (expected, classic conversion)", f"{found.epsilon:.4f}"),
-        ("  at order", f"{found.order:g}"),
-        ("  of which test", f"{found.test:.4f}"),
-        ("  of which argmax", f"{found.argmax:.4f}"),
-        ("  of which delta", f"{found.delta:.4f}"),
-        ("epsilon, published (expected, tight conversion)", f"{found.epsilon_tight:.4f}"),
-        ("epsilon, data-independent (expected, classic)", f"{found.epsilon_data_independent:.4f}"),
+        ("expected answers", f"{figures.answered:.2f}"),
+        ("epsilon, published (expected, classic conversion)", f"{figures.epsilon:.4f}"),
+        ("  at order", f"{figures.order:g}"),
+        ("  of which test", f"{figures.test:.4f}"),
+        ("  of which argmax", f"{figures.argmax:.4f}"),
+        ("  of which delta", f"{figures.delta:.4f}"),
+        ("epsilon, published (expected, tight conversion)", f"{figures.epsilon_tight:.4f}"),
+        ("epsilon, data-independent (expected, classic)", f"{figures.epsilon_data_independent:.4f}"),
     ]
     head = f"The papers' analysis at delta = {delta:g} (sensitive, and no guarantee: see docs/accounting.md)"
     return "\n".join([head, *(f"  {name:<52}{value:>10}" for name, value in rows)]) + "\n"

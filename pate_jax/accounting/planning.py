@@ -60,8 +60,8 @@ class Option:
 
     def command(self, dataset: str | None, delta: float, records: int) -> str:
         """The command that runs it, on a data set by name or on the user's own files."""
-        own = {name: value for name, value in to_dict(self.mechanism).items() if name != "name"}
-        flags = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in own.items())
+        settings = {name: value for name, value in to_dict(self.mechanism).items() if name != "name"}
+        flags = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in settings.items())
         drawn = f" --records {records}" if dataset in ("strokes", "glyphs") else ""
         data = dataset or "--private PRIVATE.npz --public PUBLIC.npz"
         return (

@@ -34,14 +34,14 @@ def with_slack(curve: Callable[[float], Epsilon], delta: float, slack: float) ->
     """
     inner = delta * (1 - 1e-6)  # room for the slack of a 62-bit sampler without a second try
     for _ in range(50):
-        found = curve(inner)
+        epsilon = curve(inner)
         if slack == 0:
-            return found
-        if found.epsilon > math.log(delta) - math.log(slack):
+            return epsilon
+        if epsilon.epsilon > math.log(delta) - math.log(slack):
             break
-        needed = (1 + math.exp(found.epsilon)) * slack
+        needed = (1 + math.exp(epsilon.epsilon)) * slack
         if inner + needed <= delta:
-            return found
+            return epsilon
         inner = delta - 2 * needed if delta - 2 * needed < inner else inner / 2
         if inner <= 0:
             break

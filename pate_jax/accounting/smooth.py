@@ -97,15 +97,15 @@ def smooth_costs(boxes: Boxes, places: NDArray[np.int64], beta: float) -> Curve:
     """
     with np.errstate(divide="ignore"):
         logs = np.log(boxes.cost)
-    found = np.empty((len(logs), len(places)))
+    costs = np.empty((len(logs), len(places)))
     rows = max(1, 4_000_000 // len(boxes.low))
     for start in range(0, len(places), rows):
         block = places[start : start + rows, None]
         away = np.maximum(boxes.low - block, block - boxes.high).max(axis=2).clip(min=0)
         discount = beta * (1 - ROUNDING) * away
         for order, log_cost in enumerate(logs):
-            found[order, start : start + rows] = (log_cost - discount).max(axis=1)
-    return np.exp(found)
+            costs[order, start : start + rows] = (log_cost - discount).max(axis=1)
+    return np.exp(costs)
 
 
 class Release(NamedTuple):
@@ -143,14 +143,17 @@ def limit(
     result = with_slack(
         lambda inner: curves.epsilon([plan.order], [largest + cost], inner), check_delta(delta), slack
     )
-    own = plan.from_private_votes
+    from_private = plan.from_private_votes
     note = LIMIT.format(
         confidence=100 * confidence,
         releases="its own release" if len(releases) == 1 else f"all {len(releases)} releases",
         cost=cost,
     )
     return figures.figure(
-        result, "sensitive" if own else "publishable", BASIS, f"{OWN_VOTES}; {note}" if own else note
+        result,
+        "sensitive" if from_private else "publishable",
+        BASIS,
+        f"{OWN_VOTES}; {note}" if from_private else note,
     )
 
 

@@ -110,13 +110,13 @@ class Statement:
 
             return CrowdStatement.from_dict(description)
         try:
-            found = cls._of(description)
-            _check(found)
+            statement = cls._of(description)
+            _check(statement)
         except (KeyError, TypeError, AttributeError) as error:
             raise PateError(
                 f"this is not a statement ({error!r}); write it again with `pate account`"
             ) from error
-        return found
+        return statement
 
     @classmethod
     def _of(cls, description: Mapping[str, Any]) -> Statement:

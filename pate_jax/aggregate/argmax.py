@@ -162,8 +162,8 @@ def largest(
         return jnp.maximum(most, entry), ties
 
     start = (noisy[0], (noisy[0] == noisy[0]).astype(jnp.uint32))
-    found: tuple[Array, Array] = jax.lax.fori_loop(1, noisy.shape[0], step, start, unroll=_UNROLL)
-    return found
+    result: tuple[Array, Array] = jax.lax.fori_loop(1, noisy.shape[0], step, start, unroll=_UNROLL)
+    return result
 
 
 def place_of(
@@ -177,8 +177,8 @@ def place_of(
         return seen, place + (seen <= rank)
 
     start = (rank ^ rank, (rank ^ rank).astype(jnp.int32))
-    found: tuple[Array, Array] = jax.lax.fori_loop(0, noisy.shape[0], step, start, unroll=_UNROLL)
-    return found[1]
+    result: tuple[Array, Array] = jax.lax.fori_loop(0, noisy.shape[0], step, start, unroll=_UNROLL)
+    return result[1]
 
 
 def share(words: tuple[Array, ...], count: Array) -> Array:

@@ -130,8 +130,8 @@ def _interactive(mechanism: Mechanism) -> InteractiveGNMax:
 
 def _checked(student_probabilities: ArrayLike, shape: tuple[int, ...]) -> jax.Array | np.ndarray:
     """Probabilities[query, class] for votes of this shape, checked; tracers are checked by shape only."""
-    given = student_probabilities
-    values = given if isinstance(given, jax.Array) else np.asarray(given)
+    probabilities = student_probabilities
+    values = probabilities if isinstance(probabilities, jax.Array) else np.asarray(probabilities)
     if values.shape != shape:
         raise PateError(f"student_probabilities of shape {values.shape} must match the votes' shape {shape}")
     if not jnp.issubdtype(values.dtype, jnp.floating):

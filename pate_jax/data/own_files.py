@@ -153,16 +153,16 @@ def _features(found: np.ndarray | None, path: Path) -> np.ndarray | None:
 
 def _read_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
     table = columns.read(path)
-    taken: dict[str, np.ndarray | None] = {}
+    roles: dict[str, np.ndarray | None] = {}
     for role, name in names.items():
-        taken[role] = np.array(table.pop(name), np.str_) if name in table else None
-        if name is not None and taken[role] is None and private:
+        roles[role] = np.array(table.pop(name), np.str_) if name in table else None
+        if name is not None and roles[role] is None and private:
             raise PateError(f"{path} has no column {name!r}; its columns are {', '.join(table)}")
     if not table:
         raise PateError(
             f"{path} has no columns to learn from beside {', '.join(filter(None, names.values()))}"
         )
-    return Raw(table, taken["labels"], taken["ids"], taken["users"])
+    return Raw(table, roles["labels"], roles["ids"], roles["users"])
 
 
 def _declared(value: Declared) -> Mapping[str, Sequence]:

@@ -146,9 +146,9 @@ def certificate(shards: Shards, part: Part, *, key: bytes, by: str = "record") -
     >>> proof["records"], sum(shard["records"] for shard in proof["shards"])
     (4, 4)
     """
-    found = _faults(shards, part, key=key, by=by)
-    if found:
-        raise PateError(f"the shards are not a partition: {found[0]}; cut them again from the ids")
+    faults = _faults(shards, part, key=key, by=by)
+    if faults:
+        raise PateError(f"the shards are not a partition: {faults[0]}; cut them again from the ids")
     return _summary([shards.of(teacher) for teacher in range(len(shards.counts))], part, key=key, by=by)
 
 
@@ -165,8 +165,8 @@ def check_certificate(certificate: Mapping[str, Any], shards: Shards, part: Part
     """
     by = _checked(certificate)["by"]
     fed = [shards.of(teacher) for teacher in range(len(shards.counts))]
-    found = [*check_sums(certificate), *_faults(shards, part, key=key, by=by)]
-    return found if _outside(fed, part) else found + _differences(certificate, fed, part, key=key)
+    faults = [*check_sums(certificate), *_faults(shards, part, key=key, by=by)]
+    return faults if _outside(fed, part) else faults + _differences(certificate, fed, part, key=key)
 
 
 def check_fed(
@@ -186,17 +186,17 @@ def check_fed(
 
 def check_sums(certificate: Mapping[str, Any]) -> list[str]:
     """What keeps the certificate alone from proving that its shards are disjoint and cover the table."""
-    found = []
+    faults = []
     for unit in ("record", "user") if _checked(certificate)["by"] == "user" else ("record",):
         counts = sum(shard[f"{unit}s"] for shard in certificate["shards"])
         total = sum(int(shard[f"{unit}_sum"], 16) for shard in certificate["shards"]) % 2**256
         if counts != certificate[f"{unit}s"]:
-            found.append(f"the shards hold {counts} {unit}s and the table {certificate[f'{unit}s']}")
+            faults.append(f"the shards hold {counts} {unit}s and the table {certificate[f'{unit}s']}")
         if total != int(certificate[f"{unit}_sum"], 16):
-            found.append(
+            faults.append(
                 f"the hashes of the shards' {unit}s do not add up to the table's: they are not a partition"
             )
-    return found
+    return faults
 
 
 def _checked(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -235,20 +235,20 @@ def _faults(shards: Shards, part: Part, *, key: bytes, by: str) -> list[str]:
         return outside
     rows, holder = np.concatenate(fed), np.repeat(np.arange(teachers), shards.counts)
     times = np.bincount(rows, minlength=records)
-    found = [
+    faults = [
         f"record {str(part.ids[row])!r} is in the shards of teachers {holder[rows == row].tolist()}"
         for row in np.flatnonzero(times > 1)[:3]
     ]
-    found += [f"record {str(part.ids[row])!r} is in no shard" for row in np.flatnonzero(times == 0)[:3]]
+    faults += [f"record {str(part.ids[row])!r} is in no shard" for row in np.flatnonzero(times == 0)[:3]]
     wrong = np.flatnonzero(assign(units_of(part, by), teachers, key=key)[rows] != holder)
-    found += [
+    faults += [
         f"record {str(part.ids[rows[place]])!r} is with teacher {holder[place]}, against its hash"
         for place in wrong[:3]
     ]
     high, low = _hashes(part.ids, key=key, use=_ORDER, words=2)[rows].T
-    if not found and not np.array_equal(np.lexsort((low, high, holder)), np.arange(records)):
-        found.append("the records of a shard are not in the order of their hashes")
-    return found
+    if not faults and not np.array_equal(np.lexsort((low, high, holder)), np.arange(records)):
+        faults.append("the records of a shard are not in the order of their hashes")
+    return faults
 
 
 def _outside(fed: Sequence[np.ndarray], part: Part) -> list[str]:
@@ -300,7 +300,7 @@ def _digests(rows: np.ndarray, part: Part) -> dict[str, str]:
 def _differences(
     certified: Mapping[str, Any], fed: Sequence[np.ndarray], part: Part, *, key: bytes
 ) -> list[str]:
-    found = _summary(fed, part, key=key, by=certified["by"])
+    actual = _summary(fed, part, key=key, by=certified["by"])
     words = {
         "ids": "the digest of the ids",
         "contents": "the digest of the contents",
@@ -312,11 +312,11 @@ def _differences(
     differences = [
         f"{words[field]} is not the certified one"
         for field in ("teachers", "records", "users", "key_digest")
-        if certified.get(field) != found.get(field)
+        if certified.get(field) != actual.get(field)
     ]
     differences += [
         f"teacher {shard['teacher']}: {words[field]} is not the certified one"
-        for shard, other in zip(certified["shards"], found["shards"], strict=False)
+        for shard, other in zip(certified["shards"], actual["shards"], strict=False)
         for field in ("records", "users", "ids", "contents")
         if shard.get(field) != other.get(field)
     ]

@@ -238,7 +238,7 @@ def _checked(votes: Votes) -> Votes:
         if checked.shape[1] != queries or not np.array_equal(_count(checked, classes), counts):
             raise PateError(f"teacher_labels{checked.shape} do not add up to votes{counts.shape}")
         teacher_labels = checked.astype(np.int16)
-    ids, digests = (_names(name, given, queries) for name, given in (("ids", ids), ("digests", digests)))
+    ids, digests = (_names(name, names, queries) for name, names in (("ids", ids), ("digests", digests)))
     if labels is not None:
         labels = np.asarray(labels)
         if labels.shape != (queries,) or labels.dtype.kind not in "iu":

@@ -86,17 +86,17 @@ def shares(noise: Noise) -> Suprema:
     knots = _knots(noise.scale)
     if "laplace" in noise.family:
         top, ends = largest_excess(noise, knots, TOLERANCE), np.array([-np.inf, np.inf])
-        found = Suprema(top, ends, ends, top[None, :, None, None])
+        suprema = Suprema(top, ends, ends, top[None, :, None, None])
     elif noise.family == "gaussian":
-        found = Search(GaussianVote(noise.scale), noise.scale, knots, 1.0).run()
+        suprema = Search(GaussianVote(noise.scale), noise.scale, knots, 1.0).run()
     else:
         below, above = box(noise.scale, float(knots[-1]))
         vote = LatticeVote(noise, int(2 * below + above) + 4, a_wins=False)
         # a class that wins ties needs a lead that is smaller by one vote
         runs = [Search(each, noise.scale, knots, 1.0 - each.a_wins).run() for each in (vote, vote.mirrored())]
-        found = runs[0].larger(runs[1])
-    return found._replace(
-        largest=_share(found.largest, knots), cells=_share(found.cells, knots[:, None, None])
+        suprema = runs[0].larger(runs[1])
+    return suprema._replace(
+        largest=_share(suprema.largest, knots), cells=_share(suprema.cells, knots[:, None, None])
     )
 
 

@@ -137,8 +137,8 @@ def _mean(values: Curve, reached: Curve) -> Curve:
     """The mean [.., row] of values [.., place], given the chance [row, place] of each place or further."""
     ends = np.ones((len(reached), 1)), np.zeros((len(reached), 1))
     weights = -np.diff(np.concatenate([ends[0], reached, ends[1]], axis=1), axis=1)
-    found = np.concatenate([values[..., :1], values], axis=-1) @ weights.T
-    return np.asarray(found + SUMMED * values.max(axis=-1, keepdims=True))
+    mean = np.concatenate([values[..., :1], values], axis=-1) @ weights.T
+    return np.asarray(mean + SUMMED * values.max(axis=-1, keepdims=True))
 
 
 def _behind(noise: Noise, places: Curve, nearby: Curve, lead: Whole) -> Curve:
@@ -179,9 +179,9 @@ def _joint(
 
     either = argmax.max(axis=1)
     forward, backward = (np.where(close, either, argmax[:, way]) for way in (0, 1))
-    found = [np.exp(passed[largest]) * behind]
-    found += [excess(p, q, forward) for p, q in ((largest, fewer), (more, largest))]
-    found += [excess(p, q, backward) for p, q in ((fewer, largest), (largest, more))]
+    excesses = [np.exp(passed[largest]) * behind]
+    excesses += [excess(p, q, forward) for p, q in ((largest, fewer), (more, largest))]
+    excesses += [excess(p, q, backward) for p, q in ((fewer, largest), (largest, more))]
     tied = [(fewer, largest), (largest, fewer), (largest, more), (more, largest), (largest, largest)]
-    found += [np.where(close, excess(p, q, either), 0.0) for p, q in tied]
-    return np.max(found, axis=0)
+    excesses += [np.where(close, excess(p, q, either), 0.0) for p, q in tied]
+    return np.max(excesses, axis=0)

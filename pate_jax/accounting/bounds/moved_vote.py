@@ -219,8 +219,8 @@ def excess(log_q: Curve, loss: Curve, orders: Curve, forward: NDArray[np.bool_] 
     >>> bool(abs(excess(*law, np.array([2.0]), np.True_).sum() * 40**2 / 2 - 0.6366) < 1e-3)
     True
     """
-    found = weighed(np.where(forward, log_q, log_q + loss), loss, orders, forward)
-    return np.where(log_q > NO_MASS / 2, found, 0.0)
+    terms = weighed(np.where(forward, log_q, log_q + loss), loss, orders, forward)
+    return np.where(log_q > NO_MASS / 2, terms, 0.0)
 
 
 def weighed(log_mass: Curve, loss: Curve, orders: Curve, forward: NDArray[np.bool_] | np.bool_) -> Curve:

@@ -114,8 +114,8 @@ class _GaussianGrid:
     def _laws(self, lead: int) -> Laws:
         before, after = self._tails(lead)[:, self._before], self._tails(lead - 2)[:, self._after]
         log_p, log_q = np.log(np.maximum([before, after], _VANISHED))
-        gone = np.minimum(before, after) <= _VANISHED
-        mass, loss = np.where(gone, NO_MASS, log_q), np.where(gone, 0.0, log_p - log_q)
+        vanished = np.minimum(before, after) <= _VANISHED
+        mass, loss = np.where(vanished, NO_MASS, log_q), np.where(vanished, 0.0, log_p - log_q)
         other, change = self._vote.others(self.places, self.places - lead)
         return Laws(np.stack([*mass, other]), np.stack([*loss, change]))
 
@@ -147,8 +147,8 @@ class _LatticeGrid:
 
     def cells(self, lead: int) -> Curve:
         """The larger excess [order, direction, place] of the two rules for ties."""
-        found = [self._excess(vote, lead - shift) for shift, vote in self._votes]
-        return np.maximum(*found)
+        excesses = [self._excess(vote, lead - shift) for shift, vote in self._votes]
+        return np.maximum(*excesses)
 
     def _excess(self, vote: LatticeVote, lead: int) -> Curve:
         law = vote.laws(np.full(len(self.places), float(lead)), self.places)

@@ -49,11 +49,11 @@ def supremum(noise: Noise, argmax: Curve, room: float, orders: Curve) -> Curve:
     >>> supremum(Noise("gaussian", 1.0), zero, np.inf, orders).round(6)
     array([0.661825])
     """
-    found = np.full(len(orders), np.inf)
+    bound = np.full(len(orders), np.inf)
     usual = orders <= LARGEST_ORDER
     if usual.any() and noise.family in ("gaussian", "discrete_gaussian", "discrete_laplace"):
-        found[usual] = _remembered(noise, argmax[usual].tobytes(), float(room), orders[usual].tobytes())
-    return found
+        bound[usual] = _remembered(noise, argmax[usual].tobytes(), float(room), orders[usual].tobytes())
+    return bound
 
 
 @lru_cache(maxsize=256)
@@ -62,8 +62,8 @@ def _remembered(noise: Noise, argmax: bytes, room: float, orders: bytes) -> Curv
     if noise.family == "discrete_laplace":
         return _discrete_laplace(noise, inner, room, grid) * (1 + ROUNDING)
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
-        found = _Search(noise, (grid - 1) * inner, room, grid).run()
-    return found / (grid - 1) * (1 + TOLERANCE + ROUNDING)
+        moments = _Search(noise, (grid - 1) * inner, room, grid).run()
+    return moments / (grid - 1) * (1 + TOLERANCE + ROUNDING)
 
 
 def cost(noise: Noise, x: Curve, orders: Curve, argmax: Curve | float = 0.0) -> Curve:
@@ -125,9 +125,9 @@ class _Search:
 
     def _value(self, row: NDArray[np.int64], x: Curve) -> Curve:
         """The log-excesses at readings `x`; the largest moment of each order is recorded."""
-        found = log_excess(law(self.noise, x), self.orders[row], self.extra[row], self.upwards[row])
-        np.maximum.at(self.best, row % len(self.best), np.logaddexp(0.0, found))
-        return found
+        excesses = log_excess(law(self.noise, x), self.orders[row], self.extra[row], self.upwards[row])
+        np.maximum.at(self.best, row % len(self.best), np.logaddexp(0.0, excesses))
+        return excesses
 
     def _first(self, start: Curve, stop: Curve) -> _Cells:
         ends = np.linspace(start, stop, _FIRST + 1, axis=1)

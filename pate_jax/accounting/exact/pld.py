@@ -178,10 +178,10 @@ def _join(first: Losses, second: Losses, step: float, cut: float) -> tuple[Losse
     if len(first.probs) + len(second.probs) <= DIRECT:
         probs = np.convolve(first.probs, second.probs)
         return Losses(first.lower + second.lower, probs, float(np.linalg.norm(probs))), len(probs) * ULP
-    made = [
+    pair = [
         DensePLDPmf(step, lower, probs, 0.0, pessimistic_estimate=True) for lower, probs, _ in (first, second)
     ]
-    return _opened(made[0].compose(made[1], cut), first.norm, second.norm)
+    return _opened(pair[0].compose(pair[1], cut), first.norm, second.norm)
 
 
 def _opened(pmf: DensePLDPmf, first: float, second: float) -> tuple[Losses, float]:

@@ -79,8 +79,8 @@ def _error(made: Factors, log_p: np.ndarray, first: np.ndarray, live: np.ndarray
     weight = np.exp(made.level - log_p[:, :, None])
     least = (weight @ np.exp(made.join[:, :1]).transpose(0, 2, 1))[:, :, 0]  # E[S] of the largest class
     shares = [(weight @ (steepest * fall))[:, :, 0], (weight @ rise)[:, :, 0] / least]
-    for own, change in ((made.fewer, fall), (made.more, rise)):
-        scaled = np.exp(own - own.max(axis=2, keepdims=True))
+    for integrand, change in ((made.fewer, fall), (made.more, rise)):
+        scaled = np.exp(integrand - integrand.max(axis=2, keepdims=True))
         shares.append((scaled @ change)[:, :, 0] / scaled.sum(axis=2))
     worst = np.where(live, np.maximum.reduce(shares), 0.0).max(axis=1)
     return np.where(np.isfinite(worst), 2 * worst, np.inf)

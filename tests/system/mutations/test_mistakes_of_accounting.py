@@ -248,7 +248,7 @@ PRICES = [
     ),
     case(
         "the sampler's distance from its law not paid for",
-        source(slack, "with_slack", "(1 + math.exp(found.epsilon)) * slack", "0.0"),
+        source(slack, "with_slack", "(1 + math.exp(epsilon.epsilon)) * slack", "0.0"),
         fails(test_statement.test_the_samplers_error_is_paid_for),
         "samplers_error",
     ),
@@ -312,7 +312,7 @@ PUBLISHED = [
         source(
             smooth,
             "limit",
-            '"sensitive" if own else "publishable"',
+            '"sensitive" if from_private else "publishable"',
             '"publishable"',
         ),
         fails(test_smooth.test_a_plan_reads_no_private_votes_and_a_tuned_one_stays_sensitive),
