@@ -76,6 +76,13 @@ def test_directions_are_those_of_the_public_pool_most_varied_first():
     assert np.allclose(space.coordinates(POOL).mean(0), 0, atol=0.02 * np.sqrt(space.variances[0]))
 
 
+def test_a_net_shows_the_same_bits_on_every_device():
+    front = net_space(maps=(4, 5), hidden=(7,)).front
+    with jax.default_device(jax.devices()[-1]):
+        elsewhere = front(IMAGES)
+    assert np.array_equal(front(IMAGES), elsewhere)
+
+
 @pytest.mark.parametrize(
     ("name", "sizes", "head"),
     [
