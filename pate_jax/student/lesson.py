@@ -28,13 +28,23 @@ class Lesson(NamedTuple):
 
     @property
     def wanted(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """What calibration compares with, and weights: labels, or probabilities as they were released."""
+        """What students are calibrated by, and weights: labels, or probabilities as they were released."""
         return (self.labels, None) if self.soft is None else (self.soft.probabilities, self.soft.weights)
+
+    @property
+    def taught(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """What students learn, and weights: labels, or each class's chance to be the label."""
+        return (self.labels, None) if self.soft is None else (self.soft.targets, self.soft.weights)
 
     def part(self, places: np.ndarray) -> Lesson:
         """The same public inputs with some of the answers."""
         soft = None if self.soft is None else self.soft.part(places)
         return Lesson(self.public, self.rows[places], self.labels[places], soft)
+
+    def spaced(self, most: int) -> Lesson:
+        """The same with at most this many answers, evenly spaced."""
+        count = min(most, len(self.rows))
+        return self.part(np.arange(count) * len(self.rows) // max(1, count))
 
 
 class Learned(NamedTuple):

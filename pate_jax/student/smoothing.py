@@ -1,11 +1,15 @@
-"""What soft answers teach: probabilities smoothed by their known noise, and how much each answer counts.
+"""What soft answers teach: how probable it is that each class is the right label, and what an answer counts.
 
 The probabilities p of a query, as released, are the truth plus noise of a known deviation d. Over the answers
 the truth varies around the class shares with a variance v, the same for all classes. The best linear guess of
-the truth is `share + r (p - share)` with `r = v / (v + d^2)`: the part of the variance that is not noise.
-An answer's weight is r too. Where a student finds half of the variance v by itself in the inputs, answers
-have to count as `1 / (v/2 + d^2)`, and smoothing and weights together do that where d^2 is small beside v.
-Shares and v are those for which the answers are most likely, were truth and noise normal.
+the truth is `share + r (p - share)` with `r = v / (v + d^2)`, the part of the variance that is not noise; the
+truth lies around this guess with variance `r d^2`. Shares and v are those for which the answers are most
+likely, were truth and noise normal.
+
+A student is taught the *label* of the truth, its most probable class. Under that normal law each class has a
+known chance to be the label: 1 for one of them where the noise is small, nearly equal chances where the noise
+could have changed the label. The answer's weight is r, so answers that are mostly noise hardly count. With
+d = 0 a student is taught labels. How sure it may be of them is set by the probabilities as released.
 """
 
 from __future__ import annotations
@@ -14,21 +18,24 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import ndtr
 
 _ROUNDS = 50  # of fitting shares and variance, each to the other
-_LEAST = 1e-9  # variance of the truth
+_LEAST = 1e-9  # variance of the truth, and deviation around a guess of it
+_GRID = np.linspace(-8, 8, 97)  # where the largest class may lie, in deviations around the largest guess
+_BLOCK = 1000  # answers looked at together
 
 
 class Soft(NamedTuple):
     """Soft answers as students use them."""
 
     probabilities: Float[np.ndarray, "answers classes"]  # as released, by which students are calibrated
-    targets: Float[np.ndarray, "answers classes"]  # smoothed, from which they learn
+    targets: Float[np.ndarray, "answers classes"]  # chance of each class to be the label, which is learned
     weights: Float[np.ndarray, " answers"]  # 1 in the mean
 
-    def part(self, rows: np.ndarray) -> Soft:
+    def part(self, places: np.ndarray) -> Soft:
         """Some of the answers; the weights stay as they are."""
-        return Soft(*(each[rows] for each in self))
+        return Soft(*(each[places] for each in self))
 
 
 def smoothed(
@@ -36,28 +43,53 @@ def smoothed(
 ) -> Soft:
     """Targets and weights of answers whose probabilities have noise of this standard deviation.
 
-    >>> given = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    >>> found = smoothed(given, np.array([0.0, 0.0, 0.5]))
-    >>> bool(0.5 < found.targets[2, 0] < 1), found.targets[:2].round(3).tolist()
-    (True, [[1.0, 0.0], [0.0, 1.0]])
+    >>> given = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    >>> found = smoothed(given, np.array([0.0, 0.0, 0.2]))
+    >>> found.targets[:2].tolist(), bool(0.5 < found.targets[2, 0] < 0.9)
+    ([[1.0, 0.0], [0.0, 1.0]], True)
     >>> bool(found.weights[2] < found.weights[0])
     True
     """
     given, noise = np.asarray(probabilities, np.float64), np.asarray(deviation, np.float64) ** 2
-    shares, spread = _truth(given, noise)
+    shares, spread = truth(given, noise)
     signal = spread / (spread + noise)
-    targets = shares + signal[:, None] * (given - shares)
-    weights = signal / signal.mean()
-    return Soft(*(each.astype(np.float32) for each in (given, targets, weights)))
+    guess = shares + signal[:, None] * (given - shares)
+    targets = chances(guess, np.sqrt(signal * noise))
+    return Soft(*(each.astype(np.float32) for each in (given, targets, signal / signal.mean())))
 
 
-def _truth(given: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, float]:
-    """The class shares, and the variance around them, of what the answers would be without noise."""
-    spread = max(float(given.var(0).mean()), _LEAST)
-    shares = given.mean(0)
+def truth(
+    given: Float[np.ndarray, "answers classes"], noise: Float[np.ndarray, " answers"]
+) -> tuple[Float[np.ndarray, " classes"], float]:
+    """The class shares, and the variance around them, of what answers with noise of this variance would be
+    without it.
+    """
+    shares, spread = given.mean(0), max(float(given.var(0).mean()), _LEAST)
     for _ in range(_ROUNDS):
         precision = 1 / (spread + noise)
         shares = precision @ given / precision.sum()
         squares = ((given - shares) ** 2).mean(1)
         spread = max(float(precision**2 @ (squares - noise) / (precision**2).sum()), _LEAST)
     return shares, spread
+
+
+def chances(
+    guess: Float[np.ndarray, "answers classes"], deviation: Float[np.ndarray, " answers"]
+) -> Float[np.ndarray, "answers classes"]:
+    """The chance of each class to be the largest, where each is normal around its guess.
+
+    Of class c it is the integral of its density times the chance that all others lie below, by the
+    trapezoidal rule, which is exact to rounding for such smooth functions.
+
+    >>> chances(np.array([[0.3, 0.3, 0.0]]), np.array([0.01])).round(6).tolist()
+    [[0.5, 0.5, 0.0]]
+    """
+    found = np.zeros(guess.shape)
+    for start in range(0, len(guess), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        gaps = (guess[rows].max(1, keepdims=True) - guess[rows]) / np.maximum(deviation[rows, None], _LEAST)
+        places = _GRID[:, None] + gaps[:, None]  # [answer, grid, class]
+        below = np.maximum(ndtr(places), np.finfo(np.float64).tiny)
+        all_below = np.exp(np.log(below).sum(2, keepdims=True))
+        found[rows] = (np.exp(-(places**2) / 2) * all_below / below).sum(1)
+    return found / found.sum(1, keepdims=True)

@@ -1,6 +1,7 @@
 """Students of soft answers: what smoothing knows of noise, weighted closed forms, and every method."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from test_student_methods import CLASSES, leaves, pictures, public
 
 from pate_jax.aggregate import Answers, soft_answers
 from pate_jax.errors import PateError
-from pate_jax.student import fit, named
+from pate_jax.student import fit, named, smoothing
 from pate_jax.student.calibration import negative_log_likelihood, temperature
 from pate_jax.student.lesson import lesson
 from pate_jax.student.methods import METHODS, least_squares, ridge
@@ -26,30 +27,45 @@ def noisy_shares(count, random):
     return truth, deviation, truth + random.normal(size=truth.shape) * deviation[:, None]
 
 
-def test_smoothing_is_the_best_linear_guess_of_the_truth():
-    truth, deviation, given_shares = noisy_shares(4000, np.random.default_rng(0))
-    found = smoothed(given_shares, deviation)
-    signal = 0.02 / (0.02 + deviation**2)
-    best = SHARES + signal[:, None] * (given_shares - SHARES)
-    np.testing.assert_allclose(found.targets, best, atol=0.04)
+def test_shares_and_variance_of_the_truth_are_found_under_noise():
+    _, deviation, given_shares = noisy_shares(4000, np.random.default_rng(0))
+    shares, spread = smoothing.truth(given_shares, deviation**2)
+    np.testing.assert_allclose(shares, SHARES, atol=0.01)
+    assert abs(spread - 0.02) < 0.001
+    found, signal = smoothed(given_shares, deviation), 0.02 / (0.02 + deviation**2)
     np.testing.assert_allclose(found.weights, signal / signal.mean(), rtol=0.05)
 
-    def miss(guess):
-        return ((guess - truth) ** 2).mean()
 
-    assert miss(found.targets) < 1.01 * miss(best)
-    for other in (0.5, 2.0):  # half and twice the variance of the truth are worse
-        wrong = other * 0.02 / (other * 0.02 + deviation**2)
-        assert miss(found.targets) < miss(SHARES + wrong[:, None] * (given_shares - SHARES))
+def test_targets_are_the_chances_of_classes_to_be_the_label_of_the_truth():
+    """Among answers with about the same target, that share has the class as its most probable one."""
+    truth, deviation, given_shares = noisy_shares(20000, np.random.default_rng(0))
+    targets, right = smoothed(given_shares, deviation).targets, truth.argmax(1)
+    for low in (0.1, 0.3, 0.5, 0.7, 0.9):
+        there = (targets >= low) & (targets < low + 0.1)
+        hits = (np.arange(4) == right[:, None])[there]
+        assert there.sum() > 200
+        assert abs(hits.mean() - targets[there].mean()) < 4 * (0.25 / there.sum()) ** 0.5
 
 
-def test_answers_without_noise_stay_as_they_are_and_pure_noise_says_nothing():
+def test_chances_are_those_of_random_draws():
+    random = np.random.default_rng(4)
+    guess, deviation = random.dirichlet(np.ones(5), 6), random.uniform(0.01, 0.5, 6)
+    drawn = (guess[:, None] + random.normal(size=(6, 40000, 5)) * deviation[:, None, None]).argmax(2)
+    seen = np.stack([(drawn == label).mean(1) for label in range(5)], 1)
+    np.testing.assert_allclose(smoothing.chances(guess, deviation), seen, atol=0.01)
+
+
+def test_answers_without_noise_are_their_labels_and_pure_noise_says_nothing():
     random = np.random.default_rng(1)
     exact = smoothed(random.dirichlet(np.ones(3), 7), np.zeros(7))
-    np.testing.assert_allclose(exact.targets, exact.probabilities, atol=1e-7)
+    np.testing.assert_array_equal(exact.targets, np.eye(3)[exact.probabilities.argmax(1)])
     np.testing.assert_array_equal(exact.weights, 1)
-    nothing = smoothed(1 / 3 + 0.1 * random.normal(size=(5000, 3)), np.full(5000, 0.1))
-    assert np.abs(nothing.targets - 1 / 3).max() < 0.03
+    deviation = np.r_[np.full(4000, 0.05), np.full(10, 50.0)]
+    mixed = smoothed(
+        1 / 3 + deviation[:, None] * random.normal(size=(4010, 3)) + 0.1 * np.eye(3)[np.arange(4010) % 3],
+        deviation,
+    )
+    assert np.abs(mixed.targets[4000:] - 1 / 3).max() < 0.1 and mixed.weights[4000:].max() < 1e-3
 
 
 @given(st.integers(1, 9), st.integers(2, 5), st.integers(0, 2**31))
@@ -105,24 +121,29 @@ def test_few_examples_that_are_all_answers_are_the_whole_form():
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
+def ridge_lesson(soft, count=40):
+    """Features of images of three kinds, and a lesson with their labels or with sure soft answers."""
+    random = np.random.default_rng(6)
+    labels = random.integers(0, CLASSES, count).astype(np.int32)
+    features = jnp.asarray(2 * np.eye(CLASSES, 7)[labels] + random.normal(size=(count, 7)), jnp.float32)
+    answers = soft_answers(np.eye(CLASSES)[labels], np.zeros(count)) if soft else Answers(labels, labels >= 0)
+    return features, lesson(public(np.zeros((count, 8, 8, 1), np.uint8)), answers)
+
+
 def test_sure_soft_answers_are_labels_to_the_ridge_student_bit_for_bit():
-    images, labels = pictures(60)
-    kept = public(images)
-    hard = Answers(labels[:30], np.ones(30, bool))
-    soft = soft_answers(np.eye(CLASSES)[labels[:30]], np.zeros(30))
-    one, other = (fit(jax.random.key(1), kept, each, named("ridge")) for each in (hard, soft))
-    for left, right in zip(leaves(one), leaves(other), strict=True):
+    one, other = (ridge._line(*ridge_lesson(soft)) for soft in (False, True))
+    for left, right in zip(one, other, strict=True):
         np.testing.assert_array_equal(left, right)
-    assert one.temperature == other.temperature
 
 
 def test_a_student_of_many_soft_answers_holds_some_of_their_images(monkeypatch):
-    images, labels = pictures(60)
+    features, given_lesson = ridge_lesson(True)
+    whole = ridge._line(features, given_lesson)
     monkeypatch.setattr(ridge, "_HELD", 20)
-    soft = soft_answers(0.8 * np.eye(CLASSES)[labels] + 0.2 / CLASSES, np.full(60, 0.05))
-    student = fit(jax.random.key(1), public(images), soft, named("ridge"))
-    assert student.shapes()["examples"] == (20, 8, 8, 1)
-    assert student.accuracy(images, labels) > 0.8
+    few = ridge._line(features, given_lesson)
+    np.testing.assert_array_equal(ridge.examples(given_lesson), np.arange(0, 40, 2))
+    assert few.kernel.shape == (20, CLASSES) and few.unseen.shape == whole.unseen.shape
+    assert (few.unseen.argmax(1) == whole.unseen.argmax(1)).mean() > 0.9
 
 
 @pytest.mark.parametrize(
@@ -149,12 +170,13 @@ def test_an_answer_that_is_nothing_but_noise_has_no_influence(method):
 
 def test_soft_answers_and_labels_teach_a_net_alike_where_they_say_the_same():
     images, labels = pictures(60)
-    config = named("supervised", net="mlp", steps=4, batch_size=8, devices=1, label_smoothing=0.3)
+    config = named("supervised", net="mlp", steps=4, batch_size=8, devices=1, label_smoothing=0.0)
     hard = Answers(labels[:30], np.ones(30, bool))
     soft = soft_answers(0.7 * np.eye(CLASSES)[labels[:30]] + 0.3 / CLASSES, np.zeros(30))
     one, other = (fit(jax.random.key(1), public(images), each, config) for each in (hard, soft))
     for left, right in zip(leaves(one), leaves(other), strict=True):
         np.testing.assert_allclose(left, right, atol=1e-5)
+    assert one.temperature == 1 and other(images).max() < one(images).max(), "calibrated by the answers"
 
 
 def test_refused_soft_answers_have_no_influence():

@@ -28,6 +28,7 @@ from pate_jax.system import devices as machines
 Config = TypeVar("Config", bound=AnyNet)
 MakeObjective = Callable[[Model, Views, Config], Objective]
 _LEAST_HELD_OUT = 20  # answers, for a temperature that means something
+_JUDGED = 1000  # soft answers at most that set the temperature, where none were held out
 
 
 def trainer(make: MakeObjective[Config]) -> Callable[[Config, Array, Lesson], list[Learned]]:
@@ -54,10 +55,10 @@ def _learn(make: MakeObjective[Config], config: Config, keys: Array, lesson: Les
     devices = config.devices or device_count(loop.batch_size, public.inputs.ndim in IMAGE_RANKS)
     trained = training.run(program, drawn, pool, loop, devices, judge, title=f"student: {config.method}")
     trained = jax.tree.map(np.asarray, trained)
-    calibrated = len(held.rows) >= _LEAST_HELD_OUT
-    warmth = [1.0] * len(keys)
-    if calibrated:
-        warmth = [temperature(each, *held.wanted) for each in logits(trained)]
+    judges, warmth = calibrating(used, held), [1.0] * len(keys)
+    if len(judges.rows):
+        found = _logits(model, public, judges.rows)(trained)
+        warmth = [temperature(each, *judges.wanted) for each in found]
     each_key = [jax.tree.map(lambda leaf, place=place: leaf[place], trained) for place in range(len(keys))]
     return [Learned(model.description, *one) for one in zip(each_key, warmth, strict=True)]
 
@@ -84,6 +85,13 @@ def held_out(stream: np.ndarray, lesson: Lesson, share: float) -> tuple[Lesson, 
         return lesson, lesson.part(np.arange(0))
     order = np.random.default_rng(stream.ravel().tolist()).permutation(len(lesson.rows))
     return lesson.part(order[count:]), lesson.part(order[:count])
+
+
+def calibrating(used: Lesson, held: Lesson) -> Lesson:
+    """The answers that set the temperature: those held out, else some of soft ones; none of a few labels."""
+    if len(held.rows) >= _LEAST_HELD_OUT:
+        return held
+    return used.part(np.arange(0)) if used.soft is None else used.spaced(_JUDGED)
 
 
 def pool_of(lesson: Lesson) -> training.Pool:

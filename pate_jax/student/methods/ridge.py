@@ -58,9 +58,7 @@ def scaled(lesson: Lesson) -> Float[np.ndarray, "image h w c"]:
 
 def examples(lesson: Lesson) -> Int[np.ndarray, " examples"]:
     """The rows of the images that the student holds: all answered ones, or as many as suffice."""
-    if lesson.soft is None or len(lesson.rows) <= _HELD:
-        return lesson.rows
-    return lesson.rows[np.arange(_HELD) * len(lesson.rows) // _HELD]
+    return lesson.rows if lesson.soft is None else lesson.spaced(_HELD).rows
 
 
 def fit(

@@ -38,7 +38,7 @@ def _learned(config: Tandem, key: Array, seed: int, lesson: Lesson) -> Learned:
     known = patches.learn(images, seed=seed)
     features = patches.features(known, images)
     first = ridge.fit(known, images, features[rows], lesson)
-    warmth = temperature(first.unseen, *lesson.wanted)
+    warmth = temperature(first.unseen, *lesson.taught)
     unseen = first.unseen / warmth
     head = {name: (leaf / warmth).astype(np.float32) for name, leaf in first.parameters["dense0"].items()}
     pool = ridge.logits(head, features, features[held])
