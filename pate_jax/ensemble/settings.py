@@ -110,7 +110,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "weight_decay": 0.0,
         "augment": "none",
     },
-    "linear": {"weight_decay": 0.2},
+    "linear": {"weight_decay": 0.1},
     "table": {
         **_IMAGES,
         "epochs": 60,

@@ -20,7 +20,7 @@ def test_entries_are_coordinates_divided_by_a_power_of_two_and_a_constant():
     ratio = np.abs(coordinates[0, 0] / found[0, 0])
     assert np.log2(ratio) == round(np.log2(ratio))
     assert np.array_equal(found[:, :-1].astype(np.float64) * ratio, coordinates)
-    assert (found[:, -1] == np.float32(0.3)).all()
+    assert (found[:, -1] == np.float32(0.2)).all()
     assert 0.5 < np.sqrt((found[:, :-1] ** 2).sum(1).mean()) < 1.5
 
 

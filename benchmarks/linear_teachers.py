@@ -1,0 +1,115 @@
+"""Linear teachers in closed form, ours beside scikit-learn's Ridge on each shard: teachers per second.
+
+    python benchmarks/linear_teachers.py
+
+Vectors in, matrices out, already compiled; scikit-learn gets its shards ready-made, in one process and in one
+for each core. The ways take turns, a ratio is taken within a round, and the median over rounds is reported. A
+line for each size is appended to benchmarks/results/linear_teachers.jsonl.
+"""
+
+from __future__ import annotations
+
+from pate_jax.system import devices
+
+devices.prepare()
+
+import statistics  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from typing import NamedTuple  # noqa: E402
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from joblib import Parallel, delayed  # noqa: E402
+from measurement import add, machine  # noqa: E402
+from sklearn.linear_model import Ridge  # noqa: E402
+
+from pate_jax import ensemble, models  # noqa: E402
+from pate_jax.data import Preprocessing  # noqa: E402
+from pate_jax.data.partition import Shards  # noqa: E402
+from pate_jax.models import spaces  # noqa: E402
+
+DIRECTIONS, CLASSES, ROUNDS = 400, 10, 5
+SIZES = ((5000, 12), (1000, 60), (250, 240), (50, 1200))  # teachers, and records of each
+CONFIG = ensemble.TeacherConfig(net="linear")
+SAME = Preprocessing((0.0,), (1.0,))
+
+
+class Records(NamedTuple):
+    """Records as vectors, already in the space: teacher after teacher."""
+
+    inputs: np.ndarray
+    labels: np.ndarray
+    shards: Shards
+
+
+def drawn(teachers: int, each: int) -> Records:
+    random, count = np.random.default_rng(0), teachers * each
+    inputs = random.normal(size=(count, DIRECTIONS + 1)).astype(np.float32) / DIRECTIONS**0.5
+    rows = np.arange(count, dtype=np.int32).reshape(teachers, each)
+    return Records(
+        inputs, random.integers(0, CLASSES, count), Shards(rows, np.full(teachers, each, np.int32))
+    )
+
+
+def model() -> models.Model:
+    """A linear net whose inputs are in the space already."""
+    pool = np.random.default_rng(1).normal(size=(1000, DIRECTIONS)).astype(np.float32)
+    space = spaces.learn("identity", pool, directions=DIRECTIONS)
+    return models.on_space(space, input_shape=(DIRECTIONS,), classes=CLASSES)._replace(front=None)
+
+
+def one(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """scikit-learn's answer for a shard."""
+    ridge = Ridge(alpha=CONFIG.resolved().weight_decay, fit_intercept=False)
+    found: np.ndarray = ridge.fit(inputs, targets).coef_
+    return found
+
+
+def several(shards: list[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+    return [one(*shard) for shard in shards]
+
+
+def ways(records: Records) -> dict[str, Callable[[], object]]:
+    """What is compared."""
+    net, key, cores = model(), jax.random.key(0), devices.cores()
+    targets = np.eye(CLASSES, dtype=np.float32)[records.labels] - np.float32(1 / CLASSES)
+    shards = [(records.inputs[rows], targets[rows]) for rows in records.shards.rows]
+    parts, pool = [shards[core::cores] for core in range(cores)], Parallel(n_jobs=cores)
+    return {
+        "ours": lambda: ensemble.fit(net, SAME, *records, key=key, config=CONFIG),
+        "scikit_learn_loop": lambda: several(shards),
+        "scikit_learn_processes": lambda: pool(delayed(several)(part) for part in parts),
+    }
+
+
+def seconds(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def compared(teachers: int, each: int) -> dict[str, object]:
+    """Paces and ratios at one size."""
+    tried = ways(drawn(teachers, each))
+    for run in tried.values():
+        run()
+    rounds = [{name: seconds(run) for name, run in tried.items()} for _ in range(ROUNDS)]
+    best = [min(took for name, took in taken.items() if name != "ours") / taken["ours"] for taken in rounds]
+    paces = {name: round(teachers / statistics.median(taken[name] for taken in rounds)) for name in tried}
+    return {
+        "teachers": teachers,
+        "records_each": each,
+        "directions": DIRECTIONS,
+        "teachers_per_second": paces,
+        "ratio_to_best_of_scikit_learn": round(statistics.median(best), 2),
+    }
+
+
+def main() -> None:
+    for teachers, each in SIZES:
+        add("linear_teachers", {**machine(), **compared(teachers, each)})
+
+
+if __name__ == "__main__":
+    main()
