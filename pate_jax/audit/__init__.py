@@ -1,1 +1,1 @@
-"""What somebody else can check: `pate verify`."""
+"""The checks of `pate verify`, which other people can make."""

@@ -1,7 +1,7 @@
-"""Makes parts of a run again from what they should follow from, and compares them.
+"""Computes parts of a run again from the inputs that should determine them, and compares the results.
 
-The teachers label the public inputs again; some teachers are trained again with nothing but their own shard
-and key; the student is trained again with nothing but public inputs and the answers.
+The teachers label the public inputs again. Some teachers are trained again from only their own shard and
+key, and the student is trained again from only public inputs and the answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 
 
 def labels(subject: Subject) -> Iterator[Finding]:
-    """Whether the stored teachers give the labels that the votes files hold."""
+    """Whether the stored teachers give the labels in the votes files."""
     run, opened = subject.run, _ready(subject)
     if isinstance(opened, Finding):
         yield opened
@@ -51,7 +51,7 @@ def labels(subject: Subject) -> Iterator[Finding]:
 
 
 def teachers(subject: Subject, sample: int) -> Iterator[Finding]:
-    """Whether some teachers, each trained again from its own shard alone, are the ones that were kept."""
+    """Whether some teachers, each trained again from its own shard alone, equal the stored ones."""
     run, opened = subject.run, _ready(subject)
     if isinstance(opened, Finding):
         yield opened
@@ -75,7 +75,7 @@ def teachers(subject: Subject, sample: int) -> Iterator[Finding]:
 
 
 def _sample(teachers: int, wanted: int) -> list[int]:
-    """A sample of teachers that nobody could foresee."""
+    """An unpredictable sample of teachers."""
     return sorted(secrets.SystemRandom().sample(range(teachers), min(wanted, teachers)))
 
 
@@ -86,7 +86,7 @@ def _alone(shards: Shards, teacher: int) -> Shards:
 
 
 def compared(before: Any, again: Any, who: str, what: str) -> Finding:
-    """Whether two trees of parameters are one, bit for bit or to rounding.
+    """Whether two trees of parameters are equal, bit for bit or up to rounding.
 
     >>> compared({"a": np.ones(2)}, {"a": np.ones(2)}, "the student", "the answers").outcome
     'passed'
@@ -119,7 +119,7 @@ def student_again(subject: Subject) -> Iterator[Finding]:
 
 
 def _ready(subject: Subject) -> Inputs | Finding:
-    """The inputs of a run whose teachers are kept and have been asked, or why nothing can be done again."""
+    """The inputs of a run whose teachers are stored and have voted, or why they cannot be trained again."""
     run = subject.run
     if "data" in run.record.read() and not (checkpoint.folders(run.teachers) and run.answers.exists()):
         return unchecked("no teachers are kept in this run, or nothing was answered yet")

@@ -1,4 +1,4 @@
-"""What a run knows that nobody may find in its release."""
+"""The private content of a run that must not be in its release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Finding
 from pate_jax.system import storage
 
-_SHORT = 5  # names of fewer characters occur in any text
+_SHORT = 5  # shorter names occur in any text
 _PATHS = ("private", "public", "test", "data_dir", "manual_dir", "categories", "scales")
 
 
@@ -50,14 +50,14 @@ def secrets(subject: Subject) -> check.Secrets:
 
 
 def _names(dataset: Dataset) -> set[str]:
-    """Ids and users of private records that are not ids of public records too."""
+    """Ids and users of private records that are not also ids of public records."""
     private, public = dataset.private, set(dataset.public.ids.tolist())
     users = [] if private.users is None else private.users.tolist()
     return {name for name in {*private.ids.tolist(), *users} - public if len(name) >= _SHORT}
 
 
 def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
-    """The private inputs as they are stored and as nets see them, except for known coincidences."""
+    """The private inputs, both stored and preprocessed, except for known coincidences."""
     private = opened.dataset.private.inputs
     if opened.coincide:
         public = {name for part in public_parts(opened).values() for name in duplicates.digests(part.inputs)}
@@ -67,7 +67,7 @@ def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
 
 
 def _sensitive(statement: dict[str, Any]) -> dict[str, str]:
-    """Every figure of the private statement that is not published too, as it would be printed."""
+    """Every figure of the private statement that is not also published, in its printed forms."""
     kept_in: dict[str, str] = {}
     published: set[str] = set()
     for name, figure in {**statement["figures"], **statement.get("sums", {})}.items():
@@ -84,7 +84,7 @@ def _printed(epsilon: float) -> set[str]:
 
 
 def _arrays(run: RunDirectory) -> Iterator[tuple[str, np.ndarray]]:
-    """The votes, and every array of every teacher that is kept."""
+    """The votes, and every array of every stored teacher."""
     if run.table.exists():
         yield "the exact table", storage.read_arrays(run.table, "crowd-table")["table"]
     for batch in range(1, run.batches + 1):

@@ -1,4 +1,4 @@
-"""Checks that no record reached two teachers, and that no input was asked about twice."""
+"""Checks that no record reached two teachers, and that no input was asked twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECRET = "the secret is 32 bytes with more than 8 different values; where they 
 
 
 def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
-    """A file that is missing: not made yet or, where files of later stages exist, lost."""
+    """The finding for a missing file: not made yet or, if files of later stages exist, lost."""
     order = [run.public_side, run.table, run.certificate, run.teacher_report, run.votes]
     order += [run.ledger, run.answers]
     order += [run.statement, run.public_statement, run.results]
@@ -39,7 +39,7 @@ def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
 
 
 def keys(run: RunDirectory) -> Iterator[Finding]:
-    """Whether the run's noise can come from entropy, and nobody but its owner can read the secret."""
+    """Whether the run's noise can come from entropy, and only its owner can read the secret."""
     stored, settings = storage.read_json(run.keys, "keys"), run.record.read()
     seed, entropy = stored.get("seed"), stored.get("entropy")
     if seed is None and not _is_entropy(entropy):
@@ -60,14 +60,14 @@ def keys(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _is_entropy(secret: object) -> bool:
-    """Whether it is 32 bytes in hexadecimal with more than 8 different values, as all honest draws have."""
+    """Whether a secret is 32 bytes in hexadecimal with over 8 different values, as in all honest draws."""
     if not isinstance(secret, str) or len(secret) != 64 or set(secret) - set("0123456789abcdef"):
         return False
     return len(set(bytes.fromhex(secret))) > 8
 
 
 def certified(subject: Subject) -> Iterator[Finding]:
-    """Whether the certificate proves a partition, and the data are the certified ones."""
+    """Whether the certificate proves a partition, and the data are the certified data."""
     run = subject.run
     settings = run.record.read()
     if "data" not in settings:
@@ -100,7 +100,7 @@ def certified(subject: Subject) -> Iterator[Finding]:
 
 
 def fed(subject: Subject) -> Iterator[Finding]:
-    """What each teacher was fed, by the digests that training kept and by feeding row numbers again."""
+    """The rows that each teacher got, by the digests from training and by feeding row numbers again."""
     run, inputs = subject.run, subject.inputs
     if isinstance(inputs, Finding):
         yield inputs
@@ -157,7 +157,7 @@ def fed_rows(inputs: Inputs) -> list[np.ndarray]:
 
 
 def _width(inputs: Inputs) -> Iterator[Finding]:
-    """Whether public numbers alone decided how many teachers share a program."""
+    """Whether only public numbers determined how many teachers share a program."""
     run, config = inputs.run, inputs.teacher
     report = storage.read_json(run.teacher_report, "teacher-report")["training"]
     backend = report["backend"]
@@ -185,7 +185,7 @@ def _shared(plan: plans.Plan, width: int) -> str:
 
 
 def _planned_again(inputs: Inputs, found: plans.Plan, devices: int, share: int) -> plans.Plan:
-    """The plan, measured once more from public numbers."""
+    """The plan, measured again from public numbers."""
     net, dataset = inputs.net, inputs.dataset
     config = inputs.teacher.of_net(net.description.get("name")).resolved()
     private = dataset.private
@@ -194,7 +194,7 @@ def _planned_again(inputs: Inputs, found: plans.Plan, devices: int, share: int) 
 
 
 def votes(run: RunDirectory) -> Iterator[Finding]:
-    """Whether the histograms are the counted labels of the run's teachers."""
+    """Whether the histograms count the labels of the run's teachers."""
     if not run.votes.exists():
         yield absent(run, run.votes, "vote")
         return
@@ -222,7 +222,7 @@ def _counted(found: voting.Votes, teachers: int | None, name: str) -> Iterator[F
 
 
 def queries(subject: Subject) -> Iterator[Finding]:
-    """Whether every query asks about a public input of its own."""
+    """Whether every query asks about a different public input."""
     run = subject.run
     if not run.votes.exists():
         yield absent(run, run.votes, "vote")
@@ -248,13 +248,13 @@ def queries(subject: Subject) -> Iterator[Finding]:
 
 
 def public_apart(subject: Subject) -> Iterator[Finding]:
-    """Whether no public part holds private inputs, where the data can be had."""
+    """Whether no public part contains private inputs, if the data are available."""
     inputs = subject.inputs
     yield from [inputs] if isinstance(inputs, Finding) else _apart(inputs)
 
 
 def _apart(inputs: Inputs) -> Iterator[Finding]:
-    """Whether no public part holds private inputs."""
+    """Whether no public part contains private inputs."""
     dataset, others = inputs.dataset, public_parts(inputs)
     private = dataset.private_digests
     shared = {name: len(overlap.rows(private, part.inputs)) for name, part in others.items()}
@@ -271,7 +271,7 @@ def _apart(inputs: Inputs) -> Iterator[Finding]:
 
 
 def _different(inputs: Inputs, batches: list[voting.Votes]) -> Iterator[Finding]:
-    """Whether the inputs that were asked about differ, and are those that the votes name."""
+    """Whether the inputs of all queries differ, and are those that the votes name."""
     asked = asked_inputs(inputs).inputs
     repeated = len(asked) - len(asking.unique_queries(asked).first_rows)
     faults = [f"{repeated} queries repeat the input of another: repeats average the noise away"] * bool(

@@ -1,4 +1,4 @@
-"""Checks of what was answered and what it cost: ledger, noise, budget and statement."""
+"""Checks of the answers and their cost: ledger, noise, budget and statement."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from pate_jax.runs.release.findings import Finding, failed, judged, passed, unch
 from pate_jax.system import storage
 
 ROUNDING = 1e-8  # relative, between two computations of one epsilon on different machines
-_ADDED = 2e-6  # relative: so much more an older version charged, which did not know the worst reading exactly
+_ADDED = 2e-6  # relative: how much more an older version charged, without the exact worst reading
 _OLDER = (
     "an older version drew the noise of batch 1, named after the votes alone: that no copy of this run made "
     "before its first answer asked another list, whose equal votes would show"
 )
-_FIRST_OF_INDEX = 4  # schema of a ledger's line: before it, queries were charged for the noisy counts
+_FIRST_OF_INDEX = 4  # schema of a ledger's line before which queries were charged for the noisy counts
 _MOVED = 1e-3  # share of answers that continuous noise may round differently on another machine
 
 
 def lines(run: RunDirectory) -> Iterator[Finding]:
-    """Whether the ledger is whole, and shows every answer that the run has given and no other."""
+    """Whether the ledger is whole, and shows exactly the answers that the run has given."""
     if not run.ledger.exists():
         yield absent(run, run.ledger, "aggregate")
         return
@@ -57,7 +57,7 @@ def lines(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
-    """What of one line differs from the files of its batch."""
+    """The differences between one line and the files of its batch."""
     settings = run.record.read()
     if not run.votes_of(line.batch).exists() or not run.answers_of(line.batch).exists():
         yield "its votes or its answers are missing"
@@ -128,7 +128,7 @@ def _drawn_again(run: RunDirectory, line: Line) -> Finding:
 
 
 def spent(run: RunDirectory) -> Iterator[Finding]:
-    """Whether what was spent is within the budget, and the budget is what its epsilon and delta allow."""
+    """Whether the cost is within the budget, and the budget is what its epsilon and delta allow."""
     settings = run.record.read()
     fixed = settings.budget
     if fixed is None:
@@ -163,7 +163,7 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
 
 
 def stated(run: RunDirectory) -> Iterator[Finding]:
-    """Whether both statements are what the votes, the ledger and the budget give."""
+    """Whether both statements follow from the votes, the ledger and the budget."""
     if not run.statement.exists():
         yield absent(run, run.statement, "account")
         return
@@ -192,7 +192,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _pld_of(statement: Mapping[str, Any]) -> bool | None:
-    """Whether losses were composed for a statement: its maker may leave that figure out."""
+    """Whether privacy-loss distributions were composed for a statement, whose maker may leave them out."""
     figure = statement.get("figures", {}).get("pld", {})
     if figure.get("epsilon") is not None:
         return True
@@ -200,7 +200,7 @@ def _pld_of(statement: Mapping[str, Any]) -> bool | None:
 
 
 def differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
-    """Fields of two JSON values that differ; floating-point numbers by more than rounding.
+    """The fields in which two JSON values differ; floating-point numbers may differ by rounding.
 
     >>> list(differences({"a": 1.0, "b": 2}, {"a": 1.0, "b": 3}))
     ['b is 2 and not 3']
@@ -220,14 +220,14 @@ def differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
 
 
 def covers(stated: float, again: float) -> bool:
-    """Whether a recorded figure is the one found again: not below it, and above it by rounding at most."""
+    """Whether a recorded figure equals the computed one: not below it, and above it at most by rounding."""
     return again * (1 - ROUNDING) <= stated <= again * (1 + _ADDED)
 
 
 def coherent(
     body: dict[str, Any], statement: accounting.Statement | accounting.CrowdStatement
 ) -> Iterator[Finding]:
-    """Whether the sentences of a published statement are those that its numbers have."""
+    """Whether the sentences of a published statement follow from its numbers."""
     yield from judged(
         (
             f"the statement is not what its own fields give: {one}"
@@ -238,7 +238,7 @@ def coherent(
 
 
 def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
-    """The published figure again, from what a statement says of itself and nothing else."""
+    """Whether the published figure follows from the statement alone."""
     if not 0 <= statement.answered <= statement.asked:
         yield failed(f"{statement.answered} of {statement.asked} queries are said to be answered")
     if line != statement.model_card_line():
@@ -266,7 +266,7 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
 
 
 def _headline(statement: accounting.Statement) -> figures.Figure:
-    """The data-independent figure, from public numbers alone: it reads nothing else of a histogram."""
+    """The data-independent figure from public numbers alone, as it reads nothing else of a histogram."""
     anything = np.zeros((1, statement.classes), np.int64)
     anything[:, 0] = statement.teachers
     mechanism = from_dict(statement.mechanism)

@@ -1,4 +1,4 @@
-"""A run that is examined, and what it was made from."""
+"""A run under examination, and its inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Subject:
 
     @cached_property
     def inputs(self) -> Inputs | Finding:
-        """What the run was made from, or why that cannot be had."""
+        """The inputs of the run, or why they are not available."""
         if "data" not in self.run.record.read():
             return unchecked(ELSEWHERE)
         if is_crowd(self.run):

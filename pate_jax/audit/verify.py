@@ -1,10 +1,10 @@
-"""Recomputes a run from its artefacts, and says what holds, what does not, and what nobody can check.
+"""Recomputes a run from its files, and says what holds, what does not, and what cannot be checked.
 
-shards        keys, partition, what teachers were fed, votes, queries
+shards        keys, partition, the rows that teachers got, votes, queries
 spending      ledger, noise, budget, statement
-secrets       what no file of release/ may hold (runs/release/check.py looks)
-retraining    labels, teachers and student, made once more
-crowds        the same of a run whose voters are its records or users
+secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
+retraining    labels, teachers and student, computed again
+crowds        the same checks for a run whose voters are its records or users
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OUT_OF_SIGHT = (
 
 
 def at(path: Path | str, *, deep: bool = False, retrained: int = RETRAINED) -> Examination:
-    """Examine what lies at a path: a whole run, or only its release/."""
+    """Examine the content of a path: a whole run, or only its release/."""
     path = Path(path)
     if (path / "private").is_dir():
         return of_run(RunDirectory(path), deep=deep, retrained=retrained)
@@ -46,7 +46,7 @@ def at(path: Path | str, *, deep: bool = False, retrained: int = RETRAINED) -> E
 
 
 def verify(run: RunDirectory, *, deep: bool = False) -> dict[str, list[str]]:
-    """What failed, by the name of the check; a check that finds nothing has an empty list."""
+    """The failures, by the name of the check; a check that passes has an empty list."""
     examination = of_run(run, deep=deep)
     return {
         name: [finding.text for finding in each if finding.outcome == "failed"]
@@ -55,7 +55,7 @@ def verify(run: RunDirectory, *, deep: bool = False) -> dict[str, list[str]]:
 
 
 def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED) -> Examination:
-    """Recompute everything that the files of a run allow; nothing is written.
+    """Recompute everything that the files of a run allow, without writing anything.
 
     With `deep`, the teachers vote again, some of them are trained again from their own shard alone, and the
     student is trained again from public inputs and answers alone.
@@ -68,7 +68,7 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
 
 
 def _of_teachers(subject: Subject, retrained: int) -> tuple[Checks, Checks]:
-    """What is looked at in a run of teachers, and what is made once more."""
+    """The checks of a run of teachers, and the deep checks, which compute parts of it again."""
     run = subject.run
     checks: Checks = {
         "keys": partial(shards.keys, run),
@@ -91,7 +91,7 @@ def _of_teachers(subject: Subject, retrained: int) -> tuple[Checks, Checks]:
 
 
 def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
-    """The same of a run whose voters are its records or users."""
+    """The checks and the deep checks of a run whose voters are its records or users."""
     run, crowd = subject.run, crowds.opened(subject)
     checks: Checks = {
         "keys": partial(shards.keys, run),
@@ -112,7 +112,7 @@ def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
 
 
 def of_release(folder: Path) -> Examination:
-    """What an auditor who has release/ and nothing else can check."""
+    """The checks of an auditor who has only release/."""
     checks: Checks = {
         "release": partial(check.look, folder),
         "agreement": partial(check.agrees, folder),

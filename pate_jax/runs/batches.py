@@ -1,13 +1,13 @@
-"""Batches of queries: voted on, charged to the ledger, answered; several where the budget lasts for more.
+"""Batches of queries, which are voted on, charged to the ledger and answered; several if the budget allows.
 
     votes.npz     votes-0002.npz     the queries that may be asked, each once in a run
-    rows.npz      rows-0002.npz      only where handed-in rows repeat a query: which query answers each row
-    ledger.jsonl                     one line a batch, durable before an answer leaves
-    answers.npz   answers-0002.npz   what the line says; written again whenever it is missing
+    rows.npz      rows-0002.npz      only if given rows repeat a query: which query answers each row
+    ledger.jsonl                     one line for each batch, on disk before an answer is written
+    answers.npz   answers-0002.npz   the answers in the line; written again whenever the file is missing
 
-Of a batch the first `asked` queries are asked, as many as the budget affords. The noise of a batch is derived
-from the run's secret, the number of the batch, the mechanism, the votes and the names of the inputs: no noise
-serves two lists, nor one list twice, and a batch that a crash interrupts ends with the same answers.
+Of each batch the first `asked` queries are asked, as many as the budget affords. The noise of a batch is
+derived from the run's secret, the number of the batch, the mechanism, the votes and the names of the inputs.
+So no noise serves two lists, and a batch that a crash interrupts ends with the same answers.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def adopt(
     more: bool = False,
     relation: Relation | None = None,
 ) -> None:
-    """Begin a run from votes that were made elsewhere, or with `more` go on with a further list of queries.
+    """Begin a run from votes that were made elsewhere or, with `more`, continue it with another list.
 
-    Their makers declare by `relation` whom they cover, once: nothing in the votes shows it.
-    Rows whose input (by digest, else by id) occurred before get that answer, free. The same file again is
-    the same batch again.
+    The makers of the votes declare the relation once, because the votes do not show it. Rows whose input (by
+    digest, else by id) occurred before get the earlier answer, free of charge. Giving the same file again
+    continues the same batch.
     """
     _check_declared(run, relation)
     batch = _batch_of(run, votes, more)
@@ -66,7 +66,7 @@ def adopt(
 
 
 def declare(run: RunDirectory, relation: Relation | None) -> None:
-    """Record whom the makers of adopted votes say that these cover; another word later is refused."""
+    """Record whom adopted votes cover, as their makers declare; a different declaration later is refused."""
     _check_declared(run, relation)
     if relation is not None:
         run.record.agree("relation", {"relation": relation})
@@ -91,7 +91,7 @@ def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
 
 
 def next_batch(run: RunDirectory) -> int:
-    """The number of a further batch; refused before the last one is answered, and without a budget."""
+    """The number of the next batch; refused before the last one is answered, and without a budget."""
     budget.needed_for_more(run)
     answered = [line.batch for line in shown(run)]
     for batch in range(1, run.batches + 1):
@@ -105,7 +105,7 @@ def next_batch(run: RunDirectory) -> int:
 def answer(
     run: RunDirectory, mechanism: Mechanism, epsilon: float | None = None, delta: float | None = None
 ) -> aggregate.Answers:
-    """Answer every batch once, within the budget; the ledger holds the answers before they leave."""
+    """Answer every batch once, within the budget; answers are in the ledger before they are written."""
     refuse_crowd(run.record.read(), run.root)
     votes = voting.load_votes(run.existing(run.votes, "vote")).votes
     teachers, classes = _size(votes)
@@ -128,7 +128,7 @@ def answer(
 def draw(
     run: RunDirectory, mechanism: Mechanism, votes: np.ndarray, label: int | str = 1
 ) -> aggregate.Answers:
-    """The mechanism's answers to these votes under the run's noise for this batch: the same at every call."""
+    """The mechanism's answers to these votes with the run's noise for this batch, the same at every call."""
     if not len(votes):
         return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
     key = noise_key(run, stream(mechanism, storage.digest(votes), label))
@@ -143,30 +143,31 @@ def noise_key(run: RunDirectory, stream: str) -> jax.Array:
 
 
 def noise_label(batch: int, queries: str, inputs: str, schema: int) -> int | str:
-    """What the noise of a batch is named after: its number, and the digests of what it asks about.
+    """The name of a batch's noise: the batch's number, and the digests of its queries and inputs.
 
-    Else two copies of a run that ask about different inputs next would show by equal answers that the votes
-    on them are equal. `schema` is that of the ledger's line: until 2, batch 1 was named by its number alone.
+    Without the digests, two copies of a run that ask about different inputs next could reveal, by equal
+    answers, that the votes on them are equal. `schema` is that of the ledger's line: up to 2, the name of
+    batch 1 was its number alone.
     """
     return batch if batch == 1 and schema < 3 else f"{batch} about {queries} {inputs}"
 
 
 def stream(mechanism: Mechanism, votes_digest: str, label: int | str) -> str:
-    """The name of the noise stream that serves one batch of votes and nothing else.
+    """The name of the noise stream of one batch of votes, which serves nothing else.
 
-    The label of the batch is in it, so that two batches that happen to have equal votes do not show that by
-    equal answers; so is the mechanism, so that a copy of the run that asks another one shares no noise.
+    It contains the label of the batch, so that two batches with equal votes do not reveal this by equal
+    answers. It contains the mechanism, so that a copy of the run with another mechanism shares no noise.
     """
     return f"noise of batch {label} for {votes_digest} by {json.dumps(to_dict(mechanism), sort_keys=True)}"
 
 
 def commitment(run: RunDirectory, stream: str) -> str:
-    """A digest that binds the run to its noise without telling it."""
+    """A digest that commits the run to its noise without revealing it."""
     return storage.digest(_noise_words(run, stream))
 
 
 def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
-    """Which batch of a run a file of votes is, by the public names of its inputs."""
+    """The number of the batch that a file of votes is, by the public names of its inputs."""
     settings = run.record.read()
     refuse_crowd(settings, run.root)
     if "data" in settings:
@@ -208,7 +209,7 @@ def _identity(votes: voting.Votes) -> dict[str, Any]:
 
 
 def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
-    """Write the queries of a batch that are new in the run, and which query answers each row."""
+    """Write the queries of a batch that are new in the run, and which query answers each of its rows."""
     known = _known(run, votes.digests is not None)
     total = sum(line.asked for line in shown(run))
     by: list[int] = []
@@ -226,7 +227,7 @@ def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
 
 
 def _names(votes: voting.Votes) -> Iterator[Any]:
-    """What tells each input from others: its digest, else its id, else its place."""
+    """The name that identifies each input: its digest, else its id, else its place."""
     if votes.digests is not None:
         return iter(votes.digests.tolist())
     return iter(range(len(votes.votes)) if votes.ids is None else votes.ids.tolist())
@@ -271,7 +272,7 @@ def _settle(
 
 
 def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, spent: Cost) -> Line:
-    """The line of a batch: as many of its queries as the budget affords, and their answers."""
+    """The ledger's line of a batch: as many of its queries as the budget affords, and their answers."""
     whole = voting.load_votes(run.votes_of(batch))
     teachers, classes = _size(voting.load_votes(run.votes).votes)
     asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
@@ -298,7 +299,7 @@ def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, spent: Cost) ->
 
 
 def _issue(run: RunDirectory, line: Line) -> None:
-    """Write the answers that the ledger shows, once more if need be; never drawn again."""
+    """Write the answers that are in the ledger, again if necessary; they are never drawn again."""
     batch = line.batch
     votes = load_batch(run, line)
     if storage.digest(votes.votes) != line.votes:

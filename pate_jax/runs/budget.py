@@ -1,7 +1,7 @@
-"""The budget of a run: fixed before its first answer, and asked before every batch of queries.
+"""The budget of a run: fixed before its first answer, and checked before every batch of queries.
 
-Nothing here reads a vote. How many queries a budget affords follows from the mechanism, the number of
-teachers and classes, delta and what the ledger holds already, so a refusal tells nothing of the records.
+Nothing here reads a vote. How many queries a budget affords follows from the mechanism, the numbers of
+teachers and classes, delta and the ledger so far, so a refusal reveals nothing about the records.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SHOWN = ("batch", "asked", "teachers", "classes", "cost", "mechanism")
 
 
 def warn_of_delta(delta: float, records: int) -> None:
-    """Tell of a delta that promises nothing: at the terminal, since how many records there are is private."""
+    """Warn of a delta that promises nothing, only at the terminal: the number of records is private."""
     if delta * records > 1:
         progress.say(
-            f"delta={delta:g} is above one over the {records:,} private records, and so allows to give one "
-            f"of them away whole: use a --delta of {10.0 ** math.floor(-math.log10(10 * records)):g} or less"
+            f"delta={delta:g} is above one over the {records:,} private records, so one of them may be "
+            f"revealed completely: use a --delta of {10.0 ** math.floor(-math.log10(10 * records)):g} or less"
         )
 
 
@@ -48,7 +48,7 @@ def settle(
     epsilon: float | None,
     delta: float = CUSTOMARY_DELTA,
 ) -> Filter | None:
-    """Fix mechanism and budget of a run before anything is asked, or check that they are the ones fixed."""
+    """Fix mechanism and budget of a run before anything is asked, or check that they equal the fixed ones."""
     settings = run.record.read()
     if "budget" in settings:
         _check_agreed(run, settings.budget, epsilon, delta)
@@ -63,21 +63,21 @@ def settle(
 
 
 def fixed(run: RunDirectory) -> Filter | None:
-    """The filter of a run; None where it has no budget."""
+    """The filter of a run; None if it has no budget."""
     return run.record.read().budget
 
 
 def cost_of(
     fixed: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int, rule: Rule
 ) -> tuple[float, Cost]:
-    """What a batch costs whatever the votes, and the order: that of the budget, or else the batch's own."""
+    """The order (of the budget, or else the batch's own) and the cost of a batch, whatever the votes."""
     order = _own_order(mechanism, teachers, classes, asked, rule) if fixed is None else fixed.order
     each = filter.cost(mechanism, teachers=teachers, classes=classes, order=order, rule=rule)
     return order, each.times(asked)
 
 
 def spent(run: RunDirectory) -> Cost:
-    """What the ledger shows, at the order of the run's filter."""
+    """The total cost in the ledger, at the order of the run's filter."""
     budget, total = fixed(run), NOTHING
     for line in ledger.entries(run.ledger):
         total = total.plus(recorded_cost(budget, line))
@@ -85,13 +85,13 @@ def spent(run: RunDirectory) -> Cost:
 
 
 def release_cost(fixed: Filter | None, release: CrowdRelease) -> tuple[float, Cost]:
-    """What a crowd's release costs, and the order: that of the budget, or else the release's own."""
+    """The order (of the budget, or else the release's own) and the cost of a crowd's release."""
     order = counts.best_order(release, CUSTOMARY_DELTA) if fixed is None else fixed.order
     return order, counts.cost(release, order)
 
 
 def recorded_cost(fixed: Filter | None, line: Line | CrowdLine) -> Cost:
-    """What one line of the ledger cost, under the budget that is still the run's."""
+    """The cost of one line of the ledger, whose budget must still be the run's."""
     if line.budget != fixed:
         then, now = budget_to_dict(line.budget), budget_to_dict(fixed)
         raise PateError(
@@ -103,9 +103,9 @@ def recorded_cost(fixed: Filter | None, line: Line | CrowdLine) -> Cost:
 
 
 def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: int) -> int:
-    """How many of the queries wanted may be asked: all without a budget, else as many as it affords.
+    """How many of the wanted queries may be asked: all without a budget, else as many as it affords.
 
-    Says so where it is fewer, and refuses where it is none; a function of public numbers only.
+    A message says if these are fewer, and none at all is refused. The result depends on public numbers only.
     """
     settings = run.record.read()
     budget = settings.budget
@@ -139,7 +139,7 @@ def needed_for_more(run: RunDirectory) -> None:
 
 
 def agreed_delta(run: RunDirectory, delta: float | None) -> float:
-    """The delta of the run's statement: that of its budget, or the one recorded, or the one asked for."""
+    """The delta of the run's statement: that of its budget, or the recorded one, or the requested one."""
     settings = run.record.read()
     budget = settings.budget
     if budget is not None and delta not in (None, budget.delta):
@@ -151,7 +151,7 @@ def agreed_delta(run: RunDirectory, delta: float | None) -> float:
 
 
 def summary(run: RunDirectory) -> dict[str, Any]:
-    """What `pate budget` shows: the budget, what is spent of it and what is left, whatever the votes."""
+    """The content of `pate budget`: the budget, what is spent of it and what is left, whatever the votes."""
     lines, settings, total = ledger.read(run.ledger), run.record.read(), spent(run)
     budget = settings.budget
     if not lines and budget is None:
@@ -210,7 +210,7 @@ def _check_agreed(run: RunDirectory, budget: Filter | None, epsilon: float | Non
 
 
 def _own_order(mechanism: Mechanism, teachers: int, classes: int, asked: int, rule: Rule) -> float:
-    """Without a budget: the order at which this list alone comes out lowest."""
+    """The order for a run without a budget: the one at which this list alone has the least epsilon."""
     orders = curves.default_orders()
     curve = curves.data_independent(mechanism, teachers, classes, orders, rule=rule)[0]
     best = curves.epsilon(orders, curve * max(asked, 1), CUSTOMARY_DELTA).order

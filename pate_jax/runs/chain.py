@@ -1,21 +1,22 @@
-"""A file of lines that is only ever appended to, and that shows every later change: ledgers and registers.
+"""An append-only file of lines that reveals every later change, for ledgers and registers.
 
-    ledger.jsonl        one JSON object a line
-    ledger.head.json    how many lines there are and the digest of the last: written after each line
+    ledger.jsonl        one JSON object in each line
+    ledger.head.json    the number of lines and the digest of the last one: written after each line
 
-A line ends in `, "digest": "..."}`, the SHA-256 of all its bytes before that, and holds the digest of the
-line before it as `previous`: a byte that changes, a line that is dropped, moved or edited breaks the chain.
-Lines missing at the end do not, so the head counts them. Order of events: line, fsync, head, fsync, and only
-then may answers leave. Hence what a crash leaves is one of three things, and each says what it is:
+A line ends in `, "digest": "..."}`, the SHA-256 of all its bytes before that, and contains the digest of the
+line before it as `previous`. So a changed byte, or a line that is dropped, moved or edited, breaks the chain.
+Lines missing at the end do not break it, so the head counts lines. The order of events is line, fsync, head,
+fsync, and only then are answers written. So a crash leaves one of three states, which can be distinguished:
 
-- the head counts all lines: nothing was under way;
-- one whole line more than the head counts: it was recorded, its answers may not have left; it stands;
-- past the lines that the head counts, a part of a line: it was being recorded, none of its answers had left.
-  The next writer cuts it off, says so, and notes it in the line that takes its place.
+- the head counts all lines: nothing was in progress;
+- there is one whole line more than the head counts: it was recorded, and its answers may not have been
+  written; the line is valid;
+- after the lines that the head counts, there is a part of a line: it was being recorded, and none of its
+  answers was written. The next writer cuts it off, says so, and notes it in the line that replaces it.
 
 Anything else is damage and is refused. Readers hold one line at a time, so memory does not grow with the
-file, and may read while a writer appends. A file and head that are both put back from one older copy cannot
-be told from the past by themselves; files of answers that a ledger does not show betray it (`answers`).
+file, and they may read while a writer appends. If a file and its head are both restored from the same older
+copy, they alone do not show it, but files of answers that the ledger lacks do (`answers`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SCHEMA = 4
 # Noise of batch 1 is named after its inputs from 3 on; an index is charged from 4 on; 5 is a crowd's release.
 READABLE = (2, 3, 4, 5)
 GENESIS = "0" * 64
-LONGEST = 1 << 28  # bytes of a line, at most
+LONGEST = 1 << 28  # the most bytes of a line
 _TAIL = len(', "digest": ""}\n') + 64
 
 
@@ -47,24 +48,24 @@ class Torn(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the lines of a file come to."""
+    """A summary of the lines of a file."""
 
-    entries: int  # whole lines
-    digest: str  # of the last of them
+    entries: int  # number of whole lines
+    digest: str  # digest of the last of them
     size: int  # bytes of the whole lines
-    counted: int  # lines that the head counts: as many, or one fewer after a crash
-    torn: Torn | None  # what follows the whole lines
+    counted: int  # lines that the head counts: the same number, or one fewer after a crash
+    torn: Torn | None  # the part of a line after the whole lines
 
 
 class Head(NamedTuple):
-    """What the head file says."""
+    """The content of the head file."""
 
     entries: int
     digest: str
 
 
 class Writer:
-    """The one writer of a file; use it in a `with` statement.
+    """The only writer of a file; use it in a `with` statement.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "ledger.jsonl"
@@ -92,7 +93,7 @@ class Writer:
         self._stack.close()
 
     def append(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Add an entry; when this returns, it is durable."""
+        """Add an entry; it is on disk when this returns."""
         self._settle()
         state = self.state
         body = {"artefact": "ledger", "schema": SCHEMA, "sequence": state.entries, "previous": state.digest}
@@ -117,7 +118,7 @@ class Writer:
         return {**body, "digest": digest}
 
     def _check_size(self) -> None:
-        """Refuse to write over what came after this writer looked, as where its lock was removed."""
+        """Refuse to overwrite lines that another process added, which can happen if the lock was removed."""
         size = self.path.stat().st_size if self.path.exists() else 0
         if size != self.state.size + (self.state.torn.bytes if self.state.torn else 0):
             raise PateError(
@@ -126,7 +127,7 @@ class Writer:
             )
 
     def _settle(self) -> None:
-        """Let the head count all lines."""
+        """Write a head that counts all lines."""
         if self.state.counted < self.state.entries:
             head = {"entries": self.state.entries, "digest": self.state.digest}
             storage.write_json(head_path(self.path), "ledger-head", head)
@@ -134,13 +135,13 @@ class Writer:
 
 
 def append(path: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Add one entry to a file that nobody else writes meanwhile."""
+    """Add one entry to a file that no other process is writing."""
     with Writer(path) as book:
         return book.append(entry)
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries in order, each after the chain up to it was checked; an absent file has none."""
+    """The entries in order, each after a check of the chain up to it; an absent file has none."""
     yield from _walk(path)
 
 
@@ -171,7 +172,7 @@ def line(body: Mapping[str, Any]) -> bytes:
 
 
 def head_path(path: Path) -> Path:
-    """Where the head of a file of lines lies."""
+    """The path of the head file."""
     return path.with_suffix(".head.json")
 
 
@@ -208,7 +209,7 @@ _DAMAGE = f"the ledger was changed after it was written. {_RESTORE}"
 
 
 def _entry(path: Path, content: bytes, number: int, previous: str) -> dict[str, Any]:
-    """The entry of a line, or an error where it is not whole or does not follow the line before."""
+    """The entry of a line; an error if it is not whole or does not follow the line before."""
     where = f"{path} line {number + 1}"
     entry = storage.parse_json(content, where)
     if entry.get("schema") not in READABLE:
@@ -223,14 +224,14 @@ def _entry(path: Path, content: bytes, number: int, previous: str) -> dict[str, 
 
 
 def _torn(path: Path, content: bytes, following: bytes, count: int, error: PateError) -> Torn:
-    """A line that is not whole, where a crash can have left it; anything else is damage."""
+    """A partial line, if a crash can have left it; anything else is damage."""
     if count != _read_head(path).entries or following or _is_whole(content):  # the head as it is by now
         raise error
     return Torn(len(content), hashlib.sha256(content).hexdigest())
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether this is a line of JSON to its end: then somebody changed it, or another version wrote it."""
+    """Whether this is a whole line of JSON: then someone changed it, or another version wrote it."""
     try:
         json.loads(content)
     except (ValueError, RecursionError):

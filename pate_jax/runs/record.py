@@ -1,4 +1,4 @@
-"""The settings that the stages of a run were made with: written when a stage first runs, then obeyed."""
+"""The settings of a run's stages: written when a stage first runs, and enforced from then on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CROWD = "crowd"  # the stage that only the run of a crowd has
 
 
 def refuse_crowd(settings: Settings, root: Path) -> None:
-    """Refuse what is for teachers, or for votes made elsewhere, in the run of a crowd."""
+    """Refuse commands for teachers, or for votes made elsewhere, in the run of a crowd."""
     if CROWD in settings:
         raise PateError(
             f"{root} is the run of a crowd, whose records or users vote by themselves, once: there are no "
@@ -32,16 +32,16 @@ def refuse_crowd(settings: Settings, root: Path) -> None:
 
 
 class Vote(NamedTuple):
-    """What the teachers were asked in one batch."""
+    """The queries of one batch to the run's own teachers."""
 
     queries: int
     selection: str | None
-    public: Path | None  # a file of further public inputs
+    public: Path | None  # a file of more public inputs
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a file of settings says; a stage that has not run yet has none, and asking for it is an error.
+    """The content of a file of settings; reading a stage that has not run yet is an error.
 
     >>> settings = Settings({"account": {"delta": 1e-05}}, Path("settings.json"))
     >>> settings.delta, "data" in settings, settings.budget
@@ -67,7 +67,7 @@ class Settings:
 
     @property
     def partition(self) -> PartitionChoice:
-        """How the records were cut into shards."""
+        """How the records were divided into shards."""
         return from_settings(PartitionChoice, self.of("partition"))
 
     @property
@@ -87,17 +87,17 @@ class Settings:
 
     @property
     def mechanism(self) -> Mechanism:
-        """By which all batches are answered."""
+        """The mechanism that answers all batches."""
         return from_dict(self.of("mechanism"))
 
     @property
     def budget(self) -> Filter | None:
-        """What may be spent in all; None where no budget was fixed."""
+        """The budget of the whole run; None if no budget was fixed."""
         return budget_from_dict(dict(self.stages.get("budget", budget_to_dict(None))))
 
     @property
     def rule(self) -> Rule:
-        """What a query is charged for: of a run that an older version has charged, the noisy counts."""
+        """The rule by which queries are charged; for a run that an older version charged, "counts"."""
         older: Rule = "counts" if "mechanism" in self.stages else NEWEST
         return check_rule(self.stages.get("charges", {}).get("rule", older))
 
@@ -108,16 +108,16 @@ class Settings:
 
     @property
     def relation(self) -> str | None:
-        """Whom the guarantee covers, as the records' ids gave it or the makers of the votes declared."""
+        """Whom the guarantee covers, by the records' ids or by the declaration of the votes' makers."""
         return self.stages.get("relation", {}).get("relation")
 
     @property
     def register(self) -> Path:
-        """The file that the run is entered in."""
+        """The register in which the run is entered."""
         return Path(self.of("register")["file"])
 
     def vote(self, batch: int) -> Vote:
-        """What was asked in a batch of the run's own teachers."""
+        """The queries of a batch to the run's own teachers."""
         asked = self.of(stage_of("vote", batch))
         public = asked.get("public")
         return Vote(asked["queries"], asked.get("selection"), None if public is None else Path(public))
@@ -157,7 +157,7 @@ class Record:
             return
         for name in sorted({*settings, *stages[stage]} - {*but_not}):
             old, new = stages[stage].get(name), settings.get(name)
-            unknown_then = name not in stages[stage] and new is False  # a switch newer than the run: off
+            unknown_then = name not in stages[stage] and new is False  # a switch newer than the run, off
             if old != new and not unknown_then:
                 raise PateError(
                     f"{self.root} was made with {stage} setting {name}={old!r}, not {new!r}; "
@@ -165,14 +165,14 @@ class Record:
                 )
 
     def forget(self, stage: str) -> None:
-        """Take back the settings of a stage whose files are gone, so that it can run with others."""
+        """Remove the settings of a stage whose files are missing, so that it can run with other settings."""
         stages = self.stages()
         stages.pop(stage, None)
         storage.write_json(self.file, "settings", stages)
 
 
 def stage_of(stage: str, batch: int) -> str:
-    """What the settings of a batch are called: those of the first have the stage's plain name.
+    """The name of a batch's settings; those of the first batch have the plain name of the stage.
 
     >>> stage_of("vote", 1), stage_of("vote", 2)
     ('vote', 'vote 2')

@@ -1,10 +1,10 @@
-"""What all runs on the same private records may spend together: one line a run, in a file beside the data.
+"""What all runs on the same private records may spend together: a file next to the data, one line per run.
 
-A register belongs to one holder's one collection of records, and is private like these. Every run in it
-counts, whatever table it names: tables overlap, and each line's digest of the ids shows only which are equal.
-A run is entered with all that it may ever spend, before it trains or answers, so a crash counts too much and
-never too little; the same run in the same place is entered once, a copy of it anew. The file is a chain of
-lines, as a run's ledger is (`chain`), with the same durability and the same one writer.
+A register belongs to one owner's one collection of records, and is private like the records. Every run in it
+counts, whatever table it names: tables overlap, and the digest of the ids in a line shows only which tables
+are equal. A run is entered with the most that it may ever spend, before it trains or answers, so a crash
+counts too much and never too little. The same run in the same place is entered once, and a copy again. The
+file is a chain of lines like a run's ledger (`chain`), with the same durability and a single writer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Book(NamedTuple):
 
 
 def read(file: Path) -> Book:
-    """The lines of a register; an absent file has none."""
+    """The content of a register; an absent file has no entries."""
     lines = chain.read(file)
     if not all("plan" in line or "limit" in line for line in lines):
         raise PateError(f"{file} is the ledger of a run and no register: name a file of its own")
@@ -85,7 +85,7 @@ def planned(
     most: tuple[float, float] | None,
     rule: Rule,
 ) -> int:
-    """How many answers a run may give in all: its list, or what its budget (epsilon, delta) affords.
+    """The number of answers that a run may give: its list, or what its budget (epsilon, delta) affords.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> planned(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5), rule="counts")
@@ -102,7 +102,7 @@ def planned(
 
 
 def digest_of(ids: np.ndarray) -> str:
-    """A digest of the private ids, in whatever order they stand.
+    """A digest of the private ids, whatever their order.
 
     >>> digest_of(np.array(["b", "a"])) == digest_of(np.array(["a", "b"]))
     True
@@ -111,7 +111,7 @@ def digest_of(ids: np.ndarray) -> str:
 
 
 def enter(run: RunDirectory, file: Path, plan: AnyPlan) -> None:
-    """Write a run's line before it spends anything, once; refused where a limit would be exceeded."""
+    """Write a run's line once, before it spends anything; refused if a limit would be exceeded."""
     if run.secret.seed is not None:
         raise PateError(f"{run.root} has a seed, so it promises nothing to be added up: leave out --seed")
     if _STAGE in run.record.read():
@@ -127,7 +127,7 @@ def enter(run: RunDirectory, file: Path, plan: AnyPlan) -> None:
 
 
 def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int, queries: int) -> None:
-    """Refuse to answer where the register that a run is kept in does not show all that it may ask."""
+    """Refuse to answer if the run's register does not show everything that the run may ask."""
     if _STAGE not in run.record.read():
         return
     fixed = budget.fixed(run)
@@ -150,7 +150,7 @@ def _check_stands(run: RunDirectory, plan: AnyPlan) -> None:
 
 
 def limit(file: Path, epsilon: float, delta: float) -> None:
-    """Set what the runs of a register may spend together, once; the order of the sum is fixed with it."""
+    """Set the limit of what a register's runs may spend together, once; it fixes the order of the sum."""
     limit = _filter(epsilon, check_delta(delta))
     _check_kind(file)
     with chain.Writer(file) as writer:
@@ -225,7 +225,7 @@ def together(plans: Sequence[AnyPlan], delta: float) -> float | None:
 
 
 def examined(run: RunDirectory) -> Iterator[Finding]:
-    """Whether a run that was recorded with a register stands in it, with all that it has asked."""
+    """Whether a run that was recorded with a register is entered there, with everything that it asked."""
     if _STAGE not in run.record.read():
         return
     file, lines = _file(run), ledger.read(run.ledger)
@@ -267,7 +267,7 @@ def _file(run: RunDirectory) -> Path:
 
 
 def _key(run: RunDirectory) -> str:
-    """What names a run in a register, and tells nothing of its secret."""
+    """The name of a run in a register, which reveals nothing about its secret."""
     return run.secret.derive("name in a register").hex()
 
 
@@ -283,7 +283,7 @@ def _stands(book: Book, run: RunDirectory, plan: AnyPlan) -> bool:
 
 
 def _check_kind(file: Path) -> None:
-    """Refuse a file that is something else, before its end is taken for a line that a crash tore."""
+    """Refuse any other kind of file, before its end is mistaken for a line that a crash cut short."""
     begins = storage.read_bytes(file)[: len(_BEGINS)] if file.exists() else b""
     if not _BEGINS.startswith(begins):
         raise PateError(f"{file} is no register: name a file that `--register` has begun, or a new one")

@@ -1,4 +1,4 @@
-"""How a run comes into a register: by its settings before it trains, or by its votes before it answers."""
+"""The entry of a run in a register: from its settings before it trains, or its votes before it answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pate_jax.runs.settings import RunConfig
 
 
 def before_training(inputs: Inputs, config: RunConfig, mechanism: Mechanism) -> None:
-    """Enter a whole run with all that its settings let it spend, where they name a register."""
+    """Enter a whole run with the most that its settings let it spend, if they name a register."""
     if config.register is None:
         return
     dataset, cut = inputs.dataset, inputs.cut

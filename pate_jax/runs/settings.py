@@ -1,4 +1,4 @@
-"""What a user may set, as frozen dataclasses; the command line makes its flags from these."""
+"""The settings that users may choose, as frozen dataclasses from which the command line makes its flags."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from pate_jax.models.names import Space
 from pate_jax.student.settings import Auto, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
-QUERIES, CUSTOMARY_EPSILON = 500, 1.0  # of teachers' lists and of crowds' tables, unless told otherwise
+QUERIES, CUSTOMARY_EPSILON = 500, 1.0  # the defaults for lists of teachers and for tables of crowds
 _REACH = 6  # scales of the test's noise by which a threshold may exceed the number of teachers
 
-# The mechanisms as subcommands, but for those that need more than votes.
+# The mechanisms as subcommands, except those that need more than votes.
 _BY_COMMAND = [
     Annotated[kind, subcommand(name, prefix_name=False, description=(kind.__doc__ or "").partition("\n")[0])]
     for name, kind in BY_NAME.items()
@@ -59,18 +59,18 @@ class DataChoice:
     user_column: str | None = None
     """Column of a CSV that holds the user's id, for --by user."""
     ids_are_stable: bool = False
-    """Declare that private records and users keep their ids whatever comes of the others. Needed where these
-    count up like row numbers, or are places in an archive, and removing a record is to be covered too."""
+    """Declare that private records and users keep their ids when others come or go. Needed if the ids
+    count up like row numbers, or are places in an archive, and removing a record must be covered too."""
     equal_rows_are_coincidences: bool = False
-    """Declare that inputs of public parts that are private ones too are of other records, as happens where
-    columns are few. Decide by where the rows come from: copies of private records void the guarantee."""
+    """Declare that public inputs which equal private ones belong to other records, as happens with few
+    columns. Decide by the origin of the rows: copies of private records void the guarantee."""
     categories: Path | None = None
     """JSON file with the categories of categorical CSV columns; unset: those of the public part."""
     scales: Path | None = None
-    """JSON file with offset and scale of numeric CSV columns, and, if you like, the number that is taken for
+    """JSON file with offset and scale of numeric CSV columns and, optionally, the number that replaces
     missing values; unset: mean, deviation and median of the public part."""
     classes: int | None = None
-    """Number of classes, where the public labels do not tell; of glyphs, how many to draw."""
+    """Number of classes, if the public labels do not show it; for glyphs, how many to draw."""
     records: int | None = None
     """Number of private records to draw of strokes (unset: 240 for each teacher) or glyphs."""
     data_dir: Path | None = None
@@ -85,10 +85,10 @@ class DataChoice:
 
 @dataclass(frozen=True)
 class PartitionChoice:
-    """How the private records are cut into shards."""
+    """How the private records are divided into shards."""
 
     teachers: int = 125
-    """Number of teachers; each is trained on a shard of its own."""
+    """Number of teachers; each is trained on its own shard."""
     by: Literal["record", "user"] = "record"
     """Whom the guarantee covers: one record, or all records of one user."""
     seed: int | None = None
@@ -171,8 +171,8 @@ class RunConfig:
     """Spend no more than this epsilon, whatever the votes: only as many inputs are asked about as it affords,
     more can be asked later, and it is the figure to publish. Unset: one list of queries, at its cost."""
     register: Path | None = None
-    """A file beside the private data that all runs on them are entered in with what they may spend; one that
-    would exceed the limit set there is refused before it trains (`pate budget --register`)."""
+    """A file next to the private data, in which all runs on them are entered with what they may spend. A run
+    that would exceed its limit is refused before it trains (`pate budget --register`)."""
     teacher: Annotated[TeacherConfig, OmitArgPrefixes] = field(default_factory=TeacherConfig)
     student: StudentFlags = field(default_factory=Auto)
     mechanism: MechanismOrAuto = None
@@ -244,13 +244,13 @@ class RunConfig:
 
     @property
     def directory(self) -> Path:
-        """Where the run lies."""
+        """The folder of the run."""
         name = "own" if self.data.private else self.data.dataset.replace("/", "-").replace(":", "-")
         return self.out or Path("runs") / name
 
     @property
     def asks(self) -> int:
-        """How many public inputs are asked about in any case; a budget may afford fewer than `queries`."""
+        """How many public inputs are asked about for certain; a budget may afford fewer than `queries`."""
         return 0 if self.budget_epsilon else self.wanted
 
 
@@ -264,7 +264,7 @@ def default_mechanism(teachers: int) -> ConfidentDiscreteGaussian:
 
 
 def check_threshold(mechanism: Mechanism, teachers: int) -> None:
-    """Refuse a threshold that no vote can reach, not even by the noise of the test."""
+    """Refuse a threshold that votes cannot reach, not even with the noise of the test."""
     test = mechanism.test
     if test is not None and test.threshold > teachers + _REACH * test.noise.scale:
         raise PateError(
@@ -275,7 +275,7 @@ def check_threshold(mechanism: Mechanism, teachers: int) -> None:
 
 
 def threshold_warning(mechanism: Mechanism, teachers: int) -> str | None:
-    """What to say of a threshold that votes reach by noise alone.
+    """The warning for a threshold that votes reach only by noise; None for any other.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
     >>> print(threshold_warning(ConfidentGNMax(300, 200, 40), 250))
@@ -301,13 +301,13 @@ def check_queries(queries: int) -> None:
 
 
 def check_budget(epsilon: float | None) -> None:
-    """Refuse a budget that is no finite number above 0."""
+    """Refuse a budget that is not a finite number above 0."""
     if epsilon is not None and not 0 < epsilon < float("inf"):
         raise PateError(f"budget_epsilon={epsilon} must be a finite number above 0; 2 is an example")
 
 
 def to_settings(choice: Any) -> dict[str, Any]:
-    """A flat dataclass as JSON values; paths become absolute, tuples lists.
+    """A flat dataclass as JSON values; paths become absolute, and tuples become lists.
 
     >>> to_settings(PartitionChoice(teachers=5))
     {'teachers': 5, 'by': 'record', 'seed': None}
