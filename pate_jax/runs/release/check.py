@@ -1,7 +1,7 @@
-"""Opens every file of `release/` and says whether it may be handed over.
+"""Reads every file of `release/` and says whether it may be published.
 
-All of it can be done by an auditor who was given `release/` and nothing else. The owner, who has the private
-files too, can pass what must not be found there as `Secrets`.
+An auditor who has only `release/` can make all of these checks. The owner, who also has the private files,
+can pass the content that must not be in it as `Secrets`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pate_jax.runs.release.findings import Finding, failed, judged, passed, unch
 from pate_jax.student import Student
 from pate_jax.system import storage
 
-# Everything a release may hold, and for each JSON file the only fields that it may have.
+# All files that a release may have, and all fields that each JSON file may have.
 FILES = frozenset(
     {
         "statement.json",
@@ -66,38 +66,38 @@ _PATTERNS = {
     "a comment of HTML": re.compile(r"<!--"),
     "an embedded file": re.compile(r"data:(?!,)[\w/+.-]*[;,]"),
 }
-_ALARM = NOT_PRIVATE.partition(":")[0]  # the rest read otherwise in cards and pages of older runs
+_ALARM = NOT_PRIVATE.partition(":")[0]  # cards and pages of older runs have other words after it
 _PREDICTOR, _PARAMETERS = "student/predict.py", "student/parameters.npz"
-_LARGEST = 1 << 31  # bytes of one file
-_SPELT = 16  # numbers of a table in a row that are no accident
-_STEPS = 2  # changes between neighbours in them that are still an accident
-_TRIED = 400  # such rows are sought
+_LARGEST = 1 << 31  # the most bytes of one file
+_SPELT = 16  # how many consecutive numbers of a table cannot be a coincidence
+_STEPS = 2  # the most changes between neighbours in such a row that may still be a coincidence
+_TRIED = 400  # the most such rows that are searched for
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """What the owner knows and nobody may find: texts, names, arrays of numbers, and private inputs."""
+    """The owner's private content: texts, names, arrays of numbers, and private inputs."""
 
-    texts: Mapping[str, str] = field(default_factory=dict)  # what it is -> the text itself
-    names: frozenset[str] = frozenset()  # ids, found as whole words only
-    arrays: Callable[[], Iterable[tuple[str, np.ndarray]]] = tuple  # one after the other: they may be many
-    inputs: Callable[[], Iterable[np.ndarray]] | None = None  # in each form they may be held in; if known
+    texts: Mapping[str, str] = field(default_factory=dict)  # from a description to the text itself
+    names: frozenset[str] = frozenset()  # ids, searched as whole words only
+    arrays: Callable[[], Iterable[tuple[str, np.ndarray]]] = tuple  # one by one, as they may be many
+    inputs: Callable[[], Iterable[np.ndarray]] | None = None  # in each form that a file may have; if known
 
 
 def audit(folder: Path, secrets: Secrets | None = None) -> list[str]:
-    """What in a release should not be there; an empty list means that nothing was found."""
+    """Everything in a release that must not be there; an empty list if there is nothing."""
     return [finding.text for finding in look(folder, secrets) if finding.outcome == "failed"]
 
 
 def check(folder: Path, secrets: Secrets | None = None) -> None:
-    """Raise where the audit finds something."""
-    found = audit(folder, secrets)
-    if found:
-        raise PateError(f"{folder} must not be handed over: {'; '.join(found)}")
+    """Raise an error if the audit finds anything."""
+    faults = audit(folder, secrets)
+    if faults:
+        raise PateError(f"{folder} must not be handed over: {'; '.join(faults)}")
 
 
 def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
-    """Every finding about what a release holds."""
+    """All findings about the content of a release."""
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     yield from judged(_strangers(folder, files), "only files that belong to a release are there")
     known = [path for path in files if not path.is_symlink() and path.relative_to(folder).as_posix() in FILES]
@@ -129,7 +129,7 @@ def _about(secrets: Secrets) -> str:
 
 
 def predictor() -> str:
-    """The text of predict.py, which serves a student with NumPy alone.
+    """The text of predict.py, which runs a student with NumPy alone.
 
     >>> "import jax" in predictor()
     False
@@ -161,8 +161,8 @@ def _words(texts: Mapping[str, str]) -> Iterator[str]:
     for name, text in texts.items():
         yield from (f"{name} speaks of {word!r}" for word in _WORDS if word in text)
         for what, pattern in _PATTERNS.items():
-            if found := pattern.search(text):
-                yield f"{name} holds {what}: {found.group()[:40]!r}"
+            if match := pattern.search(text):
+                yield f"{name} holds {what}: {match.group()[:40]!r}"
 
 
 def _fields(texts: Mapping[str, str]) -> Iterator[str]:
@@ -190,15 +190,15 @@ def _figures(figures: Any) -> Iterator[str]:
 
 
 def _arrays(folder: Path) -> Iterator[str]:
-    """Arrays that are not just the parameters of the one net that student.json describes."""
+    """Arrays that are not exactly the parameters of the net that student.json describes."""
     student = Student.load(folder)
-    found, wanted = student.shapes(), _wanted(folder, student.description)
+    shapes, wanted = student.shapes(), _wanted(folder, student.description)
     yield from (
         f"student/parameters.npz holds {name} of shape {shape}, which the net has not"
-        for name, shape in found.items()
+        for name, shape in shapes.items()
         if shape != wanted.get(name)
     )
-    yield from (f"student/parameters.npz lacks {name}" for name in wanted if name not in found)
+    yield from (f"student/parameters.npz lacks {name}" for name in wanted if name not in shapes)
     for name, array in storage.read_arrays(folder / "parameters.npz", "student-parameters").items():
         if array.dtype != np.float32 or not np.isfinite(array).all():
             yield f"student/parameters.npz: {name} is {array.dtype} and not finite float32 numbers"
@@ -214,7 +214,7 @@ def _wanted(folder: Path, net: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _hidden(path: Path) -> Iterator[str]:
-    """Bytes of an archive that no array shows: comments, and what lies between or behind its members."""
+    """Bytes of an archive that belong to no array: comments, and bytes between or after its members."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         if archive.comment or any(one.comment for one in members):
@@ -240,47 +240,47 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
     for what, array in secrets.arrays():
         if array.dtype.kind in "iu":
             yield from (f"{name} spells out {what}" for name, text in spelt.items() if _spells(text, array))
-        for name, own in student.items():
-            if _holds(own, array):
+        for name, parameters in student.items():
+            if _holds(parameters, array):
                 yield f"student/parameters.npz: {name} is {what}"
 
 
 def _spelt(text: str) -> str:
-    """The whole numbers of a text, one after the other; 1.0 is one of them."""
+    """The whole numbers of a text, in order; 1.0 counts as one of them."""
     return " ".join(re.findall(r"\d+", re.sub(r"\.0(?!\d)", "", html.unescape(text))))
 
 
 def _inputs(folder: Path, forms: Iterable[np.ndarray]) -> Iterator[str]:
-    """Arrays that hold private inputs, found by their digests: one after the other, or one in each column."""
+    """Arrays that contain private inputs, by their digests: one after another, or one in each column."""
     if not (folder / _PARAMETERS).exists():
         return
     student = storage.read_arrays(folder / _PARAMETERS, "student-parameters")
     for form in forms:
         flat = form.reshape(len(form), -1).astype(np.float32)
         known = set(duplicates.digests(flat))
-        for name, own in student.items():
-            pieces = _pieces(own.astype(np.float32), flat.shape[1])
+        for name, parameters in student.items():
+            pieces = _pieces(parameters.astype(np.float32), flat.shape[1])
             if held := int(duplicates.repeats(pieces, known).sum()):
                 yield f"student/parameters.npz: {name} holds the inputs of {held} private records"
 
 
-def _pieces(own: np.ndarray, size: int) -> np.ndarray:
-    """What of an array may be an input of this size; what is all alike tells nothing.
+def _pieces(array: np.ndarray, size: int) -> np.ndarray:
+    """The parts of an array that may be inputs of this size; constant parts reveal nothing.
 
     >>> _pieces(np.array([[1.0, 2.0], [3.0, 3.0]]), 2).tolist()
     [[1.0, 2.0], [1.0, 3.0], [2.0, 3.0]]
     """
-    if size < 2 or own.size % size:
-        return np.zeros((0, size), own.dtype)
-    pieces = np.concatenate([own.reshape(-1, size), own.reshape(size, -1).T])
+    if size < 2 or array.size % size:
+        return np.zeros((0, size), array.dtype)
+    pieces = np.concatenate([array.reshape(-1, size), array.reshape(size, -1).T])
     varied: np.ndarray = pieces[np.ptp(pieces, axis=1) > 0]
     return varied
 
 
 def _spells(numbers: str, secret: np.ndarray) -> bool:
-    """Whether whole numbers of a table stand one after the other in a text, by rows or by columns.
+    """Whether a text contains consecutive whole numbers of a table, by rows or by columns.
 
-    Rows that hardly change tell nothing: the offsets and scales of any table are zeros followed by ones.
+    Rows that hardly change are skipped: the offsets and scales of any table are zeros followed by ones.
     """
     for table in (secret, secret.T):
         flat = table.reshape(-1)[: _SPELT * _TRIED]
@@ -291,16 +291,16 @@ def _spells(numbers: str, secret: np.ndarray) -> bool:
     return False
 
 
-def _holds(own: np.ndarray, secret: np.ndarray) -> bool:
-    """Whether an array is the secret one, or one of its rows; constant arrays tell nothing."""
-    if own.size < 2 or np.ptp(own) == 0:
+def _holds(array: np.ndarray, secret: np.ndarray) -> bool:
+    """Whether an array equals the secret one, or one of its rows; constant arrays reveal nothing."""
+    if array.size < 2 or np.ptp(array) == 0:
         return False
-    rows = [secret] if own.shape == secret.shape else secret if own.shape == secret.shape[1:] else []
-    return any(np.array_equal(own, row.astype(own.dtype)) for row in rows)
+    rows = [secret] if array.shape == secret.shape else secret if array.shape == secret.shape[1:] else []
+    return any(np.array_equal(array, row.astype(array.dtype)) for row in rows)
 
 
 def agrees(folder: Path) -> Iterator[Finding]:
-    """Whether the files of a release say the same of what was spent: the statement, the card and the page."""
+    """Whether the statement, the card and the page of a release agree on the guarantee."""
     statement = storage.read_json(folder / "statement.json", "statement")
     line = str(statement.get("model_card_line"))
     private = statement.get("private") is True
