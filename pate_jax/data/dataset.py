@@ -41,6 +41,11 @@ class Part(NamedTuple):
         there = {name: column for name, column in self._asdict().items() if column is not None}
         return self._replace(**{name: column[rows] for name, column in there.items()})
 
+    @property
+    def contents(self) -> list[np.ndarray | None]:
+        """What records hold, as a certificate digests it: whatever a vote may depend on."""
+        return [self.inputs, self.labels, *([] if self.features is None else [self.features])]
+
     def encoded(self) -> Part:
         """The same records with their features for inputs, as the space `encoder` takes them.
 

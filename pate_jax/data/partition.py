@@ -293,8 +293,8 @@ def _digests(rows: np.ndarray, part: Part) -> dict[str, str]:
     order = sorted(range(len(names)), key=names.__getitem__)
     ids = "".join(f"{len(names[place])}:{names[place]}," for place in order)
     ordered = rows[np.array(order, np.int64)]
-    labels = None if part.labels is None else part.labels[ordered]
-    return {"ids": hashlib.sha256(_bytes(ids)).hexdigest(), "contents": digest(part.inputs[ordered], labels)}
+    contents = digest(*part.take(ordered).contents)
+    return {"ids": hashlib.sha256(_bytes(ids)).hexdigest(), "contents": contents}
 
 
 def _differences(

@@ -100,16 +100,14 @@ def test_removing_one_user_changes_one_shard_and_users_never_meet_two_teachers()
     assert len(changed(held(shards, part), after)) == 1
 
 
-def test_changing_contents_changes_one_digest():
-    part = make_part()
+@pytest.mark.parametrize("column", ["inputs", "labels", "features"])
+def test_changing_contents_changes_one_digest(column):
+    part = make_part()._replace(features=np.arange(303.0).reshape(101, 3))
     proof = partition.certificate(partition.divide(part, TEACHERS, key=KEY), part, key=KEY)
-    inputs = part.inputs.copy()
-    inputs[12] += 1
-    other = partition.certificate(
-        partition.divide(part._replace(inputs=inputs), TEACHERS, key=KEY),
-        part._replace(inputs=inputs),
-        key=KEY,
-    )
+    values = getattr(part, column).copy()
+    values[12] += 1
+    moved = part._replace(**{column: values})
+    other = partition.certificate(partition.divide(moved, TEACHERS, key=KEY), moved, key=KEY)
     differing = [a != b for a, b in zip(proof["shards"], other["shards"], strict=True)]
     assert sum(differing) == 1
     assert {k: v for k, v in proof.items() if k != "shards"} == {
