@@ -32,7 +32,7 @@ from pate_jax.data import Dataset  # noqa: E402
 from pate_jax.models import spaces  # noqa: E402
 from pate_jax.models.spaces.space import BLOCK  # noqa: E402
 
-DELTA, DIRECTIONS = 1e-5, 1000
+DELTA, DIRECTIONS = 1e-5, 400
 EPSILONS = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]
 
 

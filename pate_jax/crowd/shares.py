@@ -22,10 +22,12 @@ class Shares(NamedTuple):
 
 
 def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -> Shares:
-    """Shares of votes at the plan's queries.
+    """Shares of votes at the plan's queries, of which each has about as many votes as any other.
+
+    The deviation is that of a share before those below 0 are drawn in to 0.
 
     >>> found = of_counts(np.array([[90, 10, 2], [-3, 80, 21]]), NeighbourCounts(2, 3, votes=1, sigma=2.0))
-    >>> found.probabilities.argmax(1).tolist(), bool(np.allclose(found.deviation, 0.02))
+    >>> found.probabilities.argmax(1).tolist(), bool(np.allclose(found.deviation, 0.0163, atol=1e-4))
     ([0, 1], True)
     """
     if noisy.shape != release.shape:
@@ -34,7 +36,8 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     apart = noisy - noisy.mean(1, keepdims=True)
     raw = np.maximum(1 / release.classes + apart / usual, 0)
     probabilities = (raw / raw.sum(1, keepdims=True)).astype(np.float32)
-    return Shares(probabilities, np.full(len(noisy), release.sigma / usual, np.float32))
+    deviation = release.sigma * np.sqrt(1 - 1 / release.classes) / usual
+    return Shares(probabilities, np.full(len(noisy), deviation, np.float32))
 
 
 def of_sums(
