@@ -22,7 +22,7 @@ from experiments import crowds  # noqa: E402
 from pate_jax import data  # noqa: E402
 from pate_jax.aggregate import seeded_key  # noqa: E402
 from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
-from pate_jax.crowd import shares, sums  # noqa: E402
+from pate_jax.crowd import shares  # noqa: E402
 from pate_jax.data import Dataset  # noqa: E402
 
 EPSILON, RARE = 1.0, 3
@@ -58,7 +58,7 @@ def judged(dataset: Dataset, seeds: int) -> dict[str, float]:
     """Accuracy, and the share of the rare digit that is recognised, in percent."""
     here = crowds.prepared(dataset, "identity")
     plan = crowds.planned("sums", here, EPSILON)
-    table, truth = sums(plan.space, plan.scaling, here.people, plan.release), here.labels["test"]
+    table, truth = crowds.sums_of(plan, here), here.labels["test"]
     right, rare = [], []
     for seed in range(seeds):
         noisy = noisy_table(plan.release, table, key=seeded_key(seed)).values

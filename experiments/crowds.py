@@ -18,8 +18,6 @@ from pate_jax.system import devices, headcount
 
 devices.prepare()
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 from pate_jax import crowd, data  # noqa: E402
@@ -30,20 +28,10 @@ from pate_jax.crowd import shares  # noqa: E402
 from pate_jax.crowd.plan import doubts  # noqa: E402
 from pate_jax.data import Dataset  # noqa: E402
 from pate_jax.models import spaces  # noqa: E402
-from pate_jax.models.spaces.space import BLOCK  # noqa: E402
 
 DELTA, DIRECTIONS = 1e-5, 400
+AT_ONCE = 2000  # records
 EPSILONS = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]
-
-
-class Known(spaces.Space):
-    """A space whose inputs are coordinates already, so that the features of records are made once."""
-
-    def block(self, inputs: np.ndarray) -> jax.Array:
-        """Coordinates of up to `BLOCK` records; rows beyond them are of no record."""
-        padded = np.zeros((BLOCK, len(self.variances)), np.int32)
-        padded[: len(inputs)] = inputs[:, : len(self.variances)]
-        return jnp.asarray(padded)
 
 
 class Prepared(NamedTuple):
@@ -51,10 +39,9 @@ class Prepared(NamedTuple):
 
     name: str
     classes: int
-    space: Known
+    space: spaces.Space
     places: dict[str, np.ndarray]
     labels: dict[str, np.ndarray | None]
-    people: crowd.Voters
     voters: int  # rounded
 
 
@@ -66,15 +53,14 @@ def prepared(dataset: Dataset, kind: spaces.Kind | None = None) -> Prepared:
     there = {name: part for name, part in parts.items() if part is not None}
     places = {name: space.coordinates(part.inputs) for name, part in there.items()}
     labels = {name: part.labels for name, part in there.items()}
-    people = crowd.voters(dataset.private, dataset.classes)._replace(inputs=places["private"])
     voters = headcount.coarse(len(dataset.private.inputs))
-    return Prepared(dataset.name, dataset.classes, Known(*space), places, labels, people, voters)
+    return Prepared(dataset.name, dataset.classes, space, places, labels, voters)
 
 
 def by_sums(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
     """The classifier of noisy sums: mean accuracy on the pool and on the test part."""
     plan = planned("sums", here, epsilon)
-    table = crowd.sums(plan.space, plan.scaling, here.people, plan.release)
+    table = sums_of(plan, here)
     right: dict[str, list[float]] = {"pool": [], "test": []}
     for seed in range(seeds):
         noisy = noisy_table(plan.release, table, key=seeded_key(seed)).values
@@ -92,10 +78,33 @@ def by_counts(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
     settings = {"queries": plan.release.queries, "votes": plan.release.votes}
     if truth is None:
         return settings
-    table = crowd.counts(plan.space, plan.queries, here.people, plan.release)
+    table = counts_of(plan, here)
     noisy = [noisy_table(plan.release, table, key=seeded_key(seed)).values for seed in range(seeds)]
     right = [accuracy(one, truth[plan.queries.rows]) for one in noisy]
     return {**means({"labels": right}), **settings, **said(plan, here)}
+
+
+def sums_of(plan: crowd.Plan, here: Prepared) -> np.ndarray:
+    """The table of `crowd.sums`, from coordinates that are known already."""
+    seen, labels = here.places["private"][:, : len(plan.space.variances)], here.labels["private"]
+    table = np.zeros((here.classes, plan.release.directions), np.int64)
+    for start in range(0, len(seen), AT_ONCE):
+        there = slice(start, start + AT_ONCE)
+        np.add.at(table, labels[there], crowd.vectors(plan.scaling, seen[there]).astype(np.int64))
+    return table[1:] - table[:1] if here.classes == 2 else table
+
+
+def counts_of(plan: crowd.Plan, here: Prepared) -> np.ndarray:
+    """The table of `crowd.counts`, from coordinates that are known already."""
+    seen, labels = here.places["private"][:, : len(plan.space.variances)], here.labels["private"]
+    table, queries = np.zeros(plan.release.shape, np.int64), plan.queries
+    for start in range(0, len(seen), AT_ONCE):
+        there = slice(start, start + AT_ONCE)
+        rows = crowd.vectors(queries.scaling, seen[there]).astype(np.float64)
+        gaps = queries.offsets - 2 * rows @ queries.vectors
+        nearest = np.argsort(gaps, axis=1, kind="stable")[:, : plan.release.votes]
+        np.add.at(table, (nearest, labels[there][:, None]), 1)
+    return table
 
 
 def planned(kind: crowd.Kind, here: Prepared, epsilon: float) -> crowd.Plan:
