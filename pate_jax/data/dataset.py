@@ -156,8 +156,8 @@ def _check_features(dataset: Dataset) -> None:
     parts = {name: part.features for name, part in named.items() if part is not None}
     shapes = {name: None if found is None else found.shape[1:] for name, found in parts.items()}
     if len(set(shapes.values())) > 1:
-        told = ", ".join(f"{name} {'none' if has is None else list(has)}" for name, has in shapes.items())
-        raise PateError(f"features a record: {told}; give all parts as many, or none")
+        sizes = ", ".join(f"{name} {'none' if has is None else list(has)}" for name, has in shapes.items())
+        raise PateError(f"features of each record: {sizes}; give all parts the same number, or none")
     for name, found in parts.items():
         if found is not None:
             _check_finite(f"{name} features", found)

@@ -148,7 +148,7 @@ def test_vectors_alone_are_the_space_identity(tmp_path):
 @pytest.mark.parametrize(
     ("private", "public", "said"),
     [
-        (np.ones((12, 3)), np.ones((9, 4)), r"private \[3\], public \[4\]; give all parts as many, or none"),
+        (np.ones((12, 3)), np.ones((9, 4)), r"private \[3\], public \[4\]; give all parts the same number"),
         (np.ones((12, 3)), None, r"private \[3\], public none"),
         (None, np.ones((9, 4)), r"private none, public \[4\]"),
         (np.full((12, 2), np.nan), np.ones((9, 2)), r"private features hold NaN or infinity in 12 records"),

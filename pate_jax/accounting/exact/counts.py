@@ -1,18 +1,18 @@
-"""What the noisy table of a crowd costs: data-independent, so it may be published.
+"""The cost of a crowd's noisy table: data-independent, so it may be published.
 
 A release adds noise of scale sigma to every cell of a table that one voter moves by at most `sqrt(S)`, in
 Euclidean length (`mechanisms.crowds`). Then, for any two neighbours and in both directions:
 
 - **Rounded Gaussian noise** is computed from continuous Gaussian noise, so the release is mu-Gaussian-DP with
   `mu = sqrt(S) / sigma`, for any number of cells (Dong, Roth, Su 2022, Theorem 2.7 and rotation). The epsilon
-  at delta is exact for the worst pair of neighbours, up to what rounding forgets.
-- **Discrete Gaussian noise**: cells that move by whole numbers `d_i` have Renyi divergence at most `a d_i^2 /
-  (2 sigma^2)` each (Canonne, Kamath, Steinke 2020, Proposition 5), so at most `a S / (2 sigma^2)` together.
-  Of counts, which move by 1 in at most S cells, the exact distribution of losses is that of one moved cell,
-  composed S times.
+  at delta is exact for the worst pair of neighbours, apart from the information that rounding removes.
+- **Discrete Gaussian noise**: a cell that moves by a whole number `d_i` has a Renyi divergence of at most
+  `a d_i^2 / (2 sigma^2)` (Canonne, Kamath, Steinke 2020, Proposition 5), so all cells together of at most
+  `a S / (2 sigma^2)`. Counts move by 1 in at most S cells, so their exact distribution of losses is that of
+  one moved cell, composed S times.
 
-Both add up adaptively, and with anything else whose Renyi curve or mu is known: curves add, and so do squares
-of mu. What the tables of the noise stray from their laws is paid for in delta.
+Both costs add up adaptively, also with other releases whose Renyi curve or mu is known: curves add, and so do
+squares of mu. The distance of the noise's tables from their laws is paid for in delta.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from pate_jax.mechanisms.crowds import (
 )
 
 _UP = 1 + 1e-12  # every figure is rounded up by this
-_MORE = 1 + 2e-6  # so much more noise leaves room in delta for what the noise strays from its law
+_MORE = 1 + 2e-6  # factor of the noise that leaves room in delta for the noise's distance from its law
 _FINE = 2e-3  # step of the losses' grid, in losses of one moved cell
-_MOST_COMPOSED = 64  # moved cells past which composed losses are left to the Renyi curve
+_MOST_COMPOSED = 64  # the most moved cells for which losses are composed; beyond, the Renyi curve is used
 
 
 def rdp(release: CrowdRelease, orders: ArrayLike, *, change: Change = "changed") -> NDArray[np.float64]:
@@ -57,10 +57,10 @@ def rdp(release: CrowdRelease, orders: ArrayLike, *, change: Change = "changed")
 
 
 def cost(release: CrowdRelease, order: float) -> Cost:
-    """What a release costs under a filter: at the filter's order, and how far its noise may stray.
+    """The cost of a release under a filter: at the filter's order, with the distance of its noise.
 
-    It adds to what teachers' answers cost at the same order (`accounting.filter`), since it holds for every
-    history before it.
+    It can be added to the cost of teachers' answers at the same order (`accounting.filter`), because it holds
+    for every history before it.
 
     >>> found = cost(NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0), 4.0)
     >>> 0.04 < found.rdp < 0.0400001, found.slack < 1e-9
@@ -71,7 +71,7 @@ def cost(release: CrowdRelease, order: float) -> Cost:
 
 
 def best_order(release: CrowdRelease, delta: float) -> float:
-    """The order at which a release alone comes out lowest by its Renyi curve.
+    """The order at which the Renyi curve of a release alone gives the least epsilon.
 
     >>> best_order(NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0), 1e-5) > 8
     True
@@ -82,7 +82,7 @@ def best_order(release: CrowdRelease, delta: float) -> float:
 
 
 def gaussian_mu(release: CrowdRelease, *, change: Change = "changed") -> float | None:
-    """The mu of Gaussian-DP of a release, rounded up; None where its noise is discrete Gaussian.
+    """The mu of Gaussian-DP of a release, rounded up; None if its noise is discrete Gaussian.
 
     >>> round(gaussian_mu(NeighbourCounts(queries=80, classes=10, votes=2, sigma=20.0)), 9)
     0.1
@@ -100,10 +100,10 @@ def epsilon(
     other_mu: float = 0.0,
     other_rdp: NDArray[np.float64] | None = None,
 ) -> float:
-    """The least epsilon that is known for several releases together; settings may follow from earlier ones.
+    """The least proven epsilon of several releases together, which may depend on earlier ones.
 
-    What the same records are asked beside comes as its mu (`composition.gaussian_dp`), where it is all
-    Gaussian, or as its data-independent curve on `curves.default_orders()`, else.
+    The cost of other questions about the same records is given as its mu (`composition.gaussian_dp`), if all
+    of their noise is Gaussian, and otherwise as a data-independent curve on `curves.default_orders()`.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
     >>> round(epsilon([release], 1e-5), 4), round(epsilon([release, release], 1e-5, change="joined"), 4)
@@ -111,7 +111,7 @@ def epsilon(
     """
     check_delta(delta)
     if other_mu and other_rdp is not None:
-        raise PateError("what else was asked is given by other_mu or by other_rdp, not by both")
+        raise PateError("other_mu and other_rdp are both given: give the cost of other questions only once")
     slack = math.fsum(_slack(release) for release in releases) * _UP
 
     def least(inner: float) -> curves.Epsilon:
@@ -123,7 +123,7 @@ def epsilon(
 def least_noise(
     release: CrowdRelease, target: float, delta: float, *, change: Change = "changed"
 ) -> CrowdRelease:
-    """The release with the least noise, to one part in a million, whose epsilon is at most the target.
+    """The release with the least noise, up to one part in a million, whose epsilon is at most the target.
 
     >>> release = least_noise(NeighbourCounts(queries=80, classes=10, votes=1, sigma=1.0), 0.1, 1e-5)
     >>> round(release.sigma, 2), epsilon([release], 1e-5) <= 0.1
@@ -166,11 +166,11 @@ def mu_for(target: float, delta: float) -> float:
 
 
 def headcount_for(mu: float, voting: Voting) -> HeadCount:
-    """A noisy number of voters that costs nothing beside a table for which `mu` is paid.
+    """A noisy number of voters that costs nothing more than a table which costs `mu`.
 
     A voter that is added or removed moves sums half as far as a changed one, and neighbours' counts
     `1 / sqrt(2)` times as far. Squares of mu add up, so 3/4 or 1/2 of `mu^2` is left for the number of
-    voters, which only one that is added or removed moves. For either change `mu` is the most.
+    voters, which a changed voter does not move. So for either change the total is at most `mu`.
 
     >>> round(headcount_for(0.0325, "sums").sigma, 2), round(headcount_for(0.0325, "neighbours").sigma, 2)
     (35.53, 43.51)
@@ -195,7 +195,7 @@ def _with(release: CrowdRelease, sigma: float) -> CrowdRelease:
 
 
 def _slack(release: CrowdRelease) -> float:
-    """Total-variation distance of all that is drawn from its law, at most."""
+    """An upper bound of the total-variation distance of all draws from their law."""
     return math.prod(release.shape) * laws.distance(release.noise)
 
 
@@ -214,12 +214,12 @@ def _least(
     orders = curves.default_orders()
     others = orders * other_mu**2 / 2 * _UP if other_rdp is None else other_rdp
     total = np.sum([others, *(rdp(release, orders, change=change) for release in releases)], axis=0)
-    found = float(curves.epsilon(orders, total * _UP, delta).epsilon)
-    return min(found, _composed(releases, delta, change)) if not others.any() else found
+    renyi = float(curves.epsilon(orders, total * _UP, delta).epsilon)
+    return min(renyi, _composed(releases, delta, change)) if not others.any() else renyi
 
 
 def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) -> float:
-    """Epsilon of counts with discrete Gaussian noise alone, by their exact losses; infinite for all else."""
+    """Epsilon of counts with discrete Gaussian noise only, by exact losses; infinite for anything else."""
     from dp_accounting.pld import privacy_loss_distribution as losses
 
     moved = [(release.sigma, release.squared_shift(change)) for release in releases]
