@@ -1,7 +1,7 @@
-"""The privacy statement of crowds: what whole noisy tables cost, whatever the private records are.
+"""The privacy statement of crowds: the cost of whole noisy tables, whatever the private records are.
 
 Every figure here follows from the shape of the tables, the bound on what one voter adds and the scale of the
-noise (`exact.counts`), so all of it may be published, and no smaller figure is kept inside.
+noise (`exact.counts`). So all of it may be published, and there is no smaller sensitive figure.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _FIELDS = frozenset(
 
 @dataclass(frozen=True)
 class CrowdStatement:
-    """What the tables of a crowd cost. Made by `crowd_statement`; all of it may leave the house."""
+    """What the tables of a crowd cost. `crowd_statement` makes it, and all of it may be published."""
 
     releases: tuple[CrowdRelease, ...]
-    voters: int  # as released with noise, and rounded
+    voters: int  # as released: with noise, and rounded
     delta: float
     relation: Covered
     private: bool
@@ -54,12 +54,12 @@ class CrowdStatement:
 
     @property
     def warning(self) -> str:
-        """What to say first of a seeded run; nothing of any other."""
+        """The warning that comes first for a seeded run; empty for any other."""
         return "" if self.private else NOT_PRIVATE
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """The one figure, by its name."""
+        """The only figure, by its name."""
         return {self.smallest: self.figure}
 
     @property
@@ -69,7 +69,7 @@ class CrowdStatement:
 
     @property
     def charged(self) -> str:
-        """What the figure pays for, in words."""
+        """What the figure covers, in words."""
         return "; ".join(_described(release, self.relation, self.voters) for release in self.releases)
 
     def publishable(self) -> dict[str, Any]:
@@ -89,12 +89,12 @@ class CrowdStatement:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The same: nothing in it is sensitive."""
+        """The statement as JSON: nothing in it is sensitive."""
         return self.publishable()
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> CrowdStatement:
-        """The statement that `publishable` described; refused where a field is of another kind."""
+        """The statement that `publishable` described; refused if a field has another type."""
         try:
             (named,) = description["figures"].items()
             found = cls(
@@ -114,26 +114,19 @@ class CrowdStatement:
 
     def model_card_line(self) -> str:
         """One line for a model card."""
-        warning = f"{self.warning} " if self.warning else ""
-        if self.headline.epsilon is None:
-            return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
-        from pate_jax.accounting import figure_table  # which describes statements
+        from pate_jax.accounting import figure_table  # imported here, as it imports this module
 
-        epsilon = figure_table.rounded_up(self.headline.epsilon)
-        return (
-            f"{warning}({epsilon}, {self.delta:g})-differentially private for {self.covers}; "
-            f"{self.charged}; data-independent."
-        )
+        return figure_table.card_line(self)
 
     def text(self, *, publishable_only: bool = True) -> str:
-        """For a terminal; there is nothing to leave out."""
-        from pate_jax.accounting import figure_table  # which describes statements
+        """The table for a terminal; there is nothing to leave out."""
+        from pate_jax.accounting import figure_table  # imported here, as it imports this module
 
         return figure_table.text(self, list(self.figures.items()), publishable_only=True)
 
     def html(self, *, publishable_only: bool = True) -> str:
-        """A self-contained fragment; there is nothing to leave out."""
-        from pate_jax.accounting import figure_table  # which describes statements
+        """The table as a self-contained HTML fragment; there is nothing to leave out."""
+        from pate_jax.accounting import figure_table  # imported here, as it imports this module
 
         return figure_table.html(self, list(self.figures.items()))
 
@@ -146,9 +139,9 @@ def crowd_statement(
     relation: Covered = "record",
     private: bool = True,
 ) -> CrowdStatement:
-    """The statement of the tables that a crowd released, one after the other.
+    """The statement of the tables that a crowd released, one after another.
 
-    It covers a voter whose contents change, and so one that is added or removed too, which moves a table by
+    It covers a voter whose contents change, and also one that is added or removed, which moves a table by
     less. `voters` is their number as it was released; `private=False` marks a seeded run.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
@@ -167,7 +160,7 @@ def crowd_statement(
 
 
 def figure_of(releases: Sequence[CrowdRelease], delta: float) -> Figure:
-    """The figure of some tables together: the exact one where all noise is Gaussian that was rounded.
+    """The figure of some tables together: the exact one if all noise is rounded Gaussian noise.
 
     >>> figure_of([NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)], 1e-5).basis == GAUSSIAN
     True

@@ -24,6 +24,18 @@ def rounded_up(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}" if epsilon < 1e6 else f"{epsilon * (1 + 1e-4):.4g}"
 
 
+def card_line(statement: Statement | CrowdStatement, caveat: str = "") -> str:
+    """One line for a model card, from the publishable headline only."""
+    warning = f"{statement.warning} " if statement.warning else ""
+    if statement.headline.epsilon is None:
+        return f"{warning}No finite epsilon holds at delta = {statement.delta:g}."
+    epsilon = rounded_up(statement.headline.epsilon)
+    return (
+        f"{warning}({epsilon}, {statement.delta:g})-differentially private for {statement.covers}; "
+        f"{statement.charged}; data-independent{caveat}."
+    )
+
+
 def text(statement: Statement | CrowdStatement, rows: Rows, *, publishable_only: bool) -> str:
     """The table for a terminal; sensitive rows say so."""
     lines = [statement.warning, ""] if statement.warning else []

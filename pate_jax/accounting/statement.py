@@ -135,16 +135,9 @@ class Statement:
 
     def model_card_line(self) -> str:
         """One line for a model card, from the publishable headline only."""
-        warning = f"{self.warning} " if self.warning else ""
-        if self.headline.epsilon is None:
-            return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
         from pate_jax.accounting import figure_table  # imported here, as it imports this module
 
-        epsilon = figure_table.rounded_up(self.headline.epsilon)
-        return (
-            f"{warning}({epsilon}, {self.delta:g})-differentially private for {self.covers}; "
-            f"{self.charged}; data-independent{self._caveat()}."
-        )
+        return figure_table.card_line(self, self._caveat())
 
     def _caveat(self) -> str:
         """What the figure does not cover if the noise is continuous; empty for whole-number noise."""

@@ -113,7 +113,7 @@ def test_releases_compose_with_the_curve_of_teachers_votes():
     wanted = curves.epsilon(orders, other + orders / 1600, DELTA).epsilon
     assert together == pytest.approx(wanted, rel=1e-6) and together >= wanted
     assert together > counts.epsilon([release(1, 40.0)], DELTA)
-    with pytest.raises(PateError, match="not by both"):
+    with pytest.raises(PateError, match="only once"):
         counts.epsilon([release()], DELTA, other_mu=0.1, other_rdp=other)
 
 
