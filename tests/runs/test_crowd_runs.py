@@ -144,22 +144,26 @@ def test_a_run_that_is_repeated_after_any_loss_ends_with_the_same_release(tmp_pa
     )
 
 
-@pytest.mark.parametrize("kill", range(1, 12))
+@pytest.mark.parametrize("kill", range(1, 19))
 def test_a_run_that_is_stopped_at_any_write_goes_on_and_releases_once(tmp_path, monkeypatch, kill):
-    written, write = [0], storage.write_bytes
+    written = [0]
 
-    def dying(path, content, **more):
-        written[0] += 1
-        if written[0] == kill:
-            raise KeyboardInterrupt
-        write(path, content, **more)
+    def dying(real):
+        def write(path, content, **more):
+            written[0] += 1
+            if written[0] == kill:
+                raise KeyboardInterrupt
+            real(path, content, **more)
+
+        return write
 
     honest = honest_runs.crowd("neighbours", "record", 5)
     recorded = [(line.values, line.noise) for line in ledger.releases(honest.ledger)]
     wanted = replace(config("neighbours", "record", tmp_path), partition=PartitionChoice(seed=5))
     run = RunDirectory(tmp_path)
     with monkeypatch.context() as patch, run.writing():
-        patch.setattr(storage, "write_bytes", dying)
+        for name in ("write_bytes", "append_bytes"):
+            patch.setattr(storage, name, dying(getattr(storage, name)))
         with pytest.raises(KeyboardInterrupt):
             crowd = crowd_stages.begin(run, wanted.data, wanted.crowd)
             release.release(crowd)
@@ -212,6 +216,13 @@ REFUSED = [
 def test_flags_of_the_other_kind_of_voters_are_refused(flags, sentence):
     with pytest.raises(PateError, match=sentence):
         RunConfig(**flags)
+
+
+@pytest.mark.parametrize("epsilon", [1e-7, 1e-4])
+def test_less_than_any_noise_can_keep_is_refused_before_anything_is_recorded(tmp_path, epsilon):
+    with pytest.raises(PateError, match=rf"epsilon={epsilon:g} at delta=1e-05 needs more noise"):
+        pipeline.run(config("sums", "record", tmp_path / "run", epsilon=epsilon))
+    assert not (tmp_path / "run" / "private" / "settings.json").exists()
 
 
 def test_a_directory_holds_one_kind_of_run(tmp_path):

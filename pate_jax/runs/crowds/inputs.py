@@ -28,6 +28,7 @@ from pate_jax.student import spaces as trained
 from pate_jax.system import headcount, progress
 
 _KEY = 0  # of a net that learns from public inputs alone, so no secret
+_LEAST = 3e-4  # mu, whose noise is still drawn
 _STROKES = 30_000  # drawn, unless told otherwise
 
 
@@ -78,8 +79,15 @@ class Crowd:
 
     @property
     def mu(self) -> float:
-        """What the run may cost in all, in Gaussian-DP."""
-        return counts.mu_for(self.choice.epsilon, self.choice.delta)
+        """What the run may cost in all, in Gaussian-DP; refused where no table of noise is wide enough."""
+        epsilon, delta = self.choice.epsilon, self.choice.delta
+        found = counts.mu_for(epsilon, delta)
+        if found < _LEAST:
+            raise PateError(
+                f"epsilon={epsilon:g} at delta={delta:g} needs more noise than tables of it hold, and would "
+                "drown any votes: raise epsilon, or delta"
+            )
+        return found
 
     @cached_property
     def _made(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:

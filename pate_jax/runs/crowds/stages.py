@@ -32,7 +32,7 @@ def begin(run: RunDirectory, choice: DataChoice, voters: CrowdChoice) -> Crowd:
     """
     crowd_inputs.refuse_others(run)
     crowd = crowd_inputs.made(run, choice, voters)
-    crowd.people  # noqa: B018  # labels and users are checked now, before anything is recorded
+    crowd.mu, crowd.people  # noqa: B018  # checked now, before anything is recorded
     run.secret.draw(voters.seed)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
     run.record.agree(CROWD, to_settings(voters))

@@ -85,7 +85,8 @@ With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDE
 def _learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     method = f" by the method {facts['method']}" if facts.get("method") else ""
     if "releases" in statement:
-        return f"public inputs and noisy tables of {crowd_words.voters(facts)}{method}; no private record"
+        by = f",{method}" if method else ""
+        return f"public inputs and noisy tables of {crowd_words.voters(facts)}{by}; no private record"
     return f"public inputs and the answers of {facts['teachers']} teachers{method}; no private record"
 
 

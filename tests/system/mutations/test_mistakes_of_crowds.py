@@ -129,7 +129,7 @@ EDITS = [
     edit(
         "a crowd's noise claimed larger than planned",
         of_sums,
-        claimed(sigma=9e4),
+        claimed(sigma=4e3),
         "public: .*give the release",
     ),
     edit("votes of a voter understated", by_records, claimed(votes=1), "voters: .*votes at most"),
