@@ -105,7 +105,7 @@ SHARDS = [
         "every teacher gets the first shard",
         replaced(partition, "divide", the_first_shard),
         TRAINED,
-        "refused: .*no partition|refused: the shards are not",
+        "refused: .*not a partition|refused: the shards are not",
         long=True,
     ),
     case("every teacher gets the first shard, unguarded", unguarded, TRAINED, "partition: ", long=True),
