@@ -36,8 +36,8 @@ from pate_jax.system import progress, storage
 
 _UNANSWERED = -1
 _NAMELESS = (
-    "these votes do not name their inputs, so equal inputs are not noticed and --more cannot tell them from "
-    "further ones: add `ids`, one for each row, and begin again in another --out"
+    "these votes do not name their inputs, so equal inputs are not noticed, and --more cannot distinguish "
+    "them from new ones: add `ids`, one for each row, and begin again in another --out"
 )
 
 
@@ -77,15 +77,15 @@ def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
     refuse_crowd(settings, run.root)
     if relation is None and "relation" not in settings and "data" not in settings:
         raise PateError(
-            "relation is not declared: these votes were made elsewhere, and only their makers know what "
-            "moves one vote at most; give --relation record, user, contents or party, as "
-            "docs/votes_from_elsewhere.md tells"
+            "relation is not declared: these votes were made elsewhere, and only their makers know which "
+            "change moves at most one vote; give --relation record, user, contents or party (see "
+            "docs/votes_from_elsewhere.md)"
         )
     if relation is not None and relation not in RELATIONS:
         raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
     if relation is not None and "data" in settings:
         raise PateError(
-            f"{run.root} has teachers of its own, whose partition shows whom the guarantee covers: leave out "
+            f"{run.root} has its own teachers, whose partition shows whom the guarantee covers: leave out "
             f"--relation {relation}"
         )
 
@@ -172,7 +172,7 @@ def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
     refuse_crowd(settings, run.root)
     if "data" in settings:
         raise PateError(
-            f"{run.root} has teachers of its own: ask them with `pate vote {run.root} --more`, or choose "
+            f"{run.root} has its own teachers: ask them with `pate vote {run.root} --more`, or choose "
             "another --out for votes made elsewhere"
         )
     mine = _identity(votes)["inputs"]
@@ -182,14 +182,14 @@ def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
             return batch
     if batches and not more and settings.of("votes")["digest"] != _identity(votes)["digest"]:
         raise PateError(
-            f"{run.root} was begun with other votes: add --more to ask these as a further list under the "
-            "run's budget, or choose another --out"
+            f"{run.root} was begun with other votes: add --more to ask these as another list under the run's "
+            "budget, or choose another --out"
         )
     if not batches or not more:
         return 1
     if mine is None:
         raise PateError(
-            "a further votes file must name its inputs, so that none is asked twice: add `ids`, one for each "
+            "a second votes file must name its inputs, so that none is asked twice: add `ids`, one for each "
             "row"
         )
     batch = next_batch(run)
@@ -221,7 +221,7 @@ def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
         by.append(known[name])
     repeated = len(by) - len(new)
     if repeated:
-        progress.say(f"{repeated} of {len(by)} rows ask about an input again: they get its answer, free")
+        progress.say(f"{repeated} of {len(by)} rows repeat an input: they get its answer free of charge")
         storage.write_arrays(run.rows_of(batch), "rows", {"answered_by": np.array(by, np.int64)})
     voting.save_votes(run.votes_of(batch), subset(votes, np.array(new, np.int64)))
 
@@ -305,7 +305,7 @@ def _issue(run: RunDirectory, line: Line) -> None:
     if storage.digest(votes.votes) != line.votes:
         raise PateError(
             f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
-            "restore them from a backup, or choose another --out, and add up what both have spent"
+            "restore them from a backup, or choose another --out and add up what both have spent"
         )
     labels, answered = ledger.unpack(line.answers)
     arrays = {"labels": labels, "answered": answered}

@@ -116,9 +116,9 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
     room = budget.affords(spent, each)
     if room == 0:
         raise PateError(
-            f"budget_epsilon={budget.epsilon:g} of {run.root} is spent: not one more query of {mechanism!r} "
-            f"fits, and nothing was asked. `pate budget {run.root}` shows where it went; more privacy can be "
-            "spent only by a new run, whose budget adds to this one"
+            f"budget_epsilon={budget.epsilon:g} of {run.root} is spent: no further query of {mechanism!r} "
+            f"fits, and nothing was asked. `pate budget {run.root}` shows how it was spent; only a new run, "
+            "whose budget adds to this one, can ask more"
         )
     if room < wanted:
         progress.say(
@@ -132,9 +132,9 @@ def needed_for_more(run: RunDirectory) -> None:
     """Refuse a second list of queries in a run without a budget."""
     if fixed(run) is None:
         raise PateError(
-            f"{run.root} was made without a budget, so its figure holds for the one list of queries that it "
-            "was begun with: begin a run with --budget-epsilon to ask more later, or choose another --out "
-            "and add up what both have spent"
+            f"{run.root} was made without a budget, so its figure holds only for its first list of queries: "
+            "begin a run with --budget-epsilon to ask more later, or choose another --out and add up what "
+            "both have spent"
         )
 
 
@@ -192,7 +192,7 @@ def _plan(
         return None
     if chain.check(run.ledger).entries:
         raise PateError(
-            f"budget_epsilon={epsilon:g} comes too late for {run.root}, which has answered already: a budget "
+            f"budget_epsilon={epsilon:g} comes too late for {run.root}, which has already answered: a budget "
             "is fixed before the first answer; choose another --out"
         )
     rule = run.record.read().rule

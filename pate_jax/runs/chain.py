@@ -102,7 +102,7 @@ class Writer:
         if state.torn is not None:
             progress.say(
                 f"{self.path} ends in {state.torn.bytes} bytes of an unfinished line: a crash while a batch "
-                "was being recorded, before any of its answers left. The line is recorded anew"
+                "was being recorded, before any of its answers was written. The line is recorded again"
             )
             body["torn"] = state.torn._asdict()
         content = line(body)
@@ -123,7 +123,7 @@ class Writer:
         if size != self.state.size + (self.state.torn.bytes if self.state.torn else 0):
             raise PateError(
                 f"{self.path} was changed by another process while process {os.getpid()} held it: nothing "
-                "was recorded and no answer left. Let one process at a time write it, and repeat the command"
+                "was recorded or answered. Let only one process at a time write it, and repeat the command"
             )
 
     def _settle(self) -> None:
@@ -255,5 +255,5 @@ def _read_head(path: Path) -> Head:
     body = storage.read_json(file, "ledger-head")
     count, digest = body.get("entries"), body.get("digest")
     if not (isinstance(count, int) and count > 0 and isinstance(digest, str)):
-        raise PateError(f"{file} holds no count and digest of lines. {_RESTORE}")
+        raise PateError(f"{file} has no number and digest of lines. {_RESTORE}")
     return Head(count, digest)

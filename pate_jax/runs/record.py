@@ -26,7 +26,7 @@ def refuse_crowd(settings: Settings, root: Path) -> None:
     """Refuse commands for teachers, or for votes made elsewhere, in the run of a crowd."""
     if CROWD in settings:
         raise PateError(
-            f"{root} is the run of a crowd, whose records or users vote by themselves, once: there are no "
+            f"{root} is the run of a crowd, whose records or users vote by themselves, once: it has no "
             "teachers to train or to ask; choose another --out"
         )
 

@@ -373,9 +373,9 @@ def test_a_lost_secret_is_not_drawn_anew(tmp_path):
 def test_votes_made_elsewhere_do_not_enter_a_run_with_teachers(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.record.agree("data", {"dataset": "strokes"})
-    with pytest.raises(PateError, match=r"has teachers of its own.*ask them with"):
+    with pytest.raises(PateError, match=r"has its own teachers.*ask them with"):
         batches.adopt(run, votes(3), seed=None)
-    with pytest.raises(PateError, match=r"has teachers of its own.*leave out --relation"):
+    with pytest.raises(PateError, match=r"has its own teachers.*leave out --relation"):
         batches.adopt(run, votes(3), seed=None, relation="record")
 
 
