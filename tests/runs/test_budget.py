@@ -111,7 +111,7 @@ def test_an_input_that_was_answered_is_free_and_gets_the_same_answer(tmp_path, c
     run = begin(tmp_path, rows=30)
     first = storage.read_arrays(run.answers, "answers")
     go_on(run, 12, 24)  # six old, six new
-    assert "6 of 12 rows ask about an input again" in capsys.readouterr().err
+    assert "6 of 12 rows repeat an input" in capsys.readouterr().err
     assert asked(run) == [30, 6]
     second = storage.read_arrays(run.answers_of(2), "answers")
     assert len(second["labels"]) == 6 and len(second["row_labels"]) == 12
