@@ -125,7 +125,7 @@ def test_rows_of_unequal_totals_are_refused_unless_the_caller_answers_for_them()
         accounting.statement(TESTED, votes, None, 1e-5)
     made = accounting.statement(TESTED, votes, None, 1e-5, voters_may_sit_out=True)
     assert made.teachers == 0 and made.headline.epsilon is not None
-    with pytest.raises(PateError, match="on no query"):
+    with pytest.raises(PateError, match="cover no query"):
         accounting.statement(TESTED, votes[:0], None, 1e-5)
 
 
