@@ -10,6 +10,7 @@ what images are made of. No private image is looked at to learn them, and each i
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -31,6 +32,7 @@ _MOVED = 1000  # images that are moved by a pixel to see what changes
 _STEADY = 0.3  # weight of what changes, against all directions alike
 _TURNS = 8  # of orthogonal iteration
 _BLOCK = 100  # images looked at together
+_LENGTH = 8000  # of an image on the grid of `_shaken`
 
 
 class Patches(NamedTuple):
@@ -87,39 +89,41 @@ def learn(
     nothing = np.zeros(length), np.zeros((length, most)), np.zeros(most)
     known = Patches(*map(jnp.float32, (flat, offset, whitening, typical, *nothing, 1.0)))
     found = features(known, chosen)
-    middle = found.mean(0)
-    known = known._replace(middle=jnp.asarray(middle))
-    shaky, taken = _shaky(known, chosen[:_MOVED], found[:_MOVED] - middle, random)
-    known = known._replace(shaky=jnp.asarray(shaky), taken=jnp.asarray(taken))
-    found = features(known, chosen)
-    return known._replace(spread=jnp.float32(np.sqrt((found**2).sum(1).mean())))
+    known = known._replace(middle=jnp.asarray(found.mean(0)))
+    found -= found.mean(0)
+    shaky, taken = _shaky(known, chosen[:_MOVED], found[:_MOVED], random)
+    found -= found @ shaky * taken @ shaky.T
+    spread = np.sqrt((found**2).sum(1).mean())
+    return known._replace(shaky=jnp.asarray(shaky), taken=jnp.asarray(taken), spread=jnp.float32(spread))
 
 
 def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[np.ndarray, "image features"]:
-    """`look` at any number of images, each by itself, so that no image changes another's last bit."""
-    found = np.zeros((len(images), len(known.middle)), np.float32)
+    """`look` at any number of images, each by itself, so that no image changes another's last bit.
+
+    On several devices, unless a caller has chosen one by `jax.default_device`.
+    """
     starts = range(0, len(images), _BLOCK)
-    with devices.kept_memory():
-        for start in progress.track(starts, "comparing patches", total=len(starts)):
-            block = images[start : start + _BLOCK]
-            padded = np.zeros((_BLOCK, *images.shape[1:]), np.float32)
-            padded[: len(block)] = block
-            found[start : start + _BLOCK] = _looked(known, padded)[: len(block)]
+    chosen = getattr(jax.config, "jax_default_device", None)  # mypy does not see it
+    places = [chosen] if chosen else devices.local()[: max(1, len(starts))]
+
+    def one(start: int) -> np.ndarray:
+        block = np.zeros((_BLOCK, *images.shape[1:]), np.float32)
+        block[: len(images) - start] = images[start : start + _BLOCK]
+        with jax.default_device(places[start // _BLOCK % len(places)]):
+            return np.asarray(_looked(known, block))
+
+    found = np.zeros((len(images), len(known.middle)), np.float32)
+    with devices.kept_memory(), ThreadPoolExecutor(len(places)) as pool:
+        blocks = zip(starts, pool.map(one, starts), strict=True)
+        for start, block in progress.track(blocks, "comparing patches", total=len(starts)):
+            found[start : start + _BLOCK] = block[: len(found) - start]
     return found
 
 
 def look(known: Patches, images: Float[Array | np.ndarray, "image h w c"]) -> Float[Array, "image features"]:
     """How much of each typical patch is in each cell of each image: roots of sums, about 1 long in all."""
-    size = round((known.offset.shape[0] / images.shape[-1]) ** 0.5)
-    cells = round((known.middle.shape[0] / known.typical.shape[0]) ** 0.5)
-    seen = convolution.patches(images, size, 1)
-    white = (_sharpened(seen, known.flat) - known.offset) @ known.whitening
-    squares = (white**2).sum(-1, keepdims=True) - 2 * white @ known.typical.T + (known.typical**2).sum(-1)
-    gaps = jnp.sqrt(jnp.maximum(squares, _TINY))
-    alike = jax.nn.relu(gaps.mean(-1, keepdims=True) - gaps)
-    rows, columns = (_edges(extent, cells) for extent in images.shape[1:3])
-    sums = [alike[:, top:bottom, left:right].sum((1, 2)) for top, bottom in rows for left, right in columns]
-    found = jnp.sqrt(jnp.concatenate(sums, -1)) - known.middle
+    against = _compared(known)
+    found = jax.vmap(lambda image: _raw(known, against, image))(jnp.asarray(images))
     return (found - (found @ known.shaky * known.taken) @ known.shaky.T) / known.spread
 
 
@@ -144,7 +148,79 @@ def likeness(
 
 @jax.jit
 def _looked(known: Patches, images: Array) -> Array:
-    return jax.lax.map(lambda image: look(known, image[None])[0], images)
+    against = _compared(known)
+
+    def one(image: Array) -> tuple[Array, Array]:
+        found = _raw(known, against, image)
+        return found, _LENGTH / jnp.maximum(jnp.sqrt((found**2).sum()), _TINY)
+
+    found, steps = jax.lax.map(one, images)
+    return (found - _shaken(known, found, steps[:, None])) / known.spread
+
+
+class _Compared(NamedTuple):
+    """What all patches are multiplied by: the whitening, and the typical patches behind it."""
+
+    kernel: Float[Array, "pixels+kinds pixels"]
+    offset: Float[Array, " pixels+kinds"]
+
+
+def _compared(known: Patches) -> _Compared:
+    pixels = known.whitening.shape[0]
+    both = jnp.concatenate([known.whitening, known.whitening @ known.typical.T], 1)
+    centring = jnp.eye(pixels) - 1 / pixels
+    return _Compared(_product(centring, both).T, known.offset @ both)
+
+
+def _raw(known: Patches, against: _Compared, image: Float[Array, "h w c"]) -> Float[Array, " features"]:
+    """Features of one image before what is shaky is taken away.
+
+    Pixels lie along the last axis, where a CPU's arithmetic is fastest.
+    """
+    size = round((known.offset.shape[0] / image.shape[-1]) ** 0.5)
+    cells = round((known.middle.shape[0] / known.typical.shape[0]) ** 0.5)
+    seen = _surroundings(image, size)
+    flatness = 1 / jnp.sqrt(((seen - seen.mean(0)) ** 2).mean(0) + known.flat)
+    white = _product(against.kernel, seen) * flatness - against.offset[:, None]
+    white, alongside = white[: len(seen)], white[len(seen) :]
+    squares = (white**2).sum(0) - 2 * alongside + (known.typical**2).sum(1)[:, None]
+    gaps = jnp.sqrt(jnp.maximum(squares, _TINY))
+    alike = jax.nn.relu(gaps.mean(0) - gaps).reshape(-1, *image.shape[:2])
+    rows, columns = (_edges(extent, cells) for extent in image.shape[:2])
+    sums = jnp.stack([sum(alike[:, row] for row in range(*each)) for each in rows], 1)
+    inside = np.array([[left <= x < right for left, right in columns] for x in range(image.shape[1])])
+    sums = _product(sums.reshape(-1, image.shape[1]), inside.astype(np.float32))
+    return jnp.sqrt(sums.reshape(len(alike), -1).T.ravel()) - known.middle
+
+
+def _surroundings(image: Float[Array, "h w c"], size: int) -> Float[Array, "places h*w"]:
+    """The surroundings of each pixel, zeros outside, in the order of `convolution.patches`."""
+    high, wide, channels = image.shape
+    low, high_end = size // 2, size - 1 - size // 2
+    padded = jnp.pad(image, ((low, high_end), (low, high_end), (0, 0)))
+    seen = [padded[y : y + high, x : x + wide] for y in range(size) for x in range(size)]
+    return jnp.stack(seen).transpose(0, 3, 1, 2).reshape(size * size * channels, high * wide)
+
+
+def _shaken(
+    known: Patches, found: Float[Array, "image features"], steps: Float[Array, "image 1"]
+) -> Float[Array, "image features"]:
+    """What is taken away of the directions along which images change when they are moved.
+
+    Many images are multiplied at a time, which is quick, and in whole numbers, so that no image changes
+    another's bits (`spaces.whole`). No sum reaches 2^24. With up to 10,000 features, rounding makes a vector
+    at most 50 longer: `steps` puts an image on a grid on which it is 8,050 long, and directions are 2,050
+    long. They are orthogonal but for their rounding, so the image is no longer than 11,000 along all of them
+    together; and no feature's row of 100 directions is longer than 1,500.
+    """
+    there = _product(jnp.round(found * steps), jnp.round(known.shaky * 2000)) / 2000
+    fine = 1490 / jnp.maximum(jnp.sqrt((known.shaky**2).sum(1)), _TINY)  # of each feature
+    taken = _product(jnp.round(there * known.taken), jnp.round(known.shaky * fine[:, None]).T)
+    return taken / (steps * fine)
+
+
+def _product(left: Array | np.ndarray, right: Array | np.ndarray) -> Array:
+    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 def _edges(extent: int, cells: int) -> list[tuple[int, int]]:
