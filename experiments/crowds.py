@@ -8,6 +8,7 @@ private; the epsilon is the publishable one for changed contents at delta 1e-5.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import time
 from collections.abc import Iterator
@@ -160,7 +161,10 @@ def main() -> None:
         "id_column": chosen.id_column,
         "equal_rows_are_coincidences": chosen.equal_rows_are_coincidences,
     }
-    own = [data.from_files(*chosen.files, **columns)] if chosen.files else []
+    own = []
+    if chosen.files:
+        made = data.from_files(*chosen.files, **columns)
+        own = [dataclasses.replace(made, name=chosen.files[0].resolve().parent.name)]
     folders = [chosen.archives / name if chosen.archives else None for name in chosen.names]
     named = [data.load(name, manual_dir=at) for name, at in zip(chosen.names, folders, strict=True)]
     for dataset in own + named:

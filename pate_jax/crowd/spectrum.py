@@ -2,7 +2,7 @@
 
 A direction in which the pool happens to vary much was chosen for it, so other inputs vary less along it, and
 more along the last ones. The fewer public inputs there are for each direction, the more it matters: of 800
-vectors of 256 numbers the last directions appear three times as narrow as they are. So each part of the pool
+vectors of 256 numbers the last variances are three times as large as they look. So each part of the pool
 in turn is measured along the directions of the rest.
 """
 
