@@ -29,6 +29,8 @@ def fit_many(
 ) -> list[Student]:
     """Train one student for each key on the same inputs and answers, in one program where there is a loop."""
     given = lesson(public_inputs, answers)
-    settings = (config or Auto()).resolved(image=public_inputs.inputs.ndim in IMAGE_RANKS)
+    image = public_inputs.inputs.ndim in IMAGE_RANKS
+    whole = given.soft is not None and 2 * len(given.rows) >= len(public_inputs.inputs)
+    settings = (config or Auto()).resolved(image=image, whole=whole)
     learned = METHODS[settings.method](settings, keys, given)
     return [each.student(public_inputs) for each in learned]

@@ -28,7 +28,7 @@ class Lesson(NamedTuple):
 
     @property
     def wanted(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """What students are calibrated by, and weights: labels, or probabilities as they were released."""
+        """What nets are calibrated by, and weights: labels, or probabilities as they were released."""
         return (self.labels, None) if self.soft is None else (self.soft.probabilities, self.soft.weights)
 
     @property

@@ -29,8 +29,11 @@ class Settings:
     def __post_init__(self) -> None:
         _check(self)
 
-    def resolved(self, *, image: bool) -> Settings:
+    def resolved(self, *, image: bool, whole: bool = False) -> Settings:
         """The same with every unset value of the recipe filled in.
+
+        `whole` says that there are soft answers for at least half of the public pool, as sums of a crowd give
+        them; only `auto` asks.
 
         >>> Supervised().resolved(image=True).steps
         1200
@@ -204,17 +207,22 @@ class Tandem(NetTraining, Aligned):
 
 @dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
-    """Fixmatch for images, vat for tables; what the chosen method has no use for is not read."""
+    """Fixmatch for images (tandem where soft answers cover the pool), vat for tables.
+
+    What the chosen method has no use for is not read. Fixmatch guesses the labels of inputs that have no
+    answer. Where half of the pool or more has soft answers there is little to guess: tandem learns from all.
+    """
 
     method: str = field(default="auto", init=False)
 
-    def resolved(self, *, image: bool) -> Settings:
-        """The settings of the method that suits the kind of data.
+    def resolved(self, *, image: bool, whole: bool = False) -> Settings:
+        """The settings of the method that suits the kind of data and of answers.
 
-        >>> Auto(steps=7).resolved(image=False).method
-        'vat'
+        >>> Auto(steps=7).resolved(image=False).method, Auto().resolved(image=True, whole=True).method
+        ('vat', 'tandem')
         """
-        return with_method(self, "fixmatch" if image else "vat").resolved(image=image)
+        of_images = "tandem" if whole else "fixmatch"
+        return with_method(self, of_images if image else "vat").resolved(image=image)
 
 
 StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem

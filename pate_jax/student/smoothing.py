@@ -9,7 +9,7 @@ likely, were truth and noise normal.
 A student is taught the *label* of the truth, its most probable class. Under that normal law each class has a
 known chance to be the label: 1 for one of them where the noise is small, nearly equal chances where the noise
 could have changed the label. The answer's weight is r, so answers that are mostly noise hardly count. With
-d = 0 a student is taught labels. How sure it may be of them is set by the probabilities as released.
+d = 0 a student is taught labels. How sure a net may be of them is set by the probabilities as released.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BLOCK = 1000  # answers looked at together
 class Soft(NamedTuple):
     """Soft answers as students use them."""
 
-    probabilities: Float[np.ndarray, "answers classes"]  # as released, by which students are calibrated
+    probabilities: Float[np.ndarray, "answers classes"]  # as released, by which nets are calibrated
     targets: Float[np.ndarray, "answers classes"]  # chance of each class to be the label, which is learned
     weights: Float[np.ndarray, " answers"]  # 1 in the mean
 

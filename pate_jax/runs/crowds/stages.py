@@ -81,9 +81,10 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
             return storage.read_json(run.results, "results")
     crowd = crowd or crowd_inputs.opened(run)
     dataset = crowd.dataset
-    method = config.resolved(image=dataset.kind == "image").method
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned, answers, asked = learn(crowd, config)
+    whole = 2 * len(asked.ids) >= len(dataset.public.ids)
+    method = config.resolved(image=dataset.kind == "image", whole=whole).method
     right = None if asked.labels is None else np.asarray(answers.labels) == asked.labels
     results = {
         "run_dir": str(run.root),

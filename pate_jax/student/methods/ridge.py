@@ -48,7 +48,7 @@ def _learned(seed: int, lesson: Lesson) -> Learned:
     fitted = fit(known, images, patches.features(known, images[lesson.rows]), lesson)
     shape, classes = images.shape[1:], lesson.public.classes
     net = models.build("patches", input_shape=shape, classes=classes, examples=len(examples(lesson)))
-    return Learned(net.description, fitted.parameters, temperature(fitted.unseen, *lesson.wanted))
+    return Learned(net.description, fitted.parameters, temperature(fitted.unseen, *lesson.taught))
 
 
 def scaled(lesson: Lesson) -> Float[np.ndarray, "image h w c"]:

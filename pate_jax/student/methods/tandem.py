@@ -49,7 +49,7 @@ def _learned(config: Tandem, key: Array, seed: int, lesson: Lesson) -> Learned:
     parameters = {"patches": {**first.parameters, "dense0": head}, "cnn": second.parameters}
     sizes: dict[str, Any] = {"examples": len(held), **({} if config.maps is None else {"maps": config.maps})}
     net = models.build("tandem", input_shape=images.shape[1:], classes=public.classes, **sizes)
-    return Learned(net.description, parameters, temperature(unseen + logs[rows] + pulled, *lesson.wanted))
+    return Learned(net.description, parameters, temperature(unseen + logs[rows] + pulled, *lesson.taught))
 
 
 def guesses(
