@@ -12,6 +12,7 @@ from jaxtyping import Int32
 
 from pate_jax import models
 from pate_jax.aggregate import Answers
+from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.errors import PateError
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
@@ -33,7 +34,7 @@ class Lesson(NamedTuple):
 
     @property
     def taught(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """What students learn, and weights: labels, or each class's chance to be the label."""
+        """What students learn, and weights: labels, or the targets of soft answers."""
         return (self.labels, None) if self.soft is None else (self.soft.targets, self.soft.weights)
 
     def part(self, places: np.ndarray) -> Lesson:
@@ -70,7 +71,7 @@ def lesson(public_inputs: PublicInputs, answers: Answers) -> Lesson:
     """The lesson that public inputs and released answers make; anything else is refused."""
     check_types(public_inputs, answers)
     rows, labels = answered(public_inputs, answers)
-    return Lesson(public_inputs, rows, labels, _soft(answers, rows, public_inputs.classes))
+    return Lesson(public_inputs, rows, labels, _soft(public_inputs, answers, rows))
 
 
 def check_types(public_inputs: Any, answers: Any) -> None:
@@ -106,17 +107,19 @@ def answered(public_inputs: PublicInputs, answers: Answers) -> tuple[np.ndarray,
     return rows.astype(np.int32), labels.astype(np.int32)
 
 
-def _soft(answers: Answers, rows: np.ndarray, classes: int) -> Soft | None:
+def _soft(public_inputs: PublicInputs, answers: Answers, rows: np.ndarray) -> Soft | None:
     """What the answers at these rows teach, where they are soft."""
     if answers.probabilities is None or answers.deviation is None:
         return None
     probabilities, deviation = np.asarray(answers.probabilities), np.asarray(answers.deviation)
+    classes = public_inputs.classes
     if probabilities.shape != (len(answers.labels), classes) or len(deviation) != len(answers.labels):
         raise PateError(
             f"probabilities {list(probabilities.shape)} and deviation {list(deviation.shape)} are given for "
             f"{len(answers.labels)} queries of {classes} classes: make them with aggregate.soft_answers"
         )
-    return smoothed(probabilities[rows], deviation[rows])
+    image = public_inputs.inputs.ndim in IMAGE_RANKS
+    return smoothed(probabilities[rows], deviation[rows], image=image)
 
 
 def _warn_of_missing_classes(public_inputs: PublicInputs, labels: np.ndarray) -> None:

@@ -207,10 +207,10 @@ class Tandem(NetTraining, Aligned):
 
 @dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
-    """Fixmatch for images (tandem where soft answers cover the pool), vat for tables.
+    """Fixmatch for images (ridge where soft answers cover the pool), vat for tables.
 
     What the chosen method has no use for is not read. Fixmatch guesses the labels of inputs that have no
-    answer. Where half of the pool or more has soft answers there is little to guess: tandem learns from all.
+    answer. Where half of the pool or more has soft answers there is little to guess, and ridge takes seconds.
     """
 
     method: str = field(default="auto", init=False)
@@ -219,9 +219,9 @@ class Auto(FixMatch, Vat, Gan):
         """The settings of the method that suits the kind of data and of answers.
 
         >>> Auto(steps=7).resolved(image=False).method, Auto().resolved(image=True, whole=True).method
-        ('vat', 'tandem')
+        ('vat', 'ridge')
         """
-        of_images = "tandem" if whole else "fixmatch"
+        of_images = "ridge" if whole else "fixmatch"
         return with_method(self, of_images if image else "vat").resolved(image=image)
 
 

@@ -1,4 +1,4 @@
-"""What soft answers teach: how probable it is that each class is the right label, and what an answer counts.
+"""What soft answers teach: a target for every class, and what an answer counts.
 
 The probabilities p of a query, as released, are the truth plus noise of a known deviation d. Over the answers
 the truth varies around the class shares with a variance v, the same for all classes. The best linear guess of
@@ -6,10 +6,11 @@ the truth is `share + r (p - share)` with `r = v / (v + d^2)`, the part of the v
 truth lies around this guess with variance `r d^2`. Shares and v are those for which the answers are most
 likely, were truth and noise normal.
 
-A student is taught the *label* of the truth, its most probable class. Under that normal law each class has a
-known chance to be the label: 1 for one of them where the noise is small, nearly equal chances where the noise
-could have changed the label. The answer's weight is r, so answers that are mostly noise hardly count. With
-d = 0 a student is taught labels. How sure a net may be of them is set by the probabilities as released.
+Rows of a table that look alike may have different labels, so the guess of the truth is what a student of
+tables learns. An image has one label, and probabilities between 0 and 1 say that the crowd could not tell. So
+a student of images learns the *label* of the truth, its most probable class. Under that normal law each class
+has a known chance to be the label: 1 for one of them where the noise is small, nearly equal chances where
+the noise could have changed the label. An answer's weight is r: one that is mostly noise hardly counts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Soft(NamedTuple):
     """Soft answers as students use them."""
 
     probabilities: Float[np.ndarray, "answers classes"]  # as released, by which nets are calibrated
-    targets: Float[np.ndarray, "answers classes"]  # chance of each class to be the label, which is learned
+    targets: Float[np.ndarray, "answers classes"]  # what is learned: the truth, or the chance to be its label
     weights: Float[np.ndarray, " answers"]  # 1 in the mean
 
     def part(self, places: np.ndarray) -> Soft:
@@ -39,12 +40,15 @@ class Soft(NamedTuple):
 
 
 def smoothed(
-    probabilities: Float[np.ndarray, "answers classes"], deviation: Float[np.ndarray, " answers"]
+    probabilities: Float[np.ndarray, "answers classes"],
+    deviation: Float[np.ndarray, " answers"],
+    *,
+    image: bool,
 ) -> Soft:
     """Targets and weights of answers whose probabilities have noise of this standard deviation.
 
     >>> given = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
-    >>> found = smoothed(given, np.array([0.0, 0.0, 0.2]))
+    >>> found = smoothed(given, np.array([0.0, 0.0, 0.2]), image=True)
     >>> found.targets[:2].tolist(), bool(0.5 < found.targets[2, 0] < 0.9)
     ([[1.0, 0.0], [0.0, 1.0]], True)
     >>> bool(found.weights[2] < found.weights[0])
@@ -54,7 +58,7 @@ def smoothed(
     shares, spread = truth(given, noise)
     signal = spread / (spread + noise)
     guess = shares + signal[:, None] * (given - shares)
-    targets = chances(guess, np.sqrt(signal * noise))
+    targets = chances(guess, np.sqrt(signal * noise)) if image else guess
     return Soft(*(each.astype(np.float32) for each in (given, targets, signal / signal.mean())))
 
 

@@ -1,5 +1,7 @@
 """Students of soft answers: what smoothing knows of noise, weighted closed forms, and every method."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +17,8 @@ from pate_jax.student.calibration import negative_log_likelihood, temperature
 from pate_jax.student.lesson import lesson
 from pate_jax.student.methods import METHODS, least_squares, ridge
 from pate_jax.student.settings import KINDS, names
-from pate_jax.student.smoothing import smoothed
 
+smoothed = partial(smoothing.smoothed, image=True)
 SHARES = np.array([0.5, 0.3, 0.15, 0.05])
 
 
@@ -45,6 +47,17 @@ def test_targets_are_the_chances_of_classes_to_be_the_label_of_the_truth():
         hits = (np.arange(4) == right[:, None])[there]
         assert there.sum() > 200
         assert abs(hits.mean() - targets[there].mean()) < 4 * (0.25 / there.sum()) ** 0.5
+
+
+def test_targets_of_tables_are_the_best_linear_guess_of_the_truth():
+    truth, deviation, given_shares = noisy_shares(4000, np.random.default_rng(0))
+    found = smoothing.smoothed(given_shares, deviation, image=False).targets
+    signal = 0.02 / (0.02 + deviation**2)
+    np.testing.assert_allclose(found, SHARES + signal[:, None] * (given_shares - SHARES), atol=0.04)
+    for other in (0.5, 2.0):  # half and twice the variance of the truth are worse
+        wrong = other * 0.02 / (other * 0.02 + deviation**2)
+        guess = SHARES + wrong[:, None] * (given_shares - SHARES)
+        assert ((found - truth) ** 2).mean() < ((guess - truth) ** 2).mean()
 
 
 def test_chances_are_those_of_random_draws():
