@@ -1,21 +1,24 @@
 """How fast a crowd votes, beside scikit-learn at the same work: one line of JSON for each measurement.
 
     python benchmarks/crowd.py --records 1000000
+    python benchmarks/crowd.py --records 60000 --columns 4900  # as many as images have features
+    python benchmarks/crowd.py --images 60000
 
-Records of 256 numbers lie in a memory-mapped .npy; they become noisy counts at 100 queries (1 vote each) and
-noisy sums of 10 classes in 200 directions. scikit-learn gets the same vectors, already made and in memory:
-brute-force nearest neighbours, and the normal equations of ridge regression. `memory` is what the process
-grew by while it worked.
+Records lie in a memory-mapped .npy; they become noisy counts at 100 queries (1 vote each) and noisy sums of
+10 classes in 200 directions. scikit-learn does the same work from the same file, block by block: principal
+components and brute-force nearest neighbours, or the normal equations of ridge regression. `memory` is what
+the process grew by while it worked, pages of the mapped file left out. On a machine that does other work,
+compare seconds of CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,49 +34,89 @@ from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
 from pate_jax.crowd import queries  # noqa: E402
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts  # noqa: E402
 from pate_jax.models import spaces  # noqa: E402
+from pate_jax.models.preprocessing import Preprocessing  # noqa: E402
+from pate_jax.models.spaces import Space  # noqa: E402
 
-COLUMNS, CLASSES, QUERIES, DIRECTIONS, LENGTH = 256, 10, 100, 200, 400
-
-
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds, and what came of it."""
-    began = time.perf_counter()
-    found = work()
-    return time.perf_counter() - began, found
+CLASSES, QUERIES, DIRECTIONS, LENGTH = 10, 100, 200, 400
+BLOCK = 4000  # records that scikit-learn reads at a time
 
 
-def drawn(folder: Path, records: int) -> tuple[np.ndarray, np.ndarray]:
+def timed(name: str, work: Callable[[], Any]) -> dict[str, float]:
+    """Seconds by the clock and of CPU time."""
+    began, used = time.perf_counter(), time.process_time()
+    work()
+    taken = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
+    return {f"{name}_{what}": round(value, 2) for what, value in taken.items()}
+
+
+class Memory(threading.Thread):
+    """MiB that this process holds at most, without files that it has mapped, while the block runs."""
+
+    def __enter__(self) -> Memory:
+        self.began = self.most = self.now()
+        self.done = threading.Event()
+        self.start()
+        return self
+
+    def run(self) -> None:
+        while not self.done.wait(0.05):
+            self.most = max(self.most, self.now())
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self.join()
+
+    @staticmethod
+    def now() -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+def drawn(folder: Path, records: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     """Records on disk, mapped, and their labels."""
     random = np.random.default_rng(0)
-    mapped = np.lib.format.open_memmap(folder / "inputs.npy", "w+", np.float32, (records, COLUMNS))
-    for start in range(0, records, 50_000):
-        mapped[start : start + 50_000] = random.normal(size=(min(50_000, records - start), COLUMNS))
+    mapped = np.lib.format.open_memmap(folder / "inputs.npy", "w+", np.float32, (records, columns))
+    for start in range(0, records, BLOCK):
+        mapped[start : start + BLOCK] = random.normal(size=(min(BLOCK, records - start), columns))
     mapped.flush()
     there = np.load(folder / "inputs.npy", mmap_mode="r", allow_pickle=False)
     return there, random.integers(0, CLASSES, records).astype(np.int32)
 
 
-def rivals(inputs: np.ndarray, labels: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-    """Seconds of scikit-learn for nearest neighbours and for ridge regression."""
+def rivals(inputs: np.ndarray, labels: np.ndarray, pool: np.ndarray, rows: np.ndarray) -> dict[str, float]:
+    """scikit-learn's nearest neighbours and ridge regression."""
+    from sklearn.decomposition import PCA
     from sklearn.linear_model import Ridge
     from sklearn.neighbors import NearestNeighbors
 
-    held, targets = np.ascontiguousarray(inputs[:, :DIRECTIONS]), np.eye(CLASSES, dtype=np.float32)[labels]
-    finder = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(chosen)
-    neighbours = timed(lambda: finder.kneighbors(held, return_distance=False))[0]
-    return {"neighbours": neighbours, "ridge": timed(lambda: Ridge(solver="cholesky").fit(held, targets))[0]}
+    axes = PCA(DIRECTIONS, svd_solver="randomized", random_state=0).fit(pool)
+    finder = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(axes.transform(pool[rows]))
+    starts = range(0, len(inputs), BLOCK)
+
+    def vectors() -> Iterator[np.ndarray]:
+        return (axes.transform(inputs[start : start + BLOCK]) for start in starts)
+
+    def neighbours() -> None:
+        for block in vectors():
+            finder.kneighbors(block, return_distance=False)
+
+    def ridge() -> None:
+        Ridge(solver="cholesky").fit(
+            np.concatenate(list(vectors())), np.eye(CLASSES, dtype=np.float32)[labels]
+        )
+
+    return {**timed("scikit_learn_neighbours", neighbours), **timed("scikit_learn_ridge", ridge)}
 
 
-def measured(folder: Path, records: int) -> dict[str, Any]:
-    """All of it, once compiled."""
-    inputs, labels = drawn(folder, records)
-    pool = np.random.default_rng(1).normal(size=(5000, COLUMNS)).astype(np.float32)
-    space = spaces.learn("identity", pool, directions=DIRECTIONS)
+def measured(
+    space: Space, pool: np.ndarray, inputs: np.ndarray, labels: np.ndarray
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Counts and sums, once compiled; and the rows of the pool that were the queries."""
     public = space.coordinates(pool)
     chosen = queries.choose(crowd.scaling(space, public, length=queries.LENGTH, power=0.3), public, QUERIES)
     scaling = crowd.scaling(space, public, length=LENGTH, power=0.5)
     counts = NeighbourCounts(QUERIES, CLASSES, votes=1, sigma=40.0)
-    sums = ClassSums(CLASSES, DIRECTIONS, LENGTH, sigma=3000.0)
+    sums = ClassSums(CLASSES, len(space.variances), LENGTH, sigma=3000.0)
 
     def votes(people: crowd.Voters) -> Any:
         return noisy_table(counts, crowd.counts(space, chosen, people, counts), key=seeded_key(1))
@@ -83,27 +126,42 @@ def measured(folder: Path, records: int) -> dict[str, Any]:
 
     warm = crowd.Voters(inputs[:5000], labels[:5000], None)
     _ = votes(warm), vectors(warm)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     people = crowd.Voters(inputs, labels, None)
-    took = {"neighbours": timed(lambda: votes(people))[0], "sums": timed(lambda: vectors(people))[0]}
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    theirs = rivals(inputs, labels, pool[chosen.rows][:, :DIRECTIONS])
-    return {
-        "records": records,
-        "cores": devices.cores(),
-        **{f"{name}_seconds": round(seconds, 2) for name, seconds in took.items()},
-        **{f"{name}_records_per_second": round(records / seconds) for name, seconds in took.items()},
-        **{f"scikit_learn_{name}_seconds": round(seconds, 2) for name, seconds in theirs.items()},
-        "memory_mib": round(grown),
-    }
+    with Memory() as memory:
+        took = {**timed("neighbours", lambda: votes(people)), **timed("sums", lambda: vectors(people))}
+    told = {"records": len(inputs), "cores": devices.cores(), **took}
+    return {**told, "memory_mib": round(memory.most - memory.began)}, chosen.rows
+
+
+def of_vectors(folder: Path, records: int, columns: int) -> dict[str, Any]:
+    """Records that are vectors, beside scikit-learn."""
+    inputs, labels = drawn(folder, records, columns)
+    pool = np.random.default_rng(1).normal(size=(5000, columns)).astype(np.float32)
+    told, rows = measured(spaces.learn("identity", pool, directions=DIRECTIONS), pool, inputs, labels)
+    return {**told, **rivals(inputs, labels, pool, rows)}
+
+
+def of_images(records: int) -> dict[str, Any]:
+    """Images of the size of MNIST, with their features; what is in them takes no part in the time."""
+    random = np.random.default_rng(2)
+    images = random.integers(0, 256, (records, 28, 28, 1)).astype(np.uint8)
+    pool = random.integers(0, 256, (3000, 28, 28, 1)).astype(np.uint8)
+    space = spaces.learn("patches", pool, Preprocessing((0.0,), (255.0,)), directions=DIRECTIONS)
+    return measured(space, pool, images, random.integers(0, CLASSES, records).astype(np.int32))[0]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--columns", type=int, default=256)
+    parser.add_argument("--images", type=int, help="so many images in place of vectors")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measured(Path(folder), chosen.records)))
+        images = chosen.images is not None
+        found = (
+            of_images(chosen.images) if images else of_vectors(Path(folder), chosen.records, chosen.columns)
+        )
+        print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,26 @@ NAMES = {
     "data_independent": "data-independent",
 }
 _POINTS = 200  # the most points of a cumulative curve
+Curves = dict[str, NDArray[np.float64]]  # by method, of each query at each order
+
+
+def every(
+    mechanism: Mechanism, votes: ArrayLike, delta: float, *, rule: Rule = NEWEST
+) -> tuple[bytes, bytes, bytes]:
+    """`cumulative`, `by_consensus` and `split` as SVG, from curves that are computed once.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> pictures = every(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)
+    >>> pictures[0] == cumulative(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)
+    True
+    """
+    curves = _curves(mechanism, votes, rule)
+    rows = _split_figures(curves, mechanism, votes, delta)
+    return (
+        _cumulative(curves, delta, "svg"),
+        _by_consensus(curves, votes, None, "svg"),
+        _split(rows, delta, "svg"),
+    )
 
 
 def cumulative(
@@ -39,7 +59,10 @@ def cumulative(
     >>> cumulative(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)[:5]
     b'<?xml'
     """
-    curves = _curves(mechanism, votes, rule)
+    return _cumulative(_curves(mechanism, votes, rule), delta, image)
+
+
+def _cumulative(curves: Curves, delta: float, image: str) -> bytes:
     queries = len(curves["exact"])
     at = np.unique(np.linspace(1, queries, min(queries, _POINTS)).round().astype(int))
     figure, axes = _sensitive_canvas("queries asked", f"epsilon at delta = {delta:g}")
@@ -67,10 +90,13 @@ def by_consensus(
     >>> by_consensus(GNMax(40.0), [[240, 10], [130, 120]])[:5]
     b'<?xml'
     """
+    return _by_consensus(_curves(mechanism, votes, rule), votes, order, image)
+
+
+def _by_consensus(curves: Curves, votes: ArrayLike, order: float | None, image: str) -> bytes:
     counts = np.asarray(votes)
     share = counts.max(axis=1) / np.maximum(counts.sum(axis=1), 1)
     bucket = np.minimum((share * 10).astype(int), 9)
-    curves = _curves(mechanism, votes, rule)
     column = _column(16.0 if order is None else order)
     figure, axes = _sensitive_canvas(
         "share of teachers behind the plurality", f"mean Renyi cost at order {column[1]:g}"
@@ -99,8 +125,11 @@ def split(
     >>> split(ConfidentGNMax(200, 150, 40), [[240, 10], [130, 120]], 1e-5)[:5]
     b'<?xml'
     """
+    return _split(split_figures(mechanism, votes, delta, rule), delta, image)
+
+
+def _split(rows: dict[str, dict[str, float]], delta: float, image: str) -> bytes:
     figure, axes = _sensitive_canvas("", f"epsilon at delta = {delta:g}")
-    rows = split_figures(mechanism, votes, delta, rule)
     shades = {"test": "#e3b23c", "argmax": "#1b6ca8", "delta": "#9aa0a6"}
     bottom = np.zeros(len(rows))
     for part, shade in shades.items():
@@ -121,8 +150,13 @@ def split_figures(
     >>> split_figures(GNMax(40.0), [[240, 10]], 1e-5)["data_independent"]["test"]
     0.0
     """
+    return _split_figures(_curves(mechanism, votes, rule), mechanism, votes, delta)
+
+
+def _split_figures(
+    curves: Curves, mechanism: Mechanism, votes: ArrayLike, delta: float
+) -> dict[str, dict[str, float]]:
     orders = accounting.default_orders()
-    curves = _curves(mechanism, votes, rule)
     tests = _tests(mechanism, votes)
     rows = {}
     for name, curve in curves.items():
@@ -135,7 +169,7 @@ def split_figures(
     return rows
 
 
-def _curves(mechanism: Mechanism, votes: ArrayLike, rule: Rule) -> dict[str, NDArray[np.float64]]:
+def _curves(mechanism: Mechanism, votes: ArrayLike, rule: Rule) -> Curves:
     orders = accounting.default_orders()
     methods: tuple[accounting.Method, ...] = ("exact", "published", "data_independent")
     return {name: accounting.rdp(mechanism, votes, orders, method=name, rule=rule) for name in methods}

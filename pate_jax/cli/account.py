@@ -140,9 +140,10 @@ def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float, confidence
 def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -> None:
     from pate_jax.accounting import plots as draw
 
-    storage.write_bytes(folder / "cumulative.svg", draw.cumulative(mechanism, votes, delta))
-    storage.write_bytes(folder / "by_consensus.svg", draw.by_consensus(mechanism, votes))
-    storage.write_bytes(folder / "split.svg", draw.split(mechanism, votes, delta))
+    for name, picture in zip(
+        ("cumulative", "by_consensus", "split"), draw.every(mechanism, votes, delta), strict=True
+    ):
+        storage.write_bytes(folder / f"{name}.svg", picture)
 
 
 def _mask(path: Path, queries: int) -> np.ndarray:

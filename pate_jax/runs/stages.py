@@ -267,9 +267,11 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     inside = _inside(run, votes)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
-        (run_pages.CUMULATIVE, plots.cumulative(mechanism, votes.votes, delta, rule=rule)),
-        (run_pages.BY_CONSENSUS, plots.by_consensus(mechanism, votes.votes, rule=rule)),
-        (run_pages.SPLIT, plots.split(mechanism, votes.votes, delta, rule=rule)),
+        *zip(
+            (run_pages.CUMULATIVE, run_pages.BY_CONSENSUS, run_pages.SPLIT),
+            plots.every(mechanism, votes.votes, delta, rule=rule),
+            strict=True,
+        ),
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
     page = run_pages.private_page(results, statement, figures, {**inside, "settings": settings.stages})

@@ -31,6 +31,14 @@ def test_svg_is_whole_repeatable_and_marked(mechanism):
         assert b"sensitive" in picture
 
 
+def test_all_pictures_at_once_are_those_drawn_one_by_one(monkeypatch):
+    mechanism, alone = ConfidentGNMax(60, 30.0, 8.0), every(ConfidentGNMax(60, 30.0, 8.0))
+    computed, curves = [], plots._curves
+    monkeypatch.setattr(plots, "_curves", lambda *args: computed.append(args) or curves(*args))
+    assert [*plots.every(mechanism, VOTES, 1e-5)] == alone
+    assert len(computed) == 1
+
+
 def test_png_too_and_nothing_else():
     assert all(picture.startswith(b"\x89PNG") for picture in every(GNMax(8.0), image="png"))
     with pytest.raises(PateError, match="image='gif'"):
