@@ -77,7 +77,7 @@ def costs(noise: Noise, at_knots: Curve, orders: Curve) -> Curve:
     return out
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def shares(noise: Noise) -> Suprema:
     """The largest excesses, divided by `a (a-1)`, at the knots, rounded up; Laplace noise has a single cell.
 
