@@ -41,14 +41,13 @@ def test_pure_is_randomised_response(epsilon):
 @pytest.mark.parametrize("eta", [1e-4, 0.01, 0.1, 1.0, 10.0])
 def test_bounded_range_is_the_largest_two_point_divergence(eta):
     found = laplace.bounded_range(eta, ORDERS)
+    pairs = []
+    for share in range(1, 200):
+        t = mp.mpf(eta) * share / 200
+        q = (mp.exp(eta - t) - 1) / (mp.exp(eta) - 1)
+        pairs.append(((q * mp.exp(t), (1 - q) * mp.exp(t - eta)), (q, 1 - q)))
     for value, order in zip(found, ORDERS, strict=True):
-        best = mp.mpf(0)
-        for share in range(1, 200):
-            t = mp.mpf(eta) * share / 200
-            q = (mp.exp(eta - t) - 1) / (mp.exp(eta) - 1)
-            best = max(
-                best, mp_bounds.renyi((q * mp.exp(t), (1 - q) * mp.exp(t - eta)), (q, 1 - q), mp.mpf(order))
-            )
+        best = max(mp_bounds.renyi(*pair, mp.mpf(order)) for pair in pairs)
         assert float(best) <= value <= float(best) * (1 + 6e-3) + 1e-12
         assert value <= min(eta, order * eta**2 / 8) * (1 + 1e-12)
 
