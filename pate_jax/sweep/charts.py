@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.mechanisms import from_dict
 from pate_jax.sweep.pareto import front
 from pate_jax.sweep.results import Row
-
-if TYPE_CHECKING:
-    from matplotlib.axis import Axis
 
 COLOURS = ("#1b6ca8", "#c8553d", "#3f7d20", "#e3b23c", "#6a4c93", "#4a4a4a", "#2a9d8f", "#b00020")
 _CROWD = 4000  # points that one plot shows at most
@@ -136,7 +133,7 @@ def _scale(row: Row) -> float:
     return from_dict(dict(row["mechanism"])).noise.scale
 
 
-def _plain_numbers(axis: Axis) -> None:
+def _plain_numbers(axis: Any) -> None:
     """1, 2, 5, 10 on a logarithmic axis, and no powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
