@@ -192,9 +192,10 @@ class FixMatch(FromPool, Aligned):
 
 @dataclass(frozen=True)
 class Ridge(Settings):
-    """Least squares on likeness to the answered images, which the student holds; seconds."""
+    """Least squares: on likeness to the answered images, which the student holds, or on a table's columns."""
 
     method: str = field(default="ridge", init=False)
+    tables: ClassVar[Recipe | None] = {}
 
 
 @dataclass(frozen=True)
@@ -207,10 +208,11 @@ class Tandem(NetTraining, Aligned):
 
 @dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
-    """Fixmatch for images (ridge where soft answers cover the pool), vat for tables.
+    """Fixmatch for images and vat for tables; ridge for both where soft answers cover the pool.
 
-    What the chosen method has no use for is not read. Fixmatch guesses the labels of inputs that have no
-    answer. Where half of the pool or more has soft answers there is little to guess, and ridge takes seconds.
+    What the chosen method has no use for is not read. Fixmatch and vat guess what inputs without an answer
+    are. Where half of the pool or more has soft answers there is little to guess, and the sums of a crowd,
+    which give these, say nothing that is not linear; ridge takes seconds.
     """
 
     method: str = field(default="auto", init=False)
@@ -221,8 +223,8 @@ class Auto(FixMatch, Vat, Gan):
         >>> Auto(steps=7).resolved(image=False).method, Auto().resolved(image=True, whole=True).method
         ('vat', 'ridge')
         """
-        of_images = "ridge" if whole else "fixmatch"
-        return with_method(self, of_images if image else "vat").resolved(image=image)
+        guessing = "fixmatch" if image else "vat"
+        return with_method(self, "ridge" if whole else guessing).resolved(image=image)
 
 
 StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import Ridge as SklearnRidge
 from test_student_methods import CLASSES, leaves, pictures, public
 
 from pate_jax.aggregate import Answers, soft_answers
+from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
-from pate_jax.student import fit, named, smoothing
+from pate_jax.student import PublicInputs, fit, named, smoothing
 from pate_jax.student.calibration import negative_log_likelihood, temperature
 from pate_jax.student.lesson import lesson
 from pate_jax.student.methods import METHODS, least_squares, ridge
@@ -239,3 +241,29 @@ def test_soft_answers_are_worth_more_than_their_labels():
         students = [fit(jax.random.key(1), public(images), each, named("ridge")) for each in (hard, soft)]
         found.append([each.accuracy(test_images, test_labels) for each in students])
     assert np.mean(found, 0)[1] > np.mean(found, 0)[0] + 0.01
+
+
+def test_the_ridge_student_of_a_table_is_weighted_ridge_regression(monkeypatch):
+    random = np.random.default_rng(11)
+    features, targets = random.normal(size=(90, 7)) * np.arange(1, 8), random.random(size=(90, 3))
+    weights = random.exponential(size=90)
+    weights /= weights.mean()
+    monkeypatch.setattr(least_squares, "_PENALTIES", np.array([0.5]))
+    line = least_squares.of_features(features, targets, weights)
+    centred = features - (weights[:, None] * features).mean(0)
+    penalty = 0.5 * (weights[:, None] * centred**2).sum() / 90
+    oracle = SklearnRidge(penalty).fit(features, targets, sample_weight=weights)
+    np.testing.assert_allclose(line.kernel, oracle.coef_.T, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(line.bias, oracle.intercept_, rtol=1e-9)
+
+
+def test_the_ridge_student_of_a_table_says_what_its_linear_answers_say():
+    random = np.random.default_rng(12)
+    rows = random.normal(size=(400, 6)).astype(np.float32)
+    chances = 1 / (1 + np.exp(-2 * rows[:, 0] + rows[:, 3]))
+    soft = soft_answers(np.stack([1 - chances, chances], 1), np.full(400, 0.02))
+    pool = PublicInputs(rows, AS_STORED, 2, ("no", "yes"))
+    student = fit(jax.random.key(0), pool, soft)
+    assert student.description["name"] == "table"
+    agreed = (student(rows).argmax(1) == np.asarray(soft.labels)).mean()
+    assert agreed > 0.98

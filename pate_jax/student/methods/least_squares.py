@@ -19,7 +19,7 @@ _ROUNDING = 1e-6  # added to the likeness of examples to themselves, so that it 
 class Line(NamedTuple):
     """Scores that are linear in the likeness to every example, and what they would be unseen."""
 
-    kernel: Float[np.ndarray, "examples classes"]
+    kernel: Float[np.ndarray, "examples classes"]  # of `of_features` [feature, class]
     bias: Float[np.ndarray, " classes"]
     unseen: Float[np.ndarray, "answers classes"]  # each answer's scores, had it been left out
 
@@ -87,7 +87,23 @@ def of_few_examples(
     """
     root = np.linalg.cholesky(alike + _ROUNDING * np.trace(alike) / len(alike) * np.eye(len(alike)))
     back = np.linalg.inv(root).T
-    features, weights = across @ back, np.asarray(weights, np.float64)
+    line = of_features(across @ back, targets, weights)
+    return line._replace(kernel=back @ line.kernel)
+
+
+def of_features(
+    features: Float[np.ndarray, "answers features"],
+    targets: Float[np.ndarray, "answers classes"],
+    weights: Float[np.ndarray, " answers"],
+) -> Line:
+    """Least squares on all answers, linear in a few features of each; the kernel is [feature, class].
+
+    >>> places, targets = np.array([[1.0], [0.8], [-1.0], [-0.9]]), np.eye(2)[[0, 0, 1, 1]]
+    >>> line = of_features(places, targets, np.ones(4))
+    >>> (places @ line.kernel + line.bias).argmax(1).tolist(), line.kernel.shape
+    ([0, 0, 1, 1], (1, 2))
+    """
+    weights = np.asarray(weights, np.float64)
     each = weights[:, None]
     shares, usual = (each * targets).mean(0), (each * features).mean(0)
     features = features - usual
@@ -101,7 +117,7 @@ def of_few_examples(
         tried.append((penalty, _left_out(targets, targets - shares - fitted, hat, weights)))
     penalty, unseen = _best(tried, targets, weights)
     found = directions @ (turned / (values + penalty)[:, None])
-    return Line(back @ found, shares - usual @ found, unseen)
+    return Line(found, shares - usual @ found, unseen)
 
 
 def _left_out(targets: np.ndarray, residual: np.ndarray, hat: np.ndarray, weights: np.ndarray) -> np.ndarray:

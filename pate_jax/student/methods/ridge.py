@@ -1,8 +1,9 @@
-"""The ridge student: a closed form on the typical patches of the public pool; seconds, and nothing to tune.
+"""The ridge student: a closed form on images' typical patches, or on a table's columns; nothing to tune.
 
 Least squares on the answers, in terms of how alike an input is to each of the public images that were
 answered, with the penalty that predicts each answer best from all others. That says also how sure it may be
-of itself, so its probabilities need no answers held back. The student holds those public images.
+of itself, so its probabilities need no answers held back. The student holds those public images. Of a table
+it is linear in the scaled columns, and holds no record.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax import models
+from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson
@@ -21,6 +23,7 @@ from pate_jax.student.methods import nets
 from pate_jax.student.methods.least_squares import (
     Line,
     least_squares,
+    of_features,
     of_few_examples,
     weighted_least_squares,
 )
@@ -38,8 +41,23 @@ class Fitted(NamedTuple):
 
 
 def learn(config: Ridge, keys: Array, lesson: Lesson) -> list[Learned]:
-    """One student for each key, which draws the patches."""
+    """One student for each key, which draws the patches of images."""
+    if lesson.public.inputs.ndim not in IMAGE_RANKS:
+        return [of_table(lesson)] * len(keys)
     return [_learned(seed, lesson) for seed in nets.seeds(keys)]
+
+
+def of_table(lesson: Lesson) -> Learned:
+    """The net `table` without a hidden layer, by least squares on the answered rows."""
+    inputs, classes = scaled(lesson), lesson.public.classes
+    soft = lesson.soft
+    targets = np.eye(classes)[lesson.labels] if soft is None else soft.targets
+    weights = np.ones(len(lesson.rows)) if soft is None else soft.weights
+    line = of_features(inputs[lesson.rows].reshape(len(lesson.rows), -1), targets, weights)
+    head = {"kernel": _LOUD * line.kernel, "bias": _LOUD * line.bias}
+    parameters = {"dense0": {name: leaf.astype(np.float32) for name, leaf in head.items()}}
+    net = models.build("table", input_shape=inputs.shape[1:], classes=classes, hidden=())
+    return Learned(net.description, parameters, temperature(_LOUD * line.unseen, *lesson.taught))
 
 
 def _learned(seed: int, lesson: Lesson) -> Learned:
@@ -51,8 +69,8 @@ def _learned(seed: int, lesson: Lesson) -> Learned:
     return Learned(net.description, fitted.parameters, temperature(fitted.unseen, *lesson.taught))
 
 
-def scaled(lesson: Lesson) -> Float[np.ndarray, "image h w c"]:
-    """All public images as a net sees them."""
+def scaled(lesson: Lesson) -> Float[np.ndarray, "input ..."]:
+    """All public inputs as a net sees them."""
     return np.asarray(lesson.public.preprocessing.apply(lesson.public.inputs))
 
 
