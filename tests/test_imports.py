@@ -81,6 +81,7 @@ def test_only_models_imports_flax(others):
     assert {name for name, packages in others.items() if "flax" in packages} == {"models"}
 
 
+@pytest.mark.long
 def test_only_ensemble_names_pmap_and_orbax():
     for word in ("pmap(", "orbax"):
         naming = {room(path) for path in FILES if any(word in line for line in code_lines(path))}
@@ -139,6 +140,7 @@ def test_no_pickle_anywhere():
         ("import pate_jax.voting", ["flax", "optax", "tensorflow_datasets", "matplotlib"]),
     ],
 )
+@pytest.mark.long
 def test_light_imports(statement, unwanted):
     script = f"import sys; {statement}; print([name for name in {unwanted} if name in sys.modules])"
     done = subprocess.run(

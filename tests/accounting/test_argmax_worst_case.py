@@ -73,6 +73,7 @@ def test_no_histogram_exceeds_the_curve(mechanism, teachers, classes):
 
 
 @pytest.mark.parametrize("mechanism", [GNMax(40.0), GNMax(10.0), DiscreteGaussianMax(40.0)], ids=str)
+@pytest.mark.long
 def test_without_a_test_the_worst_histogram_is_within_one_percent(mechanism):
     counts = np.arange(126)
     costs = [exact.rdp(mechanism, np.stack([250 - counts, counts], axis=1), ORDERS)]
@@ -186,6 +187,7 @@ def test_a_fine_grid_of_places_never_exceeds_the_search_and_comes_close(noise):
         assert 0.985 * bound < np.log1p(most) / (order - 1) <= bound
 
 
+@pytest.mark.long
 def test_the_curve_falls_as_gaussian_noise_grows():
     scales = [0.8, 2.0, 5.0, 40.0, 41.0]
     for family in ("gaussian", "discrete_gaussian"):

@@ -70,6 +70,7 @@ def test_a_figure_that_jumps_or_rises_never_ends_over_the_target():
 
 
 @pytest.mark.parametrize("noise", ["answer", "test", "both"])
+@pytest.mark.long
 def test_only_the_named_noise_moves(noise):
     start = ConfidentGNMax(60, 40.0, 10.0)
     target = (

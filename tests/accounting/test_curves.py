@@ -101,6 +101,7 @@ def test_worst_case_falls_as_delta_grows(teachers, log_scale, kind):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, lambda scale: ConfidentGNMax(40, 3 * scale, scale)])
+@pytest.mark.long
 def test_the_cost_of_an_index_falls_as_noise_or_delta_grows(kind):
     """The same of the curve that is charged, at few scales, for what it takes to search one."""
     spent = [

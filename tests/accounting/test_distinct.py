@@ -75,6 +75,7 @@ def test_the_students_opinion_tells_queries_apart():
     assert made.figures["exact"].epsilon == pytest.approx(found, rel=1e-4)
 
 
+@pytest.mark.long
 def test_many_queries_need_the_memory_of_the_different_ones():
     """One curve for each of 200,000 queries would hold 176 MB, and a statement needs several."""
     random = np.random.default_rng(2)
@@ -97,6 +98,7 @@ def many(sharp, classes, queries=200):
     return random.multinomial(250, shares / shares.sum(axis=1, keepdims=True))
 
 
+@pytest.mark.long
 def test_losses_are_composed_only_where_they_may_give_less():
     """Many classes mix many moves and lose; two classes win. What is left out would have been larger."""
     losing, winning = many((2, 2), 10), many((20, 1), 2, 600)

@@ -63,6 +63,7 @@ def test_more_records_or_more_epsilon_make_no_worse_plan():
     assert worth[0] < worth[1] < worth[2]
 
 
+@pytest.mark.long
 def test_expectations_are_what_the_kernels_do():
     import jax
 
@@ -163,6 +164,7 @@ def test_wrong_labels_are_worth_less_than_none():
     assert value(100, 1 / 3, 3) == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.long
 def test_the_plan_in_words_and_the_run_it_stands_for(capsys):
     wish = ["--records", 30_000, "--classes", 10, "--epsilon", 2, "--teachers", 125, "--queries", 300]
     assert call("plan", *wish, "--like", "mnist", "--dataset", "strokes") == 0

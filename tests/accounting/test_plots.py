@@ -31,6 +31,7 @@ def test_svg_is_whole_repeatable_and_marked(mechanism):
         assert b"sensitive" in picture
 
 
+@pytest.mark.long
 def test_all_pictures_at_once_are_those_drawn_one_by_one(monkeypatch):
     mechanism, alone = ConfidentGNMax(60, 30.0, 8.0), every(ConfidentGNMax(60, 30.0, 8.0))
     computed, curves = [], plots._curves
@@ -39,6 +40,7 @@ def test_all_pictures_at_once_are_those_drawn_one_by_one(monkeypatch):
     assert len(computed) == 1
 
 
+@pytest.mark.long
 def test_png_too_and_nothing_else():
     assert all(picture.startswith(b"\x89PNG") for picture in every(GNMax(8.0), image="png"))
     with pytest.raises(PateError, match="image='gif'"):
@@ -55,6 +57,7 @@ def test_split_adds_up_to_epsilon():
         assert sum(row.values()) == pytest.approx(found) and min(row.values()) >= 0
 
 
+@pytest.mark.long
 def test_matplotlib_waits_until_a_plot_is_drawn():
     code = (
         "import sys; from pate_jax.accounting import plots; "

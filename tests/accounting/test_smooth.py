@@ -125,6 +125,7 @@ def test_wide_boxes_hold_what_narrow_ones_do(monkeypatch):
     ("name", "queries", "setting", "most"),
     [("mnist", 640, (200, 150, 40), 1.45), ("adult", 1500, (300, 200, 40), 1.5)],
 )
+@pytest.mark.long
 def test_the_published_votes_are_sanitised_to_the_figures_of_the_documentation(name, queries, setting, most):
     """The plan is the one that `accounting.plan` makes of the public numbers; the noise is at its median."""
     path = SHARED / f"votes/published_{name}_250.npz"

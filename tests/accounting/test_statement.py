@@ -179,6 +179,7 @@ def test_bad_input_is_refused_by_name(change, message):
         ("adult", 1500, (300, 200, 40), 1.6782, 0.958, 0.960, 0.858),
     ],
 )
+@pytest.mark.long
 def test_figures_to_meet(name, queries, setting, published, joint, pld, least):
     path = SHARED / f"votes/published_{name}_250.npz"
     if not path.exists():

@@ -206,6 +206,7 @@ def test_joint_worst_case_covers_every_histogram(mechanism, teachers, classes):
 
 
 @pytest.mark.parametrize("limit", [0, 50, 200, 250, 400])
+@pytest.mark.long
 def test_joint_worst_case_falls_as_either_noise_grows(limit):
     for argmax_scale in [3.0, 40.0]:
         curves = [

@@ -454,6 +454,7 @@ def test_other_bad_input_is_named():
         aggregate.prepare([])
 
 
+@pytest.mark.long
 def test_importing_the_kernels_loads_no_training_library():
     code = (
         "import sys, pate_jax.aggregate, pate_jax.voting, pate_jax.aggregate.noise;"

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import honest_runs
+import pytest
 from commands import call
 
 from pate_jax.ensemble import TeacherConfig
@@ -12,6 +13,7 @@ from pate_jax.runs import pipeline
 from pate_jax.runs.settings import PartitionChoice, RunConfig
 
 
+@pytest.mark.long
 def test_a_run_with_linear_teachers_stands_every_check(tmp_path, capsys):
     config = RunConfig(
         data=honest_runs.table(),

@@ -185,6 +185,7 @@ def test_a_missing_class_and_an_empty_vector_are_no_trouble():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.long
 def test_the_classifier_learns_what_is_there_and_nothing_from_noise(classes):
     labels = (KIND % classes).astype(np.int32)
     truth = np.asarray(crowd.Voters(RECORDS, labels, None).labels)

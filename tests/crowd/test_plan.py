@@ -37,6 +37,7 @@ def test_a_plan_costs_what_it_may_and_hardly_less(kind, epsilon):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.long
 def test_shares_of_a_plan_are_right_and_their_noise_is_the_one_measured(classes):
     labels = (KIND % classes).astype(np.int32)
     people = crowd.voters(Part(RECORDS, labels, NAMES), classes)
@@ -55,6 +56,7 @@ def test_shares_of_a_plan_are_right_and_their_noise_is_the_one_measured(classes)
     assert 0.7 < measured / drawn[0].deviation[whole].mean() < 1.4
 
 
+@pytest.mark.long
 def test_shares_of_counts_are_those_of_the_votes_and_their_noise_is_the_one_measured():
     people = crowd.voters(Part(RECORDS, (KIND % 3).astype(np.int32), NAMES), 3)
     plan = planned("neighbours", queries=20)
@@ -113,6 +115,7 @@ def test_a_class_that_no_record_has_is_hardly_ever_named():
     assert (found.argmax(1) == 3).mean() < 0.03 and found[:, 3].mean() < 0.12
 
 
+@pytest.mark.long
 def test_without_a_signal_the_most_frequent_class_is_named():
     labels = (RANDOM.random(2300) < 0.7).astype(np.int32)
     people = crowd.voters(Part(RECORDS, labels, NAMES), 2)

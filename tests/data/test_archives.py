@@ -233,6 +233,7 @@ def test_damage_is_one_sentence(case):
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.long
 def test_load_prepares_once_and_keeps_the_archives_order(name, monkeypatch, tmp_path):
     files = FILES[name](HELD_OUT[name])
     register(monkeypatch, name, files)
@@ -345,6 +346,7 @@ print(len(part.inputs), part.inputs.sum())
 """
 
 
+@pytest.mark.long
 def test_two_processes_at_once(tmp_path):
     own = lay(tmp_path / "own", adult_files(3000))
     command = [sys.executable, "-W", "error", "-c", LOAD, str(tmp_path / "cache"), str(own)]
@@ -568,6 +570,7 @@ FASHION = pytest.param("fashion_mnist", [9, 0, 0, 3, 0], marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize(("name", "first"), [("mnist", [5, 0, 4, 1, 9]), FASHION])
+@pytest.mark.long
 def test_true_images(name, first, tmp_path):
     folder = SHARED / name
     if not folder.exists():

@@ -323,6 +323,7 @@ def empty_case():
     return partition.divide(part, TEACHERS, key=KEY), part
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_ids_divide():
     ids = np.array([f"record-{number}" for number in range(100_000)])
     part = Part(np.zeros((len(ids), 1), np.uint8), np.zeros(len(ids), np.int32), ids)

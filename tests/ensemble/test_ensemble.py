@@ -60,6 +60,7 @@ def test_an_order_is_a_permutation_that_no_padding_changes():
     assert not np.array_equal(short, other)
 
 
+@pytest.mark.long
 def test_orders_are_uniform():
     orders = jax.vmap(lambda epoch: training.order_of(jax.random.key(0), epoch, 4, 6))(jnp.arange(6000))
     first = np.bincount(np.asarray(orders)[:, 0], minlength=4)
@@ -96,6 +97,7 @@ def test_votes_are_the_counted_labels_and_padding_never_votes(devices):
     assert np.array_equal(labels, np.argmax(logits, axis=-1))
 
 
+@pytest.mark.long
 def test_teachers_learn_and_differ():
     inputs, labels = tiny.table(records=600)
     teachers = fit(inputs, labels, tiny.shards([54] * 11), epochs=40)

@@ -170,6 +170,7 @@ def net_of_layers():
     return plain._replace(init=init, apply=apply)
 
 
+@pytest.mark.long
 def test_parameters_in_any_containers_come_back_from_disk(tmp_path, monkeypatch):
     net = net_of_layers()
     trained = fit(None, net=net).params

@@ -62,6 +62,7 @@ def test_each_teacher_is_the_ridge_regression_of_its_own_shard(features, longest
             assert np.allclose(found[teacher], oracle.coef_.T, atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_penalty_may_be_named():
     weak, strong = (kernels(fit(weight_decay=penalty)) for penalty in (0.01, 100.0))
     assert (strong[3] ** 2).sum() < 0.01 * (weak[3] ** 2).sum()
@@ -177,6 +178,7 @@ def test_linear_teachers_and_models_go_together():
 
 
 @pytest.mark.parametrize("rows", [1, 15, 16, 17, 57, 130])
+@pytest.mark.long
 def test_systems_are_solved(rows):
     random = np.random.default_rng(rows)
     tall = random.normal(size=(rows, rows + 3)) * random.uniform(0.1, 3, rows + 3)
@@ -186,6 +188,7 @@ def test_systems_are_solved(rows):
     assert np.allclose(found, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
 
 
+@pytest.mark.long
 def test_both_normal_equations_give_the_same_matrix():
     random = np.random.default_rng(0)
     inputs, targets = (random.normal(size=(20, columns)).astype(np.float32) for columns in (21, 2))

@@ -7,6 +7,8 @@ import pytest
 
 from pate_jax.models import convolution
 
+pytestmark = pytest.mark.long
+
 
 def cases(values):
     """The first is always tried, the others among the long tests."""

@@ -91,6 +91,7 @@ def test_a_net_shows_the_same_bits_on_every_device():
         ("resnet", {"maps": (8, 16)}, ("head",)),
     ],
 )
+@pytest.mark.long
 def test_a_net_shows_what_its_last_layer_reads(name, sizes, head):
     front = net_space(name, **sizes).front
     layer = front.parameters

@@ -29,6 +29,7 @@ def recorded(run):
     return {path.name for path in run.private.rglob("*.json")}
 
 
+@pytest.mark.long
 def test_a_mistyped_training_can_be_given_again(tmp_path, capsys):
     run, out = RunDirectory(tmp_path / "own"), ("--out", tmp_path / "own")
     wrong = {
@@ -65,6 +66,7 @@ def trained(tmp_path_factory):
     return run
 
 
+@pytest.mark.long
 def test_a_mistyped_vote_can_be_given_again(trained, capsys):
     folder = trained.root.parent
     assert call("vote", trained.root, "--queries", 999) == 2
@@ -84,6 +86,7 @@ def test_a_mistyped_vote_can_be_given_again(trained, capsys):
     assert "student" not in trained.record.stages()
 
 
+@pytest.mark.long
 def test_a_mistyped_student_can_be_given_again(tmp_path):
     run, votes = RunDirectory(tmp_path / "run"), np.where(np.eye(3, dtype=bool)[np.arange(30) % 3], 30, 5)
     with run.writing():

@@ -225,6 +225,7 @@ def test_less_than_any_noise_can_keep_is_refused_before_anything_is_recorded(tmp
     assert not (tmp_path / "run" / "private" / "settings.json").exists()
 
 
+@pytest.mark.long
 def test_a_directory_holds_one_kind_of_run(tmp_path):
     for honest in (honest_runs.whole(), honest_runs.elsewhere()):
         shutil.copytree(honest.root, tmp_path / honest.root.name)
@@ -266,6 +267,7 @@ def test_a_budget_shows_what_the_release_cost():
     assert found["releases"][1]["release"]["votes"] == line.release.votes
 
 
+@pytest.mark.long
 def test_commands_of_teachers_are_refused_for_a_crowd(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(honest_runs.crowd("sums").root, tmp_path / "run")
@@ -307,6 +309,7 @@ def stands(run):
     return not found.of("failed") and not found.of("unchecked")
 
 
+@pytest.mark.long
 def test_features_beside_pictures_are_what_voters_are_compared_by(tmp_path):
     pipeline.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path)))
     run = RunDirectory(tmp_path / "run")

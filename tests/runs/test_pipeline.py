@@ -97,6 +97,7 @@ def test_a_changed_setting_is_refused_by_name(finished):
         pipeline.run(tiny(run.root, mechanism=ConfidentDiscreteGaussian(1.0, 3.0, 0.75)))
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_run(finished, tmp_path):
     run, _ = finished
     again = RunDirectory(tmp_path / "again")

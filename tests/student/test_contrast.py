@@ -12,6 +12,7 @@ from pate_jax.errors import PateError
 from pate_jax.student import contrast, selection
 from pate_jax.student.methods import losses
 
+pytestmark = pytest.mark.long
 SCALE = Preprocessing((0.0,), (255.0,))
 QUICK = dataclasses.replace(contrast._SETTINGS, steps=120)
 

@@ -130,6 +130,7 @@ def test_rounds_ask_each_input_once_and_pass_the_student_on():
     np.testing.assert_allclose(seen[1][1], student(public().inputs[bought.rows[5:13]]), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_interactive_rounds_buy_only_where_the_teachers_contradict_the_student():
     """40 teachers who know every heap: after the first round the student is right, and little is bought."""
     _, which = heaps()

@@ -102,6 +102,7 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", NETS)
+@pytest.mark.long
 def test_numpy_agrees_with_jax(shelf, name):
     student, alone = Student.load(shelf / name), predict.load(shelf / name)
     inputs = pixels(name, 103)

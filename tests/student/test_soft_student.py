@@ -165,6 +165,7 @@ def test_a_student_of_many_soft_answers_holds_some_of_their_images(monkeypatch):
     "method",
     [pytest.param(name, marks=pytest.mark.long if name in ("ridge", "tandem") else ()) for name in METHODS],
 )
+@pytest.mark.long
 def test_an_answer_that_is_nothing_but_noise_has_no_influence(method):
     """Every method takes soft answers, and what a hopelessly noisy one says changes nothing."""
     images, labels = pictures(60)
@@ -183,6 +184,7 @@ def test_an_answer_that_is_nothing_but_noise_has_no_influence(method):
         np.testing.assert_allclose(left, right, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_soft_answers_and_labels_teach_a_net_alike_where_they_say_the_same():
     images, labels = pictures(60)
     config = named("supervised", net="mlp", steps=4, batch_size=8, devices=1, label_smoothing=0.0)

@@ -38,6 +38,7 @@ def test_it_learns_from_the_answered_queries(learned):
     assert learned.accuracy(inputs, labels) > 0.95
 
 
+@pytest.mark.long
 def test_probabilities_sum_to_one_for_any_number_of_inputs(learned):
     for count in (0, 1, 7, 1001):
         found = learned(table(count, seed=2)[0])

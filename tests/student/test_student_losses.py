@@ -12,6 +12,7 @@ from pate_jax.student.methods import fixmatch, gan, head, losses
 from pate_jax.student.methods.views import Views
 from pate_jax.student.training import Batch
 
+pytestmark = pytest.mark.long
 FEATURES, CLASSES = 5, 3
 
 

@@ -58,6 +58,7 @@ def trained():
 @pytest.mark.parametrize(
     "method", [pytest.param(name, marks=pytest.mark.long if name == "tandem" else ()) for name in METHODS]
 )
+@pytest.mark.long
 def test_every_method_repeats_itself_and_serves_itself(method, tmp_path):
     images, labels = pictures(60)
     small = {"steps": 2, "batch_size": 4, "devices": 1, "net": "mlp"}
@@ -77,6 +78,7 @@ def test_fixmatch_learns_from_few_answers(trained):
     assert trained[3].accuracy(images, labels) > 0.8
 
 
+@pytest.mark.long
 def test_a_key_gives_the_same_student_bit_for_bit(trained):
     images, labels, config, student = trained
     again = fit(jax.random.key(1), public(images), answers_of(labels[:60]), config)

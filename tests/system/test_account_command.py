@@ -74,6 +74,7 @@ def test_a_first_list_without_names_is_warned_about(tmp_path, capsys):
         assert "--more" not in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_delta_above_one_over_the_records_is_warned_about(tmp_path, capsys):
     out = tmp_path / "run"
     small = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1"]

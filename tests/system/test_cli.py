@@ -57,6 +57,7 @@ def test_help_of_every_command(command, capsys):
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
+@pytest.mark.long
 def test_no_help_shows_a_doctest(command, capsys):
     """Nor do the helps of the mechanisms, which are commands below three of them."""
     assert call(command, "--help") == 0
@@ -134,6 +135,7 @@ LIGHT = {
 
 
 @pytest.mark.parametrize("command", LIGHT)
+@pytest.mark.long
 def test_a_command_loads_only_what_it_needs(command, tables):
     words = command.format(votes=tables / "votes.npz").split()
     script = (

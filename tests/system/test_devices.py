@@ -23,10 +23,12 @@ def devices_of(flags, call):
     return done.stdout.split()
 
 
+@pytest.mark.long
 def test_a_core_becomes_a_device_before_jax_starts():
     assert devices_of("", "prepare(3)") == ["True", "3"]
 
 
+@pytest.mark.long
 def test_the_users_own_flags_win():
     assert devices_of("--xla_force_host_platform_device_count=2", "prepare(3)") == ["False", "2"]
 

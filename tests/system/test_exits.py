@@ -55,6 +55,7 @@ def test_another_broken_pipe_is_no_quiet_end():
     assert ended.returncode == 1 and "BrokenPipeError" in ended.stderr
 
 
+@pytest.mark.long
 def test_account_in_a_shell_pipe(tmp_path):
     """As it is typed: `pate account ... | head -1`."""
     votes = tmp_path / "votes.npy"

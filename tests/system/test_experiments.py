@@ -43,6 +43,7 @@ def test_a_flag_changes_one_setting():
     assert machines["name"] == "cpu-8"
 
 
+@pytest.mark.long
 def test_a_script_explains_itself():
     command = [sys.executable, "-m", "experiments.mnist", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -56,6 +57,7 @@ def test_bad_input_ends_with_one_sentence(capsys):
     assert "topology='no-such' is unknown" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_last_line_is_one_json_object(tmp_path, monkeypatch, capsys):
     votes = votes_of(17, 90, 4)
     statement = accounting.statement(LNMax(5.0), votes, np.ones(17, bool), 1e-5).to_dict()
@@ -189,6 +191,7 @@ def test_the_tables_are_printed_for_the_votes_that_are_there(tmp_path, capsys):
     assert (tmp_path / "partition.svg").read_bytes().startswith(b"<?xml")
 
 
+@pytest.mark.long
 def test_the_partition_is_the_scripts_own(monkeypatch):
     """One order, so that the release after all queries can be computed as the 2018 script does."""
     mechanism, votes = ConfidentGNMax(70, 50.0, 15.0), votes_of()
@@ -213,6 +216,7 @@ def test_lnmax_is_counted_with_eight_moments():
     assert found["queries"] == 40 and found["published"] >= found["tight"]
 
 
+@pytest.mark.long
 def test_the_bars_are_the_statements_figures(tmp_path, monkeypatch, capsys):
     setting = publishable.Setting("small", ConfidentGNMax(12.0, 10.0, 4.0), 9, teachers=15, classes=3)
     monkeypatch.setattr(publishable, "SETTINGS", (setting,))

@@ -43,6 +43,7 @@ class Anchors(HTMLParser):
         self.names |= {known[name] for name in ("id", "name") if known.get(name)}
 
 
+@pytest.mark.long
 def test_every_link_leads_somewhere(site):
     pages = {page.resolve(): Anchors(page) for page in site.rglob("*.html") if page.name != "404.html"}
     assert len(pages) > 15

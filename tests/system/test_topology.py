@@ -78,6 +78,7 @@ def test_half_an_address_is_refused(given):
         topology.enter(None, *given)
 
 
+@pytest.mark.long
 def test_a_named_topology_becomes_devices_before_jax_starts():
     script = "from pate_jax.system import devices, topology; devices.prepare(); "
     script += "topology.prepare(['run', '--topology=cpu-8']); topology.enter('cpu-8'); print('eight')"

@@ -50,6 +50,7 @@ def installed(wheel, tmp_path):
     return python
 
 
+@pytest.mark.long
 def test_an_installed_copy_finds_its_topologies(installed, tmp_path):
     script = "from pate_jax.system import topology; topology.prepare(['--topology', 'cpu-8']); "
     script += "topology.enter('cpu-8'); print(topology.__file__)"
