@@ -118,7 +118,7 @@ def test_seeds_trained_together_are_those_trained_alone():
     together = fit_many(keys(), public(inputs), answers_of(labels[:30]), config)
     alone = fit(keys()[1], public(inputs), answers_of(labels[:30]), config)
     for left, right in zip(leaves(together[1]), leaves(alone), strict=True):
-        np.testing.assert_allclose(left, right, atol=2e-4)
+        np.testing.assert_allclose(left, right, atol=5e-4)
     assert any((left != right).any() for left, right in zip(*map(leaves, together[:2]), strict=True))
 
 
