@@ -252,6 +252,7 @@ FIGURES = [  # what data-independent figures come to at delta 1e-5, test and arg
 
 
 @pytest.mark.parametrize(("mechanism", "teachers", "classes", "queries", "least", "most"), FIGURES)
+@pytest.mark.long
 def test_figures_at_published_settings(mechanism, teachers, classes, queries, least, most):
     orders = accounting.default_orders()
     curve = queries * index_curve(mechanism, teachers, classes, orders)

@@ -44,6 +44,7 @@ def undisturbed():
     return tiny.leaves(fit(None).params)
 
 
+@pytest.mark.long
 def test_a_finished_ensemble_is_loaded_and_not_trained_again(tmp_path, undisturbed, monkeypatch):
     assert np.array_equal(tiny.leaves(fit(tmp_path).params), undisturbed)
     monkeypatch.setattr("pate_jax.ensemble.waves.train", None)

@@ -194,6 +194,7 @@ def test_every_program_of_a_round_holds_no_collective():
         assert programs.collectives(program.lower(*arguments).compile().as_text()) == []
 
 
+@pytest.mark.long
 def test_devices_and_widths_agree_to_rounding_after_a_few_steps():
     (inputs, labels), cut = tiny.table(), tiny.shards()
     found = [tiny.leaves(fit(inputs, labels, cut, devices=d, width=w).params) for d, w in PLACES]

@@ -89,6 +89,7 @@ def test_tempered_sigmoid_is_its_formula():
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "tempered_sigmoid"])
+@pytest.mark.long
 def test_activations_give_different_nets(activation):
     model, params, inputs = make("table", activation=activation)
     relu = make("table")[0]

@@ -77,6 +77,7 @@ def test_the_ledger_has_the_answers(finished):
     assert line.asked == 21
 
 
+@pytest.mark.long
 def test_a_second_call_repeats_nothing(finished):
     run, results = finished
     keep = [run.teacher_report, run.certificate, run.votes, run.ledger, run.student / "parameters.npz"]

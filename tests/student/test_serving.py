@@ -112,6 +112,7 @@ def test_numpy_agrees_with_jax(shelf, name):
     np.testing.assert_allclose(alone(inputs[:0]), wanted[:0])
 
 
+@pytest.mark.long
 def test_predict_py_needs_numpy_alone(shelf):
     """Each net's own predict.py, run from its folder, where importing JAX or pate_jax fails."""
     script = (

@@ -79,6 +79,7 @@ def test_nothing_answered_is_an_error_with_a_remedy():
         fit(jax.random.key(0), public(inputs), nothing, Auto())
 
 
+@pytest.mark.long
 def test_a_saved_student_answers_the_same(learned, tmp_path):
     learned.save(tmp_path / "student")
     again = Student.load(tmp_path / "student")

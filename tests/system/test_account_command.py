@@ -63,6 +63,7 @@ def test_a_missing_file_is_called_missing(name, tmp_path, capsys):
     assert "does not exist" in said and "is a votes file:" not in said
 
 
+@pytest.mark.long
 def test_a_first_list_without_names_is_warned_about(tmp_path, capsys):
     names = [f"query-{row}" for row in range(len(VOTES))]
     for arrays, warned in (({}, True), ({"ids": names}, False)):

@@ -60,6 +60,7 @@ def test_every_link_leads_somewhere(site):
             )
 
 
+@pytest.mark.long
 def test_nothing_is_fetched_from_elsewhere(site):
     for page in site.rglob("*.html"):
         assert not re.findall(r'<(?:script|img)[^>]+src="(?:https?:)?//', page.read_text()), page.name
