@@ -84,6 +84,7 @@ def test_figures_of_one_setting_are_the_least_over_every_order(votes, setting):
         np.testing.assert_allclose(proved.epsilon, renyi.epsilon, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_exact_figures_are_valid_and_hardly_above_the_whole_grid(votes):
     settings, asked = SETTINGS[:6], ASKED[:6]
     seen = {}

@@ -337,6 +337,7 @@ def test_mechanisms_are_pytrees_whose_leaves_may_be_anything(name):
     ]
 
 
+@pytest.mark.long
 def test_continuous_mechanisms_may_be_traced_and_stacked_as_they_are():
     stacked = jax.tree.map(lambda *s: jnp.stack([jnp.float32(x) for x in s]), GNMax(1.0), GNMax(5.0))
     labels = jax.vmap(lambda m: aggregate.answer(m, VOTES, key=noise.seeded_key(1)).labels)(stacked)
@@ -421,6 +422,7 @@ def test_bad_votes_are_named_outside_jit(case):
         aggregate.answer(GNMax(1.0), votes, key=noise.seeded_key(0))
 
 
+@pytest.mark.long
 def test_under_tracing_shapes_and_types_are_still_checked():
     def traced(votes):
         return jax.jit(lambda v: aggregate.answer(GNMax(1.0), v, key=noise.seeded_key(0)))(votes)

@@ -143,6 +143,7 @@ def test_a_description_tells_spaces_apart_and_says_what_they_are():
         (image_space, IMAGES, AS_PIXELS),
     ],
 )
+@pytest.mark.long
 def test_a_space_is_known_again_from_its_arrays(make, inputs, scaling):
     space = make()
     again = stored.space_of(stored.arrays(space), scaling)

@@ -126,6 +126,7 @@ def opened(page, folder, width, unfold=False):
     "width", [360, *(pytest.param(width, marks=pytest.mark.long) for width in (380, 1200))]
 )
 @pytest.mark.parametrize(("name", "figures"), [("private", 3), ("public", 0), ("sweep", 3)])
+@pytest.mark.long
 def test_a_page_opens_without_a_network(pages, tmp_path, name, figures, width):
     seen, console = opened(pages[name], tmp_path, width)
     assert console == [] and seen["errors"] == []
@@ -139,6 +140,7 @@ def test_a_page_opens_without_a_network(pages, tmp_path, name, figures, width):
 
 
 @pytest.mark.parametrize("name", ["private", "sweep"])
+@pytest.mark.long
 def test_a_page_that_is_unfolded_fits_a_phone_too(pages, tmp_path, name):
     seen, console = opened(pages[name], tmp_path, 360, unfold=True)
     assert console == [] and seen["needed"] <= 360 and seen["beyond"] == 0

@@ -165,6 +165,7 @@ def test_the_summary_says_what_may_leave(finished, capsys):
     assert f"Hand over {finished}/release" in out
 
 
+@pytest.mark.long
 def test_stages_one_by_one_end_like_the_whole_run(finished, tmp_path, capsys):
     out = tmp_path / "run"
     assert call("train", *TINY, "--seed", 3, "--out", out) == 0

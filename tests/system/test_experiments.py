@@ -162,6 +162,7 @@ def test_the_published_figures_come_out_digit_for_digit():
 
 
 @shared
+@pytest.mark.long
 def test_the_2017_figures_come_out_digit_for_digit():
     goldens = json.loads(GOLDENS.read_text())["lnmax_2017"]
     names = ("mnist_first100", "mnist_first1000", "adult_first500")

@@ -90,6 +90,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome here: apt-get install chromium")
 @pytest.mark.parametrize("name", ["index", "api", "examples/first_run"])
+@pytest.mark.long
 def test_a_page_opens_in_a_browser(site, tmp_path, name):
     flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
     logged = "--disable-component-update --enable-logging=stderr --v=0"
