@@ -122,6 +122,7 @@ def parse():
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=names)
+@pytest.mark.long
 def test_commands_parse(page, parse, monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
     for command in commands(page):

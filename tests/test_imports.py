@@ -73,6 +73,7 @@ def test_the_maps_show_the_rooms_of_the_layers():
         assert len(told) == len(ROOMS), name
 
 
+@pytest.mark.long
 def test_mechanisms_need_numpy_at_most(others):
     assert others["mechanisms"] <= {*sys.stdlib_module_names, "numpy", "jaxtyping", "pate_jax"}
 

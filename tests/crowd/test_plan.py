@@ -106,6 +106,7 @@ def test_the_best_number_of_directions_misses_least_when_tried():
     assert best / 2 <= chosen <= 2 * best and 1 < best < 40
 
 
+@pytest.mark.long
 def test_a_class_that_no_record_has_is_hardly_ever_named():
     people = crowd.voters(Part(RECORDS, (KIND % 3).astype(np.int32), NAMES), 4)
     plan = planned("sums", classes=4)

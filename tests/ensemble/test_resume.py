@@ -196,6 +196,7 @@ def as_older_version(folder):
         orbax.PyTreeCheckpointer().save(path.parent, tree)
 
 
+@pytest.mark.long
 def test_a_run_of_an_older_version_goes_on(tmp_path, undisturbed, monkeypatch):
     with monkeypatch.context() as patched:
         crash_after(patched, 17, written=True)

@@ -97,6 +97,7 @@ def test_activations_give_different_nets(activation):
     assert np.array_equal(model.apply(params, inputs), relu.apply(params, inputs)) == (activation == "relu")
 
 
+@pytest.mark.long
 def test_settings_of_the_tempered_sigmoid_reach_the_net_and_its_description():
     one, params, inputs = make("table", activation="tempered_sigmoid", scale=1.0)
     two = make("table", activation="tempered_sigmoid")[0]

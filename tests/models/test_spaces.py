@@ -101,6 +101,7 @@ def test_a_net_shows_what_its_last_layer_reads(name, sizes, head):
     np.testing.assert_allclose(front(IMAGES) @ layer["kernel"] + layer["bias"], logits, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_net_taught_by_contrast_shows_the_direction_of_its_output():
     front = net_space("mlp").front
     logits = models.build(**json.loads(front.description)).apply(front.parameters, AS_PIXELS.apply(IMAGES))
@@ -108,6 +109,7 @@ def test_a_net_taught_by_contrast_shows_the_direction_of_its_output():
     np.testing.assert_allclose(front._replace(kind="contrast")(IMAGES), wanted, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_tandem_shows_what_its_small_net_has_learned():
     sizes = {"kinds": 5, "size": 3, "cells": 2, "examples": 4, "maps": (4, 5), "hidden": (7,)}
     front = net_space("tandem", **sizes).front
@@ -215,6 +217,7 @@ def test_an_encoder_sees_one_record_at_a_time():
     assert space.coordinates(IMAGES).shape == (40, 2)
 
 
+@pytest.mark.long
 def test_directions_in_which_the_pool_does_not_vary_are_left_out():
     """Nothing public tells how far private records lie along them."""
     doubled = np.concatenate([POOL[:, :3], POOL[:, :3], np.ones((300, 2))], 1)

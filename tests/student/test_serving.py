@@ -129,6 +129,7 @@ def test_predict_py_needs_numpy_alone(shelf):
         assert found["labels"].tolist() == found["class_names"][wanted.argmax(1)].tolist()
 
 
+@pytest.mark.long
 def test_a_wrong_parameter_would_be_noticed(shelf):
     student = Student.load(shelf / "resnet")
     student.parameters["block1"]["norm0"]["scale"] *= 1.05

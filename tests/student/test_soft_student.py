@@ -151,6 +151,7 @@ def test_sure_soft_answers_are_labels_to_the_ridge_student_bit_for_bit():
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.long
 def test_a_student_of_many_soft_answers_holds_some_of_their_images(monkeypatch):
     features, given_lesson = ridge_lesson(True)
     whole = ridge._line(features, given_lesson)

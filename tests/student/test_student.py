@@ -89,6 +89,7 @@ def test_a_saved_student_answers_the_same(learned, tmp_path):
     assert again.preprocessing == learned.preprocessing
 
 
+@pytest.mark.long
 def test_inputs_of_another_shape_are_refused(learned):
     with pytest.raises(PateError, match=r"\(4,\) each; this student takes \(5,\)"):
         learned(np.zeros((2, 4), np.float32))

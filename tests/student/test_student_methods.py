@@ -177,6 +177,7 @@ def test_refused_queries_serve_as_inputs_without_answers(trained):
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.long
 def test_a_missing_class_is_warned_about_by_name():
     inputs = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
     labels = np.arange(40) % 2

@@ -146,6 +146,7 @@ def test_a_page_that_is_unfolded_fits_a_phone_too(pages, tmp_path, name):
     assert console == [] and seen["needed"] <= 360 and seen["beyond"] == 0
 
 
+@pytest.mark.long
 def test_the_test_sees_what_is_wrong(pages, tmp_path):
     broken = pages["public"].replace(
         "</body>",

@@ -42,6 +42,7 @@ def finished(tmp_path_factory):
     return out
 
 
+@pytest.mark.long
 def test_the_version_is_that_of_the_package(capsys):
     assert call("--version") == 0
     assert capsys.readouterr().out == f"pate {importlib.metadata.version('pate-jax')}\n"
@@ -89,6 +90,7 @@ def test_a_help_fits_two_screens(command, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("command", help.COMMON)
+@pytest.mark.long
 def test_the_short_help_is_part_of_the_whole(command, capsys):
     brief, whole = (set(FLAG.findall(help_of(command, flag, capsys))) for flag in ("--help", "--help-all"))
     assert brief - {"-h"} == set(help.COMMON[command].split())

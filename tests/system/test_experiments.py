@@ -28,6 +28,7 @@ def votes_of(queries=60, teachers=90, classes=4):
 
 
 @pytest.mark.parametrize("preset", presets.ALL, ids=lambda preset: preset.name)
+@pytest.mark.long
 def test_a_preset_is_what_its_script_starts(preset):
     config, machines = launch._parse(preset, [])
     assert config == preset.config and set(machines.values()) == {None}

@@ -67,6 +67,7 @@ def test_nothing_is_fetched_from_elsewhere(site):
         assert not re.findall(r'<link[^>]+stylesheet[^>]+href="(?:https?:)?//', page.read_text()), page.name
 
 
+@pytest.mark.long
 def test_the_api_page_has_what_the_rooms_export(site):
     page = (site / "api.html").read_text()
     for room in ("mechanisms", "voting", "aggregate", "accounting", "student", "ensemble"):
