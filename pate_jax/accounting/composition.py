@@ -136,4 +136,7 @@ def _invert(losses: NDArray[np.float64], weights: NDArray[np.float64], delta: fl
 
 
 def _log_binomial(hits: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    return special.gammaln(count + 1) - special.gammaln(hits + 1) - special.gammaln(count - hits + 1)
+    result: NDArray[np.float64] = (
+        special.gammaln(count + 1) - special.gammaln(hits + 1) - special.gammaln(count - hits + 1)
+    )
+    return result

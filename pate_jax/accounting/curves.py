@@ -91,9 +91,11 @@ def conversion_cost(
     """
     log_delta = np.log(check_delta(delta))
     if conversion == "tight":
-        return np.log1p(-1 / orders) - (log_delta + np.log(orders)) / (orders - 1)
+        result: NDArray[np.float64] = np.log1p(-1 / orders) - (log_delta + np.log(orders)) / (orders - 1)
+        return result
     if conversion == "classic":
-        return -log_delta / (orders - 1)
+        classic: NDArray[np.float64] = -log_delta / (orders - 1)
+        return classic
     raise PateError(f"conversion={conversion!r} must be 'tight' or 'classic'")
 
 
@@ -216,5 +218,6 @@ def rdp(
 
         joint = exact.rdp(mechanism, counts, grid)
         cap = data_independent(mechanism, counts.sum(axis=1), counts.shape[1], grid, rule="counts")
-        return np.minimum(joint, cap)
+        result: Curve = np.minimum(joint, cap)
+        return result
     raise PateError(f"method={method!r} must be 'exact', 'published' or 'data_independent'")

@@ -109,7 +109,8 @@ class Case:
 
     def summed(self, what: Callable[[Case], NDArray[np.float64]], description: str) -> NDArray[np.float64]:
         """The sum of `what` over all parts."""
-        return np.sum([what(part) for part in self.parts(description)], axis=0)
+        result: NDArray[np.float64] = np.sum([what(part) for part in self.parts(description)], axis=0)
+        return result
 
     @cached_property
     def exact(self) -> Exact:

@@ -158,7 +158,8 @@ def plan(
     delta = check_delta(delta)
 
     def each(orders: Curve) -> Curve:
-        return curves.data_independent(mechanism, teachers, classes, orders, rule=rule)[0]
+        result: Curve = curves.data_independent(mechanism, teachers, classes, orders, rule=rule)[0]
+        return result
 
     slack = _slack(mechanism, classes, each, epsilon, delta)
     inner = delta - (1 + math.exp(min(epsilon, 700.0))) * slack * (1 + _ROUNDING)
@@ -194,7 +195,8 @@ def _slack(
 
 def _rooms(epsilon: float, delta: float, orders: Curve) -> Curve:
     """The budget at each order: the tight conversion solved for the curve. Below 0, nothing may be spent."""
-    return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
+    result: Curve = epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
+    return result
 
 
 def _best(each: Callable[[Curve], Curve], epsilon: float, delta: float, orders: Curve) -> int:

@@ -46,7 +46,8 @@ def _every_histogram(mechanism: Mechanism, teachers: int, orders: Curve) -> Curv
     from pate_jax.accounting import exact
 
     fewer = np.arange(teachers // 2 + 1)
-    return exact.rdp(mechanism, np.stack([teachers - fewer, fewer], axis=1), orders).max(axis=0)
+    result: Curve = exact.rdp(mechanism, np.stack([teachers - fewer, fewer], axis=1), orders).max(axis=0)
+    return result
 
 
 def _any_histogram(mechanism: Mechanism, teachers: int, classes: int, orders: Curve) -> Curve:
@@ -61,4 +62,5 @@ def _any_histogram(mechanism: Mechanism, teachers: int, classes: int, orders: Cu
     if not mechanism.votes_suffice:  # the test does not read a count
         return out
     joint = joint_worst_case.curve(mechanism.noise, mechanism.test, teachers, classes, orders)
-    return np.minimum(out, joint)
+    result: Curve = np.minimum(out, joint)
+    return result

@@ -97,7 +97,8 @@ def of_one_noise(
     columns = Columns(grid, parts)
 
     def whole(at: Places) -> Curve:
-        return columns.at(at).reshape(2, settings, len(at)).sum(axis=0)
+        result: Curve = columns.at(at).reshape(2, settings, len(at)).sum(axis=0)
+        return result
 
     classic, best = least(whole, curves.conversion_cost(grid, delta, "classic"))
     tight, _ = least(whole, curves.conversion_cost(grid, delta))
@@ -268,7 +269,8 @@ def _log_q0(sigma: float, order: float) -> float:
 def _stepped(log_q: Curve, sigma: float, classes: int, sign: int) -> Curve:
     """`log q` after one vote has moved, as if all gaps were equal."""
     z = special.ndtri_exp(np.minimum(log_q - np.log(classes - 1), -1e-300))
-    return np.minimum(np.log(classes - 1) + special.log_ndtr(z + sign * np.sqrt(2) / sigma), 0.0)
+    result: Curve = np.minimum(np.log(classes - 1) + special.log_ndtr(z + sign * np.sqrt(2) / sigma), 0.0)
+    return result
 
 
 def _local_at(log_q: Curve, sigma: float, order: float, classes: int, low: float, top: float) -> Curve:

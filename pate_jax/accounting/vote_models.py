@@ -91,9 +91,11 @@ class VotesOf:
             power = math.sqrt(low * high)
             short = special.softmax(power * base, axis=1)[:, 0].mean() < wanted
             low, high = (power, high) if short else (low, power)
-        return special.softmax(high * base, axis=1)
+        result: NDArray[np.float64] = special.softmax(high * base, axis=1)
+        return result
 
 
 def _learned(error: float, at: int, shard: float, exponent: float, classes: int) -> float:
     """The accuracy at shards of size `shard`, by a learning curve through `error` at size `at`."""
-    return 1 - min(error * (at / shard) ** exponent, 1 - 1.05 / classes)
+    result: float = 1 - min(error * (at / shard) ** exponent, 1 - 1.05 / classes)
+    return result

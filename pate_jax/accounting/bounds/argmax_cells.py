@@ -214,7 +214,8 @@ class Search:
 
     def _most(self, row: Rows, mass: Curve, *losses: Curve) -> Curve:
         ends = [weighed(mass, loss, self.orders[row], self.forward[row]) for loss in losses]
-        return np.log(np.clip(np.maximum(*ends).sum(axis=0), 1e-300, 1e300))
+        result: Curve = np.log(np.clip(np.maximum(*ends).sum(axis=0), 1e-300, 1e300))
+        return result
 
     def _others(self, lead: Curve, x: Curve) -> _Others:
         """Bounds by `Q phi(d) = Q d^2 (phi(d)/d^2)`: `Q d^2` is bounded in parts, the last factor rises."""
@@ -249,7 +250,10 @@ class Search:
 
 def _most_of(corners: Curve) -> Curve:
     """The largest of four corners [2, 2, N]."""
-    return np.maximum(np.maximum(corners[0, 0], corners[0, 1]), np.maximum(corners[1, 0], corners[1, 1]))
+    result: Curve = np.maximum(
+        np.maximum(corners[0, 0], corners[0, 1]), np.maximum(corners[1, 0], corners[1, 1])
+    )
+    return result
 
 
 def bends(orders: Curve, scale: float, whole: bool) -> tuple[Curve, Curve]:

@@ -29,9 +29,10 @@ def log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
     ordered = np.sort(votes, axis=1).astype(np.float64)
     gaps = ordered[:, -1:] - ordered[:, :-1]
     classes = votes.shape[1]
-    return np.minimum(
+    result: Curve = np.minimum(
         special.logsumexp(special.log_ndtr(-gaps / (np.sqrt(2) * sigma)), axis=1), np.log1p(-1 / classes)
     )
+    return result
 
 
 def discrete_log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
@@ -46,7 +47,8 @@ def discrete_log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
     ordered = np.sort(votes, axis=1)
     gaps = ordered[:, -1:] - ordered[:, :-1]
     tails = _difference_tails(sigma, int(gaps.max()))
-    return np.minimum(special.logsumexp(tails[gaps], axis=1), np.log1p(-1 / votes.shape[1]))
+    result: Curve = np.minimum(special.logsumexp(tails[gaps], axis=1), np.log1p(-1 / votes.shape[1]))
+    return result
 
 
 def _difference_tails(sigma: float, largest: int) -> Curve:
@@ -56,7 +58,8 @@ def _difference_tails(sigma: float, largest: int) -> Curve:
     values = np.arange(largest + int(np.ceil(14 * sigma)) + 2)
     log_weights = -((values / sigma) ** 2) / 4 + inner[values % 2]
     tails = np.logaddexp.accumulate(log_weights[::-1])[::-1]
-    return tails[: largest + 1] - np.logaddexp(tails[0], tails[1]) + 1e-9  # both sides, zero counted once
+    result: Curve = tails[: largest + 1] - np.logaddexp(tails[0], tails[1]) + 1e-9
+    return result  # both sides, zero counted once
 
 
 def log1mexp(x: Curve) -> Curve:
@@ -108,7 +111,8 @@ def _conditions(log_q: Curve, mu2: Curve, sigma: float) -> NDArray[np.bool_]:
     e2 = mu2 / sigma / sigma
     inside = np.maximum(mu2, 1 + 1e-12)
     limit = (inside - 1) * e2 - inside * (np.log1p(1 / inside) + np.log1p(1 / (inside - 1)))
-    return (log_q <= limit) & (-log_q > e2)
+    result: NDArray[np.bool_] = (log_q <= limit) & (-log_q > e2)
+    return result
 
 
 def published(votes: NDArray[np.int64], sigma: float, orders: Curve) -> Curve:

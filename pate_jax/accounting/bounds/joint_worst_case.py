@@ -101,4 +101,5 @@ def _leader_stays(
     share = -np.diff(reached, axis=1, prepend=1.0, append=0.0)  # probability between two depths
     behind = share @ np.expm1((orders - 1) * depths.costs.T)
     passed = np.exp(threshold.log_answered(test, last.astype(np.float64))[0])
-    return np.log1p((passed[:, None] * behind).max(axis=0)) / (orders - 1)
+    result: Curve = np.log1p((passed[:, None] * behind).max(axis=0)) / (orders - 1)
+    return result

@@ -25,7 +25,8 @@ def pure(epsilon: float, orders: Curve) -> Curve:
     # the log is of cosh((2a-1) e/2) / cosh(e/2) = 1 + 2 sinh(a e/2) sinh((a-1) e/2) / cosh(e/2)
     log_product = _log_sinh(orders * epsilon / 2) + _log_sinh((orders - 1) * epsilon / 2)
     log_excess = np.log(2) + log_product - _log_cosh(epsilon / 2)
-    return np.logaddexp(0.0, log_excess) / (orders - 1)
+    result: Curve = np.logaddexp(0.0, log_excess) / (orders - 1)
+    return result
 
 
 def bounded_range(eta: float, orders: Curve) -> Curve:
@@ -113,7 +114,8 @@ def _log_small(x: Curve) -> Curve:
 
 
 def _log_sinh(x: Curve) -> Curve:
-    return x - np.log(2) + np.log(-np.expm1(-2 * x))
+    result: Curve = x - np.log(2) + np.log(-np.expm1(-2 * x))
+    return result
 
 
 def _log_cosh(x: float) -> float:
@@ -128,7 +130,10 @@ def log_q(votes: NDArray[np.int64], scale: float) -> Curve:
     """
     ordered = np.sort(votes, axis=1).astype(np.float64)
     gaps = (ordered[:, -1:] - ordered[:, :-1]) / scale
-    return np.minimum(special.logsumexp(np.log((2 + gaps) / 4) - gaps, axis=1), np.log1p(-1 / votes.shape[1]))
+    result: Curve = np.minimum(
+        special.logsumexp(np.log((2 + gaps) / 4) - gaps, axis=1), np.log1p(-1 / votes.shape[1])
+    )
+    return result
 
 
 def moments(log_q: Curve, epsilon: float, orders: Curve) -> Curve:

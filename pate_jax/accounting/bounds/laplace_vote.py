@@ -73,7 +73,8 @@ def log_wins(x: Curve, y: Curve) -> Curve:
     flat = np.exp(-np.abs(x - y)) * width / 4
     rising = np.exp(top - x) * -np.expm1(-width) / 2 - flat
     total += np.where(x < y, flat, rising)
-    return np.log(total)
+    result: Curve = np.log(total)
+    return result
 
 
 def log_wins_whole(scale: float, x: Curve, y: Curve) -> Curve:
@@ -95,7 +96,8 @@ def log_wins_whole(scale: float, x: Curve, y: Curve) -> Curve:
     total += np.exp((2 * low - 2 - x - y) / scale) * -np.expm1((2 - 2 * low) / scale) / both**3
     flat = np.exp(-np.abs(x - y) / scale) * width * gap / both**2
     rising = np.exp((top - x - 1) / scale) * -np.expm1(-width / scale) / both - flat * r
-    return np.log(total + np.where(x < y, flat, rising))
+    result: Curve = np.log(total + np.where(x < y, flat, rising))
+    return result
 
 
 def _log_below(x: Curve) -> Curve:

@@ -211,7 +211,8 @@ def _graded(width: float, reach: float) -> Curve:
     [0.0, 1.3, 3.44, 6.0]
     """
     steps = math.ceil(2 * math.log1p(reach / 2) / width)
-    return np.minimum(2 * np.expm1(width * np.arange(steps + 1) / 2), reach)
+    result: Curve = np.minimum(2 * np.expm1(width * np.arange(steps + 1) / 2), reach)
+    return result
 
 
 def _first(noise: Noise, rows: int, width: float) -> _Cells:

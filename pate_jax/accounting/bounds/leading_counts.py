@@ -151,7 +151,8 @@ def _behind(noise: Noise, places: Curve, nearby: Curve, lead: Whole) -> Curve:
     highest = 1 - leads + (2 if noise.is_discrete else 0)
     with np.errstate(under="ignore"):
         beyond = np.exp(noise_law.log_tail(noise, highest[:, None] - places)[1])
-    return _mean(nearby, beyond).max(axis=1)[:, where.reshape(-1)]
+    result: Curve = _mean(nearby, beyond).max(axis=1)[:, where.reshape(-1)]
+    return result
 
 
 def _joint(
@@ -184,4 +185,5 @@ def _joint(
     excesses += [excess(p, q, backward) for p, q in ((fewer, largest), (largest, more))]
     tied = [(fewer, largest), (largest, fewer), (largest, more), (more, largest), (largest, largest)]
     excesses += [np.where(close, excess(p, q, either), 0.0) for p, q in tied]
-    return np.max(excesses, axis=0)
+    result: Curve = np.max(excesses, axis=0)
+    return result

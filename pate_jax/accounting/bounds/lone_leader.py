@@ -50,7 +50,8 @@ def _mean(cells: Curve, reached: Curve) -> Curve:
     """The mean excess [knots, K, M] in the cells of each lead, over the place of the best of the others."""
     most = np.maximum.accumulate(cells[:, :, ::-1], axis=2)[:, :, ::-1]  # from each place on
     less = -np.diff(most, axis=2)
-    return most[:, :, -1:] + np.einsum("akj,mkj->akm", less, reached, optimize=True)
+    result: Curve = most[:, :, -1:] + np.einsum("akj,mkj->akm", less, reached, optimize=True)
+    return result
 
 
 def _best_reaches(noise: Noise, place: Curve, votes: Curve, others: int) -> Curve:
@@ -60,4 +61,5 @@ def _best_reaches(noise: Noise, place: Curve, votes: Curve, others: int) -> Curv
     """
     alone = noise_law.log_cdf(noise, place[:, None, :] - votes[:, :, None])
     rest = max(others - 1, 0) * noise_law.log_cdf(noise, place)
-    return -np.expm1(alone + rest[:, None, :])
+    result: Curve = -np.expm1(alone + rest[:, None, :])
+    return result

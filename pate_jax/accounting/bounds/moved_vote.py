@@ -114,9 +114,10 @@ def _log_piece(lead: Curve, first: Curve, last: Curve) -> Curve:
     logs = -t * t / 2 + special.log_ndtr(lead[:, None] - t)
     peak = logs.max(axis=1)
     with np.errstate(divide="ignore", under="ignore"):
-        return (
+        result: Curve = (
             peak - noise_law.HALF_LOG_2PI + np.log(np.exp(logs - peak[:, None]) @ _SHORT_WEIGHTS * half[:, 0])
         )
+        return result
 
 
 def log_wins(x: Curve, y: Curve) -> Curve:
@@ -138,7 +139,8 @@ def log_wins(x: Curve, y: Curve) -> Curve:
     peak = logs.max(axis=1)
     with np.errstate(under="ignore"):
         inner = np.exp(logs - peak[:, None]) @ _WEIGHTS
-    return peak - noise_law.HALF_LOG_2PI + np.log(inner * half[:, 0])
+    result: Curve = peak - noise_law.HALF_LOG_2PI + np.log(inner * half[:, 0])
+    return result
 
 
 def _slope(s: Curve, x: Curve, y: Curve) -> tuple[Curve, Curve]:

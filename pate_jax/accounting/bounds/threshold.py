@@ -53,7 +53,8 @@ def _geometric_tail(k: Curve, scale: float) -> Curve:
     """`log Pr[Z >= k]` for whole `k` and the law proportional to `exp(-|z| / scale)`."""
     upper = -np.abs(k) / scale - np.logaddexp(0.0, -1 / scale)  # Pr[Z >= k] for k >= 0 is r^k / (1 + r)
     mirrored = -(np.abs(k) + 1) / scale - np.logaddexp(0.0, -1 / scale)  # Pr[Z <= k - 1] for k < 0
-    return np.where(k >= 0, upper, np.log1p(-np.exp(mirrored)))
+    result: Curve = np.where(k >= 0, upper, np.log1p(-np.exp(mirrored)))
+    return result
 
 
 def _discrete_gaussian_tail(k: Curve, sigma: float) -> Curve:
@@ -71,7 +72,8 @@ def _discrete_gaussian_table(sigma: float, size: int) -> Curve:
     values = np.arange(size + int(np.ceil(12 * sigma)) + 2, dtype=np.float64)
     log_weights = -((values / sigma) ** 2) / 2
     log_tails = np.logaddexp.accumulate(log_weights[::-1])[::-1]
-    return log_tails[:size] - np.logaddexp(log_tails[0], log_tails[1])  # both sides, zero counted once
+    result: Curve = log_tails[:size] - np.logaddexp(log_tails[0], log_tails[1])
+    return result  # both sides, zero counted once
 
 
 def log_answered(test: ThresholdTest, reading: Curve) -> tuple[Curve, Curve]:

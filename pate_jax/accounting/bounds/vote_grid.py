@@ -154,4 +154,5 @@ class _LatticeGrid:
         law = vote.laws(np.full(len(self.places), float(lead)), self.places)
         order = self.orders[:, None, None]
         terms = [excess(q, loss, order, _FORWARD) for q, loss in zip(law.log_q, law.loss, strict=True)]
-        return np.sum(terms, axis=0)
+        result: Curve = np.sum(terms, axis=0)
+        return result

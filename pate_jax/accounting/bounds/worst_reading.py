@@ -121,7 +121,8 @@ class _Search:
             cells = self._split(cells)
         left = np.full(len(self.best), -np.inf)
         np.maximum.at(left, cells.row % len(left), self._bound(cells))
-        return np.maximum(np.maximum(self.best, left), tails)
+        result: Curve = np.maximum(np.maximum(self.best, left), tails)
+        return result
 
     def _value(self, row: NDArray[np.int64], x: Curve) -> Curve:
         """The log-excesses at readings `x`; the largest moment of each order is recorded."""
@@ -179,7 +180,8 @@ class _Search:
         below = np.where(self.upwards, below_up, below_down)
         above = np.where(self.upwards, above_up, above_down)
         above = np.where(self.room > last, above, -np.inf)
-        return np.logaddexp(0.0, np.maximum(below, above)).reshape(-1, len(self.best)).max(axis=0)
+        result: Curve = np.logaddexp(0.0, np.maximum(below, above)).reshape(-1, len(self.best)).max(axis=0)
+        return result
 
 
 def bend_of_excess(orders: Curve, noise: Noise) -> Curve:

@@ -115,4 +115,5 @@ def log_sum(terms: np.ndarray) -> np.ndarray:
     peak = terms.max(axis=-1, keepdims=True)
     peak = np.where(np.isfinite(peak), peak, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
-        return np.log(np.exp(terms - peak).sum(axis=-1)) + peak[..., 0]
+        result: np.ndarray = np.log(np.exp(terms - peak).sum(axis=-1)) + peak[..., 0]
+        return result

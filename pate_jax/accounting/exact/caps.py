@@ -48,7 +48,8 @@ def shift_cost(noise: Noise, orders: np.ndarray) -> np.ndarray:
     if noise.family in ("gaussian", "discrete_gaussian"):
         return orders / (2 * scale**2)
     if noise.family in ("laplace", "discrete_laplace"):
-        return np.minimum(_laplace_shift(noise, orders), 1 / scale)
+        result: np.ndarray = np.minimum(_laplace_shift(noise, orders), 1 / scale)
+        return result
     return np.minimum(1 / scale, orders / (2 * scale**2))
 
 
@@ -63,4 +64,5 @@ def _laplace_shift(noise: Noise, orders: np.ndarray) -> np.ndarray:
         share = 1 / (1 + math.exp(-one))
         with np.errstate(over="ignore"):
             inner = share * np.expm1((orders - 1) * one) + (1 - share) * np.expm1(-(orders - 1) * one)
-    return (np.log1p(inner) + 1e-15 * orders) / (orders - 1)
+    result: np.ndarray = (np.log1p(inner) + 1e-15 * orders) / (orders - 1)
+    return result

@@ -67,7 +67,8 @@ def _block(
             forward = np.einsum("mk,mk->m", forward_up, above) + np.einsum("mk,mk->m", forward_down, below)
             backward = np.einsum("mk,mk->m", backward_up, above) + np.einsum("mk,mk->m", backward_down, below)
             out[:, index] = np.maximum(forward, backward)
-        return np.log1p(out) * (1 + ROUNDING * (4 + d.shape[1]))
+        result: np.ndarray = np.log1p(out) * (1 + ROUNDING * (4 + d.shape[1]))
+        return result
 
 
 def _phi(
@@ -100,10 +101,12 @@ def _far(orders: np.ndarray, d: np.ndarray, ahead: np.ndarray, back: np.ndarray)
             sums.append(np.where(log_weight > -np.inf, log_weight + log_phi, -np.inf))
         largest = np.maximum(*map(_log_sum, sums))
         out[:, index] = np.logaddexp(0.0, largest)
-    return out * (1 + ROUNDING * (4 + d.shape[1]))
+    result: np.ndarray = out * (1 + ROUNDING * (4 + d.shape[1]))
+    return result
 
 
 def _log_sum(terms: np.ndarray) -> np.ndarray:
     """`log(sum(exp(terms)))` of each row; SciPy's function takes ten times longer for few terms."""
     top = np.maximum(terms.max(axis=1), -(FAR**2))
-    return top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
+    result: np.ndarray = top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
+    return result

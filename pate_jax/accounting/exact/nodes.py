@@ -45,7 +45,8 @@ def nodes(noise: Noise, groups: Groups) -> Nodes:
 
 def width(noise: Noise, groups: Groups) -> np.ndarray:
     """The range of each histogram's counts in scales [R], a rough measure of how many nodes it needs."""
-    return (groups.counts[:, 0] - groups.counts[:, -1]) / noise.scale
+    result: np.ndarray = (groups.counts[:, 0] - groups.counts[:, -1]) / noise.scale
+    return result
 
 
 def _lattice(noise: Noise, groups: Groups) -> Nodes:
@@ -83,7 +84,8 @@ def _lowest_mode(noise: Noise, groups: Groups) -> np.ndarray:
     """
     middle = (groups.counts[:, 0] + groups.counts[:, -1] - 1) / 2
     if groups.sizes[0].sum() <= 16 or noise.scale < 1:
-        return middle
+        half_way: np.ndarray = middle
+        return half_way
     others = groups.sizes.copy()
     others[:, -1] -= 1
     low, high = middle, groups.counts[:, 0] + noise.scale * 4
@@ -93,7 +95,8 @@ def _lowest_mode(noise: Noise, groups: Groups) -> np.ndarray:
         growth = (others * (log_cdf(noise, distance + 1) - log_cdf(noise, distance))).sum(axis=1)
         rising = growth >= (2 * distance[:, -1] + 1) / (2 * noise.scale**2)
         low, high = np.where(rising, np.maximum(low, x), low), np.where(rising, high, x)
-    return np.maximum(middle, low - 1)
+    result: np.ndarray = np.maximum(middle, low - 1)
+    return result
 
 
 def _averaged(log_bound: Callable[[np.ndarray], np.ndarray], lowest: np.ndarray, sigma: float) -> np.ndarray:
@@ -107,7 +110,8 @@ def _averaged(log_bound: Callable[[np.ndarray], np.ndarray], lowest: np.ndarray,
     values = log_bound(lowest[:, None] - ends * sigma)
     shares = np.log(2 * ndtr(-DEPTHS))
     strips = values[..., 1:] + shares
-    return np.logaddexp(values[..., 0], logsumexp(strips, axis=-1))
+    result: np.ndarray = np.logaddexp(values[..., 0], logsumexp(strips, axis=-1))
+    return result
 
 
 def _step(noise: Noise, groups: Groups, lowest: np.ndarray) -> np.ndarray:
@@ -134,7 +138,8 @@ def _step(noise: Noise, groups: Groups, lowest: np.ndarray) -> np.ndarray:
 
     needed = math.log(8 / TOLERANCE) + half[:, None] + _averaged(growth, lowest - 2, sigma)
     step = sigma * (2 * math.pi * SHIFTS[:, None] / needed).max(axis=0)
-    return step if noise.family == "gaussian" else np.maximum(np.floor(step), 1)
+    result: np.ndarray = step if noise.family == "gaussian" else np.maximum(np.floor(step), 1)
+    return result
 
 
 def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +155,8 @@ def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.nda
         hazards = np.minimum(
             1.0, np.maximum(-z, 0) / noise.scale + 1.3 * np.exp(-0.5 * np.maximum(z, 0) ** 2) / noise.scale
         )
-        return np.log((groups.sizes[:, :, None] * hazards).sum(axis=1))
+        result: np.ndarray = np.log((groups.sizes[:, :, None] * hazards).sum(axis=1))
+        return result
 
     for number in FRACTIONS:
         if 2 * number >= classes:
@@ -197,4 +203,5 @@ def _modes(noise: Noise, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         growth = (others * (log_cdf(noise, distance + unit) - log_cdf(noise, distance))).sum(axis=1)
         rising = growth >= (2 * (x - counts) * unit + unit * unit) / (2 * noise.scale**2)
         low, high = np.where(rising, x, low), np.where(rising, high, x)
-    return low
+    result: np.ndarray = low
+    return result

@@ -51,13 +51,16 @@ def log_cdf(noise: Noise, x: np.ndarray, fraction: np.ndarray | float = 1.0) -> 
     """
     family, scale = noise
     if family == "gaussian":
-        return log_ndtr(x / scale)
+        result: np.ndarray = log_ndtr(x / scale)
+        return result
     if family == "laplace":
         below = np.minimum(x, 0) / scale - math.log(2)
-        return np.where(x < 0, below, np.log1p(-0.5 * np.exp(-np.maximum(x, 0) / scale)))
+        two_sided: np.ndarray = np.where(x < 0, below, np.log1p(-0.5 * np.exp(-np.maximum(x, 0) / scale)))
+        return two_sided
     if family == "exponential":
         with np.errstate(divide="ignore"):
-            return np.log(-np.expm1(-np.maximum(x, 0) / scale))
+            one_sided: np.ndarray = np.log(-np.expm1(-np.maximum(x, 0) / scale))
+            return one_sided
     if family == "discrete_laplace":
         return _log_cdf_discrete_laplace(scale, x, fraction)
     return _log_cdf_discrete_gaussian(scale, x, fraction)
@@ -88,7 +91,8 @@ def _log_cdf_discrete_laplace(scale: float, x: np.ndarray, fraction: np.ndarray 
     left = np.log((1 - gap) + fraction * gap) - math.log(both) + np.minimum(x, 0) / scale
     with np.errstate(under="ignore"):
         right = np.log1p(-np.exp(-np.maximum(x, 0) / scale) * (1 - fraction * gap) / both)
-    return np.where(x <= 0, left, right)
+    result: np.ndarray = np.where(x <= 0, left, right)
+    return result
 
 
 def _log_cdf_discrete_gaussian(sigma: float, x: np.ndarray, fraction: np.ndarray | float) -> np.ndarray:
@@ -97,18 +101,21 @@ def _log_cdf_discrete_gaussian(sigma: float, x: np.ndarray, fraction: np.ndarray
     if sigma > TABLE_LIMIT or x.min(initial=0.0) < -TABLE_REACH:
         below = _without_table(sigma, x - 1)
         with np.errstate(under="ignore", divide="ignore"):
-            return below + np.log1p(
+            result: np.ndarray = below + np.log1p(
                 fraction * np.exp(log_density(Noise("discrete_gaussian", sigma), x) - below)
             )
+            return result
     reach = 1 << int(max(-x.min(initial=0.0), 40 * sigma, 60) + 2).bit_length()
     table = _table(sigma, reach)
     index = np.clip(x, -reach + 1, reach).astype(np.intp) + reach
     if fraction.ndim == 0 and fraction == 1.0:
-        return table[index]
+        read: np.ndarray = table[index]
+        return read
     kinds, which = np.unique(fraction, return_inverse=True)
     with np.errstate(divide="ignore"):
         mixed = np.logaddexp(np.log1p(-kinds)[:, None] + table[:-1], np.log(kinds)[:, None] + table[1:])
-    return mixed[which.reshape(fraction.shape), index - 1]
+    between: np.ndarray = mixed[which.reshape(fraction.shape), index - 1]
+    return between
 
 
 @functools.lru_cache(maxsize=16)
@@ -156,7 +163,8 @@ def _without_table(sigma: float, x: np.ndarray) -> np.ndarray:
         values, where = np.unique(x[deep], return_inverse=True)
         logs = np.array(logs)
         logs[deep] = _tail_sum(sigma, values)[where]
-    return logs
+    result: np.ndarray = logs
+    return result
 
 
 def _tail_sum(sigma: float, x: np.ndarray) -> np.ndarray:
@@ -164,4 +172,5 @@ def _tail_sum(sigma: float, x: np.ndarray) -> np.ndarray:
     terms = np.arange(2 + int(40 * sigma**2 / -x.max()), dtype=np.float64)
     with np.errstate(under="ignore"):
         ratios = np.exp(-(terms * terms - 2 * terms * x[:, None]) / (2 * sigma**2))
-    return log_density(Noise("discrete_gaussian", sigma), x) + np.log(ratios.sum(axis=1))
+    result: np.ndarray = log_density(Noise("discrete_gaussian", sigma), x) + np.log(ratios.sum(axis=1))
+    return result

@@ -189,7 +189,8 @@ def _numbers(
     log_ratio = (sizes * np.where(above, np.maximum(flat, 0), steep)).sum(axis=2)
     log_ratio = log_ratio + overshoot + 2 * half / scale
     needed = (math.log(8 / TOLERANCE) + log_ratio) / (2 * np.log(ELLIPSES)[:, None])
-    return np.clip(np.ceil(needed.min(axis=0)), 2, 200).astype(int)
+    result: np.ndarray = np.clip(np.ceil(needed.min(axis=0)), 2, 200).astype(int)
+    return result
 
 
 @functools.lru_cache(maxsize=256)

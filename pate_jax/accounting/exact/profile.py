@@ -108,7 +108,8 @@ def _curves(
     grid = np.expm1(-step * np.arange(1, reach + 1))
     lower = grid * below[1][:, 1:] - below[0][:, 1:]
     middle = np.maximum(above[0][:, :1], -below[0][:, :1])
-    return np.maximum(np.concatenate([lower[:, ::-1], middle, upper], axis=1), 0.0)
+    result: np.ndarray = np.maximum(np.concatenate([lower[:, ::-1], middle, upper], axis=1), 0.0)
+    return result
 
 
 def _beyond(

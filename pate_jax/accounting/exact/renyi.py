@@ -53,7 +53,8 @@ def rdp_of(mechanism: Mechanism, merged: Merged, orders: ArrayLike) -> np.ndarra
     >>> rdp_of(GNMax(sigma=40), merge([[250, 0], [130, 120]]), [2.0]).round(6).tolist()
     [[0.0], [0.000791]]
     """
-    return _costs(mechanism.noise, mechanism.test, merged, check_orders(orders))[merged.row_of]
+    result: np.ndarray = _costs(mechanism.noise, mechanism.test, merged, check_orders(orders))[merged.row_of]
+    return result
 
 
 def parts(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -> Parts:
@@ -138,10 +139,11 @@ def _piece(noise: Noise, test: ThresholdTest | None, groups: Groups, orders: np.
         return _all_moves(law, groups.moves(), orders)
     near = remote_classes.leave_out(factors, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
     law = _Law(near.groups, near.made, near.log_p, None if test is None else _test_law(test, near.groups))
-    return (
+    result: np.ndarray = (
         _screened(law, near.possible, orders, not noise.is_discrete)
         + remote_classes.LEFT_OUT * (near.error > 0)[:, None]
     )
+    return result
 
 
 class _Law(NamedTuple):
@@ -300,7 +302,8 @@ def _softmax_moments(
         before = Passing(*(value[:, None, None] for value in before))
         sizes, log_p, log_q, error = join(before, after, sizes, log_p, log_q, error)
     every = divergence.log_moments(orders, sizes, log_p, log_q, error)
-    return np.where(groups.moves()[..., None], every, 0).max(axis=(1, 2))
+    result: np.ndarray = np.where(groups.moves()[..., None], every, 0).max(axis=(1, 2))
+    return result
 
 
 def _test_costs(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.ndarray:
@@ -311,4 +314,5 @@ def _test_costs(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.n
     error = np.maximum(before.error[:, None, None], after.error)[..., None]
     every = divergence.log_moments(orders, np.ones(2), log_p, log_q, error) / (orders - 1)
     cost = np.where(groups.moves()[..., None], every, 0).max(axis=(1, 2))
-    return np.minimum(cost, shift_cost(test.noise, orders))
+    result: np.ndarray = np.minimum(cost, shift_cost(test.noise, orders))
+    return result

@@ -65,13 +65,15 @@ def _product(terms: np.ndarray, ratios: np.ndarray) -> np.ndarray:
     """Log of `sum_x exp(terms) ratios` [R, U, U]."""
     peak = terms.max(axis=2)
     with np.errstate(divide="ignore", under="ignore"):
-        return np.log(np.exp(terms - peak[:, :, None]) @ ratios) + peak[:, :, None]
+        result: np.ndarray = np.log(np.exp(terms - peak[:, :, None]) @ ratios) + peak[:, :, None]
+        return result
 
 
 def after(found: Screen, groups: Groups) -> np.ndarray:
     """The total mass of all classes after each move [R, U, U], by the products of means."""
     with np.errstate(all="ignore"):
-        return _sum(found, groups, 1.0, 0.0) + np.exp(found.loser) + np.exp(found.winner)
+        result: np.ndarray = _sum(found, groups, 1.0, 0.0) + np.exp(found.loser) + np.exp(found.winner)
+        return result
 
 
 def upper(
@@ -93,7 +95,8 @@ def upper(
             forward = np.exp(ahead) * forward + np.exp(order * refused + (1 - order) * refused_after)
             backward = np.exp(back) * backward + np.exp(order * refused_after + (1 - order) * refused)
         bound = np.log(np.maximum(forward, backward))
-    return np.nan_to_num(bound, nan=np.inf, posinf=np.inf, neginf=np.inf)
+    result: np.ndarray = np.nan_to_num(bound, nan=np.inf, posinf=np.inf, neginf=np.inf)
+    return result
 
 
 def _powers(found: Screen, groups: Groups, order: float, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,7 +136,8 @@ def _sum(found: Screen, groups: Groups, power: float, slack: np.ndarray | float)
     total = weighted @ np.exp(join)
     own_a = np.exp(one + np.diagonal(leave, axis1=1, axis2=2))[:, :, None] * np.exp(join)  # j = a
     own_b = np.exp(one + np.diagonal(join, axis1=1, axis2=2))[:, None, :] * np.exp(leave).transpose(0, 2, 1)
-    return np.maximum(total - own_a - own_b, 0) + 1e-14 * total
+    result: np.ndarray = np.maximum(total - own_a - own_b, 0) + 1e-14 * total
+    return result
 
 
 def anchors(orders: np.ndarray) -> np.ndarray:
@@ -170,4 +174,5 @@ def between(orders: np.ndarray, chosen: np.ndarray, moments: np.ndarray) -> np.n
         )
         chord = (1 - share) * logs[..., right - 1] + share * logs[..., right] + np.log(orders * (orders - 1))
         out = np.where(chord > 30, chord + 1e-12, np.log1p(np.exp(np.minimum(chord, 30))))
-    return np.nan_to_num(out, nan=np.inf, posinf=np.inf)
+    result: np.ndarray = np.nan_to_num(out, nan=np.inf, posinf=np.inf)
+    return result

@@ -17,7 +17,8 @@ def base(scale: float, groups: Groups) -> np.ndarray:
     [[0.7311, 0.2689]]
     """
     score = (groups.counts - groups.counts[:, :1]) / scale
-    return score - np.log((groups.sizes * np.exp(score)).sum(axis=1))[:, None]
+    result: np.ndarray = score - np.log((groups.sizes * np.exp(score)).sum(axis=1))[:, None]
+    return result
 
 
 def outcomes(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -49,6 +50,7 @@ def _rest(share: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     )
     touched = np.eye(number, dtype=bool)[:, None, :] | np.eye(number, dtype=bool)[None, :, :]
     spare = sizes[:, None, None, :] - (np.eye(number)[:, None, :] + np.eye(number)[None, :, :])
-    return np.where(touched, np.maximum(spare, 0) * share[:, None, None, :], np.maximum(remaining, 0)).sum(
-        axis=3
-    )
+    result: np.ndarray = np.where(
+        touched, np.maximum(spare, 0) * share[:, None, None, :], np.maximum(remaining, 0)
+    ).sum(axis=3)
+    return result

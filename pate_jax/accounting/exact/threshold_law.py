@@ -36,7 +36,8 @@ def passing(test: ThresholdTest, largest: np.ndarray) -> Passing:
 
 def largest(groups: Groups) -> np.ndarray:
     """The largest margin of each histogram [R]."""
-    return groups.margins.max(axis=1)
+    result: np.ndarray = groups.margins.max(axis=1)
+    return result
 
 
 def largest_after(groups: Groups) -> np.ndarray:
@@ -54,4 +55,5 @@ def largest_after(groups: Groups) -> np.ndarray:
         left = sizes[:, place, None, None] - moved >= 1
         untouched = np.where(left, margins[:, place, None, None], untouched)
     moved_margins = np.maximum(groups.margins[:, :, None] - 1, groups.margins[:, None, :] + 1)
-    return np.maximum(untouched, moved_margins)
+    result: np.ndarray = np.maximum(untouched, moved_margins)
+    return result
