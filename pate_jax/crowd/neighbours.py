@@ -1,6 +1,6 @@
 """Every voter votes for its own label at the public queries that are nearest to it.
 
-Nearness is counted in whole numbers (`spaces.whole`), with ties to the query of the lower number, so the
+Nearness is counted in whole numbers (`spaces.integers`), with ties to the query of the lower number, so the
 queries of a record are a function of that record, the space and the queries. A user votes at the queries that
 are nearest to any of its records, once at each, by the label of the nearest record there, and of equally near
 ones the lowest label: a function of that user's records, in any order. No voter ever has two votes in one
@@ -23,7 +23,7 @@ from pate_jax.crowd.vectors import bounded
 from pate_jax.crowd.voters import Rows, Voters, check_labels, each_block, own_rows
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import NeighbourCounts
-from pate_jax.models.spaces import whole
+from pate_jax.models.spaces import integers
 from pate_jax.models.spaces.space import Axes, Space, along
 from pate_jax.system import devices as system
 
@@ -101,7 +101,7 @@ def _ranked(
     Minima over the first axis take a twentieth of the time of `jax.lax.top_k` on a CPU.
     """
     rows = bounded(along(public.axes, seen), public.weights, length, 0)
-    gaps = public.offsets[:, None] - 2 * whole.product(public.vectors.T, rows.T)
+    gaps = public.offsets[:, None] - 2 * integers.product(public.vectors.T, rows.T)
     numbers = jnp.arange(len(gaps), dtype=jnp.int32)[:, None]
 
     def following(last: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Array, Array]]:

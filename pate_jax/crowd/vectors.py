@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError
-from pate_jax.models.spaces import whole
+from pate_jax.models.spaces import integers
 from pate_jax.models.spaces.space import Space
 
 LONGEST = 8000  # length of a vector whose squares are still counted in 32 bits
@@ -76,7 +76,7 @@ def bounded(
 ) -> Int[Array, "n entries"]:
     """Vectors of at most `length`, in whole numbers; traced inside the kernels of neighbours and sums."""
     rest = int(np.floor(np.sqrt(length**2 - constant**2)))
-    found = whole.shortened(whole.rounded(jnp.asarray(coordinates).astype(jnp.float32) * weights), rest)
+    found = integers.shortened(integers.rounded(jnp.asarray(coordinates).astype(jnp.float32) * weights), rest)
     if not constant:
         return found
     return jnp.concatenate([found, jnp.full((len(found), 1), constant, jnp.int32)], 1)

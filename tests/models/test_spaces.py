@@ -14,7 +14,7 @@ from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import spaces
 from pate_jax.models.preprocessing import AsStored
-from pate_jax.models.spaces import fronts, stored, whole
+from pate_jax.models.spaces import archive, fronts, integers
 from pate_jax.models.spaces.space import BLOCK
 from pate_jax.models.spaces.space import over as space_of
 
@@ -148,18 +148,18 @@ def test_a_description_tells_spaces_apart_and_says_what_they_are():
 @pytest.mark.long
 def test_a_space_is_known_again_from_its_arrays(make, inputs, scaling):
     space = make()
-    again = stored.space_of(stored.arrays(space), scaling)
+    again = archive.space_of(archive.arrays(space), scaling)
     assert again.description() == space.description()
     assert np.array_equal(again.coordinates(inputs[:9]), space.coordinates(inputs[:9]))
 
 
 def test_arrays_that_hold_no_space_are_one_sentence():
-    good = stored.arrays(spaces.learn("identity", POOL))
+    good = archive.arrays(spaces.learn("identity", POOL))
     for missing in ("middle", "front/kind"):
         with pytest.raises(PateError, match="hold no space"):
-            stored.space_of({name: good[name] for name in good if name != missing}, AsStored())
+            archive.space_of({name: good[name] for name in good if name != missing}, AsStored())
     with pytest.raises(PateError, match="has no name"):
-        stored.arrays(spaces.learn("identity", POOL)._replace(front=fronts.Encoder(np.ravel)))
+        archive.arrays(spaces.learn("identity", POOL)._replace(front=fronts.Encoder(np.ravel)))
 
 
 def test_many_features_find_the_same_directions_by_iteration():
@@ -170,22 +170,22 @@ def test_many_features_find_the_same_directions_by_iteration():
 
 
 def test_whole_products_are_exact_and_lengths_are_never_exceeded():
-    rows = whole.shortened(whole.rounded(jnp.asarray(RANDOM.normal(size=(50, 300)) * 3000)), 4000)
-    columns = whole.directions(RANDOM.normal(size=(300, 9)), 4000)
+    rows = integers.shortened(integers.rounded(jnp.asarray(RANDOM.normal(size=(50, 300)) * 3000)), 4000)
+    columns = integers.directions(RANDOM.normal(size=(300, 9)), 4000)
     there = np.asarray(rows).astype(np.int64)
     assert (there**2).sum(1).max() <= 4000**2 and (columns.astype(np.int64) ** 2).sum(0).max() <= 4000**2
-    assert np.array_equal(whole.product(rows, columns), there @ columns.astype(np.int64))
+    assert np.array_equal(integers.product(rows, columns), there @ columns.astype(np.int64))
 
 
 @pytest.mark.parametrize("columns", [1, 2, 17, 4900])
 @pytest.mark.parametrize("length", [8, 100, 8000])
 def test_no_row_is_longer_than_allowed_counted_in_python(columns, length):
     """Also the longest there can be, those at the border, and zero."""
-    most = whole.largest(columns)
+    most = integers.largest(columns)
     rows = RANDOM.integers(-most, most + 1, (40, columns))
     rows[0], rows[1], rows[2, 1:] = most, 0, 0
     rows[3] = length // math.isqrt(columns)
-    short = np.asarray(whole.shortened(jnp.asarray(rows, jnp.int32), length)).tolist()
+    short = np.asarray(integers.shortened(jnp.asarray(rows, jnp.int32), length)).tolist()
     before = [sum(x * x for x in row) for row in rows.tolist()]
     after = [sum(x * x for x in row) for row in short]
     assert max(after) <= length**2

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 from pate_jax.errors import PateError
 from pate_jax.models import names
 from pate_jax.models.preprocessing import AsStored, Preprocessing
-from pate_jax.models.spaces import fronts, whole
+from pate_jax.models.spaces import fronts, integers
 from pate_jax.models.spaces.fronts import Features, Front
 
 Kind = names.Space
@@ -144,7 +144,7 @@ def over(front: Front, public: np.ndarray, directions: int) -> Space:
     typical = float(np.sqrt((centred.astype(np.float64) ** 2).sum(1).mean()))
     if typical == 0:
         raise PateError("all public inputs are the same vector in this space: no direction tells them apart")
-    vectors = whole.directions(_principal(centred, directions), _DIRECTION)
+    vectors = integers.directions(_principal(centred, directions), _DIRECTION)
     space = Space(front, middle, _TYPICAL / typical, vectors, np.ones(vectors.shape[1]))
     blocks = [seen[start : start + BLOCK] for start in range(0, len(seen), BLOCK)]
     found = [_coordinates(space.axes, _padded(block, middle))[: len(block)] for block in blocks]
@@ -168,8 +168,8 @@ def features(front: Front, inputs: np.ndarray, first: int = 0) -> Features:
 
 def along(axes: Axes, seen: Float[Array, "block features"]) -> Int[Array, "block directions"]:
     """Coordinates of features; whole numbers from the first rounding on."""
-    grid = whole.shortened(whole.rounded((seen - axes.middle) * axes.steps), _LENGTH)
-    return whole.product(grid, axes.directions)
+    grid = integers.shortened(integers.rounded((seen - axes.middle) * axes.steps), _LENGTH)
+    return integers.product(grid, axes.directions)
 
 
 _coordinates = jax.jit(along)

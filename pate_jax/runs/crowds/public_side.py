@@ -18,7 +18,7 @@ from pate_jax.crowd.vectors import Scaling
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import crowds
-from pate_jax.models.spaces import stored
+from pate_jax.models.spaces import archive
 from pate_jax.system import storage
 
 _KIND = "public-side"
@@ -37,7 +37,7 @@ def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
     }
     if queries is not None:
         found |= {"rows": queries.rows, "vectors": queries.vectors, "offsets": queries.offsets}
-    return found | {f"{_SPACE}{name}": array for name, array in stored.arrays(plan.space).items()}
+    return found | {f"{_SPACE}{name}": array for name, array in archive.arrays(plan.space).items()}
 
 
 def digest(made: Mapping[str, np.ndarray]) -> str:
@@ -72,6 +72,6 @@ def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
         release = crowds.from_dict(storage.parse_json(str(made["release"]), path))
         if isinstance(release, crowds.HeadCount):
             raise ValueError("the release is no table")
-        return Plan(stored.space_of(own, preprocessing), scaling, queries, release)
+        return Plan(archive.space_of(own, preprocessing), scaling, queries, release)
     except (KeyError, TypeError, ValueError) as error:
         raise PateError(f"{path} holds no public side ({error}): restore it from a backup") from error

@@ -16,7 +16,7 @@ from pate_jax.audit import crowds
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import from_dict, to_dict
-from pate_jax.models.spaces import whole
+from pate_jax.models.spaces import integers
 from pate_jax.runs import batches, budget, ledger
 from pate_jax.runs.crowds import certificate, inputs, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
@@ -279,7 +279,7 @@ MISTAKES = [
     ),
     case(
         "a vector that is not shortened",
-        replaced(whole, "shortened", never_shortened),
+        replaced(integers, "shortened", never_shortened),
         SUMS,
         "table: (the records give another table|one voter cast a vector longer)",
         traced=True,
