@@ -209,9 +209,9 @@ def _shaken(
 
     Many images are multiplied at a time, which is quick, and in whole numbers, so that no image changes
     another's bits (`spaces.integers`). No sum reaches 2^24: with up to 10,000 features, rounding makes a
-    vector at most 50 longer: `steps` puts an image on a grid on which it is 8,050 long, and directions are 2,050
-    long. They are orthogonal but for their rounding, so the image is no longer than 11,000 along all of them
-    together; and no feature's row of 100 directions is longer than 1,500.
+    vector at most 50 longer. `steps` puts an image on a grid on which it is 8,050 long, and directions are
+    2,050 long. They are orthogonal but for their rounding, so the image is no longer than 11,000 along all
+    of them together; and no feature's row of 100 directions is longer than 1,500.
     """
     there = _product(jnp.round(found * steps), jnp.round(known.shaky * 2000)) / 2000
     fine = 1490 / jnp.maximum(jnp.sqrt((known.shaky**2).sum(1)), _TINY)  # of each feature
