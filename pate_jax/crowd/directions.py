@@ -56,12 +56,7 @@ def best(
     [100, 14, 2]
     """
     tried = np.unique(np.geomspace(1, len(variances), _TRIED).astype(int))
-    choices = [
-        _missed(variances, energies, int(wanted), constant, voters, classes, noise)
-        for constant in _CONSTANTS
-        for wanted in tried
-    ]
-    return min(choices, key=lambda one: one[0])[1]
+    return _least_missed(variances, energies, tried.tolist(), voters, classes, noise)
 
 
 def carried(
@@ -74,8 +69,16 @@ def carried(
     noise: float,
 ) -> Choice:
     """The best choice with a number of directions that is given."""
+    return _least_missed(variances, energies, [directions], voters, classes, noise)
+
+
+def _least_missed(
+    variances: np.ndarray, energies: np.ndarray, tried: list[int], voters: int, classes: int, noise: float
+) -> Choice:
     choices = [
-        _missed(variances, energies, directions, constant, voters, classes, noise) for constant in _CONSTANTS
+        _missed(variances, energies, wanted, constant, voters, classes, noise)
+        for constant in _CONSTANTS
+        for wanted in tried
     ]
     return min(choices, key=lambda one: one[0])[1]
 

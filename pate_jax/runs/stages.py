@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pate_jax import accounting, data, ensemble, student, voting
+from pate_jax import accounting, aggregate, data, ensemble, student, voting
 from pate_jax.accounting import plots
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
@@ -226,7 +226,7 @@ def teach(
         "method": method,
         "selection": _selection(run),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
-        "student_accuracy": _accuracy(learned, dataset.test),
+        "student_accuracy": accuracy(learned, dataset.test),
     }
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
@@ -246,14 +246,18 @@ def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
 
 
 def learn(
-    run: RunDirectory, config: student.StudentConfig, dataset: data.Dataset, asked: data.Part
+    run: RunDirectory,
+    config: student.StudentConfig,
+    dataset: data.Dataset,
+    asked: data.Part,
+    answers: aggregate.Answers | None = None,  # unset: those that teachers gave
 ) -> student.Student:
     """The student of a run: what public inputs and the answers give, and nothing else."""
     rest = queries.unasked(dataset.public, asked)  # students learn from these too
     pool = np.concatenate([asked.inputs, rest])
     inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
     key = jax.random.key(int.from_bytes(run.secret.derive("student")[:4], "big"))
-    learned = student.fit(key, inputs, load_answers(run), config)
+    learned = student.fit(key, inputs, answers or load_answers(run), config)
     return learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
 
 
@@ -304,7 +308,8 @@ def _batch_to_vote_on(run: RunDirectory, more: bool) -> int:
     return waiting if waiting > 1 else batches.next_batch(run)
 
 
-def _accuracy(learned: student.Student, test: data.Part | None) -> float | None:
+def accuracy(learned: student.Student, test: data.Part | None) -> float | None:
+    """Of a student on a public test part, where there is one with labels."""
     return None if test is None or test.labels is None else learned.accuracy(test.inputs, test.labels)
 
 

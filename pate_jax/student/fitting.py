@@ -10,7 +10,7 @@ from pate_jax.student.lesson import lesson
 from pate_jax.student.methods import METHODS
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
-from pate_jax.student.settings import Auto, StudentConfig
+from pate_jax.student.settings import Auto, StudentConfig, covers
 
 
 def fit(
@@ -30,7 +30,7 @@ def fit_many(
     """Train one student for each key on the same inputs and answers, in one program where there is a loop."""
     given = lesson(public_inputs, answers)
     image = public_inputs.inputs.ndim in IMAGE_RANKS
-    whole = given.soft is not None and 2 * len(given.rows) >= len(public_inputs.inputs)
+    whole = given.soft is not None and covers(len(given.rows), len(public_inputs.inputs))
     settings = (config or Auto()).resolved(image=image, whole=whole)
     learned = METHODS[settings.method](settings, keys, given)
     return [each.student(public_inputs) for each in learned]

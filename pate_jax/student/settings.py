@@ -227,6 +227,15 @@ class Auto(FixMatch, Vat, Gan):
         return with_method(self, "ridge" if whole else guessing).resolved(image=image)
 
 
+def covers(answers: int, pool: int) -> bool:
+    """Whether soft answers are there for at least half of a pool.
+
+    >>> covers(4, 9), covers(5, 9)
+    (False, True)
+    """
+    return 2 * answers >= pool
+
+
 StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem
 KINDS: dict[str, type[StudentConfig]] = {kind.method: kind for kind in get_args(StudentConfig)}
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from pate_jax import accounting, aggregate, data, student
 from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger, queries
+from pate_jax.runs import budget, ledger
+from pate_jax.runs import stages as shared
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import release
 from pate_jax.runs.crowds.inputs import Crowd, told
@@ -20,6 +20,7 @@ from pate_jax.runs.record import CROWD
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import crowd_pages
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
+from pate_jax.student.settings import covers
 from pate_jax.system import storage
 
 _WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
@@ -83,7 +84,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     dataset = crowd.dataset
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned, answers, asked = learn(crowd, config)
-    whole = 2 * len(asked.ids) >= len(dataset.public.ids)
+    whole = covers(len(asked.ids), len(dataset.public.ids))
     method = config.resolved(image=dataset.kind == "image", whole=whole).method
     right = None if asked.labels is None else np.asarray(answers.labels) == asked.labels
     results = {
@@ -100,7 +101,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "pool": len(dataset.public.ids),
         "method": method,
         "label_accuracy": None if right is None else float(right.mean()),
-        "student_accuracy": _accuracy(learned, dataset.test),
+        "student_accuracy": shared.accuracy(learned, dataset.test),
     }
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
@@ -115,12 +116,7 @@ def learn(
     found, rows = release.soft(crowd)
     answers = aggregate.soft_answers(found.probabilities, found.deviation)
     asked = dataset.public.take(rows)
-    pool = np.concatenate([asked.inputs, queries.unasked(dataset.public, asked)])
-    inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
-    key = jax.random.key(int.from_bytes(crowd.run.secret.derive("student")[:4], "big"))
-    learned = student.fit(key, inputs, answers, config)
-    learned = learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
-    return learned, answers, asked
+    return shared.learn(crowd.run, config, dataset, asked, answers), answers, asked
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:
@@ -144,7 +140,3 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     shown = [{name: line.to_dict()[name] for name in ("batch", "release", "cost")} for line in lines]
     spent = {"epsilon": state(run, delta).headline.epsilon, "delta": delta}
     return {"run_dir": str(run.root), "releases": shown, "budget": None, "spent": spent, "left": None}
-
-
-def _accuracy(learned: student.Student, test: data.Part | None) -> float | None:
-    return None if test is None or test.labels is None else learned.accuracy(test.inputs, test.labels)

@@ -54,8 +54,7 @@ def of_table(lesson: Lesson) -> Learned:
     targets = np.eye(classes)[lesson.labels] if soft is None else soft.targets
     weights = np.ones(len(lesson.rows)) if soft is None else soft.weights
     line = of_features(inputs[lesson.rows].reshape(len(lesson.rows), -1), targets, weights)
-    head = {"kernel": _LOUD * line.kernel, "bias": _LOUD * line.bias}
-    parameters = {"dense0": {name: leaf.astype(np.float32) for name, leaf in head.items()}}
+    parameters = {"dense0": _head(line)}
     net = models.build("table", input_shape=inputs.shape[1:], classes=classes, hidden=())
     return Learned(net.description, parameters, temperature(_LOUD * line.unseen, *lesson.taught))
 
@@ -87,13 +86,17 @@ def fit(
 ) -> Fitted:
     """Least squares on the answers, from the features of the answered images."""
     line = _line(jnp.asarray(answered), lesson)
-    head = {"kernel": _LOUD * line.kernel, "bias": _LOUD * line.bias}
     parameters = {
         **known._asdict(),
         "examples": images[examples(lesson)].astype(np.float32),
-        "dense0": {name: leaf.astype(np.float32) for name, leaf in head.items()},
+        "dense0": _head(line),
     }
     return Fitted(parameters, _LOUD * line.unseen)
+
+
+def _head(line: Line) -> dict[str, np.ndarray]:
+    """The last layer that says what least squares found."""
+    return {name: (_LOUD * getattr(line, name)).astype(np.float32) for name in ("kernel", "bias")}
 
 
 def _line(answered: Array, lesson: Lesson) -> Line:
