@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from tyro.conf import Positional
@@ -23,6 +24,15 @@ from pate_jax.runs.settings import (
     threshold_warning,
 )
 from pate_jax.system import progress, storage
+
+
+class Spent(NamedTuple):
+    """Votes, what answers them, and what that costs."""
+
+    mechanism: Mechanism
+    votes: np.ndarray
+    delta: float
+    statement: accounting.Statement
 
 
 def account(
@@ -67,44 +77,69 @@ def account(
                 f"{votes} is a run, whose mechanism, queries and answers are recorded: leave out the "
                 "mechanism, --queries and --answered, or name a votes file"
             )
-        from pate_jax.runs import stages
-        from pate_jax.runs.answers import load_asked
         from pate_jax.runs.crowds.inputs import is_crowd
 
         run = RunDirectory(votes)
         if is_crowd(run):
             _of_crowd(run, delta, published or sanitise or plots is not None, json)
             return
-        with run.writing():
-            statement = stages.account(
-                run, delta, False if no_pld else None, confidence if sanitise else None
-            )
-        mechanism, histograms = run.record.read().mechanism, load_asked(run).votes
-        delta = statement.delta
-        if run.teacher_report.exists():
-            budget.warn_of_delta(delta, storage.read_json(run.teacher_report, "teacher-report")["records"])
+        spent = _of_run(run, delta, pld=not no_pld, confidence=confidence if sanitise else None)
     elif mechanism is None:
         raise PateError(
             f"{votes} is a votes file: name a mechanism, as in `pate account {votes} gnmax --sigma 40`"
         )
     else:
-        delta = delta or budget.CUSTOMARY_DELTA
         histograms = _first(votes_of(votes, labels_are_teacher_labels).votes, queries)
-        check_threshold(mechanism, int(histograms.sum(1).max()))
-        progress.warn(threshold_warning(mechanism, int(histograms.sum(1).max())))
         mask = None if answered is None else _mask(answered, len(histograms))
-        figure = _sanitised(mechanism, histograms, delta, confidence) if sanitise else None
-        statement = accounting.statement(
-            mechanism, histograms, mask, delta, sanitised=figure, pld=False if no_pld else None
+        spent = _of_votes(
+            mechanism,
+            histograms,
+            mask,
+            delta or budget.CUSTOMARY_DELTA,
+            pld=not no_pld,
+            confidence=confidence if sanitise else None,
         )
     if plots is not None:
-        _draw(plots, mechanism, histograms, delta)
+        _draw(plots, spent)
     if json:
-        papers = {"papers": accounting.published(mechanism, histograms, delta)._asdict()} if published else {}
-        print(json_format.dumps({**statement.to_dict(), **papers}))
+        papers = {"papers": accounting.published(*spent[:3])._asdict()} if published else {}
+        print(json_format.dumps({**spent.statement.to_dict(), **papers}))
     else:
-        print(statement.text())
-        print(accounting.published_text(mechanism, histograms, delta) if published else "", end="")
+        print(spent.statement.text())
+        print(accounting.published_text(*spent[:3]) if published else "", end="")
+
+
+def _of_run(run: RunDirectory, delta: float | None, *, pld: bool, confidence: float | None) -> Spent:
+    """What the answers of a run of teachers have cost; the statement is written too."""
+    from pate_jax.runs import stages
+    from pate_jax.runs.answers import load_asked
+
+    with run.writing():
+        statement = stages.account(run, delta, None if pld else False, confidence)
+    if run.teacher_report.exists():
+        records = storage.read_json(run.teacher_report, "teacher-report")["records"]
+        budget.warn_of_delta(statement.delta, records)
+    return Spent(run.record.read().mechanism, load_asked(run).votes, statement.delta, statement)
+
+
+def _of_votes(
+    mechanism: Mechanism,
+    votes: np.ndarray,
+    answered: np.ndarray | None,
+    delta: float,
+    *,
+    pld: bool,
+    confidence: float | None,
+) -> Spent:
+    """What answering these votes costs."""
+    most = int(votes.sum(1).max())
+    check_threshold(mechanism, most)
+    progress.warn(threshold_warning(mechanism, most))
+    figure = None if confidence is None else _sanitised(mechanism, votes, delta, confidence)
+    statement = accounting.statement(
+        mechanism, votes, answered, delta, sanitised=figure, pld=None if pld else False
+    )
+    return Spent(mechanism, votes, delta, statement)
 
 
 def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) -> None:
@@ -137,12 +172,10 @@ def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float, confidence
     return accounting.sanitise(mechanism, votes, delta, plan, confidence=confidence)
 
 
-def _draw(folder: Path, mechanism: Mechanism, votes: np.ndarray, delta: float) -> None:
+def _draw(folder: Path, spent: Spent) -> None:
     from pate_jax.accounting import plots as draw
 
-    for name, picture in zip(
-        ("cumulative", "by_consensus", "split"), draw.every(mechanism, votes, delta), strict=True
-    ):
+    for name, picture in zip(("cumulative", "by_consensus", "split"), draw.every(*spent[:3]), strict=True):
         storage.write_bytes(folder / f"{name}.svg", picture)
 
 
