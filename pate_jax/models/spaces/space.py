@@ -23,7 +23,7 @@ from pate_jax.models.spaces.fronts import Features, Front
 
 Kind = names.Space
 _AS_STORED = AsStored()
-BLOCK = 2000  # records looked at together
+BLOCK, _PIECE = 2000, 250  # records looked at together, and measured together
 _POOL = 5000  # public inputs that directions are learned from, at most
 _TURNS, _MORE = 3, 32  # of orthogonal iteration, and directions beyond those wanted
 _SMALL = 600  # features up to which the eigensystem is computed in full
@@ -156,8 +156,9 @@ def over(front: Front, public: np.ndarray, directions: int) -> Space:
 def features(front: Front, inputs: np.ndarray, first: int = 0) -> Features:
     """A front's features, if they are finite numbers; `first` is the row of the first input, for messages."""
     seen = np.asarray(front(inputs), np.float32)
-    wrong = np.flatnonzero(~np.isfinite(seen).all(1))
-    if len(wrong):
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = bool(np.isfinite(seen.sum(1)).all())  # so is each number then, and sums take half the time
+    if not finite and len(wrong := np.flatnonzero(~np.isfinite(seen).all(1))):
         raise PateError(
             f"{len(wrong)} of the {len(inputs)} records read together have features that are not finite "
             f"numbers, the first of them at row {first + wrong[0]}: correct or remove them, or correct the "
@@ -167,9 +168,18 @@ def features(front: Front, inputs: np.ndarray, first: int = 0) -> Features:
 
 
 def along(axes: Axes, seen: Float[Array, "block features"]) -> Int[Array, "block directions"]:
-    """Coordinates of features; whole numbers from the first rounding on."""
-    grid = integers.shortened(integers.rounded((seen - axes.middle) * axes.steps), _LENGTH)
-    return integers.product(grid, axes.directions)
+    """Coordinates of features; whole numbers from the first rounding on.
+
+    A piece of the block at a time: what lies between features and coordinates then stays in the processor's
+    cache, which halves the time of thousands of features. No bit depends on the pieces.
+    """
+
+    def piece(some: Float[Array, "piece features"]) -> Int[Array, "piece directions"]:
+        grid = integers.shortened(integers.rounded((some - axes.middle) * axes.steps), _LENGTH)
+        return integers.product(grid, axes.directions)
+
+    found = jax.lax.map(piece, seen.reshape(-1, _PIECE, seen.shape[1]))
+    return found.reshape(len(seen), -1)
 
 
 _coordinates = jax.jit(along)
