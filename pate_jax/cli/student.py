@@ -51,7 +51,7 @@ def predict(run: RunPath, inputs: Positional[Path], out: Path | None = None) -> 
 
     Args:
         run: the run directory, its release/ or its release/student/.
-        inputs: .npz with an array `inputs`, or .csv for a student of tables.
+        inputs: .npz with an array `inputs`, .csv or .parquet for a student of tables, or a folder of images.
         out: predictions.csv or predictions.npz (with all probabilities); unset: CSV on the terminal.
     """
     from pate_jax.student import Student, serving

@@ -1,28 +1,25 @@
 """From the columns of a table to numbers: numeric columns unchanged, categorical ones as one-hot groups.
 
-A plan says for each column what it is and what replaces a missing value. It is made from the public part and
-the user's declarations. It encodes private rows, but never depends on them.
+True and false become 1 and 0, and dates become days since 1970. A plan says for each column what it is and
+what replaces a missing value. It is made from the public part and the user's declarations. It encodes private
+rows, but never depends on them.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pate_jax.data import forms
 from pate_jax.data.dataset import Preprocessing
+from pate_jax.data.tables import Table, missing
 from pate_jax.errors import PateError
-from pate_jax.system.progress import bar
-from pate_jax.system.storage import read_bytes
 
-Table = dict[str, list[str]]
-MISSING = frozenset({"", "na", "nan", "null"})  # in any case
 OWN = ""  # the category of missing words
-ROWS = 20_000  # between two updates of the progress bar
+_MOST_WORDS = 200  # different words in the public part that become features
+_FEW_WORDS = 20  # so many may differ in nearly every row
 
 
 class Column(NamedTuple):
@@ -34,6 +31,7 @@ class Column(NamedTuple):
     logarithmic: bool = False  # whether the feature is log(1 + x)
     filling: float | None = None  # replaces a missing number; None: a missing number is refused
     indicator: bool = False  # whether there is one more feature, which is 1 if the number is missing
+    form: str = forms.NUMBER  # how a number is written: see `pate_jax.data.forms`
 
     @property
     def width(self) -> int:
@@ -56,42 +54,8 @@ def from_dict(description: Mapping[str, Any]) -> Column:
         bool(description["logarithmic"]),
         None if filling is None else float(filling),
         bool(description.get("indicator", False)),
+        str(description.get("form", forms.NUMBER)),
     )
-
-
-def missing(values: Sequence[str]) -> np.ndarray:
-    """Whether each value is missing: blank, NA, NaN or null, ignoring case and surrounding blanks.
-
-    >>> missing(["3", " na ", "", "Null", "none"]).tolist()
-    [False, True, True, True, False]
-    """
-    return np.array([value.strip().lower() in MISSING for value in values], bool)
-
-
-def read(path: Path) -> Table:
-    """The columns of a CSV file with a header, as texts without surrounding blanks."""
-    content = read_bytes(path)
-    try:
-        lines = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), skipinitialspace=True)
-        header = [name.strip() for name in next(lines, [])]
-        rows = []
-        with bar(f"reading {path.name}", total=content.count(b"\n")) as progress:
-            for number, row in enumerate(lines, start=2):
-                if len(row) not in (0, len(header)):
-                    raise PateError(f"{path} line {number} has {len(row)} values for {len(header)} columns")
-                if row:
-                    rows.append(row)
-                if number % ROWS == 0:
-                    progress.advance(ROWS)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise PateError(f"{path} is not a CSV table in UTF-8: {error}") from error
-    twice = {name for name in header if header.count(name) > 1}
-    if not header or twice or "" in header:
-        raise PateError(f"{path} must begin with a line that names each column once; it names {header}")
-    if not rows:
-        raise PateError(f"{path} holds no records; give at least one")
-    values = zip(*rows, strict=True)
-    return {name: [value.strip() for value in column] for name, column in zip(header, values, strict=True)}
 
 
 def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]) -> list[Column]:
@@ -107,6 +71,26 @@ def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str,
                 f"{option} names the column {unknown[0]!r}; the public part has {', '.join(public)}"
             )
     return [_planned(name, values, categories, scales) for name, values in public.items()]
+
+
+def left_out(public: Table, declared: Mapping[str, Sequence]) -> dict[str, str]:
+    """The columns of words that differ in too many rows to be learned from, and what each holds.
+
+    They are names or free text as a rule. A column whose categories are declared is kept.
+
+    >>> left_out({"name": [f"person {row}" for row in range(50)], "town": ["Oslo", "Rome"] * 25}, {})
+    {'name': "50 different words in 50 public rows, such as 'person 0'"}
+    """
+    found = {}
+    for name, values in public.items():
+        present = [value for value, blank in zip(values, missing(values), strict=True) if not blank]
+        different = len(set(present))
+        many = different > _MOST_WORDS or (different > _FEW_WORDS and 2 * different > len(present))
+        if name not in declared and many and forms.form_of(name, present) is None:
+            found[name] = (
+                f"{different:,} different words in {len(values):,} public rows, such as {present[0]!r}"
+            )
+    return found
 
 
 def _planned(
@@ -128,19 +112,19 @@ def _planned(
             f"the public part has no value in the column {name!r}, so its kind is unknown: leave the column "
             "out of all parts, or declare its categories, or its scale with a value for missing ones"
         )
-    if name in scales or _numeric(present):
-        filling = declared[0] if declared else _median(present)
+    form = forms.form_of(name, present)
+    if name in scales or form is not None:
+        form = form or forms.NUMBER
+        filling = declared[0] if declared else _median(present, form)
         fixed = (offset, scale) if name in scales else None
-        return Column(name, scale=fixed, filling=filling, indicator=bool(blank.any() or declared))
+        return Column(name, None, fixed, False, filling, bool(blank.any() or declared), form)
     return Column(name, tuple(sorted({*present, OWN} if blank.any() else {*present})))
 
 
-def _median(present: Sequence[str]) -> float | None:
+def _median(present: Sequence[str], form: str) -> float | None:
     """The median of public values; None if some are not finite numbers, which `encode` refuses."""
-    if not _numeric(present):
-        return None
     with np.errstate(over="ignore"):
-        numbers = np.array(present, np.str_).astype(np.float64).astype(np.float32)
+        numbers = forms.numbers(present, form).astype(np.float32)
     return float(np.float32(np.median(numbers.astype(np.float64)))) if np.isfinite(numbers).all() else None
 
 
@@ -156,17 +140,6 @@ def _scale(name: str, declared: Sequence) -> tuple[float, ...]:
             f"not {list(declared)}"
         )
     return numbers
-
-
-def _numeric(values: Sequence[str] | np.ndarray) -> bool:
-    """Whether there are values and all of them are numbers."""
-    if not len(values):
-        return False
-    try:
-        np.array(values, np.str_).astype(np.float64)
-    except ValueError:
-        return False
-    return True
 
 
 def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
@@ -203,19 +176,18 @@ def _encode(values: Sequence[str], column: Column, place: str) -> np.ndarray:
 
 def _numbers(values: Sequence[str], blank: np.ndarray, column: Column, place: str) -> np.ndarray:
     """The values as float32 [rows], with the column's filling in place of missing ones."""
-    texts = np.array(values, np.str_)
-    if column.filling is not None:
-        texts = np.where(blank, "0", texts)
+    filled = blank if column.filling is not None else np.zeros_like(blank)
+    numbers = np.full(len(values), column.filling or 0, np.float32)
+    there = [value for value, is_blank in zip(values, filled, strict=True) if not is_blank]
     with np.errstate(over="ignore"):
-        if _numeric(texts):
-            numbers = texts.astype(np.float64).astype(np.float32)
-            if np.isfinite(numbers).all():
-                return np.where(blank, np.float32(column.filling or 0), numbers)
-        finite = [_numeric([value]) and bool(np.isfinite(np.float32(float(value)))) for value in texts]
-    row = finite.index(False)
+        numbers[~filled] = forms.numbers(there, column.form)
+    if np.isfinite(numbers).all():
+        return numbers
+    row = int(np.argmin(np.isfinite(numbers)))
+    how = " (without thousands separators, with a decimal point)" if forms.separated(values[row]) else ""
     raise PateError(
-        f"{place} has {column.name}={values[row]!r} at row {row}, which is not a finite number; "
-        "correct it, remove the row, or declare the column's categories"
+        f"{place} has {column.name}={values[row]!r} at row {row}, which is not {forms.told(column.form)}; "
+        f"correct it{how}, remove the row, or declare the column's categories"
     )
 
 
@@ -252,7 +224,8 @@ def filled(table: Table, plan: Sequence[Column]) -> dict[str, str]:
 def _taken_for(column: Column) -> str:
     if column.categories is not None:
         return "in a category of their own" if OWN in column.categories else "in no category"
-    return f"filled with {column.filling:g}" + " and marked" * column.indicator
+    filling = 0.0 if column.filling is None else column.filling
+    return f"filled with {forms.shown(filling, column.form)}" + " and marked" * column.indicator
 
 
 def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:

@@ -86,6 +86,8 @@ def open(run: RunDirectory, *, tolerant: bool = False) -> Inputs:
 def open_data(choice: DataChoice) -> data.Dataset:
     """Load the chosen data set."""
     if choice.private is None or choice.public is None:
+        if isinstance(choice.classes, str):
+            raise PateError(f"--classes {choice.classes} names the classes of your own files: give --private")
         return data.load(
             choice.dataset,
             data_dir=choice.data_dir,
@@ -105,6 +107,7 @@ def open_data(choice: DataChoice) -> data.Dataset:
         categories=choice.categories,
         scales=choice.scales,
         classes=choice.classes,
+        image_size=choice.image_size,
         ids_are_stable=choice.ids_are_stable,
         equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
     )

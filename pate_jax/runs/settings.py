@@ -47,17 +47,18 @@ class DataChoice:
     """A data set by name: strokes, glyphs, mnist, fashion_mnist, svhn, cifar10, adult, or any image or table
     of TFDS. Not read where --private and --public name your own files."""
     private: Path | None = None
-    """Your own private records: .npz with inputs, labels and ids, or .csv."""
+    """Your own private records: .npz with inputs, labels and ids, a table (.csv, .parquet), or a folder with
+    a folder of images for each class."""
     public: Path | None = None
     """Your own public inputs; labels, if any, serve evaluation only."""
     test: Path | None = None
     """Your own public labelled test part, to measure the student."""
     label_column: str | None = None
-    """Column of a CSV that holds the label."""
+    """Column of a table that holds the label."""
     id_column: str | None = None
-    """Column of a CSV that holds the record's id."""
+    """Column of a table that holds the record's id."""
     user_column: str | None = None
-    """Column of a CSV that holds the user's id, for --by user."""
+    """Column of a table that holds the user's id, for --by user."""
     ids_are_stable: bool = False
     """Declare that private records and users keep their ids when others come or go. Needed if the ids
     count up like row numbers, or are places in an archive, and removing a record must be covered too."""
@@ -65,12 +66,15 @@ class DataChoice:
     """Declare that public inputs which equal private ones belong to other records, as happens with few
     columns. Decide by the origin of the rows: copies of private records void the guarantee."""
     categories: Path | None = None
-    """JSON file with the categories of categorical CSV columns; unset: those of the public part."""
+    """JSON file with the categories of categorical columns; unset: those of the public part."""
     scales: Path | None = None
-    """JSON file with offset and scale of numeric CSV columns and, optionally, the number that replaces
+    """JSON file with offset and scale of numeric columns and, optionally, the number that replaces
     missing values; unset: mean, deviation and median of the public part."""
-    classes: int | None = None
-    """Number of classes, if the public labels do not show it; for glyphs, how many to draw."""
+    classes: int | str | None = None
+    """Number of classes, or their names, as in no,yes, if the public labels do not show them; for glyphs, how
+    many to draw."""
+    image_size: int | None = None
+    """Height and width to which the images of folders are resized; unset: they must all have one size."""
     records: int | None = None
     """Number of private records to draw of strokes (unset: 240 for each teacher) or glyphs."""
     data_dir: Path | None = None

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from pate_jax import models
-from pate_jax.data import Preprocessing, columns
+from pate_jax.data import Preprocessing, columns, folders, tables
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.errors import PateError
 from pate_jax.models import trees
@@ -126,10 +126,15 @@ def check_inputs(student: Student, inputs: Any, place: str = "inputs") -> np.nda
 
 
 def read_inputs(student: Student, path: Path | str) -> tuple[np.ndarray, np.ndarray | None]:
-    """The inputs in an .npz archive, or in a .csv table with the columns the student knows, and their ids."""
+    """The inputs in a file or folder, and their ids, if there are any.
+
+    An .npz holds an array `inputs`, a .csv or .parquet the columns that the student knows, a folder images.
+    """
     path = Path(path).expanduser()
-    if path.suffix.lower() == ".csv":
-        return check_inputs(student, _encoded(student, path), str(path)), None
+    if path.is_dir():
+        return _images(student, path)
+    if path.suffix.lower() in tables.SUFFIXES:
+        return encoded(student, tables.read(path), str(path)), None
     arrays = storage.read_foreign_arrays(path)
     if "inputs" not in arrays:
         raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
@@ -177,27 +182,36 @@ def predictions_csv(labels: np.ndarray, probabilities: np.ndarray, ids: np.ndarr
     return stream.getvalue()
 
 
-def _encoded(student: Student, path: Path) -> np.ndarray:
+def _images(student: Student, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    shape = student.description["input_shape"]
+    if len(shape) + 1 not in IMAGE_RANKS or student.dtype != "uint8":
+        raise PateError(f"{path} is a folder, and this student was not trained on pixels; give a file")
+    found = folders.read(path, tuple(shape), resized=True)
+    return check_inputs(student, found.inputs, str(path)), found.ids
+
+
+def encoded(student: Student, table: tables.Table, place: str) -> np.ndarray:
+    """A table as the inputs of this student; columns that it does not know are not read."""
     if not student.columns:
-        raise PateError(f"{path} is a table of text, and this student was trained on arrays; give .npz")
-    table, known = columns.read(path), [column.name for column in student.columns]
+        raise PateError(f"{place} is a table of text, and this student was trained on arrays; give .npz")
+    known = [column.name for column in student.columns]
     unread = sorted(set(table) - set(known))
     table = {name: values for name, values in table.items() if name in known}
     if unread:
         progress.say(f"not read, since the student does not know them: columns {', '.join(unread)}")
     missing = [name for name in known if name not in table]
     if missing:
-        raise PateError(f"{path} lacks the column {missing[0]!r}; this student takes {', '.join(known)}")
+        raise PateError(f"{place} lacks the column {missing[0]!r}; this student takes {', '.join(known)}")
     unseen = columns.unseen(table, student.columns)
     if unseen:
         told = ", ".join(f"{name} ({count})" for name, count in unseen.items())
         progress.say(f"values of no known category are taken as none of them: {told}")
-    encoded = columns.encode(table, student.columns, str(path))
+    inputs = columns.encode(table, student.columns, place)
     filled = columns.filled(table, student.columns)
     if filled:
         told = ", ".join(f"{name} ({what})" for name, what in filled.items())
         progress.say(f"missing values are taken as in training: {told}")
-    return encoded
+    return check_inputs(student, inputs, place)
 
 
 def _check_pixels(flat: np.ndarray, place: str) -> None:

@@ -206,10 +206,10 @@ def test_bad_files_are_one_sentence(tmp_path):
     good, other = npz(tmp_path, "a", arrays(6)), npz(tmp_path, "b", arrays(7))
     with pytest.raises(PateError, match=r"nothing\.npz does not exist"):
         from_files(tmp_path / "nothing.npz", good)
-    with pytest.raises(PateError, match=r"all parts as \.npz or all as \.csv"):
+    with pytest.raises(PateError, match=r"all parts as \.npz, all as tables"):
         from_files(good, csv(tmp_path, "b", "x\n1\n"))
     with pytest.raises(PateError, match=r"all parts as \.npz"):
-        from_files(tmp_path / "a.parquet", tmp_path / "b.parquet")
+        from_files(csv(tmp_path, "a", "").rename(tmp_path / "a.txt"), tmp_path / "b.csv")
     with pytest.raises(PateError, match="6 of 6 inputs are private ones too"):
         from_files(good, good)
     (tmp_path / "text.npz").write_text("no archive")

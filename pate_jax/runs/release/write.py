@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pate_jax.accounting.statement import NOT_PRIVATE
+from pate_jax.data import forms
 from pate_jax.runs.release.check import predictor
 from pate_jax.runs.report import crowd_words
 from pate_jax.student import Student
@@ -111,7 +112,9 @@ def _takes(student: Student) -> str:
     if student.columns:
         names = ", ".join(column.name for column in student.columns)
         fills = any(column.filling is not None for column in student.columns)
-        return f"a table with the columns {names}" + f"; {_MAY_MISS}" * fills
+        dates = [column for column in student.columns if column.form not in (forms.NUMBER, forms.BOOLEAN)]
+        written = "".join(f"; {column.name} is {forms.told(column.form)}" for column in dates)
+        return f"a table with the columns {names}{written}" + f"; {_MAY_MISS}" * fills
     return f"arrays [n, {shape}]" + (" of pixels from 0 to 255" if student.dtype == "uint8" else "")
 
 

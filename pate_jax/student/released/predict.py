@@ -19,6 +19,7 @@ import sys
 import tokenize
 import zipfile
 import zlib
+from datetime import datetime
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -76,7 +77,7 @@ class Student:
         """The logits of inputs that have already been scaled."""
         if self._parts:  # two nets, whose logits are added
             return np.sum([part.logits(inputs) for part in self._parts], 0)
-        if any(name.startswith("block0/") for name in self.parameters):
+        if _below("block0/", self.parameters):
             return self._residual(inputs)
         if "typical" in self.parameters:
             return self._dense("dense0", _likeness(self._patch_features(inputs), self._examples))
@@ -221,17 +222,14 @@ def main() -> None:
         print(f"predict.py: {error}", file=sys.stderr)
         sys.exit(2)
     if chosen.out:
-        write(chosen.out, student, probabilities)
-    else:
-        print(_lines(student.labels(probabilities), probabilities), end="")
+        return write(chosen.out, student, probabilities)
+    return print(_lines(student.labels(probabilities), probabilities), end="")
 
 
 def _activation(net: dict[str, Any]) -> Any:
     name = net.get("activation", "relu")
-    if name == "relu":
-        return lambda x: np.maximum(x, np.float32(0))
-    if name == "tanh":
-        return np.tanh
+    if name in ("relu", "tanh"):
+        return np.tanh if name == "tanh" else lambda x: np.maximum(x, np.float32(0))
     if name != "tempered_sigmoid":
         raise InputError(f"activation={name!r} is unknown to this file; use pate_jax")
     given = {"scale": 2.0, "temperature": 2.0, "offset": 1.0, **net}
@@ -278,8 +276,7 @@ def _patches(inputs: np.ndarray, size: int, stride: int) -> np.ndarray:
     if size == 1:
         return inputs[:, ::stride, ::stride]
     high, wide = (max(-(-e // stride) * stride - stride + size - e, 0) for e in inputs.shape[1:3])
-    margins = [(extra // 2, extra - extra // 2) for extra in (high, wide)]
-    padded = np.pad(inputs, ((0, 0), *margins, (0, 0)))
+    padded = np.pad(inputs, ((0, 0), *((extra // 2, -(-extra // 2)) for extra in (high, wide)), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))[:, ::stride, ::stride]
     return windows.transpose(0, 1, 2, 4, 5, 3).reshape(len(inputs), rows, columns, -1)
 
@@ -328,8 +325,8 @@ def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray
         return (np.array(named, str)[:, None] == np.array(known, str)).astype(np.float32)
     numbers = np.zeros(len(values), np.float64)
     for row, value in enumerate(values):
-        good = re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", value)
-        numbers[row] = float(value) if good else filling if missing[row] and filling is not None else np.nan
+        gone = missing[row] and filling is not None
+        numbers[row] = filling if gone else _number(value, column.get("form", ""))
         if not np.abs(numbers[row]) <= _LARGEST or (column.get("logarithmic") and numbers[row] < 0):
             raise InputError(f"{path} has {column['name']}={value!r} at row {row}; correct or remove the row")
     numbers = numbers.astype(np.float32)
@@ -337,12 +334,24 @@ def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray
     return np.stack(features if column.get("indicator") else features[:1], axis=1)
 
 
+def _number(value: str, form: str) -> float:
+    """A value as a number: a date of this form as days since 1970, true as 1; NaN where it is none."""
+    if form == "boolean":
+        return {"true": 1.0, "false": 0.0}.get(value.lower(), np.nan)
+    try:
+        if not form:
+            return float(value)
+        return (datetime.strptime(re.sub(r"[T ]\d{1,2}:.*", "", value), form) - datetime(1970, 1, 1)).days
+    except ValueError:
+        return np.nan
+
+
 def _lines(labels: np.ndarray, probabilities: np.ndarray) -> str:
     stream = io.StringIO(newline="")
     table = csv.writer(stream, lineterminator="\n")
     table.writerow(["row", "label", "probability"])
-    for row, (label, values) in enumerate(zip(labels.tolist(), probabilities, strict=True)):
-        table.writerow([row, label, f"{values.max():.6f}"])
+    named = zip(labels.tolist(), probabilities.max(1), strict=True)
+    table.writerows([row, label, f"{value:.6f}"] for row, (label, value) in enumerate(named))
     return stream.getvalue()
 
 

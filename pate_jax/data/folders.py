@@ -1,0 +1,157 @@
+"""Folders of images: FOLDER/CLASS/*.png with a class for each folder, or FOLDER/*.png without labels.
+
+The shape of the images follows from the public part: their size, unless it is declared, and whether they are
+grey. An image becomes pixels by itself, so no pixel depends on another record.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pate_jax.data import relation
+from pate_jax.data.raw import Raw
+from pate_jax.errors import PateError
+from pate_jax.system.progress import bar, say
+
+Shape = tuple[int, int, int]  # height, width, channels
+SUFFIXES = (".png", ".jpg", ".jpeg")
+_GREY, _DEEP = ("1", "L", "LA"), ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
+_SHOWN = 200  # images between two updates of the progress bar
+
+
+def read(folder: Path, shape: Shape, resized: bool = False) -> Raw:
+    """The images of a folder in this shape, with the names of their files as ids.
+
+    Images of another size are refused, unless they are to be `resized`.
+    """
+    files = _files(folder)
+    height, width, channels = shape
+    pixels = np.empty((len(files), height, width, channels), np.uint8)
+    changed = 0
+    with bar(f"reading {folder.name}", total=len(files)) as progress:
+        for row, path in enumerate(files):
+            with _opened(path) as image:
+                if image.size != (width, height):
+                    _refuse_size(path, image.size, shape, resized)
+                    changed += 1
+                pixels[row] = _pixels(image, shape)
+            if row % _SHOWN == 0:
+                progress.advance(_SHOWN)
+    if changed:
+        say(f"{folder}: {changed:,} of {len(files):,} images were resized to {width} x {height} pixels")
+    names = [path.relative_to(folder).as_posix() for path in files]
+    inside = files[0].parent != folder
+    labels = np.array([path.parent.name for path in files], np.str_) if inside else None
+    return Raw(pixels, labels, np.array(names, np.str_), None, numbered=count_up(names))
+
+
+def shape_of(folder: Path, side: int | None = None) -> Shape:
+    """The shape that the images of a public folder share; `side` is their declared height and width."""
+    if side is not None and not 1 <= side <= 4096:
+        raise PateError(f"image_size={side} must be from 1 to 4096 pixels")
+    first, grey = (0, 0), True
+    files = _files(folder)
+    for path in files:
+        with _opened(path) as image:
+            first = image.size if path == files[0] else first
+            grey = grey and image.mode in _GREY
+            if side is None and image.size != first:
+                _refuse_size(path, image.size, (first[1], first[0], 1), False)
+    height, width = (side, side) if side else (first[1], first[0])
+    return height, width, 1 if grey else 3
+
+
+def count_up(names: Iterable[str]) -> bool:
+    """Whether the names of files are only numbers in order, in all or in each of their folders.
+
+    >>> count_up(["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"])
+    True
+    >>> count_up(["cat/ann.png", "dog/bo.png"])
+    False
+    >>> count_up(["cat/img2.png", "cat/img3.png", "dog/img1.png", "dog/img4.png"])
+    True
+    """
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        folders.setdefault(folder, []).append(file)
+    several = [group for group in folders.values() if len(group) > 1]
+    alone = bool(several) and all(_in_order(group) for group in several)
+    return alone or _in_order([file for group in folders.values() for file in group])
+
+
+def _in_order(names: list[str]) -> bool:
+    return relation.count_up(sorted(names, key=lambda name: (len(name), name)))
+
+
+def _files(folder: Path) -> list[Path]:
+    """The images of a folder, all in folders of their classes or all directly in it, in a fixed order."""
+    if not folder.is_dir():
+        raise PateError(f"{folder} {'is no folder' if folder.exists() else 'does not exist'}")
+    there = sorted(_visible(folder))
+    classes = [path for path in there if path.is_dir()]
+    files = [path for path in there if path not in classes]
+    if classes and files:
+        raise PateError(
+            f"{folder} holds both folders and files ({files[0].name}): put every image into the folder of "
+            "its class, or all of them directly into the folder if they have no labels"
+        )
+    files = [path for place in classes for path in sorted(_visible(place))] if classes else files
+    for path in files:
+        if path.is_dir() or path.suffix.lower() not in SUFFIXES:
+            kind = "a folder inside the folder of a class" if path.is_dir() else "no image"
+            raise PateError(f"{path} is {kind}: give {', '.join(SUFFIXES)} in the folder of each class")
+    if not files:
+        raise PateError(f"{folder} holds no images ({', '.join(SUFFIXES)}); give at least one")
+    return files
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """What lies in a folder, without what systems leave there."""
+    return (path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "Thumbs.db")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """An image of a file (a `PIL.Image.Image`), whose faults name it."""
+    from PIL import Image, ImageOps
+
+    try:
+        with warnings.catch_warnings(), Image.open(path) as image:
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            turned = ImageOps.exif_transpose(image) if image.format == "JPEG" else image
+            yield turned
+    except PateError:
+        raise
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Warning) as error:
+        raise PateError(f"{path} is not a readable image ({error}): replace or remove it") from error
+
+
+def _pixels(image: Any, shape: Shape) -> np.ndarray:
+    """An image as bytes [height, width, channels]."""
+    from PIL import Image
+
+    if image.mode in _DEEP:
+        raise PateError(
+            f"{image.filename if hasattr(image, 'filename') else 'an image'} has pixels of 16 or 32 bits "
+            f"({image.mode}); save it with 8 bits for each colour"
+        )
+    height, width, channels = shape
+    image = image.convert("L" if channels == 1 else "RGB")
+    if image.size != (width, height):
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image, np.uint8).reshape(shape)
+
+
+def _refuse_size(path: Path, found: tuple[int, int], shape: Shape, resized: bool) -> None:
+    if not resized:
+        raise PateError(
+            f"{path} has {found[0]} x {found[1]} pixels, and the first public image has {shape[1]} x "
+            f"{shape[0]}: give images of one size, or --image-size to resize them all, such as 32"
+        )

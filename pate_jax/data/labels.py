@@ -1,0 +1,101 @@
+"""Classes and labels of the user's own records.
+
+Which classes there are is public knowledge: it is declared, or follows from public labels. Private labels are
+compared with it, and never add a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pate_jax.data.dataset import class_names_of
+from pate_jax.data.tables import missing
+from pate_jax.errors import PateError
+
+_MOST = 2000  # classes, unless they are declared
+
+
+def classes(
+    public: Sequence[np.ndarray], declared: int | str | Sequence[str] | None
+) -> tuple[tuple[str, ...], bool]:
+    """The class names, and whether labels are class numbers, from public labels or a declaration.
+
+    >>> classes([np.array(["no", "yes", "no"])], None), classes([], "low,high"), classes([], 3)
+    ((('no', 'yes'), False), (('low', 'high'), False), (('0', '1', '2'), True))
+    """
+    if isinstance(declared, int | np.integer):
+        return class_names_of(int(declared)), True
+    if declared is not None:
+        return _declared(declared), False
+    if not sum(map(len, public)):
+        raise PateError(
+            "classes is not given and there are no public or test labels to take them from (private labels "
+            "must not be used); pass the number of classes or their names, such as --classes no,yes"
+        )
+    values = np.concatenate([labels.astype(np.str_) for labels in public])
+    if any(labels.dtype.kind == "U" for labels in public) and missing(values.tolist()).any():
+        raise PateError(
+            "some public or test labels are missing, but the classes are taken from them: remove those rows, "
+            "leave the label column out of that part, or pass the number of classes or their names"
+        )
+    try:
+        count, by_name = int(whole(values, "public or test").max()) + 1, False
+    except PateError:
+        if not all(labels.dtype.kind == "U" for labels in public):
+            raise
+        count, by_name = len(set(values.tolist())), True
+    if count > _MOST:
+        raise PateError(
+            f"the public labels show {count:,} classes, as a number or a name would: give the labels of "
+            "classes, or pass the number of classes or their names"
+        )
+    return (tuple(sorted(set(values.tolist()))), False) if by_name else (class_names_of(count), True)
+
+
+def _declared(declared: str | Sequence[str]) -> tuple[str, ...]:
+    given = declared.split(",") if isinstance(declared, str) else declared
+    names = tuple(str(name).strip() for name in given)
+    if len(set(names)) != len(names) or "" in names:
+        raise PateError(f"classes={list(names)} names a class twice, or one by nothing")
+    return names
+
+
+def whole(labels: np.ndarray, place: str) -> np.ndarray:
+    """Labels as whole numbers.
+
+    >>> whole(np.array(["1", "0"]), "public").tolist()
+    [1, 0]
+    """
+    try:
+        numbers = labels.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise PateError(
+            f"{place} labels are not numbers ({error}); pass the names of the classes, such as "
+            "--classes no,yes"
+        ) from error
+    broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
+    if broken.any():
+        row = int(np.argmax(broken))
+        raise PateError(
+            f"{place} label {labels[row]} at row {row} is not a whole number; number the classes from 0"
+        )
+    return np.clip(numbers, -1, 2**31 - 1).astype(np.int32)
+
+
+def named(labels: np.ndarray, class_names: Sequence[str], place: str) -> np.ndarray:
+    """Labels given by class name, as numbers.
+
+    >>> named(np.array(["yes", "no"]), ("no", "yes"), "private").tolist()
+    [1, 0]
+    """
+    positions = {name: number for number, name in enumerate(class_names)}
+    values = labels.astype(np.str_).tolist()
+    unknown = [row for row, value in enumerate(values) if value not in positions]
+    if unknown:
+        raise PateError(
+            f"{place} label {values[unknown[0]]!r} at row {unknown[0]} is not one of the classes "
+            f"{list(class_names)}; declare it in classes or correct the row"
+        )
+    return np.array([positions[value] for value in values], np.int32)

@@ -1,0 +1,73 @@
+"""One part of the user's own data as its file holds it, before labels and columns become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pate_jax.data import tables
+from pate_jax.data.tables import Table
+from pate_jax.errors import PateError
+from pate_jax.system.storage import read_foreign_arrays
+
+_ROLES = ("labels", "ids", "users")
+
+
+class Raw(NamedTuple):
+    """The content of one file: arrays, or the columns of a table."""
+
+    inputs: np.ndarray | Table
+    labels: np.ndarray | None
+    ids: np.ndarray | None
+    users: np.ndarray | None
+    features: np.ndarray | None = None
+    numbered: bool = False  # whether the ids are only numbers of rows, or of files
+
+
+def of_arrays(path: Path) -> Raw:
+    """The arrays of an .npz archive: `inputs`, and optional `labels`, `ids`, `users` and `features`."""
+    arrays = read_foreign_arrays(path)
+    if "inputs" not in arrays:
+        raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
+    for name in _ROLES:
+        if name in arrays and arrays[name].ndim != 1:
+            raise PateError(
+                f"{path} has {name} of shape {arrays[name].shape}; give one value for each record"
+            )
+    inputs = arrays["inputs"]
+    if inputs.dtype.kind not in "buif":
+        raise PateError(f"{path} has inputs of type {inputs.dtype}; give numbers")
+    if inputs.ndim == 3:
+        inputs = inputs[..., None]
+    labels, ids, users = (arrays.get(name) for name in _ROLES)
+    return Raw(inputs, labels, ids, users, _features(arrays.get("features"), path))
+
+
+def _features(found: np.ndarray | None, path: Path) -> np.ndarray | None:
+    """Vectors beside the inputs, which an encoder of the owner's made of them."""
+    if found is None:
+        return None
+    if found.dtype.kind not in "buif" or found.ndim != 2 or not found.shape[1]:
+        raise PateError(
+            f"{path} has features of type {found.dtype} and shape {found.shape}; give numbers [n, features]"
+        )
+    with np.errstate(over="ignore"):
+        return found.astype(np.float32)
+
+
+def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
+    """A table whose columns of labels, ids and users have these names; the private part must have all."""
+    table = tables.read(path)
+    roles: dict[str, np.ndarray | None] = {}
+    for role, name in names.items():
+        roles[role] = np.array(table.pop(name), np.str_) if name in table else None
+        if name is not None and roles[role] is None and private:
+            raise PateError(f"{path} has no column {name!r}; its columns are {', '.join(table)}")
+    if not table:
+        raise PateError(
+            f"{path} has no columns to learn from beside {', '.join(filter(None, names.values()))}"
+        )
+    return Raw(table, roles["labels"], roles["ids"], roles["users"])

@@ -1,0 +1,120 @@
+"""Tables from CSV, Parquet and Python values are the same texts."""
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from pate_jax.data import from_files, tables
+from pate_jax.errors import PateError
+
+VALUES = {
+    "age": [30, None, 50],
+    "weight": [70.5, 80.0, float("nan")],
+    "town": ["Oslo", "Rome, Lazio", None],
+    "seen": [date(2024, 3, 25), date(2023, 1, 1), None],
+    "smokes": [True, None, False],
+    "sick": ["yes", "no", "yes"],
+}
+TEXTS = {
+    "age": ["30", "", "50"],
+    "weight": ["70.5", "80", ""],
+    "town": ["Oslo", "Rome, Lazio", ""],
+    "seen": ["2024-03-25", "2023-01-01", ""],
+    "smokes": ["True", "", "False"],
+    "sick": ["yes", "no", "yes"],
+}
+
+
+def store(path, columns):
+    parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def test_parquet_and_csv_are_the_same_table(tmp_path):
+    (tmp_path / "a.csv").write_bytes(tables.to_csv(TEXTS))
+    assert tables.read(store(tmp_path / "a.parquet", VALUES)) == tables.read(tmp_path / "a.csv") == TEXTS
+
+
+def test_a_data_set_of_parquet_is_that_of_csv(tmp_path):
+    for name, shift in (("private", 0), ("public", 1)):
+        columns = {**VALUES, "age": [shift + (value or 0) for value in VALUES["age"]], "id": ["a", "b", "c"]}
+        store(tmp_path / f"{name}.parquet", columns)
+        (tmp_path / f"{name}.csv").write_bytes(tables.to_csv(tables.of(columns, name)))
+    sets = [
+        from_files(
+            tmp_path / f"private.{mine}", tmp_path / f"public.{other}", label_column="sick", id_column="id"
+        )
+        for mine, other in (("csv", "csv"), ("parquet", "parquet"), ("parquet", "csv"))
+    ]
+    for other in sets[1:]:
+        assert np.array_equal(other.private.inputs, sets[0].private.inputs)
+        assert (other.columns, other.class_names) == (sets[0].columns, ("no", "yes"))
+
+
+SCALARS = st.one_of(
+    st.integers(-(2**60), 2**60), st.floats(width=64), st.booleans(), st.none(), st.dates(), st.datetimes(),
+    st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"])),
+)  # fmt: skip
+
+
+@given(st.lists(SCALARS, min_size=1))
+def test_what_is_written_is_read_back(tmp_path_factory, values):
+    path = tmp_path_factory.getbasetemp() / "written.csv"
+    table = tables.of({"x": values, "y": range(len(values))}, "frame")
+    path.write_bytes(tables.to_csv(table))
+    assert tables.read(path) == table
+    for value, text in zip(values, table["x"], strict=True):
+        if isinstance(value, float) and value == value:
+            assert float(text) == value
+        elif isinstance(value, int):
+            assert text == str(value)
+
+
+def test_numbers_are_written_as_people_write_them():
+    column = [
+        30.0,
+        np.float32(0.5),
+        np.int64(7),
+        Decimal("1.5"),
+        np.datetime64("NaT"),
+        float("inf"),
+        np.bool_(True),
+    ]
+    assert tables.of({"x": column}, "frame")["x"] == ["30", "0.5", "7", "1.5", "", "inf", "True"]
+    assert tables.of({"x": [datetime(2024, 3, 25, 10, 15)]}, "frame")["x"] == ["2024-03-25T10:15:00"]
+
+
+BAD = {
+    "lists": ({"x": [[1, 2], [3]]}, "has a list in the column 'x' at row 0; give numbers, words"),
+    "bytes": ({"x": [b"a"]}, "has a bytes in the column 'x'"),
+    "lengths": ({"x": [1, 2], "y": [1]}, "has 1 values in the column 'y' and 2 in 'x'"),
+    "names": ({"x": [1], " x": [1]}, "names each column once"),
+    "no columns": ({}, "names each column once"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_columns_are_one_sentence(case):
+    columns, said = BAD[case]
+    with pytest.raises(PateError) as caught:
+        tables.of(columns, "frame")
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_bad_parquet_files_are_one_sentence(tmp_path):
+    path = store(tmp_path / "a.parquet", VALUES)
+    (tmp_path / "cut.parquet").write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(PateError, match=r"cut\.parquet is not a readable Parquet file"):
+        tables.read(tmp_path / "cut.parquet")
+    with pytest.raises(PateError, match="has a list in the column 'v' at row 0"):
+        tables.read(store(tmp_path / "lists.parquet", {"v": [[1.0, 2.0]]}))
+    with pytest.raises(PateError, match="holds no records"):
+        tables.read(store(tmp_path / "none.parquet", {"v": pyarrow.array([], pyarrow.int64())}))
+    with pytest.raises(PateError, match="does not exist"):
+        tables.read(tmp_path / "gone.parquet")
