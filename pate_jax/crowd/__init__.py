@@ -6,6 +6,7 @@ from pate_jax.crowd.plan import Kind, Plan, plan, space_kind
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.shares import Shares
 from pate_jax.crowd.sums import sums
+from pate_jax.crowd.tables import table
 from pate_jax.crowd.vectors import Scaling, scaling, vectors
 from pate_jax.crowd.voters import Voters, voters
 
@@ -22,6 +23,7 @@ __all__ = [
     "scaling",
     "space_kind",
     "sums",
+    "table",
     "vectors",
     "voters",
 ]

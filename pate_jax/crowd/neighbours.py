@@ -52,20 +52,35 @@ def counts(
     Where several processes run together, each is given the same voters, reads its own part of them, and
     returns the counts of all.
     """
-    if release.queries != len(queries.rows):
-        raise PateError(f"{len(queries.rows)} queries are given for a release of {release.queries}")
-    check_labels(people.labels, release.classes)
-    found = _offers(space, queries, people.inputs, own_rows(people), release.votes, devices)
+    with system.failing_together():
+        if release.queries != len(queries.rows):
+            raise PateError(f"{len(queries.rows)} queries are given for a release of {release.queries}")
+        check_labels(people.labels, release.classes)
+    rows = own_rows(people)
+    with system.failing_together():
+        table = _own_counts(space, queries, people, rows, release, devices)
+    return np.asarray(system.sum_over_processes(table))
+
+
+def _own_counts(
+    space: Space,
+    queries: Queries,
+    people: Voters,
+    rows: Rows,
+    release: NeighbourCounts,
+    count: int | None,
+) -> Int[np.ndarray, "query class"]:
+    """The votes of the records in these rows."""
+    found = _offers(space, queries, people.inputs, rows, release.votes, count)
     if people.users is None:
         table = np.zeros(release.shape, np.int64)
-        for places, _, rows in found:
-            table += _counted(places, people.labels[rows][:, None], release)
-    else:
-        none = np.zeros((0, release.votes), np.int32)
-        offers = [(none, none, np.zeros(0, np.int64)), *found]
-        places, gaps, rows = (np.concatenate([offer[part] for offer in offers]) for part in range(3))
-        table = _by_user(places, gaps, people.users[rows], people.labels[rows], release)
-    return np.asarray(system.sum_over_processes(table))
+        for places, _, there in found:
+            table += _counted(places, people.labels[there][:, None], release)
+        return table
+    none = np.zeros((0, release.votes), np.int32)
+    offers = [(none, none, np.zeros(0, np.int64)), *found]
+    places, gaps, there = (np.concatenate([offer[part] for offer in offers]) for part in range(3))
+    return _by_user(places, gaps, people.users[there], people.labels[there], release)
 
 
 def nearest(

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.crowd.vectors import Scaling, bounded
-from pate_jax.crowd.voters import Voters, check_labels, each_block, own_rows, padded
+from pate_jax.crowd.voters import Rows, Voters, check_labels, each_block, own_rows, padded
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.models.spaces.space import BLOCK, Axes, Space, along
@@ -51,24 +51,35 @@ def sums(
     returns the sums of all.
     """
     entries = len(scaling.weights) + (scaling.constant > 0)
-    if (release.directions, release.length) != (entries, scaling.length):
-        raise PateError(
-            f"vectors of {entries} entries and length {scaling.length} are given for a release of "
-            f"{release.directions} and {release.length}"
-        )
-    check_labels(people.labels, release.classes)
-    pieces = _pieces(space, scaling, people, release, devices)
+    with system.failing_together():
+        if (release.directions, release.length) != (entries, scaling.length):
+            raise PateError(
+                f"vectors of {entries} entries and length {scaling.length} are given for a release of "
+                f"{release.directions} and {release.length}"
+            )
+        check_labels(people.labels, release.classes)
+    rows = own_rows(people)
+    with system.failing_together():
+        table = _own_sums(space, scaling, people, rows, release, devices)
+    return np.asarray(system.sum_over_processes(table))
+
+
+def _own_sums(
+    space: Space, scaling: Scaling, people: Voters, rows: Rows, release: ClassSums, count: int | None
+) -> Int[np.ndarray, "class direction"]:
+    """The sums of the voters in these rows."""
+    pieces = _pieces(space, scaling, people, rows, release, count)
     table = np.zeros(release.shape, np.int64)
     records = None if people.users is None else np.bincount(people.users)
     for some in pieces if records is None else _of_whole_users(pieces):
         means = some if records is None else _means(some, records, release.length)
         for row in np.unique(means.rows):
             table[row] += means.sums[means.rows == row].sum(0)
-    return np.asarray(system.sum_over_processes(table))
+    return table
 
 
 def _pieces(
-    space: Space, scaling: Scaling, people: Voters, release: ClassSums, count: int | None
+    space: Space, scaling: Scaling, people: Voters, order: Rows, release: ClassSums, count: int | None
 ) -> Iterator[_Pieces]:
     """Those of each block of records, as if all records were one user's where no users are told apart."""
     height = release.shape[0]
@@ -90,7 +101,7 @@ def _pieces(
         )
         return _Pieces(names // height, names % height, np.asarray(found)[: len(names)].astype(np.int64))
 
-    constants, order = _Constants(space.axes, scaling.weights), own_rows(people)
+    constants = _Constants(space.axes, scaling.weights)
     return each_block(space, people.inputs, order, work, constants, count=count)
 
 

@@ -134,8 +134,10 @@ def _check_same(people: Voters) -> None:
         digest.update(b"" if column is None else np.ascontiguousarray(column).tobytes())
     found = devices.rows_of_all(np.frombuffer(digest.digest(), np.uint8)[None])
     other = np.flatnonzero((found != found[0]).any(1))
-    if len(other):
-        raise PateError(
-            f"process {other[0]} was given other records, labels or users than process 0: give every process "
-            "the same ones, of which each reads its own part (a memory map need not be read as a whole)"
-        )
+    with devices.failing_together():
+        if len(other):
+            raise PateError(
+                f"process {other[0]} was given other records, labels or users than process 0: give every "
+                "process the same ones, of which each reads its own part (a memory map need not be read as a "
+                "whole)"
+            )

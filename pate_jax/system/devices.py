@@ -18,6 +18,7 @@ from pate_jax.errors import PateError
 
 _COUNT = "--xla_force_host_platform_device_count"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of glibc's mallopt
+_KNOWN = "every process knows of this error"
 _ours: list[str] = []  # the flag that `prepare` has set, so that a later call may set another
 
 
@@ -139,18 +140,66 @@ def processes() -> int:
 
 
 def from_first(content: bytes) -> bytes:
-    """The bytes that the first process passed; the others pass any bytes of the same length.
+    """The bytes that the first process passed; what the others pass is not read.
 
     >>> from_first(b"key")
     b'key'
     """
     if processes() == 1:
         return content
-    import numpy as np
-    from jax.experimental import multihost_utils
+    length = _broadcast(len(content).to_bytes(8, "little"))
+    return _broadcast(content if is_first() else bytes(int.from_bytes(length, "little")))
 
-    received = multihost_utils.broadcast_one_to_all(np.frombuffer(content, np.uint8))
-    return np.asarray(received, np.uint8).tobytes()
+
+@contextmanager
+def failing_together() -> Iterator[None]:
+    """Whatever error any process has in this context, every process raises; all have to enter it together.
+
+    So none waits for another that has ended. Inside, no process may wait for the others.
+
+    >>> with failing_together():
+    ...     raise PateError("teachers=0 must be at least 1")
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: teachers=0 must be at least 1
+    """
+    if processes() == 1:
+        yield
+        return
+    try:
+        yield
+    except BaseException as error:
+        _first_error(sentence(error))
+        error.add_note(_KNOWN)
+        raise
+    if said := _first_error(""):
+        known = PateError(said)
+        known.add_note(_KNOWN)
+        raise known
+
+
+def knows_of(error: BaseException) -> bool:
+    """Whether every process knows of an error: `failing_together` raised it.
+
+    >>> knows_of(PateError("teachers=0 must be at least 1"))
+    False
+    """
+    return _KNOWN in getattr(error, "__notes__", [])
+
+
+def sentence(error: BaseException) -> str:
+    """What the other processes say of an error that one of them had."""
+    if isinstance(error, PateError):
+        return str(error)
+    return f"process {index()} ended ({error!r}): repeat the same command in every process"
+
+
+def _first_error(own: str) -> str:
+    """The first process's error that has one, by their sentences; empty where none has."""
+    import numpy as np
+
+    said = np.frombuffer(own.encode(errors="replace") + b"\0", np.uint8)
+    return next((one.decode() for one in rows_of_all(said).tobytes().split(b"\0") if one), "")
 
 
 def rows_of_all(array: Any) -> Any:
@@ -195,6 +244,15 @@ def sum_over_processes(array: Any) -> Any:
     [2, 5]
     """
     return array if processes() == 1 else _from_all(array).sum(axis=0, dtype=array.dtype)
+
+
+def _broadcast(content: bytes) -> bytes:
+    """The first process's bytes, of as many as every process passes."""
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    received = multihost_utils.broadcast_one_to_all(np.frombuffer(content, np.uint8))
+    return np.asarray(received, np.uint8).tobytes()
 
 
 def _from_all(array: Any) -> Any:

@@ -190,30 +190,47 @@ def write_arrays(
     compressed: bool = True,
 ) -> None:
     """Write an NPZ file of this kind; not `compressed` where that takes long and saves little."""
+    write_bytes(path, pack_arrays(kind, arrays, compressed=compressed), mode=mode)
+
+
+def pack_arrays(kind: str, arrays: Mapping[str, np.ndarray], *, compressed: bool = True) -> memoryview:
+    """The content of an NPZ file of this kind."""
     stamp = np.array(json.dumps({_STAMP: kind, "schema": SCHEMA}))
     buffer = io.BytesIO()
     if compressed:
         np.savez_compressed(buffer, allow_pickle=False, **{_STAMP: stamp, **arrays})
     else:
         np.savez(buffer, allow_pickle=False, **{_STAMP: stamp, **arrays})
-    write_bytes(path, buffer.getbuffer(), mode=mode)
+    return buffer.getbuffer()
 
 
 def read_arrays(path: Path | str, kind: str) -> dict[str, np.ndarray]:
     """Read an NPZ file, refusing another kind or an unknown schema."""
-    arrays = read_foreign_arrays(path)
+    return parse_arrays(read_bytes(path), path, kind)
+
+
+def parse_arrays(content: bytes, source: Path | str, kind: str) -> dict[str, np.ndarray]:
+    """The arrays of an NPZ file of this kind, from its content.
+
+    >>> parse_arrays(bytes(pack_arrays("demo", {"one": np.ones(2)})), "demo", "demo")
+    {'one': array([1., 1.])}
+    """
+    arrays = _foreign_arrays(content, source)
     stamp = arrays.pop(_STAMP, None)
     stamp_text = "" if stamp is None or stamp.dtype.kind != "U" or stamp.ndim else str(stamp)
-    stamped = parse_json(stamp_text or "{}", f"the stamp of {path}")
-    _check_stamp(path, kind, stamped.get(_STAMP), stamped.get("schema"))
+    stamped = parse_json(stamp_text or "{}", f"the stamp of {source}")
+    _check_stamp(source, kind, stamped.get(_STAMP), stamped.get("schema"))
     return arrays
 
 
 def read_foreign_arrays(path: Path | str) -> dict[str, np.ndarray]:
     """The arrays of somebody else's NPZ file, which need not carry a stamp."""
-    content = read_bytes(path)
+    return _foreign_arrays(read_bytes(path), path)
+
+
+def _foreign_arrays(content: bytes, source: Path | str) -> dict[str, np.ndarray]:
     if content.startswith(b"\x93NUMPY"):
-        raise PateError(f"{path} is a single .npy array where an .npz archive is wanted")
+        raise PateError(f"{source} is a single .npy array where an .npz archive is wanted")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _check_sizes(archive, len(content))
@@ -222,7 +239,7 @@ def read_foreign_arrays(path: Path | str) -> dict[str, np.ndarray]:
                 raise ValueError("it names an array twice")
             return {name.removesuffix(".npy"): read_npy(archive.read(name)) for name in names}
     except UNREADABLE as error:
-        raise PateError(f"{path} is not a readable .npz archive: {error or 'it is damaged'}") from error
+        raise PateError(f"{source} is not a readable .npz archive: {error or 'it is damaged'}") from error
 
 
 def read_npy(content: bytes) -> np.ndarray:

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate_jax.errors import PateError
 from pate_jax.runs import register
-from pate_jax.runs.crowds import release, stages
+from pate_jax.runs.crowds import processes, release, stages
+from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
-from pate_jax.system import devices
 
 
 def run(config: RunConfig) -> dict[str, Any]:
-    """Count, release, account, teach and report; what is finished already is not repeated."""
-    if devices.processes() > 1:
-        raise PateError(
-            f"--voters {config.voters} runs in one process, which uses all its devices: leave out --processes"
-        )
+    """Count, release, account, teach and report; what is finished already is not repeated.
+
+    Of several processes all count; the first does the rest, and the others return nothing.
+    """
     run = RunDirectory(config.directory)
+    if not processes.together(config, lambda: _released(run, config)):
+        return {}
     with run.writing():
-        crowd = stages.begin(run, config.data, config.crowd)
-        if config.register is not None:
-            records = register.digest_of(crowd.dataset.private.ids)
-            register.enter(run, config.register, register.crowd_plan(run, records))
-        release.release(crowd)
+        crowd = _release(run, config)
         stages.account(run, config.delta)
         stages.teach(run, config.student, crowd)
         return stages.tell(run)
+
+
+def _released(run: RunDirectory, config: RunConfig) -> None:
+    with run.writing():
+        _release(run, config)
+
+
+def _release(run: RunDirectory, config: RunConfig) -> Crowd:
+    """Begin and release; of a run that has released, nothing but its data is read."""
+    crowd = stages.begin(run, config.data, config.crowd)
+    if config.register is not None:
+        records = register.digest_of(crowd.dataset.private.ids)
+        register.enter(run, config.register, register.crowd_plan(run, records))
+    release.release(crowd)
+    return crowd

@@ -60,6 +60,17 @@ def read(path: Path) -> dict[str, np.ndarray]:
     return storage.read_arrays(path, _KIND)
 
 
+def packed(made: Mapping[str, np.ndarray]) -> bytes:
+    """They as bytes, for another process."""
+    return bytes(storage.pack_arrays(_KIND, made, compressed=False))
+
+
+def unpacked(content: bytes) -> Plan:
+    """The plan that another process has packed."""
+    source = Path("what the first process sent")
+    return plan_of(storage.parse_arrays(content, source, _KIND), source)
+
+
 def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
     """The plan that `arrays` described."""
     try:

@@ -27,11 +27,10 @@ from pate_jax.mechanisms.crowds import (
     CrowdRelease,
     CrowdTable,
     HeadCount,
-    NeighbourCounts,
     to_dict,
 )
 from pate_jax.runs import batches, budget, chain, ledger, register
-from pate_jax.runs.crowds import public_side
+from pate_jax.runs.crowds import processes, public_side
 from pate_jax.runs.crowds.certificate import certificate, faults
 from pate_jax.runs.crowds.inputs import Crowd, told
 from pate_jax.runs.directory import RunDirectory
@@ -71,13 +70,11 @@ def count(crowd: Crowd) -> Table:
 
 
 def counted(crowd: Crowd, people: voting.Voters | None = None) -> Table:
-    """The exact table of these voters, or of all."""
-    plan, chosen = crowd.plan, crowd.people if people is None else people
-    if isinstance(plan.release, NeighbourCounts):
-        if plan.queries is None:
-            raise PateError(f"{crowd.run.public_side} names no queries: restore it from a backup")
-        return voting.counts(plan.space, plan.queries, chosen, plan.release)
-    return voting.sums(plan.space, plan.scaling, chosen, plan.release)
+    """The exact table of these voters, or of all; of all, every process counts its own part."""
+    if people is not None:
+        return voting.table(crowd.plan, people)
+    processes.ask_to_count(crowd.arrays(crowd.plan))
+    return voting.table(crowd.plan, crowd.people)
 
 
 def load_table(run: RunDirectory) -> Table:

@@ -13,7 +13,7 @@ from pate_jax.errors import PateError
 from pate_jax.runs import budget, ledger
 from pate_jax.runs import stages as shared
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import release
+from pate_jax.runs.crowds import processes, release
 from pate_jax.runs.crowds.inputs import Crowd, told
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import CROWD
@@ -33,7 +33,7 @@ def begin(run: RunDirectory, choice: DataChoice, voters: CrowdChoice) -> Crowd:
     """
     crowd_inputs.refuse_others(run)
     crowd = crowd_inputs.made(run, choice, voters)
-    crowd.mu, crowd.people  # noqa: B018  # checked now, before anything is recorded
+    processes.check(crowd)
     run.secret.draw(voters.seed)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
     run.record.agree(CROWD, to_settings(voters))

@@ -1,0 +1,26 @@
+"""The exact table that a plan asks of voters, whichever kind they are."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+from pate_jax.crowd.neighbours import counts
+from pate_jax.crowd.plan import Plan
+from pate_jax.crowd.sums import sums
+from pate_jax.crowd.voters import Voters
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import NeighbourCounts
+
+
+def table(plan: Plan, people: Voters) -> Int[np.ndarray, "rows columns"]:
+    """The counts or sums of these voters, without noise: they are private.
+
+    Where several processes run together, each is given the same voters, reads its own part of them, and
+    returns the table of all.
+    """
+    if not isinstance(plan.release, NeighbourCounts):
+        return sums(plan.space, plan.scaling, people, plan.release)
+    if plan.queries is None:
+        raise PateError("the plan names no queries for its neighbours: make it again (crowd.plan)")
+    return counts(plan.space, plan.queries, people, plan.release)

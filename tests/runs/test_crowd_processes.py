@@ -1,0 +1,203 @@
+"""A crowd's run over several processes is that of one, bit for bit, and an error of one ends all alike."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import honest_runs
+import numpy as np
+import process_threads
+import pytest
+import quick_compiler
+
+from pate_jax.crowd.voters import each_block
+from pate_jax.errors import PateError
+from pate_jax.runs import ledger
+from pate_jax.runs.crowds import pipeline
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import PartitionChoice, RunConfig
+from pate_jax.system import devices
+
+HERE = Path(__file__).parent
+KINDS = [("neighbours", "record"), ("neighbours", "user"), ("sums", "record"), ("sums", "user")]
+SEED = 5
+NOT_FINITE = 37  # the row of a record that one process reads
+
+
+def first_column_but_one(inputs):
+    """An encoder that fails at one private record: its features are no numbers."""
+    features = np.array(inputs, np.float32)
+    with np.load(honest_runs.table().private, allow_pickle=False) as file:
+        features[(features == file["inputs"][NOT_FINITE]).all(-1)] = np.nan
+    return features
+
+
+def config(voters, by, out, **changes):
+    common = {"epsilon": 4.0, "student": honest_runs.STUDENT, "out": out, "data": honest_runs.table()}
+    common |= {"voters": voters, "queries": honest_runs.NEAR[voters]}
+    return RunConfig(partition=PartitionChoice(by=by, seed=SEED), **{**common, **changes})
+
+
+def left(run):
+    """All that a run has released or would ever release, and the exact table, byte for byte."""
+    parts = (run.table, run.answers, run.statement, run.public_statement, run.student / "parameters.npz")
+    lines = [(line.table, line.public, line.noise, line.values) for line in ledger.releases(run.ledger)]
+    return [path.read_bytes() for path in parts], lines
+
+
+@pytest.mark.parametrize(("voters", "by"), KINDS)
+def test_several_processes_release_what_one_does(tmp_path, monkeypatch, voters, by):
+    group = process_threads.group(monkeypatch, 3)
+    wanted = config(voters, by, tmp_path / "run")
+    first, *others = group.ends(lambda _: pipeline.run(wanted))
+    assert others == [{}, {}]
+    expected = honest_runs.crowd(voters, by, SEED)
+    assert left(RunDirectory(tmp_path / "run")) == left(expected)
+    again = group.ends(lambda _: pipeline.run(wanted))
+    assert again == [first, {}, {}] and left(RunDirectory(tmp_path / "run")) == left(expected)
+
+
+@pytest.mark.parametrize(("voters", "by"), KINDS)
+def test_every_record_is_read_by_one_process_alone(tmp_path, monkeypatch, voters, by):
+    group, read = process_threads.group(monkeypatch, 3), [set() for _ in range(3)]
+
+    def noted(space, inputs, rows, *rest, **more):
+        read[devices.index()] |= set(map(int, rows))
+        return each_block(space, inputs, rows, *rest, **more)
+
+    monkeypatch.setattr(sys.modules[f"pate_jax.crowd.{voters}"], "each_block", noted)
+    group.ends(lambda _: pipeline.run(config(voters, by, tmp_path / "run")))
+    assert all(read) and sum(map(len, read)) == 80
+    assert set.union(*read) == set(range(80))
+
+
+def test_a_record_that_one_process_cannot_read_ends_all_alike_and_nothing_is_released(tmp_path, monkeypatch):
+    group = process_threads.group(monkeypatch, 3)
+    wanted = config("sums", "record", tmp_path / "run", encoder=f"{__name__}:first_column_but_one")
+    ends = group.ends(lambda _: pipeline.run(wanted))
+    assert {type(end) for end in ends} == {PateError} and len({str(end) for end in ends}) == 1
+    assert f"the first of them at row {NOT_FINITE}: correct or remove them" in str(ends[0])
+    assert len(list(ledger.releases(RunDirectory(tmp_path / "run").ledger))) == 1  # of the table nothing
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_bad_data_of_one_process_end_all_alike_before_anything_is_recorded(tmp_path, monkeypatch, index):
+    group, table = process_threads.group(monkeypatch, 3), honest_runs.table()
+    with np.load(table.private, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    arrays["inputs"][7, 1] = np.nan
+    np.savez(tmp_path / "bad.npz", **arrays)
+
+    def one(place):
+        private = tmp_path / "bad.npz" if place == index else table.private
+        data = honest_runs.DataChoice(private=private, public=table.public, test=table.test)
+        return pipeline.run(config("sums", "record", tmp_path / "run", data=data))
+
+    ends = group.ends(one)
+    assert [str(end) for end in ends] == [
+        "private inputs hold NaN or infinity in 1 records (first at row 7); fill or remove them"
+    ] * 3
+    assert not (tmp_path / "run/private/settings.json").exists()
+
+
+def test_processes_that_were_given_other_records_are_refused(tmp_path, monkeypatch):
+    group, table = process_threads.group(monkeypatch, 2), honest_runs.table()
+    with np.load(table.private, allow_pickle=False) as file:
+        np.savez(tmp_path / "fewer.npz", **{name: file[name][:-1] for name in file.files})
+
+    def one(place):
+        private = tmp_path / "fewer.npz" if place else table.private
+        data = honest_runs.DataChoice(private=private, public=table.public, test=table.test)
+        return pipeline.run(config("sums", "record", tmp_path / "run", data=data))
+
+    assert all("process 1 was given other records" in str(end) for end in group.ends(one))
+
+
+def test_a_refusal_of_the_first_process_ends_all_alike(tmp_path, monkeypatch):
+    group = process_threads.group(monkeypatch, 2)
+    (tmp_path / "run").mkdir()
+    with RunDirectory(tmp_path / "run").writing():
+        ends = group.ends(lambda _: pipeline.run(config("sums", "record", tmp_path / "run")))
+    assert str(ends[0]) == str(ends[1]) and "is being written by process" in str(ends[0])
+
+
+def test_a_fault_of_the_program_ends_all_and_is_shown_where_it_happened(tmp_path, monkeypatch):
+    group = process_threads.group(monkeypatch, 2)
+
+    def broken(*_, **__):
+        if devices.index() == 1:
+            raise ZeroDivisionError
+        return iter([])
+
+    monkeypatch.setattr(sys.modules["pate_jax.crowd.sums"], "each_block", broken)
+    first, second = group.ends(lambda _: pipeline.run(config("sums", "record", tmp_path / "run")))
+    assert isinstance(second, ZeroDivisionError)
+    assert isinstance(first, PateError) and "process 1 ended (ZeroDivisionError())" in str(first)
+
+
+# Real processes.
+
+
+def pate(out, *more, encoder=""):
+    table = honest_runs.table()
+    files = [f"--{name}={getattr(table, name)}" for name in ("private", "public", "test")]
+    student = "--student.method supervised --student.net table --student.steps 8 --student.batch-size 8"
+    flags = [
+        *files,
+        "--epsilon=4",
+        f"--seed={SEED}",
+        *student.split(),
+        f"--encoder={encoder}",
+        f"--out={out}",
+    ]
+    return [sys.executable, "-m", "pate_jax.cli", "run", *flags, *more]
+
+
+def ended(commands):
+    """Exit codes and what was said on standard error."""
+    folders = (HERE.parents[1], HERE.parent, HERE)
+    environment = quick_compiler.environment(devices=2)
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+    running = [
+        subprocess.Popen(
+            command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        for command in commands
+    ]
+    try:
+        said = [process.communicate(timeout=300)[1] for process in running]
+        return [process.returncode for process in running], said
+    finally:
+        for process in running:
+            process.kill()
+
+
+def both(count, out, *more, **changes):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    together = ["--coordinator", address, "--processes", str(count), "--process"]
+    return ended([pate(out, *more, *together, str(index), **changes) for index in range(count)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("count", "voters"), [(2, "neighbours"), (4, "sums")])
+def test_real_processes_release_what_one_does(tmp_path, count, voters):
+    of = [f"--voters={voters}", *(["--queries=20"] if voters == "neighbours" else []), "--by=user"]
+    codes, said = both(count, tmp_path / "several", *of)
+    assert codes == [0] * count, said
+    codes, said = ended([pate(tmp_path / "one", *of)])
+    assert codes == [0], said
+    assert left(RunDirectory(tmp_path / "several")) == left(RunDirectory(tmp_path / "one"))
+    verify = [sys.executable, "-m", "pate_jax.cli", "verify", str(tmp_path / "several"), "--deep"]
+    assert ended([verify])[0] == [0]
+
+
+@pytest.mark.long
+def test_real_processes_end_with_one_sentence_where_one_cannot_read_a_record(tmp_path):
+    encoder = "test_crowd_processes:first_column_but_one"
+    codes, said = both(2, tmp_path / "run", "--voters=sums", encoder=encoder)
+    assert codes == [2, 2], said
+    assert all(f"at row {NOT_FINITE}: correct or remove them" in text for text in said)
