@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pate_jax.aggregate import answer, fresh_key
     from pate_jax.errors import PateError
     from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, GNMax, LNMax
-    from pate_jax.runs.pipeline import run
+    from pate_jax.runs.own_data import run
     from pate_jax.runs.settings import RunConfig
     from pate_jax.student import Student
     from pate_jax.voting import load_votes, save_votes
@@ -57,7 +57,7 @@ _HOMES = {
     "PateError": "errors",
     "RunConfig": "runs.settings",
     "Student": "student",
-    "run": "runs.pipeline",
+    "run": "runs.own_data",
     "statement": "accounting",
 }
 __getattr__ = on_demand(__name__, _HOMES)

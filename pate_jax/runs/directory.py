@@ -49,6 +49,7 @@ class RunDirectory:
     votes = _Place("home", "votes.npz")
     public_side = _Place("home", "public_side.npz")
     table = _Place("home", "table.npz")
+    data = _Place("private", "data")
     teachers = _Place("private", "teachers")
     answers = _Place("private", "answers.npz")
     rows = _Place("private", "rows.npz")

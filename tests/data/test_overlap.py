@@ -18,7 +18,7 @@ from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import batches, stages
 from pate_jax.runs import queries as pools
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+from pate_jax.runs.settings import DataChoice, PartitionChoice
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -56,7 +56,7 @@ def test_the_library_and_every_command_refuse(tmp_path, capsys):
     flags = [word for name, path in paths.items() for word in (f"--{name}", path)]
     run = RunDirectory(tmp_path / "run")
     with pytest.raises(SharedInputs):
-        pate_jax.run(RunConfig(data=DataChoice(**paths), partition=PartitionChoice(2), out=run.root))
+        pate_jax.run(**paths, voters="teachers", teachers=2, out=run.root)
     for command in (
         ("run", *flags, "--teachers", 2, "--out", run.root),
         ("train", *flags, "--teachers", 2, "--out", run.root),

@@ -1,0 +1,141 @@
+"""A whole run from Python: private and public data in, and a student with its privacy statement out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from pate_jax.data import frames
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import Voting
+from pate_jax.runs import pipeline
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.result import Result
+from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice, PartitionChoice, RunConfig
+from pate_jax.system import storage
+
+Voters = Literal["teachers"] | Voting
+_VOTERS: Voters = "sums"  # unless told otherwise; the one place for a choice that follows the data
+_DECLARED = ("categories", "scales")
+
+
+def run(
+    private: Any = None,
+    public: Any = None,
+    test: Any = None,
+    *,
+    label: str | None = None,
+    id: str | None = None,
+    user: str | None = None,
+    epsilon: float = CUSTOMARY_EPSILON,
+    out: Path | str | None = None,
+    voters: Voters | None = None,
+    **settings: Any,
+) -> Result:
+    """Learn from private records under this epsilon, as `pate run` does, and return the student.
+
+    Each part is a data frame, a dictionary of columns or arrays, an array of inputs, a pair of inputs and
+    labels, or the path of a file or folder. `label`, `id` and `user` name columns. `settings` are further
+    flags of `pate run` by their Python names (`delta`, `classes`, `by`, `teachers`, `student`, ...). Data
+    that are no files are stored in the run's private folder, so that the run can be continued and verified.
+    The same call with the same `out` continues a run, or returns its result.
+    """
+    name = DataChoice(settings.get("dataset", DataChoice.dataset))
+    default = Path("runs/own") if private is not None else RunConfig(name).directory
+    root = default if out is None else Path(out).expanduser()
+    directory = RunDirectory(root)
+    parts = {"private": private, "public": public, "test": test}
+    if (private is None) != (public is None):
+        raise PateError("private and public go together: give both")
+    names = {"labels": label, "ids": id, "users": user}
+    contents = _contents(parts, names)
+    declared = {name: settings.pop(name) for name in _DECLARED if isinstance(settings.get(name), Mapping)}
+    contents |= {name: (".json", json.dumps(value).encode()) for name, value in declared.items()}
+    paths = {name: _place(directory, name, content) for name, content in contents.items()}
+    settings |= {"label_column": label, "id_column": id, "user_column": user, **paths}
+    config = _config(settings, voters or _VOTERS, epsilon, root)
+    _store(directory, contents)
+    return Result(root, pipeline.run(config))
+
+
+Content = Path | tuple[str, bytes]  # a file of the user's own, or the suffix and bytes of one of the run
+
+
+def _contents(parts: Mapping[str, Any], names: Mapping[str, str | None]) -> dict[str, Content]:
+    """Each part as the path of its file, or as the content of a file to be written."""
+    found: dict[str, Content] = {}
+    for part, values in parts.items():
+        if isinstance(values, str | Path):
+            found[part] = Path(values).expanduser()
+        elif values is not None:
+            content = frames.read(values, part, names)
+            if part == "private":
+                _check_names(content, names)
+            found[part] = frames.stored(content)
+    return found
+
+
+def _check_names(content: frames.Table | frames.Arrays, names: Mapping[str, str | None]) -> None:
+    """Refuse a private table whose labels are not named."""
+    if "inputs" not in content and names["labels"] is None:
+        raise PateError(f"label is not given: name the column of the labels among {', '.join(content)}")
+
+
+def _place(directory: RunDirectory, name: str, content: Content) -> Path:
+    return content if isinstance(content, Path) else directory.data / f"{name}{content[0]}"
+
+
+def _store(directory: RunDirectory, contents: Mapping[str, Content]) -> None:
+    """Write what is no file yet into the private folder; other data than those of a begun run are refused."""
+    with directory.writing():
+        begun = "data" in directory.record.read()
+        for name, content in contents.items():
+            path = _place(directory, name, content)
+            if isinstance(content, Path) or (path.exists() and storage.read_bytes(path) == content[1]):
+                continue
+            if begun:
+                raise PateError(
+                    f"{directory.root} was begun with another {name} part: give the same data to continue "
+                    "it, or choose another out"
+                )
+            storage.write_bytes(path, content[1], mode=0o600)
+
+
+def _config(settings: Mapping[str, Any], voters: Voters, epsilon: float, root: Path) -> RunConfig:
+    """The settings of the run, each in its place."""
+    homes: dict[type, dict[str, Any]] = {DataChoice: {}, PartitionChoice: {}, RunConfig: {}}
+    for name, value in settings.items():
+        home = next((kind for kind in homes if name in _fields(kind)), None)
+        if home is None:
+            known = sorted(set().union(*map(_fields, homes)) - {"data", "partition"})
+            raise PateError(f"{name} is no setting of a run; the settings are {', '.join(known)}")
+        homes[home][name] = _as_flag(name, value)
+    if voters not in ("teachers", *get_args(Voting)):
+        raise PateError(f"voters={voters!r} must be teachers, {' or '.join(get_args(Voting))}")
+    budget = "budget_epsilon" if voters == "teachers" else "epsilon"
+    return RunConfig(
+        data=DataChoice(**homes[DataChoice]),
+        partition=PartitionChoice(**homes[PartitionChoice]),
+        out=root,
+        voters=voters,
+        **{budget: epsilon, **homes[RunConfig]},
+    )
+
+
+def _fields(kind: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def _as_flag(name: str, value: Any) -> Any:
+    """A setting as the command line would hold it: paths as paths, and names of classes in one text."""
+    if name in ("data_dir", "manual_dir", "register", *_DECLARED) and isinstance(value, str):
+        return Path(value).expanduser()
+    if name == "classes" and not isinstance(value, int | str | None):
+        classes = [str(one) for one in cast(list[Any], value)]
+        if any("," in one for one in classes):
+            raise PateError(f"classes={classes} has a comma in a name: give categories={{label: classes}}")
+        return ",".join(classes)
+    return value
