@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from pate_jax.crowd import evidence
 from pate_jax.crowd.directions import LINEAR, label_noise, label_variance
 from pate_jax.crowd.spectrum import held_out
 from pate_jax.errors import PateError
@@ -27,7 +28,7 @@ from pate_jax.mechanisms.crowds import ClassSums
 
 _FAINT = 1e-9  # of the largest eigenvalue: the least that is divided by
 _AMPLITUDES = np.exp(np.linspace(-24, 2, 105))  # values of A that are tried
-_FALLS = np.arange(0, 4.5, 0.5)  # values of k that are tried
+_FALLS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)  # values of k that are tried
 
 
 class Linear(NamedTuple):
@@ -36,6 +37,7 @@ class Linear(NamedTuple):
     weights: Float[np.ndarray, "entries classes"]
     length: int
     noise: Float[np.ndarray, "entries directions"]  # that the known noise has in a class's weights
+    evidence: float  # that there is more in the sums than the shares of the classes (`crowd.evidence`)
 
     def probabilities(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """Of each class, for each vector: fitted shares, none below 0, that add up to 1."""
@@ -56,6 +58,7 @@ class _Pool(NamedTuple):
     axes: Float[np.ndarray, "directions directions"]
     values: Float[np.ndarray, " directions"]  # mean squares of held-out vectors along the axes
     inside: Float[np.ndarray, " directions"]  # and of the pool itself
+    number: int  # of public inputs
 
 
 def fit(
@@ -89,18 +92,21 @@ def _shrunk(sums: np.ndarray, scale: float, pool: _Pool, voters: int, release: C
     shares, trust = np.zeros(len(sums)), 0.0
     if pool.constant:
         counted = sums[:, -1]
-        trust = _believed(float((counted**2).mean()), scale**2)
+        trust = believed(float((counted**2).mean()), scale**2)
         shares = trust * counted / (voters * pool.constant)
     along = pool.axes.T @ (sums[:, :inner] - voters * np.outer(shares, pool.middle)).T
+    usual = np.maximum(shares + 1 / len(shares), 0)
+    usual /= usual.sum()
     around = scale**2 + voters * pool.values * label_variance(release.classes) * (1 - LINEAR)
-    power = _power((along**2).mean(1), around, pool, voters)
+    seen = (along**2).mean(1)
+    power = _power(seen, around, pool, voters)
     each = power / (power + around) / pool.values / voters
     weights, noise = pool.axes @ (each[:, None] * along), pool.axes * each * scale
     if pool.constant:
         told = np.append(-pool.middle @ noise, trust * scale / (voters * pool.constant)) / pool.constant
         noise = np.concatenate([np.pad(noise, ((0, 0), (0, 1))), told[None]])
         weights = np.concatenate([weights, (shares - pool.middle @ weights)[None] / pool.constant])
-    return Linear(weights, release.length, noise)
+    return Linear(weights, release.length, noise, _shown(seen, usual, scale, pool, voters))
 
 
 def _measured(public: Float[np.ndarray, "pool entries"]) -> _Pool:
@@ -110,7 +116,7 @@ def _measured(public: Float[np.ndarray, "pool entries"]) -> _Pool:
     inside, axes = np.linalg.eigh((inner - middle).T @ (inner - middle) / len(inner))
     outside = held_out(inner - middle)
     values, inside = (np.maximum(one, max(_FAINT * one[-1], 1e-30)) for one in (outside, inside))
-    return _Pool(constant, middle, axes, values, inside)
+    return _Pool(constant, middle, axes, values, inside, len(public))
 
 
 def _contrasts(sums: Float[np.ndarray, "rows entries"]) -> Float[np.ndarray, "classes entries"]:
@@ -118,14 +124,45 @@ def _contrasts(sums: Float[np.ndarray, "rows entries"]) -> Float[np.ndarray, "cl
     return np.concatenate([-sums, sums]) / 2 if len(sums) == 1 else sums - sums.mean(0)
 
 
-def _believed(seen: float, around: float) -> float:
+def believed(seen: float, around: float) -> float:
     """The share of a signal with noise that is signal, by what its mean square exceeds the noise's."""
     return max(1 - around / seen, 0.0) if seen > 0 else 0.0
 
 
 def _power(seen: np.ndarray, around: np.ndarray, pool: _Pool, voters: int) -> np.ndarray:
     """The expected squares of the sums along each direction, less noise, under the likeliest A and k."""
-    shapes = voters**2 * pool.values * (pool.inside / pool.inside[-1]) ** _FALLS[:, None]
-    powers = _AMPLITUDES[:, None, None] * shapes
+    powers = (_AMPLITUDES[:, None, None] * _shapes(pool, voters)).reshape(-1, len(seen))
     misfit = np.log(powers + around) + seen / (powers + around)
-    return powers.reshape(-1, len(seen))[misfit.sum(-1).argmin()]
+    return powers[misfit.sum(-1).argmin()]
+
+
+def _shapes(pool: _Pool, voters: int) -> Float[np.ndarray, "falls directions"]:
+    """These squares if A is 1, under each k."""
+    return voters**2 * pool.values * _fallen(pool)
+
+
+def _fallen(pool: _Pool) -> Float[np.ndarray, "falls directions"]:
+    return (pool.inside / pool.inside[-1]) ** np.array(_FALLS)[:, None]
+
+
+def _apart(usual: np.ndarray, pool: _Pool, voters: int) -> float:
+    """Over `voters * values`: the variance in all classes' sums of how far voters' mean is from the pool's.
+
+    That distance, of variance `values (1/voters + 1/number)`, is in each class's sum as often as the class
+    has voters, and what is left of it beside what all classes share goes with how unequal they are.
+    """
+    return float(((usual - 1 / len(usual)) ** 2).sum()) * (1 + voters / pool.number)
+
+
+def _shown(seen: np.ndarray, usual: np.ndarray, scale: float, pool: _Pool, voters: int) -> float:
+    """The evidence of signals of each k, against sums that hold noise and the chance of the draw alone.
+
+    A signal that tells the share t of a label's variance has the A with which `A f^k` adds up to it. The
+    chance is the largest that any difference of classes has.
+    """
+    classes = len(usual)
+    chance = (1 - 1 / classes) * (evidence.chance_of(usual) + _apart(usual, pool, voters))
+    dull = scale**2 + voters * pool.values * chance
+    amplitudes = label_variance(classes) / _fallen(pool).sum(1, keepdims=True) * evidence.TOLD[:, None, None]
+    signals = (amplitudes * _shapes(pool, voters)).reshape(-1, len(seen))
+    return evidence.mean_ratio(seen, dull, signals, classes - 1)

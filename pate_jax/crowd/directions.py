@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Float
 
 LINEAR = 0.5  # of a label's variance: what the prior expects a linear function to tell
+SLOPE = 1.0  # of what a direction tells over how much it varies, both in logarithms
 _CONSTANTS = (0.15, 0.25, 0.35, 0.5, 0.7)  # shares of the length
 _TRIED = 60  # numbers of directions
 
@@ -94,7 +95,7 @@ def _missed(
 ) -> tuple[float, Choice]:
     """What a choice is expected to miss of the label's variance, and the choice."""
     label, squared = label_variance(classes), label_noise(classes, noise) ** 2
-    told = LINEAR * label * variances / variances.sum()
+    told = expected_part(variances, classes)
     energy = (1 - constant**2) * energies[:directions] / energies[:directions].sum()
     around = squared + voters * energy * label * (1 - LINEAR)
     inside = told[:directions]
@@ -103,6 +104,18 @@ def _missed(
     shares = label / (classes + 1)
     unsure = shares * (1 - _kept(voters**2 * constant**2 * shares, squared))
     return float(missed + unsure), Choice(directions, constant, float(1 - missed / told.sum()))
+
+
+def expected_part(
+    variances: Float[np.ndarray, " directions"], classes: int
+) -> Float[np.ndarray, " directions"]:
+    """What each direction is expected to tell of a label's variance.
+
+    >>> expected_part(np.array([3.0, 1.0]), 2).tolist()
+    [0.09375, 0.03125]
+    """
+    falling = variances**SLOPE
+    return LINEAR * label_variance(classes) * falling / falling.sum()
 
 
 def _kept(signal: np.ndarray | float, around: np.ndarray | float) -> np.ndarray | float:

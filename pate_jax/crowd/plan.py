@@ -14,9 +14,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from pate_jax.crowd import evidence, vectors
 from pate_jax.crowd import queries as queries_of
-from pate_jax.crowd import vectors
-from pate_jax.crowd.directions import Choice, best, carried
+from pate_jax.crowd.directions import (
+    LINEAR,
+    Choice,
+    best,
+    carried,
+    expected_part,
+    label_noise,
+    label_variance,
+)
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.spectrum import held_out
 from pate_jax.crowd.vectors import Scaling
@@ -28,14 +36,14 @@ from pate_jax.models.spaces.space import Space
 
 Kind = Literal["neighbours", "sums"]
 _UP = 1 + 1e-6  # the noise is rounded up by this: with mu of `counts.mu_for` no figure is above its target
-_POWER, _COMPARED = 0.5, 200  # of whitening; and directions in which neighbours are compared
+_POWER, _FULL = 0.5, 0.5  # of whitening; and the share of the pool whose vectors have full length
+_LIKENED, _COMPARED = 0.25, 200  # power of whitening and directions in which neighbours are compared
+_ASKED = 0.1  # of the pool, at most
 _NOISES = 8  # votes of a query, if all go to one class, over the scale of the noise, where a voter casts two
 _ALIKE = 0.75  # likeness of a voter and its last query at least, over that of its first
 _VOTES = 8  # of a voter at most
-_DROWNED = 4  # votes of a query over the scale of the noise: with fewer many labels are wrong
 _UNEVEN = 20  # spread of a column over the usual one from which on the columns have units of their own
 _LENGTH, _SHORTEST, _LONGEST = 4000, 16, 1000  # of a vector, per mu, and its bounds
-_LITTLE = 0.2  # of what voters could tell; with less left, labels may be no better than the largest class
 
 
 class Plan(NamedTuple):
@@ -91,20 +99,13 @@ def doubts(
     """
     release = made.release
     if isinstance(release, NeighbourCounts):
-        votes = voters * release.votes / release.queries
-        if votes >= _DROWNED * release.sigma:
-            return None
-        return (
-            f"each of {release.queries} queries has about {votes:.0f} votes, "
-            f"and the noise has scale {release.sigma:.0f}: ask fewer queries, or allow a larger epsilon"
-        )
-    noise, entries = release.sigma / release.length, release.directions - 1
-    left = _chosen(space, public, voters, release.classes, noise, entries).carried
-    if left >= _LITTLE:
+        return _doubts_of_counts(made, release, public, voters)
+    ratio = _expected_of_sums(release, space, public, voters)
+    if ratio >= evidence.ENOUGH:
         return None
     return (
-        f"of what {voters} voters can say, about {left:.0%} is expected to stand out from the noise: "
-        "labels may be no better than the most frequent class; allow a larger epsilon, or have more voters"
+        f"of what {voters} voters can say, little is expected to stand out from the noise: labels may be no "
+        "better than the most frequent class; allow a larger epsilon, or have more voters"
     )
 
 
@@ -128,7 +129,9 @@ def _sums(
     narrow = space.narrowed(chosen.directions)
     seen = public[:, : chosen.directions]
     length = int(np.clip(_LENGTH * mu, _SHORTEST, _LONGEST))
-    scaling = vectors.scaling(narrow, seen, length=length, power=_POWER, constant=True, share=chosen.constant)
+    scaling = vectors.scaling(
+        narrow, seen, length=length, power=_POWER, full=_FULL, constant=True, share=chosen.constant
+    )
     release = ClassSums(classes, chosen.directions + 1, length, max(1.0, 2 * length / mu * _UP))
     return Plan(narrow, scaling, None, release)
 
@@ -137,11 +140,28 @@ def _chosen(
     space: Space, public: np.ndarray, voters: int, classes: int, noise: float, directions: int | None
 ) -> Choice:
     """The directions of sums, by rule or as given."""
-    variances = held_out(public - public.mean(0))[::-1]
-    energies = variances * (space.variances / space.variances[0]) ** -_POWER
+    variances, energies = _seen(space, public)
     if directions is None:
         return best(variances, energies, voters=voters, classes=classes, noise=noise)
     return carried(variances, energies, directions, voters=voters, classes=classes, noise=noise)
+
+
+def _seen(space: Space, public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The held-out variances of the pool along each direction, plain and weighed."""
+    variances = held_out(public - public.mean(0))[::-1]
+    return variances, variances * (space.variances / space.variances[0]) ** -_POWER
+
+
+def _expected_of_sums(release: ClassSums, space: Space, public: np.ndarray, voters: int) -> float:
+    """The evidence that noisy sums are expected to hold, by the prior of `crowd.directions`."""
+    kept, classes = release.directions - 1, release.classes
+    variances, energies = _seen(space, public)
+    label, told = label_variance(classes), expected_part(variances, classes)
+    noise = release.sigma / release.length
+    constant = _chosen(space, public, voters, classes, noise, kept).constant
+    energy = (1 - constant**2) * energies[:kept] / energies[:kept].sum()
+    dull = label_noise(classes, noise) ** 2 + voters * energy * label
+    return evidence.expected(dull, voters**2 * energy * told[:kept], classes - 1)
 
 
 def _neighbours(
@@ -156,13 +176,32 @@ def _neighbours(
 ) -> Plan:
     narrow = space.narrowed(directions or _COMPARED)
     seen = public[:, : len(narrow.variances)]
-    least, most = votes or 1, max(votes or 1, len(public) // 10)
+    least, most = votes or 1, max(votes or 1, int(_ASKED * len(public)))
     wanted = int(np.clip(voters * mu / _NOISES, least, most)) if queries is None else queries
-    scaling = vectors.scaling(narrow, seen, length=queries_of.LENGTH, power=_POWER / 2)
+    scaling = vectors.scaling(narrow, seen, length=queries_of.LENGTH, power=_LIKENED)
     chosen = queries_of.choose(scaling, seen, wanted)
     cast = votes or _votes(chosen, seen)
     release = NeighbourCounts(wanted, classes, cast, max(1.0, math.sqrt(2 * cast) / mu * _UP))
     return Plan(narrow, scaling, chosen, release)
+
+
+def _doubts_of_counts(made: Plan, release: NeighbourCounts, public: np.ndarray, voters: int) -> str | None:
+    """A query's shares are expected to vary as much as it is like the inputs whose voters it has."""
+    if made.queries is None:
+        raise PateError("a plan of neighbours without queries: make it with crowd.plan")
+    alike = float(queries_of.likeness(made.queries, public[:, : len(made.space.variances)], 1)[0])
+    votes = voters * release.votes / release.queries
+    dull = release.sigma**2 + votes / release.classes
+    signal = votes**2 * LINEAR * max(alike, 0) / release.classes
+    freedom = (release.queries - 1) * (release.classes - 1)
+    ratio = evidence.expected(np.array([dull]), np.array([signal]), freedom)
+    if ratio >= evidence.ENOUGH:
+        return None
+    return (
+        f"{release.queries} queries have about {votes:.0f} votes each, the noise has scale "
+        f"{release.sigma:.0f}, and public inputs are {max(alike, 0):.0%} like their nearest query: labels "
+        "may be no better than the most frequent class; allow a larger epsilon, have more voters, or try sums"
+    )
 
 
 def _votes(chosen: Queries, public: np.ndarray) -> int:

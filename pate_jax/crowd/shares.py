@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int
 
-from pate_jax.crowd import classifier
+from pate_jax.crowd import classifier, evidence
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import vectors
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+
+_HARDLY = 0.01  # more right labels than those of the most frequent class
 
 
 class Shares(NamedTuple):
@@ -19,12 +21,37 @@ class Shares(NamedTuple):
 
     probabilities: Float32[np.ndarray, "queries classes"]
     deviation: Float32[np.ndarray, " queries"]
+    evidence: float  # that the table shows more than how frequent the classes are (`crowd.evidence`)
+
+
+def doubt(found: Shares) -> str | None:
+    """One sentence, if these labels are expected to be hardly better than the most frequent class; else None.
+
+    >>> doubt(Shares(np.array([[0.9, 0.1], [0.3, 0.7]], np.float32), np.zeros(2, np.float32), 900.0))
+    >>> doubt(Shares(np.array([[0.9, 0.1], [0.7, 0.3]], np.float32), np.zeros(2, np.float32), 900.0))
+    'labels are expected to be right in 80%, and the most frequent class alone would be in 80%'
+    >>> doubt(Shares(np.array([[0.9, 0.1], [0.3, 0.7]], np.float32), np.zeros(2, np.float32), 1.0))[:40]
+    'the noisy table shows no more than how f'
+    """
+    if found.evidence < evidence.ENOUGH:
+        return (
+            "the noisy table shows no more than how frequent the classes are: its labels may be no better "
+            "than the most frequent class; allow a larger epsilon, or have more voters"
+        )
+    right, usual = float(found.probabilities.max(1).mean()), float(found.probabilities.mean(0).max())
+    if right >= usual + _HARDLY:
+        return None
+    alone = f"the most frequent class alone would be in {usual:.0%}"
+    return f"labels are expected to be right in {right:.0%}, and {alone}"
 
 
 def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -> Shares:
     """Shares of votes at the plan's queries, of which each has about as many votes as any other.
 
-    The deviation is that of a share before those below 0 are drawn in to 0.
+    What is seen at a query is its shares and noise of a known variance d^2. Over queries shares vary around
+    those of the classes with some variance v. The best linear guess keeps `v / (v + d^2)` of what is seen
+    beside the shares of the classes, and v is what the noisy counts vary by, less the noise. So where
+    nothing but noise is left, the most frequent class is named.
 
     >>> found = of_counts(np.array([[90, 10, 2], [-3, 80, 21]]), NeighbourCounts(2, 3, votes=1, sigma=2.0))
     >>> found.probabilities.argmax(1).tolist(), bool(np.allclose(found.deviation, 0.0163, atol=1e-4))
@@ -33,11 +60,15 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     if noisy.shape != release.shape:
         raise PateError(f"counts {list(noisy.shape)} do not fit a release {list(release.shape)}")
     usual = max(float(noisy.sum()) / release.queries, release.sigma)
-    apart = noisy - noisy.mean(1, keepdims=True)
-    raw = np.maximum(1 / release.classes + apart / usual, 0)
+    apart = (noisy - noisy.mean(1, keepdims=True)) / usual
+    noise = release.sigma / usual * np.sqrt(1 - 1 / release.classes)
+    middle = apart.mean(0)
+    middle *= classifier.believed(float((middle**2).mean()), noise**2 / release.queries)
+    kept = classifier.believed(float(((apart - middle) ** 2).mean()), noise**2)
+    raw = np.maximum(1 / release.classes + middle + kept * (apart - middle), 0)
     probabilities = (raw / raw.sum(1, keepdims=True)).astype(np.float32)
-    deviation = release.sigma * np.sqrt(1 - 1 / release.classes) / usual
-    return Shares(probabilities, np.full(len(noisy), deviation, np.float32))
+    deviation = np.full(len(noisy), kept * noise, np.float32)
+    return Shares(probabilities, deviation, evidence.of_counts(noisy, release))
 
 
 def of_sums(
@@ -57,4 +88,4 @@ def of_sums(
     pool = vectors(plan.scaling, public[:, :width])
     model = classifier.fit(noisy, plan.release, pool, voters)
     seen = pool if others is None else vectors(plan.scaling, others[:, :width])
-    return Shares(model.probabilities(seen), model.deviation(seen))
+    return Shares(model.probabilities(seen), model.deviation(seen), model.evidence)
