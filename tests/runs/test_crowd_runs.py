@@ -327,3 +327,12 @@ def test_a_crowd_votes_in_the_space_of_a_net_that_was_taught_by_contrast(tmp_pat
     pipeline.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path), space="contrast"))
     run = RunDirectory(tmp_path / "run")
     assert kept_space(run).description()[:2] == ("contrast", 64) and stands(run)
+
+
+def test_a_run_whose_table_shows_no_more_than_the_classes_says_so_everywhere(tmp_path, capsys):
+    results = pipeline.run(config("neighbours", "record", tmp_path / "run", epsilon=0.02))
+    assert "no more than how frequent the classes are" in results["doubt"]
+    assert results["doubt"] in capsys.readouterr().err
+    run = RunDirectory(tmp_path / "run")
+    assert all(results["doubt"] in page.read_text() for page in (run.report, run.public_report))
+    assert check.audit(run.release) == []

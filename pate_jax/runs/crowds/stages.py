@@ -8,6 +8,7 @@ import numpy as np
 
 from pate_jax import accounting, aggregate, data, student
 from pate_jax.accounting.crowd_statement import CrowdStatement
+from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.runs import budget, ledger
@@ -21,7 +22,7 @@ from pate_jax.runs.release import check, write
 from pate_jax.runs.report import crowd_pages
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
 from pate_jax.student.settings import covers
-from pate_jax.system import storage
+from pate_jax.system import progress, storage
 
 _WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
@@ -86,6 +87,8 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     learned, answers, asked = learn(crowd, config)
     whole = covers(len(asked.ids), len(dataset.public.ids))
     method = config.resolved(image=dataset.kind == "image", whole=whole).method
+    doubt = shares.doubt(release.soft(crowd)[0])
+    progress.warn(doubt)
     right = None if asked.labels is None else np.asarray(answers.labels) == asked.labels
     results = {
         "run_dir": str(run.root),
@@ -100,6 +103,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "queries": len(asked.ids),
         "pool": len(dataset.public.ids),
         "method": method,
+        "doubt": doubt,
         "label_accuracy": None if right is None else float(right.mean()),
         "student_accuracy": shared.accuracy(learned, dataset.test),
     }

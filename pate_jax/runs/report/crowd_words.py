@@ -69,6 +69,8 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     """What came of it."""
     lines = [f"{voters(facts).capitalize()}, gave labels to {asked(facts)}."]
     lines += [f"Their space, which public inputs alone taught: {space(facts)}."]
+    if facts.get("doubt"):
+        lines.append(f"Beware: {facts['doubt']}.")
     if facts["label_accuracy"] is not None:
         lines.append(f"{facts['label_accuracy']:.1%} of these labels are right.")
     if facts["student_accuracy"] is not None:
