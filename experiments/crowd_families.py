@@ -1,8 +1,8 @@
 """Made-up data on which rules for crowds are judged: images, tables and vectors, drawn by rule from seeds.
 
-No record of anybody is among them. Images are the package's own; a table has columns of numbers and of words
-that hidden factors move, and labels that the columns decide with some chance; vectors lie in clusters, several
-of each class, or along a falling spectrum as encoders' do.
+No record of anybody is among them. Images are the package's own; a table has columns of numbers and of
+words that hidden factors move, and labels that the columns decide with some chance; vectors lie in
+clusters, several of each class, or along a falling spectrum as encoders' do.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def encoded(
     sure: float = 3.0,
     unequal: float = 0.0,
 ) -> Drawn:
-    """Vectors of length 1 with a falling spectrum, whose labels follow scores that prefer early directions."""
+    """Vectors of length 1 with a falling spectrum; scores of labels prefer the first directions."""
     spread = np.arange(1, numbers + 1) ** -fall
     inside = random.normal(size=(records, numbers)) * spread
     weights = random.normal(size=(numbers, classes)) * spread[:, None] ** random.uniform(0, 1.5)

@@ -1,13 +1,13 @@
 """What the constants of `crowd.plan` should be, on made-up data alone: `python -m experiments.crowd_rules`.
 
 Each constant takes a few values around the present one while all others stay. A case is a family
-(`experiments.crowd_families`), a number of private records and an epsilon. The regret of a value is how far its
-accuracy lies below that of the best value of the same constant in that case. One line of JSON for each value
-has its mean over all cases, and how it compares with the present value: the mean difference, and its standard
-error over families.
+(`experiments.crowd_families`), a number of private records and an epsilon. The regret of a value is how far
+its accuracy lies below that of the best value of the same constant in that case. One line of JSON for each
+value has its mean over all cases, and how it compares with the present value: the mean difference, and its
+standard error over families.
 
-The score of sums is the accuracy of their classifier on test inputs. That of neighbours is the mean of two: test
-inputs take the label of the nearest query, or what kernel ridge regression learns from all queries.
+The score of sums is the accuracy of their classifier on test inputs. That of neighbours is the mean of two:
+test inputs take the label of the nearest query, or what kernel ridge regression learns from all queries.
 """
 
 from __future__ import annotations
