@@ -33,6 +33,14 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "inspect": Command(
+        "inspect.inspect_command",
+        "Show what a file or folder of your own holds, what would be refused, and the command to give next.",
+    ),
+    "split": Command(
+        "split.split",
+        "Divide a table or .npz into public and private parts for a trial; its public rows have no privacy.",
+    ),
     "run": Command("run.run", "Do the whole job: from private records to a student that may be published."),
     "train": Command("run.train", "Cut the private records into shards and train one teacher on each."),
     "vote": Command("run.vote", "Let the teachers of a run label public inputs, into private/votes.npz."),

@@ -1,11 +1,76 @@
-"""`pate report` and `verify`: what a run says of itself, and whether that is so."""
+"""`pate inspect`, `report` and `verify`: what data hold, what a run says of itself, and whether it is so."""
 
 from __future__ import annotations
 
 import json as json_format
 import sys
+from pathlib import Path
+
+from tyro.conf import Positional
 
 from pate_jax.cli.output import RunPath, finish
+from pate_jax.cli.split import run_line
+from pate_jax.errors import PateError
+
+_OWN = "All of this describes your records: it is private."
+
+
+def inspect_command(
+    file: Positional[Path],
+    public: Path | None = None,
+    test: Path | None = None,
+    label_column: str | None = None,
+    id_column: str | None = None,
+    user_column: str | None = None,
+    classes: int | str | None = None,
+    image_size: int | None = None,
+) -> None:
+    """Show what a file or folder of your own holds, what would be refused, and the command to give next.
+
+    Args:
+        file: a table (.csv, .parquet), an .npz or a folder of images.
+        public: the public part: check both together, as a run would.
+        test: the test part.
+        label_column: column of a table that holds the label; unset: a guess.
+        id_column: column of a table that holds the record's id; unset: a guess.
+        user_column: column of a table that holds the user's id.
+        classes: number or names of classes, if the public labels do not show them.
+        image_size: height and width to which images are resized.
+    """
+    from pate_jax.data import inspection
+
+    names = {"labels": label_column, "ids": id_column, "users": user_column}
+    seen = inspection.look(file.expanduser(), names)
+    names |= seen.names
+    files = {"private": file, "public": public or Path("PUBLIC"), "test": test}
+    given = {part: path for part, path in files.items() if path is not None}
+    options = {"--classes": classes, "--image-size": image_size}
+    more = [str(word) for flag, value in options.items() if value is not None for word in (flag, value)]
+    refused = list(seen.refused)
+    if public is not None:
+        refused += _refused(given, names, classes, image_size)
+    lines = {
+        **seen.lines,
+        "refused": "; ".join(refused) or "nothing" + (", of this part alone" * (public is None)),
+    }
+    print(f"{file}: {seen.what}. {_OWN}")
+    for name, text in lines.items():
+        print(f"{name + ':':<24}{text}")
+    print(f"{'next:':<24}{run_line(given, names, more)}")
+
+
+def _refused(
+    files: dict[str, Path], names: dict[str, str | None], classes: int | str | None, image_size: int | None
+) -> list[str]:
+    """Why a run would refuse these files, if it would."""
+    from pate_jax import data
+
+    columns = dict(zip(("label_column", "id_column", "user_column"), names.values(), strict=True))
+    try:
+        data.from_files(**files, **columns, classes=classes, image_size=image_size)  # type: ignore[arg-type]
+    except PateError as error:
+        return [str(error)]
+    return []
 
 
 def report_command(run: RunPath, json: bool = False) -> None:

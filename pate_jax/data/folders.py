@@ -30,12 +30,12 @@ def read(folder: Path, shape: Shape, resized: bool = False) -> Raw:
 
     Images of another size are refused, unless they are to be `resized`.
     """
-    files = _files(folder)
+    paths = files(folder)
     height, width, channels = shape
-    pixels = np.empty((len(files), height, width, channels), np.uint8)
+    pixels = np.empty((len(paths), height, width, channels), np.uint8)
     changed = 0
-    with bar(f"reading {folder.name}", total=len(files)) as progress:
-        for row, path in enumerate(files):
+    with bar(f"reading {folder.name}", total=len(paths)) as progress:
+        for row, path in enumerate(paths):
             with _opened(path) as image:
                 if image.size != (width, height):
                     _refuse_size(path, image.size, shape, resized)
@@ -44,10 +44,10 @@ def read(folder: Path, shape: Shape, resized: bool = False) -> Raw:
             if row % _SHOWN == 0:
                 progress.advance(_SHOWN)
     if changed:
-        say(f"{folder}: {changed:,} of {len(files):,} images were resized to {width} x {height} pixels")
-    names = [path.relative_to(folder).as_posix() for path in files]
-    inside = files[0].parent != folder
-    labels = np.array([path.parent.name for path in files], np.str_) if inside else None
+        say(f"{folder}: {changed:,} of {len(paths):,} images were resized to {width} x {height} pixels")
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    inside = paths[0].parent != folder
+    labels = np.array([path.parent.name for path in paths], np.str_) if inside else None
     return Raw(pixels, labels, np.array(names, np.str_), None, numbered=count_up(names))
 
 
@@ -56,10 +56,10 @@ def shape_of(folder: Path, side: int | None = None) -> Shape:
     if side is not None and not 1 <= side <= 4096:
         raise PateError(f"image_size={side} must be from 1 to 4096 pixels")
     first, grey = (0, 0), True
-    files = _files(folder)
-    for path in files:
+    paths = files(folder)
+    for path in paths:
         with _opened(path) as image:
-            first = image.size if path == files[0] else first
+            first = image.size if path == paths[0] else first
             grey = grey and image.mode in _GREY
             if side is None and image.size != first:
                 _refuse_size(path, image.size, (first[1], first[0], 1), False)
@@ -90,7 +90,7 @@ def _in_order(names: list[str]) -> bool:
     return relation.count_up(sorted(names, key=lambda name: (len(name), name)))
 
 
-def _files(folder: Path) -> list[Path]:
+def files(folder: Path) -> list[Path]:
     """The images of a folder, all in folders of their classes or all directly in it, in a fixed order."""
     if not folder.is_dir():
         raise PateError(f"{folder} {'is no folder' if folder.exists() else 'does not exist'}")
@@ -110,6 +110,13 @@ def _files(folder: Path) -> list[Path]:
     if not files:
         raise PateError(f"{folder} holds no images ({', '.join(SUFFIXES)}); give at least one")
     return files
+
+
+def header(path: Path) -> tuple[tuple[int, int], str]:
+    """Width and height of an image that can be read, and its mode: L for grey, RGB for colour."""
+    with _opened(path) as image:
+        image.load()
+        return image.size, image.mode
 
 
 def _visible(folder: Path) -> Iterator[Path]:

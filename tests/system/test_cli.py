@@ -131,6 +131,7 @@ LIGHT = {
     "--version": (*HEAVY, "numpy", "tyro"),
     **dict.fromkeys(("student --help", "predict --help", "report --help", "verify --help"), HEAVY),
     **dict.fromkeys(("run --help", "train --help", "vote --help", "plan --help", "budget --help"), NO_JAX),
+    **dict.fromkeys(("inspect --help", "split --help"), HEAVY),
     "account {votes} gnmax --sigma 4": tuple(set(NO_JAX) - {"dp_accounting"}),
     "account {votes} gnmax --sigma 4 --no-pld": NO_JAX,
 }

@@ -1,0 +1,216 @@
+"""What a file or folder of the user's own holds, for its owner: `pate inspect`. All of it is private.
+
+A table is judged as if it were the public part, which decides what its columns are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pate_jax.data import columns, folders, forms, own_files, raw, relation, tables
+from pate_jax.data.tables import Table, missing
+from pate_jax.errors import PateError
+
+Names = Mapping[str, str | None]  # of the columns of labels, ids and users
+_SHOWN = 6  # names on a line
+_CLASSES = 20  # values that a guessed label may have
+_ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)", re.IGNORECASE)
+_LABEL = re.compile(r"(.*[ _-])?(label|labels|class|target|outcome|y)", re.IGNORECASE)
+
+
+class Seen(NamedTuple):
+    """What a file holds, what of it would be refused, and the columns that its run names."""
+
+    what: str
+    lines: dict[str, str]
+    refused: list[str]
+    names: dict[str, str]  # of labels and ids, given or guessed
+
+
+def look(path: Path, names: Names) -> Seen:
+    """Look at a file or folder; `names` are those of the columns of labels, ids and users, where given.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "mine.csv"
+    >>> _ = path.write_text("id,age,sick\\na,30,yes\\nb,,no\\nc,50,no\\n")
+    >>> seen = look(path, {})
+    >>> seen.what, seen.names, seen.lines["missing"]
+    ('a table of 3 rows and 3 columns', {'labels': 'sick', 'ids': 'id'}, 'age 33%')
+    """
+    kind = own_files.kind_of([path])
+    if kind == "table":
+        return table_seen(tables.read(path), names)
+    return _arrays(raw.of_arrays(path)) if kind == "arrays" else _folder(path)
+
+
+def table_seen(table: Table, names: Names) -> Seen:
+    """A table as it is seen."""
+    unknown = next((name for name in names.values() if name is not None and name not in table), None)
+    if unknown is not None:
+        raise PateError(f"there is no column {unknown!r}; the columns are {', '.join(table)}")
+    rows, found = len(next(iter(table.values()))), _roles(table, names)
+    guessed = {role: name for role, name in found.items() if not names.get(role)}
+    features = {
+        name: values for name, values in table.items() if name not in (*found.values(), names.get("users"))
+    }
+    kinds, refused = _kinds(features)
+    refused += [f"the column {name!r} is left out: {why}" for name, why in _left_out(features, kinds).items()]
+    lines = {
+        "ids": _about_ids(table.get(found.get("ids", "")), found, guessed, refused),
+        "labels": _about_labels(table.get(found.get("labels", "")), found, guessed, refused),
+        **{kind: _listed(there) for kind, there in kinds.items()},
+        "missing": _listed(_missing(features)),
+        "constant": _listed(name for name, values in features.items() if len({*values}) == 1),
+    }
+    return Seen(f"a table of {rows:,} rows and {len(table)} columns", lines, refused, found)
+
+
+def _roles(table: Table, names: Names) -> dict[str, str]:
+    """The columns of labels and ids, as they are named or as their names and values suggest."""
+    found = {role: name for role in ("labels", "ids") if (name := names.get(role))}
+    free = [name for name in table if name not in (*found.values(), names.get("users"))]
+    differ = {name: len({*table[name]}) for name in free}
+    rows = len(next(iter(table.values())))
+    own = [
+        name
+        for name in free
+        if differ[name] == rows and _ID.fullmatch(name) and not missing(table[name]).any()
+    ]
+    few = [name for name in free if 2 <= differ[name] <= _CLASSES]
+    called = [name for name in few if _LABEL.fullmatch(name)] or [name for name in few if name == free[-1]]
+    if called:
+        found.setdefault("labels", called[0])
+    if own and rows > 1:
+        found.setdefault("ids", own[0])
+    return found
+
+
+def _kinds(features: Table) -> tuple[dict[str, list[str]], list[str]]:
+    """The names of the columns of each kind, and why some would be refused."""
+    kinds: dict[str, list[str]] = {"numbers": [], "words": [], "dates": []}
+    refused = []
+    for name, values in features.items():
+        try:
+            (column,) = columns.plan({name: values}, {}, {})
+            columns.encode({name: values}, [column], "the file")
+        except PateError as error:
+            refused.append(
+                str(error).replace(" of the public part", "").replace("the public part has", "it has")
+            )
+            continue
+        if column.categories is not None:
+            kinds["words"].append(f"{name} ({len(column.categories)})")
+        elif column.form == forms.NUMBER:
+            kinds["numbers"].append(name)
+        else:
+            kinds["dates"].append(f"{name} ({forms.told(column.form)})")
+    kinds["dates, true or false"] = kinds.pop("dates")
+    return kinds, refused
+
+
+def _left_out(features: Table, kinds: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    words = {name.rpartition(" (")[0] for name in kinds["words"]}
+    return columns.left_out({name: values for name, values in features.items() if name in words}, {})
+
+
+def _missing(features: Table) -> list[str]:
+    """The share of missing values in each column that has some, the largest first."""
+    shares = {name: missing(values).mean() for name, values in features.items()}
+    ordered = sorted((name for name in shares if shares[name]), key=lambda name: -shares[name])
+    return [f"{name} {shares[name]:.0%}" for name in ordered]
+
+
+def _about_ids(
+    values: Sequence[str] | None, found: Mapping[str, str], guessed: Names, refused: list[str]
+) -> str:
+    if values is None:
+        return "none: rows are then called by their numbers, and teachers cover changed contents only"
+    name = found["ids"] + " (a guess: name it with --id-column)" * ("ids" in guessed)
+    (most, count), *_ = Counter(values).most_common(1)
+    if count > 1:
+        refused.append(f"the id {most!r} is there {count} times: give each record its own")
+    numbers = ", but they count up like row numbers (docs/data.md)" * relation.count_up(list(values))
+    return f"{name}: {len({*values}):,} different{numbers}"
+
+
+def _about_labels(
+    values: Sequence[str] | None, found: Mapping[str, str], guessed: Names, refused: list[str]
+) -> str:
+    if values is None:
+        return "none: the private and the test part need them (--label-column)"
+    gone = int(missing(values).sum())
+    if gone:
+        refused.append(f"{gone:,} labels are missing: remove those rows, or fill them in")
+    name = found["labels"] + " (a guess: name it with --label-column)" * ("labels" in guessed)
+    return f"{name}: {_counted(values)}"
+
+
+def _counted(values: Iterable[str]) -> str:
+    counts = Counter(values)
+    return f"{len(counts)} classes: " + _listed(f"{value} {count:,}" for value, count in counts.most_common())
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first of some names, and how many more there are.
+
+    >>> _listed("abcdefgh"), _listed([])
+    ('a, b, c, d, e, f and 2 more', 'none')
+    """
+    listed = list(names)
+    more = f" and {len(listed) - _SHOWN} more" * (len(listed) > _SHOWN)
+    return (", ".join(listed[:_SHOWN]) or "none") + more
+
+
+def _arrays(found: raw.Raw) -> Seen:
+    """What an .npz holds."""
+    inputs, refused = np.asarray(found.inputs), []
+    bad = 0 if inputs.dtype.kind != "f" else int((~np.isfinite(inputs).reshape(len(inputs), -1).all(1)).sum())
+    if bad:
+        refused.append(f"{bad:,} records hold NaN or infinity: fill or remove them")
+    ids = None if found.ids is None else found.ids.astype(np.str_).tolist()
+    given = {"ids": "ids", "labels": "labels"}
+    flat = inputs.reshape(-1, inputs.shape[-1])
+    lines = {
+        "ids": _about_ids(ids, given, {}, refused),
+        "labels": "none" if found.labels is None else _counted(found.labels.astype(np.str_).tolist()),
+        "users": "none" if found.users is None else f"{len({*found.users.tolist()}):,} different",
+        "inputs": f"{inputs.dtype} from {np.nanmin(inputs):g} to {np.nanmax(inputs):g}"
+        if inputs.size
+        else "none",
+        "features": "none" if found.features is None else f"{found.features.shape[1]} for each record",
+        "missing": f"in {bad:,} records",
+        "constant": f"{int((flat == flat[:1]).all(0).sum())} of {flat.shape[1]} channels or columns",
+    }
+    shape = " x ".join(map(str, inputs.shape[1:]))
+    kind = "images" if inputs.ndim == 4 else "vectors"
+    return Seen(f"{len(inputs):,} {kind} of {shape} numbers", lines, refused, {})
+
+
+def _folder(path: Path) -> Seen:
+    """What a folder of images holds."""
+    names, sizes, modes, refused = [], Counter[str](), Counter[str](), list[str]()
+    for file in folders.files(path):
+        names.append(file.relative_to(path).as_posix())
+        try:
+            size, mode = folders.header(file)
+        except PateError as error:
+            refused.append(str(error))
+            continue
+        sizes[f"{size[0]} x {size[1]}"] += 1
+        modes[mode] += 1
+    if len(sizes) > 1:
+        refused.append("the images have several sizes: give --image-size, such as 32")
+    classes = [name.rpartition("/")[0] for name in names if "/" in name]
+    lines = {
+        "ids": "the names of the files" + ", which are numbered (docs/data.md)" * folders.count_up(names),
+        "labels": _counted(classes) if classes else "none: the images are in no folders of classes",
+        "sizes": _listed(f"{size} pixels ({count:,})" for size, count in sizes.most_common()),
+        "colours": _listed(f"{mode} ({count:,})" for mode, count in modes.most_common()),
+    }
+    return Seen(f"a folder of {len(names):,} images", lines, refused, {})

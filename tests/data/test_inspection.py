@@ -1,0 +1,121 @@
+"""`pate inspect`: what the owner is told of a file, in about ten lines, before a run refuses it."""
+
+import numpy as np
+import pytest
+from commands import call
+from PIL import Image
+
+from pate_jax.data import inspection
+from pate_jax.errors import PateError
+
+ROWS = range(40)
+TABLE = {
+    "patient": [f"p{7 * row % 40}" for row in ROWS],
+    "age": ["" if row % 4 == 0 else str(20 + row) for row in ROWS],
+    "town": ["Oslo" if row % 2 else "Rome" for row in ROWS],
+    "smokes": ["True" if row % 3 else "False" for row in ROWS],
+    "seen": [f"2024-03-{1 + row % 28:02d}" for row in ROWS],
+    "unit": ["kg"] * 40,
+    "died": ["yes" if row % 5 else "no" for row in ROWS],
+}
+
+
+def seen(names=(), **change):
+    return inspection.table_seen({**TABLE, **change}, dict(names))
+
+
+def test_a_table_is_described_and_its_roles_are_guessed():
+    found = seen()
+    assert found.what == "a table of 40 rows and 7 columns" and not found.refused
+    assert found.names == {"labels": "died", "ids": "patient"}
+    assert found.lines == {
+        "ids": "patient (a guess: name it with --id-column): 40 different",
+        "labels": "died (a guess: name it with --label-column): 2 classes: yes 32, no 8",
+        "numbers": "age",
+        "words": "town (2), unit (1)",
+        "dates, true or false": "smokes (true or false), seen (a date as year-month-day)",
+        "missing": "age 25%",
+        "constant": "unit",
+    }
+
+
+def test_named_columns_are_not_guessed():
+    found = seen({"labels": "town", "ids": "seen"})
+    assert found.names == {"labels": "town", "ids": "seen"}
+    assert found.lines["labels"] == "town: 2 classes: Rome 20, Oslo 20"
+    with pytest.raises(PateError, match="there is no column 'ill'; the columns are patient, age"):
+        seen({"labels": "ill"})
+
+
+REFUSED = {
+    "ids twice": ({"patient": ["p1"] * 2 + [f"p{row}" for row in range(2, 40)]}, "id 'p1' is there 2 times"),
+    "missing labels": ({"died": ["", *TABLE["died"][1:]]}, "1 labels are missing"),
+    "thousands": ({"age": ["1,234"] * 40}, "the column 'age' has the number '1,234': write numbers without"),
+    "dates": ({"seen": ["01/02/2024"] * 40}, "'seen' may begin with the day or with the month"),
+    "names": ({"town": [f"town {row}" for row in ROWS]}, "'town' is left out: 40 different words in 40"),
+    "nothing": ({"town": [""] * 40}, "has no value in the column 'town'"),
+    "infinite": ({"age": ["inf"] * 40}, "age='inf' at row 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_run_would_refuse_is_said(case):
+    change, said = REFUSED[case]
+    (why,) = seen({"ids": "patient"}, **change).refused
+    assert said in why
+
+
+def test_row_numbers_and_missing_ids_are_said():
+    numbered = seen(patient=[str(row) for row in ROWS])
+    assert "but they count up like row numbers" in numbered.lines["ids"]
+    table = {name: values for name, values in TABLE.items() if name != "patient"}
+    assert (
+        inspection.table_seen(table, {})
+        .lines["ids"]
+        .startswith("none: rows are then called by their numbers")
+    )
+
+
+def test_arrays_are_described(tmp_path):
+    inputs = np.ones((6, 4, 3, 2), np.float32)
+    inputs[2, 0, 0, 0] = np.nan
+    ids, labels = np.array(list("abcdef")), np.arange(6) % 2
+    np.savez(tmp_path / "own.npz", inputs=inputs, labels=labels, ids=ids, features=np.ones((6, 5)))
+    found = inspection.look(tmp_path / "own.npz", {})
+    assert found.what == "6 images of 4 x 3 x 2 numbers"
+    assert found.refused == ["1 records hold NaN or infinity: fill or remove them"]
+    assert found.lines["labels"] == "2 classes: 0 3, 1 3" and found.lines["features"] == "5 for each record"
+
+
+def test_folders_are_described(tmp_path):
+    for name, size in (("cat/tom", (5, 6)), ("cat/kit", (5, 6)), ("dog/rex", (7, 6))):
+        (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", size).save(tmp_path / "own" / f"{name}.png")
+    (tmp_path / "own/dog/torn.png").write_bytes(b"\x89PNG")
+    found = inspection.look(tmp_path / "own", {})
+    assert found.what == "a folder of 4 images"
+    assert found.lines["labels"] == "2 classes: cat 2, dog 2"
+    assert found.lines["sizes"] == "5 x 6 pixels (2), 7 x 6 pixels (1)"
+    assert "torn.png is not a readable image" in found.refused[0]
+    assert found.refused[1] == "the images have several sizes: give --image-size, such as 32"
+
+
+def test_the_command_prints_ten_lines_and_the_next_command(tmp_path, capsys):
+    header, rows = ",".join(TABLE), zip(*TABLE.values(), strict=True)
+    text = "\n".join([header, *map(",".join, rows)]) + "\n"
+    (tmp_path / "own.csv").write_text(text)
+    (tmp_path / "pool.csv").write_text(text.replace("2024-03", "2024-04"))
+    assert call("inspect", tmp_path / "own.csv") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10 and lines[0].endswith("it is private.")
+    flags = "--label-column died --id-column patient --voters sums --epsilon 1"
+    assert lines[-1].endswith(f"pate run --private {tmp_path}/own.csv --public PUBLIC {flags}")
+    assert lines[-2].endswith("nothing, of this part alone")
+    for pool, said in (("pool", "nothing"), ("own", "inputs are private ones too")):
+        assert call("inspect", tmp_path / "own.csv", "--public", tmp_path / f"{pool}.csv") == 0
+        refused = capsys.readouterr().out.splitlines()[-2]
+        assert refused.startswith("refused:") and said in refused
+    for path, said in (("gone.csv", "does not exist"), ("own.txt", "give all parts as .npz")):
+        (tmp_path / "own.txt").write_text("x")
+        assert call("inspect", tmp_path / path) == 2
+        assert said in capsys.readouterr().err
