@@ -11,6 +11,7 @@ from jaxtyping import Int
 
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
+from pate_jax.crowd import classes
 from pate_jax.crowd.plan import Plan, doubts, plan, space_kind
 from pate_jax.data import Dataset, partition
 from pate_jax.ensemble import TeacherConfig
@@ -89,6 +90,23 @@ class Crowd:
             )
         return found
 
+    def check_public(self) -> None:
+        """Refuse public inputs that teach no space, or are too few, before anything is recorded."""
+        queries, public = self.choice.queries, len(self.dataset.public.inputs)
+        if queries is not None and queries > public:
+            raise PateError(
+                f"queries={queries} must be at most the {public} public inputs: give more of these, or ask "
+                "fewer"
+            )
+        if not self.run.public_side.exists():
+            self._space  # noqa: B018  # learned now
+
+    @cached_property
+    def _space(self) -> spaces.Space:
+        """What public inputs teach."""
+        public, key = PublicInputs.of(self.seen), jax.random.key(_KEY)
+        return trained.learn(self.kind, public, key=key, encoder=self.choice.encoder)
+
     @cached_property
     def _made(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:
         """The plan, and the coordinates of the pool in its space: kept from before, or made."""
@@ -97,7 +115,8 @@ class Crowd:
             kept = public_side.plan_of(public_side.read(path), path)
             return kept, kept.space.coordinates(public)
         made, wide, seen = self._planned()
-        progress.warn(doubts(made, wide, seen, voters=told(self.run)))
+        number = told(self.run)
+        progress.warn(doubts(made, wide, seen, voters=number) or classes.doubt(made.release, number))
         return made, seen[:, : len(made.space.variances)]
 
     def planned(self) -> Plan:
@@ -106,10 +125,8 @@ class Crowd:
 
     def _planned(self) -> tuple[Plan, spaces.Space, Int[np.ndarray, "pool directions"]]:
         """The plan, and the space that it was chosen from with the pool's coordinates in it."""
-        dataset, choice = self.dataset, self.choice
-        public, key = PublicInputs.of(self.seen), jax.random.key(_KEY)
-        space = trained.learn(self.kind, public, key=key, encoder=choice.encoder)
-        seen = space.coordinates(public.inputs)
+        dataset, choice, space = self.dataset, self.choice, self._space
+        seen = space.coordinates(self.seen.public.inputs)
         made = plan(
             choice.voters,
             space,

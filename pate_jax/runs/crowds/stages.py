@@ -35,6 +35,7 @@ def begin(run: RunDirectory, choice: DataChoice, voters: CrowdChoice) -> Crowd:
     crowd_inputs.refuse_others(run)
     crowd = crowd_inputs.made(run, choice, voters)
     processes.check(crowd)
+    crowd.check_public()
     run.secret.draw(voters.seed)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
     run.record.agree(CROWD, to_settings(voters))
