@@ -37,7 +37,7 @@ def labels(subject: Subject) -> Iterator[Finding]:
     if votes.teacher_labels is None:
         yield unchecked("the votes files hold no labels of single teachers")
         return
-    asked = asked_inputs(opened).inputs
+    asked = opened.seen_of(asked_inputs(opened))
     teachers = checkpoint.finished_teachers(run.teachers)
     again = ensemble.predict(opened.net, opened.dataset.preprocessing, teachers, asked)
     wrong = again != votes.teacher_labels
@@ -64,7 +64,7 @@ def teachers(subject: Subject, sample: int) -> Iterator[Finding]:
         again = ensemble.fit(
             opened.net,
             dataset.preprocessing,
-            dataset.private.inputs,
+            opened.seen.private.inputs,
             np.asarray(dataset.private.labels),
             _alone(shards, teacher),
             key=opened.teacher_key,

@@ -134,7 +134,7 @@ def _begun_with_others(inputs: Inputs) -> Iterator[str]:
         if one.get("key") != key:
             yield "the teachers were begun with other keys than the run's, or with one key for all"
     wanted = {
-        "inputs": storage.digest(dataset.private.inputs),
+        "inputs": storage.digest(inputs.seen.private.inputs),
         "labels": storage.digest(np.asarray(dataset.private.labels, np.int32)),
         "shards": storage.digest(np.asarray(shards.rows), np.asarray(shards.counts, np.int32)),
     }
@@ -188,7 +188,7 @@ def _planned_again(inputs: Inputs, found: plans.Plan, devices: int, share: int) 
     """The plan, measured again from public numbers."""
     net, dataset = inputs.net, inputs.dataset
     config = inputs.teacher.of_net(net.description.get("name")).resolved()
-    private = dataset.private
+    private = inputs.seen.private
     table = feeding.records(private.inputs, private.labels, inputs.shards, inputs.teacher_key, config)
     return training.planned_again(net, dataset.preprocessing, table, config, found, devices, share)
 

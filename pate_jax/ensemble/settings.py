@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Literal, get_args
 
 from pate_jax.errors import PateError
-from pate_jax.models.names import Activation, Augmentation, Net
+from pate_jax.models.names import Activation, Augmentation, Net, Space
 
 Loss = Literal["cross_entropy", "squared"]
 Optimizer = Literal["sgd", "adam"]
@@ -23,6 +23,10 @@ class TeacherConfig:
     net: Net | None = None
     """mlp, cnn, pate2017, resnet, table, patches (linear, on typical patches of the public pool), or linear
     (in closed form, on a space of the public pool); unset: the caller's choice, cnn for images in `pate`"""
+    front: str | None = None
+    """of linear: the space that its teachers look through (patches, columns, identity, encoder, contrast), or
+    your own encoder as module:function; encoder takes the array features beside your inputs; unset: those
+    features where you give them, or by the kind of the inputs"""
     activation: Activation = "relu"
     """relu, tanh or tempered_sigmoid"""
     epochs: int | None = None
@@ -130,6 +134,7 @@ def _check(config: TeacherConfig) -> None:
             f"{unused[0]}={getattr(config, unused[0])!r} is for nets that learn step by step, and linear "
             "teachers follow from a formula: leave it out"
         )
+    _check_front(config)
     for name, known in (("loss", Loss), ("optimizer", Optimizer), ("augment", Augmentation)):
         value, choices = getattr(config, name), get_args(known)
         if value is not None and value not in choices:
@@ -143,3 +148,19 @@ def _check(config: TeacherConfig) -> None:
     if not (0 <= config.warmup < 1 and 0 <= config.momentum < 1 and (config.weight_decay or 0) >= 0):
         values = f"warmup={config.warmup}, momentum={config.momentum}, weight_decay={config.weight_decay}"
         raise PateError(f"{values}: the first two must be in [0, 1), the third >= 0")
+
+
+def _check_front(config: TeacherConfig) -> None:
+    """Refuse a front that is no space, and one of nets that look at inputs as they are."""
+    if config.front is None:
+        return
+    if not config.closed_form:
+        raise PateError(
+            f"front={config.front!r} is a space of linear teachers, and the net is {config.net!r}: choose "
+            "the net linear, or leave it out"
+        )
+    if config.front not in get_args(Space) and ":" not in config.front:
+        raise PateError(
+            f"front={config.front!r} must be one of {', '.join(get_args(Space))}, or your own encoder as "
+            "module:function"
+        )

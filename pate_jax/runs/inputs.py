@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,10 @@ from pate_jax.models import patches, spaces
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice
+from pate_jax.student import PublicInputs
+from pate_jax.student import spaces as student_spaces
+
+_KEY = 0  # of a net that learns from public inputs alone, so no secret
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,15 @@ class Inputs:
         return partition.divide(
             self.dataset.private, self.cut.teachers, key=self.partition_key, by=self.cut.by
         )
+
+    @cached_property
+    def seen(self) -> data.Dataset:
+        """The data set as teachers see it: features beside inputs may take their place."""
+        return seen_by(self.teacher, self.dataset)
+
+    def seen_of(self, part: data.Part) -> np.ndarray:
+        """What teachers see of public inputs."""
+        return part.inputs if self.seen is self.dataset else part.encoded().inputs
 
     @cached_property
     def net(self) -> models.Model:
@@ -113,6 +127,22 @@ def open_data(choice: DataChoice) -> data.Dataset:
     )
 
 
+def front_of(config: TeacherConfig, dataset: data.Dataset) -> str:
+    """The space of linear teachers, or the encoder that makes it: as chosen, the owner's, or by the inputs.
+
+    >>> front_of(TeacherConfig(net="linear"), data.load("strokes", size=20))
+    'patches'
+    """
+    if config.front is not None:
+        return config.front
+    return "encoder" if dataset.public.features is not None else space_kind(dataset)
+
+
+def seen_by(config: TeacherConfig, dataset: data.Dataset) -> data.Dataset:
+    """The data set as teachers see it: features beside inputs take their place in the space `encoder`."""
+    return dataset.seen_in(front_of(config, dataset)) if config.closed_form else dataset
+
+
 def teachers_net(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
     """The net of a run's teachers."""
     net = config.net or ("cnn" if dataset.kind == "image" else "table")
@@ -122,10 +152,18 @@ def teachers_net(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
             known, dataset.preprocessing, input_shape=dataset.input_shape, classes=dataset.classes
         )
     if net == "linear":
-        space = spaces.learn(space_kind(dataset), dataset.public.inputs, dataset.preprocessing)
-        return models.on_space(space, input_shape=dataset.input_shape, classes=dataset.classes)
+        return _on_space(config, dataset)
     if net == "tandem":
         raise PateError("net='tandem' is one of students; choose patches or another net for teachers")
     return models.build(
         net, input_shape=dataset.input_shape, classes=dataset.classes, activation=config.activation
     )
+
+
+def _on_space(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
+    """The net of linear teachers, on a space that the public part teaches."""
+    front, seen = front_of(config, dataset), seen_by(config, dataset)
+    encoder = front if ":" in front else ""
+    kind = cast(spaces.Kind, "encoder" if encoder else front)
+    space = student_spaces.learn(kind, PublicInputs.of(seen), key=jax.random.key(_KEY), encoder=encoder)
+    return models.on_space(space, input_shape=seen.input_shape, classes=dataset.classes)

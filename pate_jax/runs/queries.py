@@ -119,7 +119,9 @@ def _together(parts: list[data.Part]) -> data.Part:
     labels = [part.labels for part in parts if part.labels is not None]
     all_labels = np.concatenate(labels) if len(labels) == len(parts) else None
     inputs, ids = (np.concatenate([getattr(part, name) for part in parts]) for name in ("inputs", "ids"))
-    return data.Part(inputs, all_labels, ids, None)
+    features = [part.features for part in parts if part.features is not None]
+    all_features = np.concatenate(features) if len(features) == len(parts) else None
+    return data.Part(inputs, all_labels, ids, None, all_features)
 
 
 def named(public: Path | None) -> dict[str, str]:

@@ -204,8 +204,8 @@ class RunConfig:
         given = f"--encoder {self.encoder}" if self.encoder else self.space and f"--space {self.space}"
         if given:
             raise PateError(
-                f"{given} makes the space of a crowd, and teachers have none: give --voters neighbours or "
-                "sums with it"
+                f"{given} makes the space of a crowd: give --voters neighbours or sums with it; linear "
+                "teachers (--net linear) take theirs by --front"
             )
 
     def _check_of_crowd(self) -> None:

@@ -133,7 +133,8 @@ def vote(
 def _votes(inputs: Inputs, asked: data.Part) -> voting.Votes:
     """What the teachers say of inputs, with the names of these."""
     dataset = inputs.dataset
-    labels = ensemble.predict(inputs.net, dataset.preprocessing, _teachers(inputs), asked.inputs)
+    seen = inputs.seen_of(asked)
+    labels = ensemble.predict(inputs.net, dataset.preprocessing, _teachers(inputs), seen)
     labels = np.asarray(devices.rows_of_all(labels))
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
     digests = np.array(duplicates.digests(asked.inputs))
@@ -291,7 +292,7 @@ def _teachers(inputs: Inputs) -> ensemble.Teachers:
     return ensemble.fit(
         inputs.net,
         inputs.dataset.preprocessing,
-        inputs.dataset.private.inputs,
+        inputs.seen.private.inputs,
         np.asarray(inputs.dataset.private.labels),
         inputs.shards,
         key=inputs.teacher_key,

@@ -4,19 +4,32 @@ import json
 from dataclasses import replace
 
 import honest_runs
+import numpy as np
 import pytest
 from commands import call
 
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.runs import pipeline
-from pate_jax.runs.settings import PartitionChoice, RunConfig
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+
+
+def with_features(folder):
+    """The table of people with features beside the inputs, as an encoder of the owner's might make them."""
+    files = {}
+    for name in ("private", "public", "test"):
+        with np.load(getattr(honest_runs.table(), name), allow_pickle=False) as file:
+            arrays = dict(file)
+        files[name] = folder / f"{name}.npz"
+        np.savez(files[name], **arrays, features=np.tanh(arrays["inputs"][:, :3]))
+    return DataChoice(**files)
 
 
 @pytest.mark.long
-def test_a_run_with_linear_teachers_stands_every_check(tmp_path, capsys):
+@pytest.mark.parametrize("features", [False, True])
+def test_a_run_with_linear_teachers_stands_every_check(tmp_path, capsys, features):
     config = RunConfig(
-        data=honest_runs.table(),
+        data=with_features(tmp_path) if features else honest_runs.table(),
         partition=PartitionChoice(teachers=honest_runs.TEACHERS, by="user"),
         teacher=TeacherConfig(net="linear"),
         student=honest_runs.STUDENT,

@@ -1,5 +1,7 @@
 """The entries of a linear net are coordinates, to the bit, and a constant; teachers' nets suit their data."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -47,10 +49,49 @@ def a_set(kind, inputs):
 @pytest.mark.parametrize(("kind", "wanted"), [("image", "patches"), ("table", "identity")])
 def test_the_space_of_linear_teachers_suits_the_kind_of_data(kind, wanted, monkeypatch):
     asked, learn = [], spaces.learn
-    monkeypatch.setattr(spaces, "learn", lambda name, *given: asked.append(name) or learn("identity", *given))
+
+    def pretended(name, *given, **more):
+        asked.append(name)
+        return learn("identity", *given, **more)
+
+    monkeypatch.setattr(spaces, "learn", pretended)
     inputs = POOL[:, 2:6].astype(np.float32).reshape((300, 2, 2, 1) if kind == "image" else (300, 4))
     model = run_inputs.teachers_net(TeacherConfig(net="linear"), a_set(kind, inputs))
     assert asked == [wanted]
     assert model.description["name"] == "linear"
     assert model.description["input_shape"] == list(inputs.shape[1:])
     assert model.front(inputs[:2]).shape == (2, model.description["entries"]) == (2, 5)
+
+
+def with_features(front=None):
+    """A set of tables whose records have features of another width beside their inputs, and a config."""
+    made = a_set("table", POOL[:, :4].astype(np.float32))
+    part = made.private._replace(features=(POOL[:, 1:4] / 4).astype(np.float32))
+    return TeacherConfig(net="linear", front=front), dataclasses.replace(made, private=part, public=part)
+
+
+@pytest.mark.parametrize(("front", "width"), [(None, 3), ("encoder", 3), ("identity", 4)])
+def test_linear_teachers_look_at_features_where_there_are_any(front, width):
+    config, made = with_features(front)
+    assert run_inputs.seen_by(config, made).private.inputs.shape == (300, width)
+    model = run_inputs.teachers_net(config, made)
+    assert model.description["input_shape"] == [width]
+    assert model.front(run_inputs.seen_by(config, made).public.inputs).shape[0] == 300
+
+
+def test_an_encoder_of_the_owners_makes_the_entries_of_linear_teachers():
+    config, made = with_features("numpy:square")
+    model = run_inputs.teachers_net(config, made)
+    squares = spaces.learn("encoder", made.public.inputs, encoder="numpy:square")
+    assert np.array_equal(model.front(POOL[:9, :4]), linear.Entries(squares)(POOL[:9, :4]))
+
+
+def test_a_front_is_for_linear_teachers_and_is_a_space():
+    with pytest.raises(PateError, match="front='columns' is a space of linear teachers"):
+        TeacherConfig(net="mlp", front="columns")
+    with pytest.raises(PateError, match="front='column' must be one of"):
+        TeacherConfig(net="linear", front="column")
+    config, made = with_features("encoder")
+    bare = dataclasses.replace(made, private=made.private._replace(features=None))
+    with pytest.raises(PateError, match="the records have no features"):
+        run_inputs.seen_by(config, bare)
