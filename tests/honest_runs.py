@@ -39,17 +39,18 @@ def _once(name: str, make: Callable[[Path], object]) -> Path:
     return path
 
 
-def _write_table(folder: Path) -> None:
-    """A user's own table: 40 people with two records each, and public inputs drawn alike."""
+def _write_table(folder: Path, private: int = 80) -> None:
+    """A user's own table: people with two records each, 40 of them, and public inputs drawn alike."""
     folder.mkdir(exist_ok=True)
     random, centres = np.random.default_rng(5), np.eye(3, 4) * 3
-    for name, count in (("private", 80), ("public", 30), ("test", 20)):
+    for name, count in (("private", private), ("public", 30), ("test", 20)):
         labels = random.integers(0, 3, count).astype(np.int32)
         arrays = {"inputs": (centres[labels] + random.normal(size=(count, 4))).astype(np.float32)}
         entries = (7 * row % count for row in range(count))  # ids that do not count up like row numbers
         arrays |= {"labels": labels, "ids": np.array([f"{name}-entry-{entry:03d}" for entry in entries])}
         if name == "private":
-            arrays["users"] = np.array([f"patient-{7 * (row // 2) % 40:03d}" for row in range(count)])
+            half = count // 2
+            arrays["users"] = np.array([f"patient-{7 * (row // 2) % half:03d}" for row in range(count)])
         np.savez(folder / f"{name}.npz", **arrays)
 
 
@@ -146,3 +147,26 @@ def crowd(voters: str, by: str = "record", seed: int | None = None) -> RunDirect
         pipeline.run(RunConfig(table(), partition, epsilon=4.0, student=STUDENT, out=out, **of))
 
     return RunDirectory(_once(f"crowd-{voters}-{by}-{seed}", make))
+
+
+@functools.cache
+def many() -> DataChoice:
+    """A larger table of the same kind: 200 people, of whom 20 are held out where there are several rounds."""
+    folder = _once("many", functools.partial(_write_table, private=400))
+    return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
+
+
+def of_rounds(
+    out: Path, voters: str, by: str = "record", seed: int | None = None, rounds: int = 2
+) -> RunConfig:
+    """A run in several rounds whose students learn enough to go on: the scores have little noise."""
+    partition, of = PartitionChoice(by=by, seed=seed), {"voters": voters, "queries": NEAR[voters]}
+    small = Supervised(net="table", steps=60, batch_size=16)
+    return RunConfig(many(), partition, epsilon=8.0, rounds=rounds, student=small, out=out, **of)
+
+
+@functools.cache
+def in_rounds(voters: str, by: str = "record", seed: int | None = None) -> RunDirectory:
+    """A whole run in two rounds."""
+    make = functools.partial(of_rounds, voters=voters, by=by, seed=seed)
+    return RunDirectory(_once(f"rounds-{voters}-{by}-{seed}", lambda out: pipeline.run(make(out))))

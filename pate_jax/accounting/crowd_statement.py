@@ -13,11 +13,19 @@ from typing import Any, Literal
 
 from pate_jax.accounting import figures
 from pate_jax.accounting.exact import counts
+from pate_jax.accounting.exact.counts import Unmade
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.statement import NOT_PRIVATE, RELATIONS
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, NeighbourCounts, from_dict, to_dict
+from pate_jax.mechanisms.crowds import (
+    ClassSums,
+    CrowdRelease,
+    HeadCount,
+    NeighbourCounts,
+    from_dict,
+    to_dict,
+)
 
 Covered = Literal["record", "user"]
 COVERED: tuple[Covered, ...] = ("record", "user")
@@ -25,7 +33,7 @@ GAUSSIAN = "exact Gaussian differential privacy of the whole table"
 RENYI = "Renyi differential privacy of the whole table"
 WHOLE = "holds for all private records; every cell is released, so whatever follows from the table is free"
 _FIELDS = frozenset(
-    {"warning", "releases", "voters", "delta", "relation", "private", "figures", "charged"}
+    {"warning", "releases", "unmade", "voters", "delta", "relation", "private", "figures", "charged"}
 ) | {
     "relation_in_words",
     "model_card_line",
@@ -43,6 +51,7 @@ class CrowdStatement:
     relation: Covered
     private: bool
     figure: Figure
+    unmade: Unmade | None = None  # rounds that were planned, and that the figure covers
 
     declared = False  # the relation follows from how the run counted
     smallest = "data_independent"
@@ -70,13 +79,15 @@ class CrowdStatement:
     @property
     def charged(self) -> str:
         """What the figure covers, in words."""
-        return "; ".join(_described(release, self.relation, self.voters) for release in self.releases)
+        made = [_described(release, self.relation, self.voters) for release in self.releases]
+        return "; ".join(made if self.unmade is None else [*made, _planned(self.unmade)])
 
     def publishable(self) -> dict[str, Any]:
         """The statement as JSON."""
         return {
             **({"warning": self.warning} if self.warning else {}),
             "releases": [to_dict(release) for release in self.releases],
+            **({"unmade": self.unmade._asdict()} if self.unmade else {}),
             "voters": self.voters,
             "delta": self.delta,
             "relation": self.relation,
@@ -104,6 +115,7 @@ class CrowdStatement:
                 description["relation"],
                 description["private"],
                 Figure(**named[1]),
+                Unmade(**description["unmade"]) if "unmade" in description else None,
             )
             _check(found, description, named[0])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -138,11 +150,13 @@ def crowd_statement(
     voters: int,
     relation: Covered = "record",
     private: bool = True,
+    unmade: Unmade | None = None,
 ) -> CrowdStatement:
     """The statement of the tables that a crowd released, one after another.
 
     It covers a voter whose contents change, and also one that is added or removed, which moves a table by
-    less. `voters` is their number as it was released; `private=False` marks a seeded run.
+    less. `voters` is their number as it was released; `private=False` marks a seeded run. `unmade` are rounds
+    that the plan had room for and that were not made: they stay in the figure.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
     >>> made = crowd_statement([release], 1e-5, voters=60_000)
@@ -154,18 +168,17 @@ def crowd_statement(
     if relation not in COVERED:
         raise PateError(f"relation={relation!r} of a crowd must be one of {', '.join(COVERED)}")
     check_delta(delta)
-    return CrowdStatement(
-        tuple(releases), voters, delta, relation, private, figure_of(tuple(releases), delta)
-    )
+    figure = figure_of(tuple(releases), delta, unmade)
+    return CrowdStatement(tuple(releases), voters, delta, relation, private, figure, unmade)
 
 
-def figure_of(releases: Sequence[CrowdRelease], delta: float) -> Figure:
+def figure_of(releases: Sequence[CrowdRelease], delta: float, unmade: Unmade | None = None) -> Figure:
     """The figure of some tables together: the exact one if all noise is rounded Gaussian noise.
 
     >>> figure_of([NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)], 1e-5).basis == GAUSSIAN
     True
     """
-    found = counts.worst(releases, delta)
+    found = counts.worst(releases, delta, unmade)
     exact = all(counts.gaussian_mu(release) is not None for release in releases)
     if math.isfinite(found):
         return Figure(found, None, "publishable", GAUSSIAN if exact else RENYI, WHOLE)
@@ -177,6 +190,11 @@ def _described(release: CrowdRelease, whom: str, voters: int) -> str:
     noise = "Gaussian noise, rounded," if release.family == "rounded_gaussian" else "discrete Gaussian noise"
     if isinstance(release, HeadCount):
         return f"the number of voters, about {voters:,}, with {noise} of scale {release.sigma:.6g}"
+    if not isinstance(release, NeighbourCounts | ClassSums):
+        return (
+            "the number of held-out voters who agree with a student, to which one of them adds at most 1, "
+            f"with {noise} of scale {release.sigma:.6g}"
+        )
     if isinstance(release, NeighbourCounts):
         what, bound = "counts", f"at most {release.votes} vote{'s' * (release.votes > 1)} in all"
     else:
@@ -184,6 +202,14 @@ def _described(release: CrowdRelease, whom: str, voters: int) -> str:
     return (
         f"a table of {rows} x {columns} {what}, to which one {whom} adds {bound}, with {noise} of scale "
         f"{release.sigma:.6g} in every cell"
+    )
+
+
+def _planned(unmade: Unmade) -> str:
+    """What is said of rounds that were not made."""
+    return (
+        f"and {unmade.rounds} more round{'s' * (unmade.rounds > 1)} for which the budget had room and which "
+        "the released numbers showed not to be needed"
     )
 
 
@@ -198,6 +224,13 @@ def _check(found: CrowdStatement, description: Mapping[str, Any], name: str) -> 
         raise PateError(f"voters={found.voters}, {len(found.releases)} releases and the figure {name!r}")
     if found.relation not in COVERED:
         raise PateError(f"relation={found.relation!r} of a crowd must be one of {', '.join(COVERED)}")
+    if found.unmade is not None and not (
+        type(found.unmade.rounds) is int
+        and found.unmade.rounds > 0
+        and type(found.unmade.mu) is float
+        and 0 < found.unmade.mu < math.inf
+    ):
+        raise TypeError(f"unmade={found.unmade!r}")
     if unknown := sorted({*description} - _FIELDS):
         raise TypeError(f"the field {unknown[0]!r}")
     if type(found.delta) not in (int, float):

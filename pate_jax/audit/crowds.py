@@ -1,37 +1,34 @@
 """Checks of a crowd's run: who voted, what was counted, what was released and what that cost.
 
 Like those of teachers' runs they recompute from the files: the public side from public inputs, the noise and
-the noisy table from the exact one, the figure from the releases; and with `deep` the table from the records.
+the noisy table from the exact one, the figure from the releases. `recounts` has the deep checks.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from pate_jax import accounting, student
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
-from pate_jax.audit.retraining import compared
 from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
-from pate_jax.crowd import Voters
 from pate_jax.data import partition
-from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts
+from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, Score
 from pate_jax.runs import batches, budget, chain, ledger
-from pate_jax.runs.crowds import public_side, release, stages
-from pate_jax.runs.crowds.certificate import faults
+from pate_jax.runs.crowds import public_side, release, rounds, stages, students
+from pate_jax.runs.crowds.certificate import faults, held_out
+from pate_jax.runs.crowds.certificate import voters as certified_voters
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.settings import CrowdChoice
 from pate_jax.system import storage
-
-_MOVED = 1e-3  # share of a table that rounding of features may move between two machines
-_ALONE = 20  # voters who are counted one by one
 
 
 def opened(subject: Subject) -> Crowd | Finding:
@@ -41,54 +38,102 @@ def opened(subject: Subject) -> Crowd | Finding:
 
 
 def voters(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
-    """Whether the certificate fits the table and its release, and the data are the certified ones."""
-    if not (run.certificate.exists() and run.table.exists() and run.public_side.exists()):
-        path = next(one for one in (run.public_side, run.table, run.certificate) if not one.exists())
-        yield absent(run, path, "run")
-        return
-    certificate, choice = storage.read_json(run.certificate, "certificate"), run.record.read().crowd
-    made = public_side.read(run.public_side)
-    plan, public = public_side.plan_of(made, run.public_side), public_side.digest(made)
-    whom = f"{certificate.get('records')} records by {certificate.get('by')}"
-    yield from judged(
-        faults(certificate, plan.release, release.load_table(run), public),
-        f"{whom} are certified, and the table holds no more than they can cast",
-    )
-    if (certificate.get("by"), certificate.get("voters")) != (choice.by, choice.voters):
-        yield failed(f"{whom} are certified, and the run claims {choice.voters} by {choice.by}")
+    """Whether certificates fit the tables and their releases, and the data are the certified ones."""
+    for round in begun(run):
+        missing = [path for path in _files(run, round) if not path.exists()]
+        if missing:
+            yield absent(run, missing[0], "run")
+            return
+        yield from _certified(run, round)
     if isinstance(crowd, Finding):
         yield crowd
         return
     private, key = crowd.dataset.private, crowd.inputs.partition_key
-    alone = partition.divide(private, 1, key=key, by=choice.by)
-    differing = partition.check_certificate(certificate, alone, private, key=key)
+    alone = partition.divide(private, 1, key=key, by=crowd.choice.by)
+    for round in begun(run):
+        certificate = storage.read_json(run.certificate_of(round), "certificate")
+        differing = partition.check_certificate(certificate, alone, private, key=key)
+        faults = [one.removeprefix("teacher 0: ") for one in differing]
+        if held_out(certificate) != crowd.judging:
+            faults += [f"{held_out(certificate)} voters are certified as held out, and {crowd.judging} are"]
+        yield from judged(
+            (f"{named(round)}{fault}" for fault in faults),
+            f"{named(round)}ids and contents of all records are the certified ones",
+        )
+
+
+def _certified(run: RunDirectory, round: int) -> Iterator[Finding]:
+    """Whether the certificate of a round fits the files and the settings of the run."""
+    choice = run.record.read().crowd
+    certificate = storage.read_json(run.certificate_of(round), "certificate")
+    made = public_side.read(run.public_side_of(round))
+    plan = public_side.plan_of(made, run.public_side_of(round))
+    public, table = public_side.digest(made), release.load_table(run, round)
+    whom = f"{named(round)}{certificate.get('records')} records by {certificate.get('by')}"
     yield from judged(
-        (one.removeprefix("teacher 0: ") for one in differing),
-        "ids and contents of all records are the certified ones",
+        faults(certificate, plan.release, table, public),
+        f"{whom} are certified, and the table holds no more than they can cast",
     )
+    if (certificate.get("by"), certificate.get("voters")) != (choice.by, choice.voters):
+        yield failed(f"{whom} are certified, and the run claims {choice.voters} by {choice.by}")
+
+
+def begun(run: RunDirectory) -> range:
+    """The rounds that a run has begun: the first, and those of which a file or a line is there."""
+    lines = len(list(ledger.releases(run.ledger))) if run.ledger.exists() else 0
+    return range(1, max(1, lines // 2, _last_file(run)) + 1)
+
+
+def _last_file(run: RunDirectory) -> int:
+    most = run.record.read().crowd.rounds
+    return max((round for round in range(1, most + 1) if run.table_of(round).exists()), default=0)
+
+
+def _files(run: RunDirectory, round: int) -> tuple[Path, ...]:
+    first = () if round == 1 else (run.student_of(round - 1) / "student.json", run.score_of(round))
+    return (*first, run.public_side_of(round), run.table_of(round), run.certificate_of(round))
+
+
+def named(round: int) -> str:
+    """What a sentence about a round begins with; nothing for the first.
+
+    >>> named(2)
+    'round 2: '
+    """
+    return "" if round == 1 else f"round {round}: "
 
 
 def public(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
     """Whether space, weights, queries and noise are those that public inputs and settings give."""
-    if not run.public_side.exists():
-        yield absent(run, run.public_side, "run")
-        return
-    if isinstance(crowd, Finding):
-        yield crowd
-        return
-    kept = public_side.read(run.public_side)
+    for round in begun(run):
+        path = run.public_side_of(round)
+        if not path.exists():
+            yield absent(run, path, "run")
+            return
+        if isinstance(crowd, Finding):
+            yield crowd
+            return
+        yield from _planned(path, crowd.at(round))
+
+
+def _planned(path: Path, crowd: Crowd) -> Iterator[Finding]:
+    """Whether the public side of a round comes out again."""
+    kept, which = public_side.read(path), named(crowd.round)
     plan = crowd.planned()
     again = crowd.arrays(plan)
-    before = public_side.plan_of(kept, run.public_side).release
+    before = public_side.plan_of(kept, path).release
     if plan.release != before:
-        yield failed(f"public inputs and settings give the release {plan.release}, and the run has {before}")
+        yield failed(
+            f"{which}public inputs and settings give the release {plan.release}, and the run has {before}"
+        )
     elif public_side.digest(kept) == public_side.digest(again):
-        yield passed("space, weights, queries and noise follow from public inputs and settings, bit for bit")
+        what = "public inputs and settings" if crowd.round == 1 else "public inputs and released answers"
+        yield passed(f"{which}space, weights, queries and noise follow from {what}, bit for bit")
     else:
         names = sorted(name for name in {*kept, *again} if not _same(kept.get(name), again.get(name)))
         yield unchecked(
-            f"{', '.join(names)} of the public side come out otherwise here, as rounding on another "
-            "machine or another version may do; they read public inputs alone"
+            f"{which}{', '.join(names)} of the public side come out otherwise here, as rounding on another "
+            "machine or another version may do; they read nothing private"
         )
 
 
@@ -97,7 +142,7 @@ def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
 
 
 def lines(run: RunDirectory) -> Iterator[Finding]:
-    """Whether the ledger is whole, and shows the release that the files hold at its cost."""
+    """Whether the ledger is whole, and shows the releases that the files hold at their cost."""
     if not run.ledger.exists():
         yield absent(run, run.ledger, "run")
         return
@@ -107,10 +152,9 @@ def lines(run: RunDirectory) -> Iterator[Finding]:
             (f"release {line.batch}: {fault}" for fault in _faults(run, line)),
             f"release {line.batch}: what was counted, its cost and the noisy numbers are the recorded ones",
         )
-    releases, named = [line.release for line in found], ("headcount", wished.voters)
-    if tuple(one.name for one in releases) != named or len(list(ledger.entries(run.ledger))) != len(named):
-        yield failed(f"the ledger shows {[one.name for one in releases]}, and this run releases {named}")
-    elif (cost := counts.worst(releases, wished.delta)) > wished.epsilon:
+    yield from _in_order(run, wished)
+    cost = counts.worst([line.release for line in found], wished.delta, rounds.unmade(run, wished))
+    if cost > wished.epsilon:
         yield failed(f"epsilon {wished.epsilon:g} was allowed, and the releases cost {cost:g}")
     state = chain.check(run.ledger)
     if state.torn is not None:
@@ -118,39 +162,83 @@ def lines(run: RunDirectory) -> Iterator[Finding]:
     yield passed(f"{state.entries} lines form one chain, and its head counts {state.counted} of them")
 
 
+def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
+    """Whether the lines are those of a run with these settings, and its rounds ended as its scores say."""
+    shown, entries = rounds.shown(run), list(ledger.entries(run.ledger))
+    names = [entry.release.name for entry in entries if isinstance(entry, CrowdLine)]
+    made, scored = len(shown.tables), len(shown.scores)
+    others = any(line.release.name != wished.voters for line in shown.tables)
+    if len(names) != len(entries) or others or made > wished.rounds or not made:
+        yield failed(f"the ledger shows {names}, and this run releases tables of {wished.voters}")
+        return
+    numbers = [line.release for line in (*shown.numbers, *shown.scores)]
+    if wished.rounds > 1 and numbers != (planned := _numbers(wished, scored)):
+        yield failed(f"numbers of voters are released as {numbers}, and {planned} was planned")
+    early = [round for round in range(2, made + 1) if not rounds.continues(run, round - 1)]
+    if early:
+        yield failed(f"round {early[0]} was made, and the score before it says that rounds end there")
+    elif not rounds.finished(run, wished):
+        yield unchecked(f"{made} of at most {wished.rounds} rounds were made, and the run can go on")
+    elif made < wished.rounds:
+        yield passed(f"{made} of at most {wished.rounds} rounds were made, as the last score says")
+
+
+def _numbers(wished: CrowdChoice, scored: int) -> list[CrowdRelease]:
+    """The releases of single numbers that settings plan for, with so many scores."""
+    mu = counts.mu_for(wished.epsilon, wished.delta)
+    score = counts.score_for(mu, wished.voters, wished.rounds - 1)
+    return [counts.headcount_for(mu, wished.voters), *[score] * scored]
+
+
 def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
     """What of one line differs from the files of the run."""
-    missing = [path.name for path in (run.table, run.public_side, run.certificate) if not path.exists()]
+    round, is_table = (line.batch + 1) // 2 or 1, not _is_number(line)
+    round = line.batch // 2 if is_table else round
+    files = _files(run, round) if is_table else _files(run, max(1, round))[: 2 if round > 1 else None]
+    missing = [path.name for path in files if not path.exists()]
     if missing:
         yield f"{missing[0]} is missing"
         return
     if line.table != storage.digest(_exact(run, line)):
         yield "the table is not the one that was released"
-    made = public_side.read(run.public_side)
-    if line.public != (release.NOTHING if _is_number(line) else public_side.digest(made)):
+    if line.public != _asked_on(run, line):
         yield "the public side is not the one that voters were asked on"
-    if not _is_number(line) and line.release != public_side.plan_of(made, run.public_side).release:
-        yield "the ledger names another release than the public side"
+    if is_table:
+        made = public_side.read(run.public_side_of(round))
+        if line.release != public_side.plan_of(made, run.public_side_of(round)).release:
+            yield "the ledger names another release than the public side"
     charged = ledger.cost_to_dict(line.order, line.cost)
     costs = ledger.cost_to_dict(*budget.release_cost(line.budget, line.release))
     if list(differences(charged, costs)):
         yield f"it was charged {charged} and costs {costs}"
-    if not run.answers.exists():
-        yield f"{run.answers.name} is missing; the command that made the run writes it again"
-    elif not _is_number(line):
-        release.load_noisy(run)
+    if is_table and not run.answers_of(round).exists():
+        yield f"{run.answers_of(round).name} is missing; the command that made the run writes it again"
+    elif is_table:
+        rounds.load_noisy(run, round)
 
 
 def _is_number(line: CrowdLine) -> bool:
-    return isinstance(line.release, HeadCount)
+    return isinstance(line.release, HeadCount | Score)
+
+
+def _asked_on(run: RunDirectory, line: CrowdLine) -> str:
+    """The digest of what a release was asked on: a public side, a student, or nothing."""
+    if isinstance(line.release, HeadCount):
+        return release.NOTHING
+    round = (line.batch + 1) // 2
+    if isinstance(line.release, Score):
+        return students.digest(student.Student.load(run.student_of(round - 1)), round)
+    return public_side.digest(public_side.read(run.public_side_of(round)))
 
 
 def _exact(run: RunDirectory, line: CrowdLine) -> np.ndarray:
-    """What a release is the noisy form of: the certified number of voters, or the table."""
-    if not _is_number(line):
-        return release.load_table(run)
-    certificate = storage.read_json(run.certificate, "certificate")
-    return np.array([[certificate["users" if certificate["by"] == "user" else "records"]]])
+    """What a release is the noisy form of: the certified number of voters, the score, or the table."""
+    round = (line.batch + 1) // 2
+    if isinstance(line.release, Score):
+        return students.load_score(run, round)
+    if isinstance(line.release, HeadCount):
+        return np.array([[certified_voters(storage.read_json(run.certificate, "certificate"))]])
+    return release.load_table(run, round)
 
 
 def noise(run: RunDirectory) -> Iterator[Finding]:
@@ -203,73 +291,10 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
 
 def published(statement: accounting.CrowdStatement) -> Iterator[Finding]:
     """The published figure again, from the releases that a statement names."""
-    again, epsilon = figure_of(statement.releases, statement.delta).epsilon, statement.headline.epsilon
+    again = figure_of(statement.releases, statement.delta, statement.unmade).epsilon
+    epsilon = statement.headline.epsilon
     same = epsilon is None if again is None else epsilon is not None and covers(epsilon, again)
     yield from judged(
         [] if same else [f"epsilon {epsilon} is published for tables that cost {again}"],
         f"epsilon {epsilon} is what the tables cost that the statement names",
     )
-
-
-def recounted(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
-    """Whether the records give the table again, in two parts that know nothing of each other, added up.
-
-    And whether some voters, each counted alone, say no more than the release allows to one.
-    """
-    if isinstance(crowd, Finding):
-        yield crowd
-        return
-    if not (run.table.exists() and run.public_side.exists()):
-        yield absent(run, run.table, "run")
-        return
-    table, people = release.load_table(run), crowd.people
-    of = np.arange(len(people.labels)) if people.users is None else people.users
-    random = np.random.default_rng(secrets.randbits(64))
-    half = random.random(int(of.max(initial=0)) + 1) < 0.5
-    again = sum(release.counted(crowd, _some(people, half[of] == side)) for side in (True, False))
-    off = np.abs(again - table).sum()
-    if 0 < off <= _MOVED * np.abs(table).sum():
-        yield unchecked(f"the table differs by {off:,}, as rounding of features may between machines")
-    else:
-        yield from judged(
-            [f"the records give another table: the numbers differ by {off:,} in all"] if off else [],
-            f"two halves of {len(half):,} voters, counted apart, give the table when they are added",
-        )
-    sample = random.choice(len(half), min(_ALONE, len(half)), replace=False)
-    alone = (release.counted(crowd, _some(people, of == voter)) for voter in sample)
-    beyond = [fault for cast in alone for fault in says_too_much(cast, crowd.plan.release)]
-    yield from judged(beyond[:3], f"{len(sample)} voters, each counted alone, say no more than they may")
-
-
-def _some(people: Voters, rows: np.ndarray) -> Voters:
-    users = None if people.users is None else people.users[rows]
-    return Voters(people.inputs[rows], people.labels[rows], users)
-
-
-def says_too_much(cast: np.ndarray, released: CrowdRelease) -> Iterator[str]:
-    """By how much what one voter cast exceeds the release's bound.
-
-    >>> kept = NeighbourCounts(queries=3, classes=2, votes=1, sigma=2.0)
-    >>> list(says_too_much(np.array([[1, 0], [0, 0], [0, 1]]), kept))
-    ['one voter cast 2 votes at 2 queries, and may cast 1']
-    """
-    if isinstance(released, NeighbourCounts):
-        votes, queries = int(np.abs(cast).sum()), int((cast != 0).any(1).sum())
-        if votes > released.votes or votes != queries:
-            yield f"one voter cast {votes} votes at {queries} queries, and may cast {released.votes}"
-    elif isinstance(released, ClassSums) and int((cast.astype(object) ** 2).sum()) > released.length**2:
-        yield f"one voter cast a vector longer than {released.length}"
-
-
-def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
-    """Whether the student, trained again from public inputs and the noisy table, is the one in release/."""
-    if isinstance(crowd, Finding):
-        yield crowd
-        return
-    if not run.results.exists():
-        yield unchecked("there is no student yet: run `pate student`")
-        return
-    again, _, _ = stages.learn(crowd, run.record.read().student)
-    released = student.Student.load(run.student)
-    what = "public inputs and the noisy table"
-    yield compared(released.parameters, again.parameters, "the student", what)

@@ -5,6 +5,7 @@ spending      ledger, noise, budget, statement
 secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
 retraining    labels, teachers and student, computed again
 crowds        the same checks for a run whose voters are its records or users
+recounts      the tables and scores of such a run counted again, and its students trained again
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from pate_jax import accounting
-from pate_jax.audit import crowds, retraining, secrets, shards, spending
+from pate_jax.audit import crowds, recounts, retraining, secrets, shards, spending
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import register
@@ -105,8 +106,8 @@ def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
         "release": partial(_released, subject),
     }
     again: Checks = {
-        "table": partial(crowds.recounted, run, crowd),
-        "student": partial(crowds.student_again, run, crowd),
+        "table": partial(recounts.recounted, run, crowd),
+        "student": partial(recounts.student_again, run, crowd),
     }
     return checks, again
 

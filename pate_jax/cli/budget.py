@@ -88,10 +88,16 @@ def _released(found: dict[str, Any]) -> list[str]:
     for one in found["releases"]:
         kind, rdp, order = one["release"]["name"], one["cost"]["rdp"], one["cost"]["order"]
         lines.append(f"  release {one['batch']}: {kind}, {rdp:.6f} at order {order:.4g}")
-    spent = found["spent"]
+    spent, unmade = found["spent"], found.get("unmade")
+    if unmade is not None:
+        lines.append(
+            f"Left: {unmade['share']:.0%} of the squared mu of all tables, for {unmade['rounds']} rounds "
+            "that were not made."
+        )
     return [
         *lines,
-        f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g} together, whatever the records.",
+        f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g} together, whatever the records"
+        f"{', with what is left' if unmade else ''}.",
         "Labels for any number of public inputs follow from that; nothing more can be released by this run.",
     ]
 

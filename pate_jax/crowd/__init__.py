@@ -1,5 +1,6 @@
 """Records to votes: every record or user a voter, without training."""
 
+from pate_jax.crowd.agreement import agreeing
 from pate_jax.crowd.classifier import Linear
 from pate_jax.crowd.neighbours import counts
 from pate_jax.crowd.plan import Kind, Plan, plan, space_kind
@@ -18,6 +19,7 @@ __all__ = [
     "Scaling",
     "Shares",
     "Voters",
+    "agreeing",
     "counts",
     "plan",
     "scaling",

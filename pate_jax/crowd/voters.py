@@ -29,6 +29,11 @@ class Voters(NamedTuple):
     labels: Int[np.ndarray, " record"]
     users: Int[np.ndarray, " record"] | None  # numbered; None where every record votes
 
+    def take(self, rows: np.ndarray) -> Voters:
+        """The voters whose records these are; users keep their numbers."""
+        users = None if self.users is None else self.users[rows]
+        return Voters(self.inputs[rows], self.labels[rows], users)
+
 
 def voters(part: Part, classes: int, *, by: str = "record") -> Voters:
     """The voters of a private part, whose labels are checked.

@@ -144,8 +144,42 @@ class HeadCount:
         return 1 - (_times(change, 2) - 1)
 
 
+@dataclass(frozen=True)
+class Score:
+    """The noisy number of held-out voters who agree with a student: it gives the label that they have.
+
+    A voter that is held out moves scores and no table, and every other voter moves tables and no score. A
+    held-out voter agrees or does not, so whether it is changed, added or removed, a score moves by 1 at most.
+
+    >>> release = Score(sigma=20.0)
+    >>> release.squared_shift("changed"), release.squared_shift("joined"), release.shape
+    (1, 1, (1, 1))
+    """
+
+    name: ClassVar[str] = "score"
+    sigma: float
+    family: WholeFamily = "rounded_gaussian"
+
+    def __post_init__(self) -> None:
+        _check(2, self.sigma, self.family)
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on the number."""
+        return Noise(self.family, self.sigma)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of a table with one cell."""
+        return 1, 1
+
+    def squared_shift(self, change: Change) -> int:
+        """The square of the length by which one voter moves the number."""
+        return _times(change, 1)
+
+
 CrowdTable = NeighbourCounts | ClassSums
-CrowdRelease = NeighbourCounts | ClassSums | HeadCount
+CrowdRelease = NeighbourCounts | ClassSums | HeadCount | Score
 BY_NAME: dict[str, type[CrowdRelease]] = {kind.name: kind for kind in get_args(CrowdRelease)}
 
 

@@ -112,6 +112,30 @@ class RunDirectory:
         """Which query answers each row of a batch that was handed in; absent where each answers its own."""
         return _numbered(self.rows, batch)
 
+    def public_side_of(self, round: int) -> Path:
+        """What the voters of one round of a crowd are compared in and asked; the first has the plain name."""
+        return _numbered(self.public_side, round)
+
+    def table_of(self, round: int) -> Path:
+        """The exact table of one round of a crowd."""
+        return _numbered(self.table, round)
+
+    def certificate_of(self, round: int) -> Path:
+        """Who voted in one round of a crowd."""
+        return _numbered(self.certificate, round)
+
+    def score_of(self, round: int) -> Path:
+        """How many held-out voters agree with the student before a round, exactly; from the second round on.
+
+        >>> RunDirectory("run").score_of(2).name
+        'score-0002.npz'
+        """
+        return _numbered(self.home / "score.npz", round)
+
+    def student_of(self, round: int) -> Path:
+        """The folder of the student of one round of a crowd, whose last layer is the next round's space."""
+        return self.home / "rounds" / f"{round:04d}"
+
     @property
     def batches(self) -> int:
         """How many batches have been voted on: batches are numbered from 1, without gaps."""

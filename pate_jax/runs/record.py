@@ -20,6 +20,7 @@ from pate_jax.system import storage
 
 Stages = dict[str, dict[str, Any]]
 CROWD = "crowd"  # the stage that only the run of a crowd has
+ROUNDS = "rounds"  # and the one that it has where it votes more than once
 
 
 def refuse_crowd(settings: Settings, root: Path) -> None:
@@ -79,6 +80,11 @@ class Settings:
     def crowd(self) -> CrowdChoice:
         """How records or users voted by themselves."""
         return from_settings(CrowdChoice, self.of(CROWD))
+
+    @property
+    def between(self) -> StudentConfig:
+        """How a crowd's student of every round but the last was trained."""
+        return student.from_dict(self.of(ROUNDS))
 
     @property
     def student(self) -> StudentConfig:

@@ -115,6 +115,7 @@ class CrowdChoice:
     queries: int | None = None  # of neighbours; unset: by rule
     encoder: str = ""  # module:function that makes the space; unset: by the kind of the inputs
     space: Space | None = None  # unset: the encoder's, if there is one, or by the kind of the inputs
+    rounds: int = 1  # at most; each but the first in the space of the student before it
 
     def __post_init__(self) -> None:
         from pate_jax.accounting.inputs import check_delta
@@ -127,6 +128,8 @@ class CrowdChoice:
             )
         if not (type(self.epsilon) in (int, float) and 0 < self.epsilon < float("inf")):
             raise PateError(f"epsilon={self.epsilon!r} must be a finite number above 0; 1 is an example")
+        if type(self.rounds) is not int or self.rounds < 1:
+            raise PateError(f"rounds={self.rounds!r} must be a whole number of at least 1; 2 is an example")
         if self.space is not None and self.space not in get_args(Space):
             raise PateError(f"space={self.space!r} must be one of {', '.join(get_args(Space))}")
         if self.encoder and self.space not in (None, "encoder"):
@@ -163,6 +166,9 @@ class RunConfig:
     space: Space | None = None
     """For neighbours and sums: what they are compared in. Unset: your encoder's, or by the kind of inputs;
     contrast (images; a few minutes) is what a net learned of the public part. Free."""
+    rounds: int = 1
+    """For neighbours and sums: how often they vote at most, at the same cost in all. A further round
+    compares them in the last layer of the student so far, which one voter in ten is held out to judge."""
     queries: int | None = None
     """Number of public inputs that the voters are asked about; unset: 500 of teachers, of neighbours as many
     as the noise allows."""
@@ -207,6 +213,11 @@ class RunConfig:
                 f"{given} makes the space of a crowd: give --voters neighbours or sums with it; linear "
                 "teachers (--net linear) take theirs by --front"
             )
+        if self.rounds != 1:
+            raise PateError(
+                f"--rounds {self.rounds} is for a crowd: leave it out (`pate vote --more` asks teachers "
+                "again), or give --voters neighbours or sums"
+            )
 
     def _check_of_crowd(self) -> None:
         """Refuse what only teachers take."""
@@ -239,6 +250,7 @@ class RunConfig:
             self.queries,
             self.encoder,
             self.space,
+            self.rounds,
         )
 
     @property

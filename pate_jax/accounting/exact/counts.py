@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,12 +37,14 @@ from pate_jax.mechanisms.crowds import (
     CrowdRelease,
     HeadCount,
     NeighbourCounts,
+    Score,
     Voting,
 )
 
 _UP = 1 + 1e-12  # every figure is rounded up by this
 _MORE = 1 + 2e-6  # factor of the noise that leaves room in delta for the noise's distance from its law
 _FINE = 2e-3  # step of the losses' grid, in losses of one moved cell
+_JOINED = {"sums": 1 / 4, "neighbours": 1 / 2}  # of a table's mu^2, where a voter is added or removed
 _MOST_COMPOSED = 64  # the most moved cells for which losses are composed; beyond, the Renyi curve is used
 
 
@@ -175,19 +177,64 @@ def headcount_for(mu: float, voting: Voting) -> HeadCount:
     >>> round(headcount_for(0.0325, "sums").sigma, 2), round(headcount_for(0.0325, "neighbours").sigma, 2)
     (35.53, 43.51)
     """
-    left = {"sums": 3 / 4, "neighbours": 1 / 2}[voting]
-    return HeadCount(max(1.0, 1 / mu / math.sqrt(left) * _MORE))
+    return HeadCount(max(1.0, 1 / mu / math.sqrt(1 - _JOINED[voting]) * _MORE))
 
 
-def worst(releases: Sequence[CrowdRelease], delta: float) -> float:
+def score_for(mu: float, voting: Voting, scores: int) -> Score:
+    """One of several scores that cost nothing more than tables which cost `mu` together.
+
+    A held-out voter moves no table. Added or removed, it moves the number of voters, which `headcount_for`
+    charges for with 3/4 or 1/2 of `mu^2`. The rest is for the scores, an equal part of `mu^2` for each.
+
+    >>> round(score_for(0.1, "sums", 1).sigma, 2), round(score_for(0.1, "neighbours", 2).sigma, 2)
+    (20.0, 20.0)
+    """
+    if scores < 1:
+        raise PateError(f"scores={scores} must be at least 1")
+    return Score(max(1.0, math.sqrt(scores / _JOINED[voting]) / mu * _MORE))
+
+
+class Unmade(NamedTuple):
+    """Rounds that a run had planned and did not make: what each table might have cost, as its mu.
+
+    A score went with each but the first of them, whose score is what ended the rounds.
+    """
+
+    rounds: int
+    mu: float
+
+
+def worst(releases: Sequence[CrowdRelease], delta: float, unmade: Unmade | None = None) -> float:
     """The epsilon of several releases together for a voter who is changed, added or removed.
+
+    Where there are scores, a voter is held out or votes in tables, or a change moves it from one to the
+    other. `unmade` counts as made: the released numbers decided that it was not needed.
 
     >>> from pate_jax.mechanisms.crowds import ClassSums
     >>> table, mu = ClassSums(classes=3, directions=4, length=100, sigma=2000.0), 0.1
-    >>> worst([table, headcount_for(mu, "sums")], 1e-5) == epsilon([table], 1e-5)
+    >>> alone = epsilon([table], 1e-5)
+    >>> worst([table, headcount_for(mu, "sums")], 1e-5) == alone
+    True
+    >>> worst([table, headcount_for(mu, "sums"), score_for(mu, "sums", 2)], 1e-5) == alone
     True
     """
-    return max(epsilon(releases, delta, change=change) for change in get_args(Change))
+    rounds, mu = unmade or (0, 0.0)
+    scores = [release for release in releases if isinstance(release, Score)]
+    others = [release for release in releases if not isinstance(release, Score)]
+    tables = [release for release in others if not isinstance(release, HeadCount)]
+    kept = {"changed": mu * math.sqrt(rounds)}
+    kept["joined"] = kept["changed"] * math.sqrt(_JOINED[tables[0].name]) if tables else 0.0
+    found = [epsilon(others, delta, change=change, other_mu=kept[change]) for change in get_args(Change)]
+    if scores:
+        numbers = [release for release in others if isinstance(release, HeadCount)]
+        judged = [*scores, *[scores[0]] * (rounds - 1)]
+        found += [epsilon(judged, delta), epsilon([*numbers, *judged], delta, change="joined")]
+        moved = [
+            *tables,
+            *judged,
+        ]  # a voter whose new contents come under another name may move to the others
+        found.append(epsilon(moved, delta, change="joined", other_mu=kept["joined"]))
+    return max(found)
 
 
 def _with(release: CrowdRelease, sigma: float) -> CrowdRelease:

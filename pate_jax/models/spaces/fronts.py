@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from pate_jax.errors import PateError
 from pate_jax.models import nets, patches
@@ -120,34 +120,43 @@ class Net(NamedTuple):
 
     def __call__(self, inputs: np.ndarray) -> Features:
         """Features of the kind of inputs that the net takes."""
-        wanted = tuple(json.loads(self.description)["input_shape"])
-        if inputs.shape[1:] != wanted:
-            raise PateError(
-                f"inputs of shape {list(inputs.shape[1:])} do not fit a net that takes {list(wanted)}"
-            )
-        looked, blocks = _looking(self.kind, self.description, self.preprocessing), []
-        starts = range(0, max(1, len(inputs)), _BLOCK)
-        with devices.kept_memory():
-            for start in progress.track(starts, "looking at inputs", total=len(starts)):
-                block = np.zeros((_BLOCK, *wanted), inputs.dtype)
-                rows = len(inputs[start : start + _BLOCK])
-                block[:rows] = inputs[start : start + _BLOCK]
-                blocks.append(np.asarray(looked(self.parameters, block))[:rows])
-        return np.concatenate(blocks)
+        return _seen(self, self.kind, inputs)
+
+    def labels(self, inputs: np.ndarray) -> Int[np.ndarray, " record"]:
+        """The label that a student gives each input, which depends on that input alone, bit for bit."""
+        return _seen(self, "logits", inputs).argmax(1)
+
+
+def _seen(net: Net, what: Literal["contrast", "student", "logits"], inputs: np.ndarray) -> Features:
+    """What a net says of inputs, block by block, each input by itself."""
+    wanted = tuple(json.loads(net.description)["input_shape"])
+    if inputs.shape[1:] != wanted:
+        raise PateError(
+            f"inputs of shape {list(inputs.shape[1:])} do not fit a net that takes {list(wanted)}"
+        )
+    looked, blocks = _looking(what, net.description, net.preprocessing), []
+    starts = range(0, max(1, len(inputs)), _BLOCK)
+    with devices.kept_memory():
+        for start in progress.track(starts, "looking at inputs", total=len(starts)):
+            block = np.zeros((_BLOCK, *wanted), inputs.dtype)
+            rows = len(inputs[start : start + _BLOCK])
+            block[:rows] = inputs[start : start + _BLOCK]
+            blocks.append(np.asarray(looked(net.parameters, block))[:rows])
+    return np.concatenate(blocks)
 
 
 @lru_cache(maxsize=8)
 def _looking(
-    kind: str, description: str, preprocessing: Preprocessing
+    what: str, description: str, preprocessing: Preprocessing
 ) -> Callable[[Any, np.ndarray], jax.Array]:
-    """The features of a block, one input after another, so that none changes another's last bit."""
+    """What a net says of a block, one input after another, so that none changes another's last bit."""
     net: Any = nets.build(**json.loads(description), form=Form("patches"))
 
     def features(parameters, one):
-        if kind == "student":
+        if what == "student":
             return net.hidden(parameters, one[None])[0]
         found = net.apply(parameters, one[None])[0]
-        return found / (jnp.linalg.norm(found) + _TINY)
+        return found if what == "logits" else found / (jnp.linalg.norm(found) + _TINY)
 
     def block(parameters, inputs):
         return jax.lax.map(lambda one: features(parameters, one), preprocessing.apply(inputs))

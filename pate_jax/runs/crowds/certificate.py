@@ -14,18 +14,24 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax.data import Part, partition
+from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import CrowdTable, NeighbourCounts
 from pate_jax.system import storage
 
 Table = Int[np.ndarray, "rows columns"]
+HELD_OUT = "held_out"
 
 
 def certificate(
-    part: Part, *, key: bytes, by: str, release: CrowdTable, table: Table, public: str
+    part: Part, *, key: bytes, by: str, release: CrowdTable, table: Table, public: str, held_out: int = 0
 ) -> dict[str, Any]:
-    """The certificate of a table that was counted on the public side with this digest. It is private."""
+    """The certificate of a table that was counted on the public side with this digest. It is private.
+
+    `held_out` says how many voters of the part did not vote.
+    """
     proof = partition.certificate(partition.divide(part, 1, key=key, by=by), part, key=key, by=by)
-    return {**proof, **_said(release, table, public)}
+    silent = {HELD_OUT: held_out} if held_out else {}
+    return {**proof, **silent, **_said(release, table, public)}
 
 
 def faults(found: Mapping[str, Any], release: CrowdTable, table: Table, public: str) -> Iterator[str]:
@@ -37,8 +43,20 @@ def faults(found: Mapping[str, Any], release: CrowdTable, table: Table, public: 
         for name in said
         if found.get(name) != said[name]
     )
-    voters = found["users"] if found["by"] == "user" else found["records"]
-    yield from beyond(release, table, voters)
+    yield from beyond(release, table, voters(found) - held_out(found))
+
+
+def voters(found: Mapping[str, Any]) -> int:
+    """How many voters are certified, those who are held out among them."""
+    return int(found["users"] if found["by"] == "user" else found["records"])
+
+
+def held_out(found: Mapping[str, Any]) -> int:
+    """How many of them are held out; none in a run of one round."""
+    silent = found.get(HELD_OUT, 0)
+    if type(silent) is not int or not 0 <= silent <= voters(found):
+        raise PateError(f"the certificate has {HELD_OUT}={silent!r}: restore it from a backup")
+    return silent
 
 
 def beyond(release: CrowdTable, table: Table, voters: int) -> Iterator[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
@@ -24,13 +25,14 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import CROWD
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice
-from pate_jax.student import PublicInputs
+from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount, progress
 
 _KEY = 0  # of a net that learns from public inputs alone, so no secret
 _LEAST = 3e-4  # mu, whose noise is still drawn
 _STROKES = 30_000  # drawn, unless told otherwise
+HELD_OUT = 10  # of so many voters one is held out, where there are several rounds
 
 
 def is_crowd(run: RunDirectory) -> bool:
@@ -44,6 +46,15 @@ class Crowd:
 
     inputs: Inputs
     choice: CrowdChoice
+    round: int = 1  # of the rounds in which its voters vote
+    rounds: dict[int, Crowd] = field(default_factory=dict, repr=False, compare=False)  # that were opened
+
+    def at(self, round: int) -> Crowd:
+        """The same crowd in another round."""
+        self.rounds.setdefault(self.round, self)
+        if round not in self.rounds:
+            self.rounds[round] = replace(self, round=round)
+        return self.rounds[round]
 
     @property
     def run(self) -> RunDirectory:
@@ -57,7 +68,7 @@ class Crowd:
 
     @cached_property
     def kind(self) -> spaces.Kind:
-        """The space in which voters are compared: as chosen, of the owner's encoder, or by the inputs."""
+        """The first round's space: as chosen, of the owner's encoder, or by the inputs."""
         if self.choice.space is not None:
             return self.choice.space
         encoded = self.choice.encoder or self.dataset.public.features is not None
@@ -65,13 +76,40 @@ class Crowd:
 
     @cached_property
     def seen(self) -> Dataset:
-        """The data set as the space sees it: features beside inputs take their place."""
+        """The data set as the space sees it: in the first round features beside inputs take their place."""
+        if self.round > 1:
+            return self.dataset
         return self.dataset.seen_in(self.kind, self.choice.encoder)
 
     @cached_property
-    def people(self) -> crowd.Voters:
-        """Who votes, their labels checked."""
+    def everybody(self) -> crowd.Voters:
+        """All voters, their labels checked."""
         return crowd.voters(self.seen.private, self.dataset.classes, by=self.choice.by)
+
+    @property
+    def people(self) -> crowd.Voters:
+        """Who votes: all, or all but those that are held out."""
+        return self.everybody if self.choice.rounds == 1 else self.everybody.take(~self.held_out)
+
+    @property
+    def judges(self) -> crowd.Voters:
+        """Who is held out."""
+        everybody = crowd.voters(self.dataset.private, self.dataset.classes, by=self.choice.by)
+        return everybody.take(self.held_out)
+
+    @cached_property
+    def held_out(self) -> Bool[np.ndarray, " record"]:
+        """Which records are of voters that vote in no table: by a keyed hash of the voter's own id."""
+        units = partition.units_of(self.dataset.private, self.choice.by)
+        if self.choice.rounds == 1:
+            return np.zeros(len(units), bool)
+        key = self.run.secret.derive("held out")
+        return np.asarray(partition.assign(units, HELD_OUT, key=key) == 0)
+
+    @property
+    def judging(self) -> int:
+        """How many voters are held out. It is private."""
+        return len(np.unique(partition.units_of(self.dataset.private, self.choice.by)[self.held_out]))
 
     @cached_property
     def number(self) -> int:
@@ -83,12 +121,24 @@ class Crowd:
         """What the run may cost in all, in Gaussian-DP; refused where no table of noise is wide enough."""
         epsilon, delta = self.choice.epsilon, self.choice.delta
         found = counts.mu_for(epsilon, delta)
-        if found < _LEAST:
+        if found / math.sqrt(self.choice.rounds) < _LEAST:
+            fewer = ", or ask for fewer rounds" if self.choice.rounds > 1 else ""
             raise PateError(
                 f"epsilon={epsilon:g} at delta={delta:g} needs more noise than tables of it hold, and would "
-                "drown any votes: raise epsilon, or delta"
+                f"drown any votes: raise epsilon, or delta{fewer}"
             )
         return found
+
+    @property
+    def share(self) -> float:
+        """What the table of one round may cost in mu; squares of mu add up, and those of rounds are equal."""
+        return self.mu / math.sqrt(self.choice.rounds)
+
+    @property
+    def voting(self) -> int:
+        """About how many voters vote in a table, from what the run has told; public."""
+        some = told(self.run)
+        return some if self.choice.rounds == 1 else max(1, some - some // HELD_OUT)
 
     def check_public(self) -> None:
         """Refuse public inputs that teach no space, or are too few, before anything is recorded."""
@@ -101,22 +151,24 @@ class Crowd:
         if not self.run.public_side.exists():
             self._space  # noqa: B018  # learned now
 
-    @cached_property
-    def _space(self) -> spaces.Space:
-        """What public inputs teach."""
-        public, key = PublicInputs.of(self.seen), jax.random.key(_KEY)
-        return trained.learn(self.kind, public, key=key, encoder=self.choice.encoder)
+    def check_rounds(self) -> None:
+        """Refuse several rounds of fewer voters than one is held out of."""
+        if self.choice.rounds > 1 and self.number < HELD_OUT:
+            raise PateError(
+                f"--rounds {self.choice.rounds} holds out one voter in {HELD_OUT}, and there are fewer: "
+                "leave it out"
+            )
 
     @cached_property
     def _made(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:
         """The plan, and the coordinates of the pool in its space: kept from before, or made."""
-        path, public = self.run.public_side, self.seen.public.inputs
+        path, public = self.run.public_side_of(self.round), self.seen.public.inputs
         if path.exists():
             kept = public_side.plan_of(public_side.read(path), path)
             return kept, kept.space.coordinates(public)
         made, wide, seen = self._planned()
-        number = told(self.run)
-        progress.warn(doubts(made, wide, seen, voters=number) or classes.doubt(made.release, number))
+        doubt = doubts(made, wide, seen, voters=self.voting) or classes.doubt(made.release, self.voting)
+        progress.warn(doubt)
         return made, seen[:, : len(made.space.variances)]
 
     def planned(self) -> Plan:
@@ -131,12 +183,25 @@ class Crowd:
             choice.voters,
             space,
             seen,
-            voters=told(self.run),
+            voters=self.voting,
             classes=dataset.classes,
-            mu=self.mu,
+            mu=self.share,
             queries=choice.queries,
         )
         return made, space, seen
+
+    @cached_property
+    def _space(self) -> spaces.Space:
+        """What public inputs teach, and in a later round the last layer of the student before it."""
+        if self.round > 1:
+            return trained.space(self.before, self.seen.public.inputs)
+        public, key = PublicInputs.of(self.seen), jax.random.key(_KEY)
+        return trained.learn(self.kind, public, key=key, encoder=self.choice.encoder)
+
+    @cached_property
+    def before(self) -> Student:
+        """The student of the round before, as the run keeps it."""
+        return Student.load(self.run.student_of(self.round - 1))
 
     @property
     def plan(self) -> Plan:
@@ -149,8 +214,9 @@ class Crowd:
         return self._made[1]
 
     def arrays(self, plan: Plan) -> dict[str, np.ndarray]:
-        """A plan of this run as its file holds it."""
-        return public_side.arrays(plan, self.dataset.preprocessing)
+        """A plan of this run as its file holds it; a later round's says which, so that no two are equal."""
+        named = {} if self.round == 1 else {"round": np.array(self.round)}
+        return public_side.arrays(plan, self.dataset.preprocessing) | named
 
 
 def told(run: RunDirectory) -> int:

@@ -33,7 +33,7 @@ def _released(run: RunDirectory, config: RunConfig) -> None:
 
 def _release(run: RunDirectory, config: RunConfig) -> Crowd:
     """Begin and release; of a run that has released, nothing but its data is read."""
-    crowd = stages.begin(run, config.data, config.crowd)
+    crowd = stages.begin(run, config.data, config.crowd, config.student)
     if config.register is not None:
         records = register.digest_of(crowd.dataset.private.ids)
         register.enter(run, config.register, register.crowd_plan(run, records))

@@ -85,7 +85,12 @@ def _follow(config: RunConfig) -> None:
 
 
 def _open(crowd: Crowd) -> None:
-    crowd.mu, crowd.people  # noqa: B018  # checked now
+    if crowd.choice.rounds > 1 and devices.processes() > 1:
+        raise PateError(
+            f"--rounds {crowd.choice.rounds} runs in one process, which uses all its devices: leave out "
+            "--processes, or --rounds"
+        )
+    crowd.mu, crowd.everybody  # noqa: B018  # checked now
 
 
 def _say(what: bytes, content: bytes = b"") -> None:

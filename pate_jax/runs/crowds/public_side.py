@@ -81,7 +81,7 @@ def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
         there = "rows" in made
         queries = Queries(made["rows"], made["vectors"], made["offsets"], scaling) if there else None
         release = crowds.from_dict(storage.parse_json(str(made["release"]), path))
-        if isinstance(release, crowds.HeadCount):
+        if not isinstance(release, crowds.ClassSums | crowds.NeighbourCounts):
             raise ValueError("the release is no table")
         return Plan(archive.space_of(own, preprocessing), scaling, queries, release)
     except (KeyError, TypeError, ValueError) as error:

@@ -6,6 +6,11 @@
     ledger.jsonl      the number of voters and the table, both noisy, durable before anything that shows them
     answers.npz       the noisy table; written again from the ledger whenever it is missing
 
+Each of these but the ledger has a number in its name from the second round on, and before such a round come
+
+    rounds/0001/      the student of the rounds so far, public
+    score-0002.npz    how many held-out voters agree with it; private, and a line of the ledger with noise
+
 The noise is derived from the run's secret, the release, and the digests of the table and the public side. So
 no noise serves two tables, nor one table twice, and a run that a crash interrupts ends with the same numbers.
 """
@@ -13,6 +18,8 @@ no noise serves two tables, nor one table twice, and a run that a crash interrup
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int
@@ -20,40 +27,34 @@ from jaxtyping import Int
 from pate_jax import crowd as voting
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.crowd import shares
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import (
-    ClassSums,
     CrowdRelease,
-    CrowdTable,
-    HeadCount,
     to_dict,
 )
 from pate_jax.runs import batches, budget, chain, ledger, register
-from pate_jax.runs.crowds import processes, public_side
+from pate_jax.runs.crowds import processes, public_side, rounds, students
 from pate_jax.runs.crowds.certificate import certificate, faults
-from pate_jax.runs.crowds.inputs import Crowd, told
+from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.system import storage
 
 Table = Int[np.ndarray, "rows columns"]
-_TABLE, _NOISY = "crowd-table", "noisy-table"
-_KINDS = ("the number of voters", "the table")  # one line each, in this order
+_TABLE = "crowd-table"
 NOTHING = ""  # the digest of the public side of a number that is asked of nothing public
 
 
 def count(crowd: Crowd) -> Table:
-    """The exact table of all voters, counted once and certified. It is private."""
-    run, plan = crowd.run, crowd.plan
-    if not run.public_side.exists():
-        public_side.write(run.public_side, crowd.arrays(plan))
-    public = public_side.digest(public_side.read(run.public_side))
-    if run.table.exists() and run.certificate.exists():
-        table = load_table(run)
-        found = list(faults(storage.read_json(run.certificate, "certificate"), plan.release, table, public))
+    """The exact table of a round, counted once and certified. It is private."""
+    run, plan, path = crowd.run, crowd.plan, crowd.run.table_of(crowd.round)
+    proof = run.certificate_of(crowd.round)
+    public = _asked_on(crowd)
+    if path.exists() and proof.exists():
+        table = load_table(run, crowd.round)
+        found = list(faults(storage.read_json(proof, "certificate"), plan.release, table, public))
         if found:
-            raise PateError(f"{run.table} is not the certified one: {found[0]}; restore it from a backup")
+            raise PateError(f"{path} is not the certified one: {found[0]}; restore it from a backup")
         return table
     table = counted(crowd)
     made = certificate(
@@ -63,10 +64,19 @@ def count(crowd: Crowd) -> Table:
         release=plan.release,
         table=table,
         public=public,
+        held_out=crowd.judging,
     )
-    storage.write_arrays(run.table, _TABLE, {"table": table})
-    storage.write_json(run.certificate, "certificate", made)
+    storage.write_arrays(path, _TABLE, {"table": table})
+    storage.write_json(proof, "certificate", made)
     return table
+
+
+def _asked_on(crowd: Crowd) -> str:
+    """The digest of the public side of a round, which is kept before anything is counted on it."""
+    path, plan = crowd.run.public_side_of(crowd.round), crowd.plan
+    if not path.exists():
+        public_side.write(path, crowd.arrays(plan))
+    return public_side.digest(public_side.read(path))
 
 
 def counted(crowd: Crowd, people: voting.Voters | None = None) -> Table:
@@ -77,41 +87,73 @@ def counted(crowd: Crowd, people: voting.Voters | None = None) -> Table:
     return voting.table(crowd.plan, crowd.people)
 
 
-def load_table(run: RunDirectory) -> Table:
-    """The exact table of a run."""
-    return storage.read_arrays(run.existing(run.table, "run"), _TABLE)["table"]
+def load_table(run: RunDirectory, round: int = 1) -> Table:
+    """The exact table of one round of a run."""
+    return storage.read_arrays(run.existing(run.table_of(round), "run"), _TABLE)["table"]
 
 
-def release(crowd: Crowd) -> CrowdLine:
-    """Release the number of voters and then the table, both with noise and once; a line each.
+def release(crowd: Crowd) -> None:
+    """Release the number of voters, and each round's table, with noise and once; a line each.
 
-    What the voters are asked follows from the noisy number, so that it comes first.
+    What the voters are asked follows from the noisy number, so that it comes first. Between two rounds the
+    score of the student so far is released, and rounds end where it says so.
     """
     run = crowd.run
     run.record.agree("budget", ledger.budget_to_dict(None))
     with chain.Writer(run.ledger) as book:
-        lines = list(ledger.releases(run.ledger))
-        if len(lines) < len(_KINDS):
-            register.confirm_crowd(run)
-        if not lines:
-            number = np.array([[crowd.number]])
-            beside = counts.headcount_for(crowd.mu, crowd.choice.voters)
-            ledger.append_crowd(book, _line(run, 1, beside, number, NOTHING))
-        line = lines[1] if len(lines) > 1 else ledger.append_crowd(book, _charge(crowd))
-        public = public_side.digest(public_side.read(run.existing(run.public_side, "run")))
-        if (line.release, line.public) != (crowd.plan.release, public):
-            raise PateError(
-                f"{run.ledger} shows a release on another public side than that in {run.public_side}: "
-                "restore them from a backup"
-            )
-        _issue(run, line)
-    return line
+        _shown(book, run, 1, lambda: _number(crowd))
+        for round in range(1, crowd.choice.rounds + 1):
+            here = crowd.at(round)
+            if round > 1 and not _continues(book, here):
+                break
+            line = _shown(book, run, rounds.table_batch(round), partial(_charge, here))
+            path = run.existing(run.public_side_of(round), "run")
+            if (line.release, line.public) != (here.plan.release, public_side.digest(public_side.read(path))):
+                raise PateError(
+                    f"{run.ledger} shows a release on another public side than that in {path}: "
+                    "restore them from a backup"
+                )
+            rounds.issue(run, round, line)
+
+
+def _shown(book: chain.Writer, run: RunDirectory, batch: int, make: Callable[[], CrowdLine]) -> CrowdLine:
+    """The line of a batch: that which the ledger shows, or a new one."""
+    lines = list(ledger.releases(run.ledger))
+    if len(lines) >= batch:
+        return lines[batch - 1]
+    register.confirm_crowd(run)
+    return ledger.append_crowd(book, make())
+
+
+def _continues(book: chain.Writer, crowd: Crowd) -> bool:
+    """Whether this round takes place: what the score of the student before it says."""
+    run, taught = crowd.run, students.before(crowd)
+    line = _shown(book, run, rounds.score_batch(crowd.round), partial(_score, crowd))
+    if line.public != taught:
+        raise PateError(
+            f"{run.ledger} shows a score of another student than that in {run.student_of(crowd.round - 1)}: "
+            "restore them from a backup"
+        )
+    return rounds.continues(run, crowd.round - 1)
+
+
+def _number(crowd: Crowd) -> CrowdLine:
+    """The line of the number of voters."""
+    beside = counts.headcount_for(crowd.mu, crowd.choice.voters)
+    return _line(crowd.run, 1, beside, np.array([[crowd.number]]), NOTHING)
+
+
+def _score(crowd: Crowd) -> CrowdLine:
+    """The line of the score before a round."""
+    beside = counts.score_for(crowd.mu, crowd.choice.voters, crowd.choice.rounds - 1)
+    exact, taught = students.score(crowd), students.before(crowd)
+    return _line(crowd.run, rounds.score_batch(crowd.round), beside, exact, taught)
 
 
 def _charge(crowd: Crowd) -> CrowdLine:
-    """The line of the table."""
-    table, run = count(crowd), crowd.run
-    return _line(run, 2, crowd.plan.release, table, public_side.digest(public_side.read(run.public_side)))
+    """The line of the table of a round."""
+    table, batch = count(crowd), rounds.table_batch(crowd.round)
+    return _line(crowd.run, batch, crowd.plan.release, table, _asked_on(crowd))
 
 
 def _line(run: RunDirectory, batch: int, release: CrowdRelease, table: Table, public: str) -> CrowdLine:
@@ -140,42 +182,3 @@ def draw(run: RunDirectory, release: CrowdRelease, table: Table, public: str) ->
 def stream(release: CrowdRelease, table: str, public: str) -> str:
     """The name of the noise stream that serves one release of one table and nothing else."""
     return f"noise of crowd release {json.dumps(to_dict(release), sort_keys=True)} for {table} on {public}"
-
-
-def _issue(run: RunDirectory, line: CrowdLine) -> None:
-    """Write the noisy table that the ledger shows, once more if need be; never drawn again."""
-    if not run.answers.exists():
-        values = ledger.unpack_table(line.values, line.release.shape)
-        storage.write_arrays(run.answers, _NOISY, {"values": values})
-    load_noisy(run)
-
-
-def load_noisy(run: RunDirectory) -> tuple[CrowdTable, Table]:
-    """The table that a run has released: what the ledger shows, where the file of it holds the same."""
-    lines = list(ledger.releases(run.ledger))
-    file = storage.read_arrays(run.existing(run.answers, "run"), _NOISY).get("values")
-    release = lines[-1].release if len(lines) == len(_KINDS) else None
-    if release is None or isinstance(release, HeadCount):
-        raise PateError(
-            f"{run.ledger} shows {len(lines)} releases, and a crowd's run has {len(_KINDS)}, the number of "
-            "voters and a table: restore it from a backup"
-        )
-    values = ledger.unpack_table(lines[-1].values, release.shape)
-    if file is None or not np.array_equal(values, file):
-        raise PateError(
-            f"{run.answers} differs from the ledger, which recorded another noisy table: remove it, and "
-            "the command that made the run writes it again"
-        )
-    return release, values
-
-
-def soft(crowd: Crowd) -> tuple[shares.Shares, np.ndarray]:
-    """Probabilities that follow from the noisy table, and the rows of the public part that they are of."""
-    release, values = load_noisy(crowd.run)
-    plan = crowd.plan._replace(release=release)
-    if isinstance(release, ClassSums):
-        found = shares.of_sums(values, plan, crowd.pool, told(crowd.run))
-        return found, np.arange(len(crowd.dataset.public.inputs))
-    if plan.queries is None:
-        raise PateError(f"{crowd.run.public_side} names no queries: restore it from a backup")
-    return shares.of_counts(values, release), plan.queries.rows

@@ -13,22 +13,28 @@ from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.runs import budget, ledger
 from pate_jax.runs import stages as shared
+from pate_jax.runs.crowds import answers, processes, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import processes, release
 from pate_jax.runs.crowds.inputs import Crowd, told
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import CROWD
+from pate_jax.runs.record import CROWD, ROUNDS
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import crowd_pages
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
 from pate_jax.student.settings import covers
 from pate_jax.system import progress, storage
 
+_AUTO = student.Auto()
 _WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
 
-def begin(run: RunDirectory, choice: DataChoice, voters: CrowdChoice) -> Crowd:
-    """Open the data of a run, and record what it is made from.
+def begin(
+    run: RunDirectory,
+    choice: DataChoice,
+    voters: CrowdChoice,
+    config: student.StudentConfig = _AUTO,
+) -> Crowd:
+    """Open the data of a run, and record what it is made from; `config` is read if there are several rounds.
 
     Nothing is recorded before the data were opened and found fit, so a mistyped command can be given again.
     """
@@ -36,12 +42,22 @@ def begin(run: RunDirectory, choice: DataChoice, voters: CrowdChoice) -> Crowd:
     crowd = crowd_inputs.made(run, choice, voters)
     processes.check(crowd)
     crowd.check_public()
+    crowd.check_rounds()
     run.secret.draw(voters.seed)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
-    run.record.agree(CROWD, to_settings(voters))
+    run.record.agree(CROWD, _recorded(voters))
+    if voters.rounds > 1:
+        chosen = students.between(config, voters, image=crowd.dataset.kind == "image")
+        run.record.agree(ROUNDS, to_settings(chosen))
     run.record.agree("relation", {"relation": voters.by})
     budget.warn_of_delta(voters.delta, len(crowd.dataset.private.ids))
     return crowd
+
+
+def _recorded(voters: CrowdChoice) -> dict[str, Any]:
+    """The settings of a crowd; those of one round are what they were before there were several."""
+    settings = to_settings(voters)
+    return settings if voters.rounds > 1 else {name: settings[name] for name in settings if name != ROUNDS}
 
 
 def state(run: RunDirectory, delta: float) -> CrowdStatement:
@@ -60,18 +76,30 @@ def state(run: RunDirectory, delta: float) -> CrowdStatement:
         voters=told(run),
         relation=by,
         private=run.secret.seed is None,
+        unmade=rounds.unmade(run, settings.crowd),
     )
 
 
 def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
     """Write the statement; there is nothing in it that may not leave."""
-    release.load_noisy(run)  # nothing is recorded of a run that has released nothing
+    _check_finished(run)  # nothing is recorded of a run that has released nothing
     delta = budget.agreed_delta(run, delta)
     run.record.agree("account", {"delta": delta})
     statement = state(run, delta)
     storage.write_json(run.statement, "statement", statement.to_dict())
     storage.write_json(run.public_statement, "statement", statement.publishable())
     return statement
+
+
+def _check_finished(run: RunDirectory) -> None:
+    found, choice = rounds.shown(run), run.record.read().crowd
+    for round in range(1, max(1, len(found.tables)) + 1):
+        rounds.load_noisy(run, round)
+    if not rounds.finished(run, choice):
+        raise PateError(
+            f"{run.ledger} shows {len(found.tables)} of at most {choice.rounds} rounds, and nothing ended "
+            "them: repeat the command that made the run, and it goes on"
+        )
 
 
 def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None = None) -> dict[str, Any]:
@@ -82,15 +110,16 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
         if before.exists() and storage.read_json(before, "statement") == statement:
             return storage.read_json(run.results, "results")
-    crowd = crowd or crowd_inputs.opened(run)
+    made = rounds.shown(run)
+    crowd = (crowd or crowd_inputs.opened(run)).at(len(made.tables))
     dataset = crowd.dataset
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
-    learned, answers, asked = learn(crowd, config)
+    learned, given, asked = learn(crowd, config)
     whole = covers(len(asked.ids), len(dataset.public.ids))
     method = config.resolved(image=dataset.kind == "image", whole=whole).method
-    doubt = shares.doubt(release.soft(crowd)[0])
+    doubt = shares.doubt(answers.shares(crowd)[0])
     progress.warn(doubt)
-    right = None if asked.labels is None else np.asarray(answers.labels) == asked.labels
+    right = None if asked.labels is None else np.asarray(given.labels) == asked.labels
     results = {
         "run_dir": str(run.root),
         "dataset": dataset.name,
@@ -103,6 +132,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "space": crowd.plan.space.description()._asdict(),
         "queries": len(asked.ids),
         "pool": len(dataset.public.ids),
+        **_told_of_rounds(run, crowd),
         "method": method,
         "doubt": doubt,
         "label_accuracy": None if right is None else float(right.mean()),
@@ -117,11 +147,23 @@ def learn(
     crowd: Crowd, config: student.StudentConfig
 ) -> tuple[student.Student, aggregate.Answers, data.Part]:
     """The student, from public inputs and the noisy table alone; the answers, and what they answer."""
-    dataset = crowd.dataset
-    found, rows = release.soft(crowd)
-    answers = aggregate.soft_answers(found.probabilities, found.deviation)
-    asked = dataset.public.take(rows)
-    return shared.learn(crowd.run, config, dataset, asked, answers), answers, asked
+    found, asked = answers.given(crowd)
+    return shared.learn(crowd.run, config, crowd.dataset, asked, found), found, asked
+
+
+def _told_of_rounds(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
+    """What is said of a run's rounds, if it had several: how many were made, and the noisy scores."""
+    if crowd.choice.rounds == 1:
+        return {}
+    found, some = rounds.shown(run), rounds.held_out(run)
+    scores = [min(max(score / some, 0.0), 1.0) for score in found.outcomes()]
+    noise = [line.release.sigma / some for line in found.scores]
+    return {
+        "rounds": crowd.round,
+        "planned_rounds": crowd.choice.rounds,
+        "scores": scores,
+        "score_noise": noise,
+    }
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:
@@ -144,4 +186,17 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     delta = settings.crowd.delta if settings.delta is None else settings.delta
     shown = [{name: line.to_dict()[name] for name in ("batch", "release", "cost")} for line in lines]
     spent = {"epsilon": state(run, delta).headline.epsilon, "delta": delta}
-    return {"run_dir": str(run.root), "releases": shown, "budget": None, "spent": spent, "left": None}
+    return {
+        "run_dir": str(run.root),
+        "releases": shown,
+        "budget": None,
+        "spent": spent,
+        "left": None,
+        **_unspent(run, settings.crowd),
+    }
+
+
+def _unspent(run: RunDirectory, choice: CrowdChoice) -> dict[str, Any]:
+    """The rounds that were planned and not made, and what part of the squared mu of all tables they are."""
+    found = rounds.unmade(run, choice)
+    return {} if found is None else {"unmade": {**found._asdict(), "share": found.rounds / choice.rounds}}

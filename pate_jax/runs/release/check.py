@@ -43,7 +43,7 @@ _STATEMENT = frozenset(
     {
         *("artefact", "schema", "warning", "asked", "answered", "delta", "relation", "relation_in_words"),
         *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line"),
-        *("teachers", "classes", "declared", "rule", "releases", "voters"),
+        *("teachers", "classes", "declared", "rule", "releases", "unmade", "voters"),
     }
 )
 FIELDS = {

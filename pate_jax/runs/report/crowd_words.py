@@ -62,13 +62,50 @@ def explained(facts: Mapping[str, Any]) -> str:
             f"{who} voted with its own label at the few that are nearest, random noise was added to every "
             "count of votes, and labels were read from the noisy counts"
         )
+    if "rounds" in facts:
+        said += (
+            ". This was done in several rounds: inputs were then compared as a student of the labels so far "
+            "sees them, and the labels of all rounds were put together"
+        )
     return f"{said}. A student model learned from these labels and public inputs. It saw no private record."
+
+
+def rounds(facts: Mapping[str, Any]) -> list[str]:
+    """How often the voters voted, and how many of those held out agreed with the student in between.
+
+    >>> rounds({"voters": "sums"})
+    []
+    >>> facts = {"rounds": 2, "planned_rounds": 3, "scores": [0.861, 0.863], "score_noise": [0.004, 0.004]}
+    >>> rounds(facts)[0]
+    'They voted in 2 of at most 3 rounds, and one voter in ten was held out to judge.'
+    >>> rounds(facts)[1]
+    'The student of round 1 gave about 86.1% of the held-out voters their label (noise: 0.4 points).'
+    >>> rounds(facts)[-1]
+    'The last grew by no more than its noise, so what the next round might cost was not spent.'
+    """
+    if "rounds" not in facts:
+        return []
+    made, planned = facts["rounds"], facts["planned_rounds"]
+    lines = [f"They voted in {made} of at most {planned} rounds, and one voter in ten was held out to judge."]
+    for round, (score, noise) in enumerate(zip(facts["scores"], facts["score_noise"], strict=True), 1):
+        agreed = f"about {score:.1%} of the held-out voters their label (noise: {100 * noise:.1f} points)"
+        lines.append(f"The student of round {round} gave {agreed}.")
+    if made < planned:
+        last = "The last grew by no more than its noise"
+        lines.append(f"{last}, so what the next round might cost was not spent.")
+    return lines
+
+
+def _taught(facts: Mapping[str, Any]) -> str:
+    later = facts.get("rounds", 1) > 1
+    return "the rounds before taught" if later else "public inputs alone taught"
 
 
 def sentences(facts: Mapping[str, Any]) -> list[str]:
     """What came of it."""
     lines = [f"{voters(facts).capitalize()}, gave labels to {asked(facts)}."]
-    lines += [f"Their space, which public inputs alone taught: {space(facts)}."]
+    lines += [f"Their space, which {_taught(facts)}: {space(facts)}."]
+    lines += rounds(facts)
     if facts.get("doubt"):
         lines.append(f"Beware: {facts['doubt']}.")
     if facts["label_accuracy"] is not None:

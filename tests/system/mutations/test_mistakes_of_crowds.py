@@ -12,7 +12,7 @@ from test_edited_runs import both, by_hand, rewrite, settings
 
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
-from pate_jax.audit import crowds
+from pate_jax.audit import crowds, recounts
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import from_dict, to_dict
@@ -148,7 +148,7 @@ EDITS = [
         "the number of voters not charged",
         of_sums,
         partial(crowd_lines, change=lambda bodies: bodies[1:]),
-        "ledger: .* shows 1 releases",
+        "ledger: line 1 of .* shows release 2",
     ),
     edit("the number of voters not stated", by_records, both(without_the_number), "statement differs"),
     edit("more spent than was wished", by_records, wished(1.0), "ledger: epsilon 1 was allowed"),
@@ -195,7 +195,7 @@ def made(voters, by="record"):
             return [f"refused: {error}"]
         patch.undo()
         subject = Subject(run)
-        again = crowds.recounted(run, crowds.opened(subject))
+        again = recounts.recounted(run, crowds.opened(subject))
         return verified(run) + [f"table: {one.text}" for one in again if one.outcome == "failed"]
 
     return check
@@ -212,7 +212,7 @@ def patched(place, name, value):
 
 
 def a_half_of_the_table(real):
-    return lambda releases, delta: real(releases[1:], delta) / 2
+    return lambda releases, delta, unmade=None: real(releases[1:], delta, unmade) / 2
 
 
 def one_more_vote(real):
@@ -319,6 +319,6 @@ def test_a_table_that_was_changed_in_every_file_is_found_by_counting_again(tmp_p
     other_table_everywhere(run)
     assert verified(run) == []  # every file fits every other one
     (fault, *_) = [
-        one for one in crowds.recounted(run, crowds.opened(Subject(run))) if one.outcome == "failed"
+        one for one in recounts.recounted(run, crowds.opened(Subject(run))) if one.outcome == "failed"
     ]
     assert "the records give another table" in fault.text

@@ -1,0 +1,113 @@
+"""Deep checks of a crowd's run: tables and scores counted again from the records, students trained again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import numpy as np
+
+from pate_jax import student
+from pate_jax.audit.crowds import begun, named
+from pate_jax.audit.retraining import compared
+from pate_jax.audit.shards import absent
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
+from pate_jax.runs.crowds import release, rounds, stages, students
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release.findings import Finding, judged, unchecked
+
+_MOVED = 1e-3  # share of a table that rounding of features may move between two machines
+_ALONE = 20  # voters who are counted one by one
+
+
+def recounted(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
+    """Whether the records give each table again, in two parts that know nothing of each other, added up.
+
+    And whether some voters, each counted alone, say no more than the release allows to one; and whether the
+    held-out voters give the scores again.
+    """
+    if isinstance(crowd, Finding):
+        yield crowd
+        return
+    for round in begun(run):
+        if not (run.table_of(round).exists() and run.public_side_of(round).exists()):
+            yield absent(run, run.table_of(round), "run")
+            return
+        yield from _recounted(run, crowd.at(round))
+    for line in rounds.shown(run).scores:
+        yield from _judged_again(run, crowd.at((line.batch + 1) // 2))
+
+
+def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
+    """Whether the records give the table of one round again."""
+    table, people, which = release.load_table(run, crowd.round), crowd.people, named(crowd.round)
+    of = np.arange(len(people.labels)) if people.users is None else people.users
+    random = np.random.default_rng(secrets.randbits(64))
+    half = random.random(int(of.max(initial=0)) + 1) < 0.5
+    again = sum(release.counted(crowd, people.take(half[of] == side)) for side in (True, False))
+    off, voters = np.abs(again - table).sum(), np.unique(of)
+    if 0 < off <= _MOVED * np.abs(table).sum():
+        yield unchecked(f"{which}the table differs by {off:,}, as rounding of features may between machines")
+    else:
+        yield from judged(
+            [f"{which}the records give another table: the numbers differ by {off:,} in all"] if off else [],
+            f"{which}two halves of {len(voters):,} voters, counted apart, give the table when they are added",
+        )
+    sample = random.choice(voters, min(_ALONE, len(voters)), replace=False)
+    alone = (release.counted(crowd, people.take(of == voter)) for voter in sample)
+    beyond = [fault for cast in alone for fault in says_too_much(cast, crowd.plan.release)]
+    yield from judged(
+        (f"{which}{fault}" for fault in beyond[:3]),
+        f"{which}{len(sample)} voters, each counted alone, say no more than they may",
+    )
+
+
+def _judged_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
+    """Whether the voters who are held out give the score before a round again."""
+    kept, again = int(students.load_score(run, crowd.round)[0, 0]), int(students.counted(crowd)[0, 0])
+    off, most = abs(kept - again), crowd.judging
+    if 0 < off <= max(1, most // 1000):
+        yield unchecked(f"the score before round {crowd.round} differs by {off}, as rounding may make it")
+    else:
+        yield from judged(
+            [f"the held-out voters give the score {again} before round {crowd.round}, not {kept}"]
+            if off
+            else [],
+            f"{most:,} held-out voters give the score before round {crowd.round} again",
+        )
+
+
+def says_too_much(cast: np.ndarray, released: CrowdRelease) -> Iterator[str]:
+    """By how much what one voter cast exceeds the release's bound.
+
+    >>> kept = NeighbourCounts(queries=3, classes=2, votes=1, sigma=2.0)
+    >>> list(says_too_much(np.array([[1, 0], [0, 0], [0, 1]]), kept))
+    ['one voter cast 2 votes at 2 queries, and may cast 1']
+    """
+    if isinstance(released, NeighbourCounts):
+        votes, queries = int(np.abs(cast).sum()), int((cast != 0).any(1).sum())
+        if votes > released.votes or votes != queries:
+            yield f"one voter cast {votes} votes at {queries} queries, and may cast {released.votes}"
+    elif isinstance(released, ClassSums) and int((cast.astype(object) ** 2).sum()) > released.length**2:
+        yield f"one voter cast a vector longer than {released.length}"
+
+
+def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
+    """Whether each student, trained again from public inputs and noisy tables, is the one that is kept."""
+    if isinstance(crowd, Finding):
+        yield crowd
+        return
+    if not run.results.exists():
+        yield unchecked("there is no student yet: run `pate student`")
+        return
+    what, found = "public inputs and noisy tables", rounds.shown(run)
+    for line in found.scores:
+        here = crowd.at((line.batch + 1) // 2)
+        between = students.learned(here)
+        yield compared(
+            here.before.parameters, between.parameters, f"the student before round {here.round}", what
+        )
+    again, _, _ = stages.learn(crowd.at(len(found.tables)), run.record.read().student)
+    released = student.Student.load(run.student)
+    yield compared(released.parameters, again.parameters, "the student", what)

@@ -1,0 +1,76 @@
+"""The student between two rounds: trained, kept in the run, and judged by the voters who are held out.
+
+It has seen public inputs and released answers alone, so its last layer costs nothing as the next round's
+space. What it says of a voter's record depends on that record alone, bit for bit, so that one voter moves its
+score by 1 at most.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from pate_jax import crowd as voting
+from pate_jax.models import trees
+from pate_jax.runs import stages as shared
+from pate_jax.runs.crowds import answers, public_side
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import CrowdChoice
+from pate_jax.student import Ridge, Student, StudentConfig, Supervised, spaces
+from pate_jax.student.settings import Settings
+from pate_jax.system import storage
+
+_SCORE = "crowd-score"
+
+
+def between(config: StudentConfig, choice: CrowdChoice, *, image: bool) -> Settings:
+    """How the students between rounds are trained: as the last one, or by a net where that one has none.
+
+    >>> between(Supervised(steps=7), CrowdChoice("sums"), image=False).steps
+    7
+    >>> between(Ridge(), CrowdChoice("sums"), image=True).net
+    'cnn'
+    """
+    chosen = config.resolved(image=image, whole=choice.voters == "sums")
+    return Supervised().resolved(image=image) if isinstance(chosen, Ridge) else chosen
+
+
+def before(crowd: Crowd) -> str:
+    """A digest of the student before this round, which is trained if the run has none yet."""
+    folder = crowd.run.student_of(crowd.round - 1)
+    if not (folder / "student.json").exists():  # the last of its files
+        learned(crowd).save(folder)
+    return digest(crowd.before, crowd.round)
+
+
+def learned(crowd: Crowd) -> Student:
+    """The student of all rounds before this one."""
+    found, asked = answers.given(crowd.at(crowd.round - 1))
+    return shared.learn(crowd.run, crowd.run.record.read().between, crowd.dataset, asked, found)
+
+
+def digest(student: Student, round: int) -> str:
+    """What names a student, and the noise of its score before a round."""
+    arrays = {name: np.asarray(leaf) for name, leaf in trees.flat(student.parameters).items()}
+    net = json.dumps(student.description, sort_keys=True)
+    return public_side.digest({**arrays, "net": np.array(net), "round": np.array(round)})
+
+
+def score(crowd: Crowd) -> np.ndarray:
+    """The exact score of the student before a round, a table of one cell. It is counted once, and private."""
+    path = crowd.run.score_of(crowd.round)
+    if not path.exists():
+        storage.write_arrays(path, _SCORE, {"table": counted(crowd)})
+    return load_score(crowd.run, crowd.round)
+
+
+def counted(crowd: Crowd) -> np.ndarray:
+    """How many held-out voters have the label that the student before this round gives."""
+    return np.array([[voting.agreeing(crowd.judges, lambda seen: spaces.labels(crowd.before, seen))]])
+
+
+def load_score(run: RunDirectory, round: int) -> np.ndarray:
+    """The exact score before a round that the run keeps."""
+    return storage.read_arrays(run.existing(run.score_of(round), "run"), _SCORE)["table"]
