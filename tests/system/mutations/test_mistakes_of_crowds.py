@@ -14,6 +14,7 @@ from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import crowds, recounts
 from pate_jax.audit.subject import Subject
+from pate_jax.crowd import tables
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import from_dict, to_dict
 from pate_jax.models.spaces import integers
@@ -261,7 +262,7 @@ NEIGHBOURS, USERS, SUMS = made("neighbours"), made("neighbours", "user"), made("
 MISTAKES = [
     case(
         "a voter casts a vote more than it may",
-        replaced(release.voting, "counts", one_more_vote),
+        replaced(tables, "counts", one_more_vote),
         NEIGHBOURS,
         "votes at most",
     ),
