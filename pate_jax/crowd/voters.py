@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,7 @@ from pate_jax.system import devices
 
 Rows = range | Int[np.ndarray, " row"]
 Made = TypeVar("Made")
+_DIGEST = 16  # bytes
 
 
 class Voters(NamedTuple):
@@ -28,6 +30,7 @@ class Voters(NamedTuple):
     inputs: np.ndarray  # as stored; may be a memory map, of which only a block is read at a time
     labels: Int[np.ndarray, " record"]
     users: Int[np.ndarray, " record"] | None  # numbered; None where every record votes
+    apart: np.ndarray | None = None  # names of the voters, where no other process was given any of them
 
     def take(self, rows: np.ndarray) -> Voters:
         """The voters whose records these are; users keep their numbers."""
@@ -35,8 +38,11 @@ class Voters(NamedTuple):
         return Voters(self.inputs[rows], self.labels[rows], users)
 
 
-def voters(part: Part, classes: int, *, by: str = "record") -> Voters:
+def voters(part: Part, classes: int, *, by: str = "record", apart: bool = False) -> Voters:
     """The voters of a private part, whose labels are checked.
+
+    With `apart` each of several processes was given records of its own, in place of the same ones. Their
+    counts and sums are those of all; a voter whose records two processes hold is refused then.
 
     >>> names, people = np.array(["a", "b", "c"]), np.array(["x", "y", "x"])
     >>> part = Part(np.zeros((3, 2)), np.array([0, 1, 1]), names, people)
@@ -51,7 +57,8 @@ def voters(part: Part, classes: int, *, by: str = "record") -> Voters:
     check_labels(labels, classes)
     named = units_of(part, by)
     users = np.unique(named, return_inverse=True)[1].astype(np.int64) if by == "user" else None
-    return Voters(part.inputs, labels.astype(np.int32), users)
+    names = (np.unique(named) if by == "user" else named) if apart else None
+    return Voters(part.inputs, labels.astype(np.int32), users, names)
 
 
 def check_labels(labels: Int[np.ndarray, " record"], classes: int) -> None:
@@ -66,15 +73,17 @@ def check_labels(labels: Int[np.ndarray, " record"], classes: int) -> None:
 def own_rows(people: Voters) -> Rows:
     """The rows that this process reads: its part of the records, or all records of its users, user by user.
 
-    Every process is given the same voters. Together they read each record once, and no user's records lie
-    with two of them.
+    Every process is given the same voters, or each its own. Together they read each record once, and no
+    user's records lie with two of them.
 
     >>> own_rows(Voters(np.zeros((3, 2)), np.zeros(3, np.int32), np.array([1, 0, 1]))).tolist()
     [1, 0, 2]
     """
     index, processes = devices.index(), devices.processes()
     if processes > 1:
-        _check_same(people)
+        _check_given(people)
+    if people.apart is not None:
+        index, processes = 0, 1  # all of its own
     if people.users is None:
         start, end = (len(people.labels) * place // processes for place in (index, index + 1))
         return range(start, end)
@@ -132,6 +141,40 @@ def _read(inputs: np.ndarray, rows: Rows) -> np.ndarray:
     return np.asarray(inputs[rows])
 
 
+def _check_given(people: Voters) -> None:
+    """Refuse processes whose voters do not go together."""
+    apart = devices.rows_of_all(np.array([people.apart is not None]))
+    with devices.failing_together():
+        if apart.any() != apart.all():
+            raise PateError(
+                f"process {np.argmin(apart)} was given the same voters as all, and process "
+                f"{np.argmax(apart)} its own: give every process its own, or none"
+            )
+    if people.apart is None:
+        _check_same(people)
+    else:
+        _check_apart(people.apart)
+
+
+def _check_apart(names: np.ndarray) -> None:
+    """Refuse a voter that two processes hold, who would vote twice; only keyed digests of names are sent."""
+    key = devices.from_first(secrets.token_bytes(32))
+    texts = (str(name).encode(errors="surrogatepass") for name in names)
+    own = b"".join(hashlib.blake2b(text, key=key, digest_size=_DIGEST).digest() for text in texts)
+    digests = devices.rows_of_all(np.frombuffer(own, np.uint8).reshape(-1, _DIGEST))
+    holder = devices.rows_of_all(np.full(len(names), devices.index()))
+    every, which, times = np.unique(digests, axis=0, return_inverse=True, return_counts=True)
+    twice = np.flatnonzero((times > 1)[which.ravel()])
+    with devices.failing_together():
+        if len(twice):
+            holders = holder[which.ravel() == which.ravel()[twice[0]]]
+            raise PateError(
+                f"{(times > 1).sum()} of {len(every)} voters were given twice, the first of them to "
+                f"processes {' and '.join(map(str, holders))}, and would vote as often: give all records of "
+                "a voter to one process, each under its own id"
+            )
+
+
 def _check_same(people: Voters) -> None:
     """Refuse voters that differ from process to process: records would be counted twice, or never."""
     digest = hashlib.blake2b(f"{people.inputs.shape}{people.inputs.dtype}".encode(), digest_size=16)
@@ -144,5 +187,5 @@ def _check_same(people: Voters) -> None:
             raise PateError(
                 f"process {other[0]} was given other records, labels or users than process 0: give every "
                 "process the same ones, of which each reads its own part (a memory map need not be read as a "
-                "whole)"
+                "whole), or say that each has its own (crowd.voters(..., apart=True))"
             )

@@ -23,8 +23,11 @@ RECORDS = 4507
 LARGE = 3 << 40  # beyond 32 bits
 
 
-def tables(folder, by):
-    """Counts and sums of records in a memory map, in which a user's records lie far apart."""
+def tables(folder, by, part=None):
+    """Counts and sums of records in a memory map, in which a user's records lie far apart.
+
+    `part` is a process's number and that of all, where each is given the records of its own users alone.
+    """
     random = np.random.default_rng(3)
     pool = random.normal(size=(90, 5)) * [5, 4, 3, 2, 1]
     space = spaces.learn("identity", pool)
@@ -34,6 +37,10 @@ def tables(folder, by):
     inputs = np.load(Path(folder) / "inputs.npy", mmap_mode="r", allow_pickle=False)
     labels, users = np.arange(RECORDS, dtype=np.int32) % 3, np.arange(RECORDS) % 1201
     people = crowd.Voters(inputs, labels, users if by == "user" else None)
+    if part is not None:
+        mine = np.flatnonzero(users % part[1] == part[0])
+        names = np.unique(users[mine]) if by == "user" else mine
+        people = crowd.Voters(inputs[mine], labels[mine], users[mine] if by == "user" else None, names)
     counts = crowd.counts(space, chosen, people, NeighbourCounts(11, 3, votes=2, sigma=5.0))
     return counts, crowd.sums(space, scaling, people, ClassSums(3, 6, length=90, sigma=90.0))
 
@@ -42,6 +49,7 @@ def one_of_several(address, count, index, folder):
     """What each process does: all tables, a sum of large numbers, and a list that the others do not have."""
     devices.join(address, int(count), int(index))
     found = {by: tables(folder, by) for by in ("record", "user")}
+    found |= {f"apart-{by}": tables(folder, by, (int(index), int(count))) for by in ("record", "user")}
     large = devices.sum_over_processes(np.array([LARGE + int(index)]))
     other = crowd.Voters(np.zeros((7, 5)), np.full(7, int(index == "1"), np.int32), None)
     try:
@@ -72,7 +80,9 @@ def test_several_processes_count_and_sum_as_one_does(tmp_path, count):
         assert counts.sum() == 2 * (RECORDS if by == "record" else 1201)
         for index in range(count):
             with np.load(tmp_path / f"tables{index}.npz") as found:
-                assert np.array_equal(found[f"{by}0"], counts) and np.array_equal(found[f"{by}1"], sums)
+                for name in (by, f"apart-{by}"):
+                    assert np.array_equal(found[f"{name}0"], counts)
+                    assert np.array_equal(found[f"{name}1"], sums)
                 assert found["large"] == count * LARGE + sum(range(count))
                 assert "process 1 was given other records" in str(found["refused"])
 
