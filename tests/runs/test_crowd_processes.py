@@ -174,11 +174,14 @@ def ended(commands):
             process.kill()
 
 
-def both(count, out, *more, **changes):
+def free_address():
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    together = ["--coordinator", address, "--processes", str(count), "--process"]
+        return f"localhost:{free.getsockname()[1]}"
+
+
+def both(count, out, *more, **changes):
+    together = ["--coordinator", free_address(), "--processes", str(count), "--process"]
     return ended([pate(out, *more, *together, str(index), **changes) for index in range(count)])
 
 
@@ -201,3 +204,17 @@ def test_real_processes_end_with_one_sentence_where_one_cannot_read_a_record(tmp
     codes, said = both(2, tmp_path / "run", "--voters=sums", encoder=encoder)
     assert codes == [2, 2], said
     assert all(f"at row {NOT_FINITE}: correct or remove them" in text for text in said)
+
+
+@pytest.mark.long
+def test_processes_wait_for_one_that_is_late(tmp_path):
+    """Gloo gives up after 30 seconds, unless the processes have met before."""
+    script = (
+        "import sys, time; from pate_jax.system import devices; "
+        "devices.join(sys.argv[1], 2, int(sys.argv[2])); time.sleep(35 * devices.is_first()); "
+        "assert devices.from_first(b'late') == b'late'; devices.leave()"
+    )
+    address = free_address()
+    commands = [[sys.executable, "-c", script, address, index] for index in "01"]
+    codes, said = ended(commands)
+    assert codes == [0, 0], said
