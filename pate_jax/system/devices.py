@@ -100,8 +100,8 @@ def join(address: str | None = None, processes: int | None = None, index: int | 
     import numpy as np
 
     jax.distributed.initialize(address, processes, index)
-    # Gloo connects at the first exchange of each kind, and gives up if a process is 30 s late, as one that reads
-    # a large table is. Once connected, it waits longer.
+    # Gloo connects at the first exchange of each kind, and gives up if a process is 30 s late, as one that
+    # reads a large table is. Once connected, it waits longer.
     from_first(b"here")
     rows_of_all(np.zeros(1, np.uint8))
 
