@@ -17,6 +17,7 @@ from pate_jax.errors import PateError
 from pate_jax.models.nets import Model, Params
 from pate_jax.models.spaces import Space
 
+_POWERS = {"likeness": 0.5}  # of whitening
 CONSTANT = 0.2  # where public inputs are about 1 long; chosen on synthetic data (docs/teachers.md)
 
 
@@ -49,15 +50,22 @@ def on_space(space: Space, *, input_shape: tuple[int, ...], classes: int) -> Mod
 
 
 class Entries:
-    """The front of the net: coordinates, scaled by a power of two, which loses no bit, and the constant."""
+    """The front of the net: coordinates, each times a public weight, and the constant.
+
+    The weight is the same power of two for all, which loses no bit, but in the space of likeness: there
+    directions vary as the squares of a kernel's, whose own coordinates these weights give.
+    """
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._unit = 2.0 ** -round(math.log2(space.variances.sum()) / 2)
+        shares = space.variances / space.variances[0]
+        weights = shares ** (-_POWERS.get(space.front.kind, 0.0) / 2)
+        length = math.sqrt((space.variances * weights**2).sum())
+        self._weights = (weights * 2.0 ** -round(math.log2(length))).astype(np.float32)
 
     def __call__(self, inputs: np.ndarray) -> Float[np.ndarray, "record entries"]:
         """One row of float32 for each record, as a function of that record alone."""
         found = np.full((len(inputs), len(self._space.variances) + 1), CONSTANT, np.float32)
         found[:, :-1] = self._space.coordinates(inputs)
-        found[:, :-1] *= np.float32(self._unit)
+        found[:, :-1] *= self._weights
         return found

@@ -16,6 +16,7 @@ from pate_jax.data import partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.models import patches, spaces
+from pate_jax.models.spaces import likeness
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice
@@ -23,6 +24,7 @@ from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as student_spaces
 
 _KEY = 0  # of a net that learns from public inputs alone, so no secret
+_OF_IMAGES = ("patches", "contrast")
 
 
 @dataclass(frozen=True)
@@ -166,4 +168,8 @@ def _on_space(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
     encoder = front if ":" in front else ""
     kind = cast(spaces.Kind, "encoder" if encoder else front)
     space = student_spaces.learn(kind, PublicInputs.of(seen), key=jax.random.key(_KEY), encoder=encoder)
+    if (
+        kind in _OF_IMAGES
+    ):  # classes of images are seldom linear there; those of tables and encoders often are
+        space = likeness.lifted(space, seen.public.inputs)
     return models.on_space(space, input_shape=seen.input_shape, classes=dataset.classes)

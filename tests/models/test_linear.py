@@ -60,7 +60,9 @@ def test_the_space_of_linear_teachers_suits_the_kind_of_data(kind, wanted, monke
     assert asked == [wanted]
     assert model.description["name"] == "linear"
     assert model.description["input_shape"] == list(inputs.shape[1:])
-    assert model.front(inputs[:2]).shape == (2, model.description["entries"]) == (2, 5)
+    entries = model.front(inputs[:2]).shape[1]
+    assert entries == model.description["entries"]
+    assert entries == 5 if kind == "table" else entries > 5  # images are likened to public ones
 
 
 def with_features(front=None):

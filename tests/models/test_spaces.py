@@ -14,7 +14,7 @@ from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import spaces
 from pate_jax.models.preprocessing import AsStored
-from pate_jax.models.spaces import archive, fronts, integers
+from pate_jax.models.spaces import archive, fronts, integers, likeness
 from pate_jax.models.spaces.space import BLOCK
 from pate_jax.models.spaces.space import over as space_of
 
@@ -49,8 +49,9 @@ def net_space(name="cnn", inputs=IMAGES, **sizes):
         lambda: (image_space(), IMAGES),
         lambda: (net_space(maps=(4, 5), hidden=(7,)), IMAGES),
         lambda: (net_space("table", POOL), POOL),
+        lambda: (likeness.lifted(spaces.learn("identity", POOL), POOL, directions=30), POOL),
     ],
-    ids=["identity", "patches", "cnn", "table"],
+    ids=["identity", "patches", "cnn", "table", "likeness"],
 )
 def test_coordinates_do_not_depend_on_the_batch_or_the_place_in_it(make):
     space, inputs = make()
@@ -255,3 +256,22 @@ def test_a_narrowed_space_has_the_same_first_coordinates():
 def test_bad_input_is_one_sentence(wrong, message):
     with pytest.raises(PateError, match=message):
         wrong()
+
+
+def test_likeness_falls_with_the_squared_distance_as_a_gaussian_does():
+    first = spaces.learn("identity", POOL)
+    front = likeness.front(first, POOL)
+    places = first.coordinates(POOL).astype(np.float64)
+    rows = np.random.default_rng(0).permutation(len(POOL))
+    gaps = ((places[:, None] - places[rows][None]) ** 2).sum(2)
+    wanted = np.exp(-gaps / (likeness.WIDTH * np.median(gaps[gaps > 0])))
+    ordinary = np.linalg.norm(places, axis=1) < 2 * np.sqrt(first.variances.sum())  # far rows are drawn in
+    found = front(POOL)[np.ix_(ordinary, ordinary[rows])]
+    np.testing.assert_allclose(found, wanted[np.ix_(ordinary, ordinary[rows])], atol=0.02)
+    assert np.allclose(front(POOL)[rows, np.arange(len(rows))], 1.0)
+
+
+def test_inputs_that_are_all_alike_have_no_likeness():
+    first = spaces.learn("identity", POOL)
+    with pytest.raises(PateError, match="all public inputs are the same vector"):
+        likeness.front(first, np.repeat(POOL[:1], 9, 0))
