@@ -17,7 +17,7 @@ import numpy as np
 
 from pate_jax.errors import PateError
 from pate_jax.system.progress import bar
-from pate_jax.system.storage import read_bytes
+from pate_jax.system.storage import UNREADABLE, read_bytes
 
 Table = dict[str, list[str]]
 SUFFIXES = (".csv", ".parquet")
@@ -103,7 +103,7 @@ def _parquet(path: Path) -> Table:
     try:
         found = parquet.read_table(io.BytesIO(content))
         columns = [column.to_pylist() for column in found.columns]
-    except (ArrowException, OSError, ValueError) as error:
+    except (ArrowException, *UNREADABLE) as error:
         reason = str(error).splitlines()[0] if str(error) else "it is damaged"
         raise PateError(f"{path} is not a readable Parquet file: {reason}") from error
     return of(dict(zip(_checked(found.column_names, path), columns, strict=True)), str(path))

@@ -22,6 +22,10 @@ def save(path, *shape, mode="L"):
 @pytest.fixture
 def pets(tmp_path):
     """Three private images and four public ones, of cats and dogs, 6 pixels high and 5 wide."""
+    return drawn(tmp_path)
+
+
+def drawn(tmp_path):
     for name in ("train/cat/tom", "train/dog/rex", "train/cat/kit", "pool/cat/a", "pool/cat/b", "pool/dog/c"):
         save(tmp_path / f"{name}.png")
     save(tmp_path / "pool/dog/d.png")
@@ -53,7 +57,12 @@ def test_a_public_part_without_labels(pets):
     assert from_files(pets / "train", pets / "bare", pets / "pool").test.labels.tolist() == [0, 0, 1, 1]
 
 
-def test_colour_follows_from_the_public_part(pets):
+def test_colours_follow_from_the_public_part(tmp_path):
+    colours_follow_from_the_public_part(tmp_path)
+
+
+def colours_follow_from_the_public_part(folder):
+    pets = drawn(folder)
     save(pets / "train/cat/red.png", 6, 5, 3)
     grey = opened(pets)
     assert grey.input_shape == (6, 5, 1)

@@ -1,5 +1,6 @@
 """Columns of words, dates, true and false: what they become follows from public values alone."""
 
+import re
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -130,6 +131,13 @@ def test_no_private_row_changes_another_row_or_the_plan(tmp_path, row):
         before.preprocessing,
         before.class_names,
     )
+
+
+def test_a_private_name_leaves_no_column_out(tmp_path):
+    """However many different words private rows hold: the public ones are few."""
+    private = PRIVATE + "".join(f"13/01/2024,true,village {row},{row},no,v{row}\n" for row in range(30))
+    public = re.sub(r"person \d+", "Oslo", PUBLIC)
+    assert "name" in [column.name for column in own(tmp_path, private, public).columns]
 
 
 BAD = {

@@ -12,13 +12,17 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
+from pyarrow import parquet
 
 from pate_jax import accounting, mechanisms, voting
 from pate_jax.data import own_files, partition
@@ -187,6 +191,35 @@ def read_table(folder):
     )
 
 
+def frames(folder):
+    """A Parquet table with dates, and folders of images."""
+    days = [date(2024, 3, 1 + row) for row in range(9)]
+    columns = {
+        "id": list("abcdefghi"),
+        "seen": days,
+        "smokes": [True, False, None] * 3,
+        "sick": ["yes", "no", "no"] * 3,
+    }
+    for name, shift in (("private", 0.0), ("public", 0.5)):
+        dose = [row + shift for row in range(9)]
+        parquet.write_table(pyarrow.table({**columns, "dose": dose}), folder / f"{name}.parquet")
+        for row, kind in enumerate(("cat", "dog")):
+            (folder / name / kind).mkdir(parents=True)
+            pixels = np.random.default_rng([row, len(name)]).integers(0, 256, (5, 4)).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / kind / "one.png")
+            Image.fromarray(pixels).save(folder / name / kind / "two.jpg")
+
+
+def read_parquet(folder):
+    own_files.from_files(
+        folder / "private.parquet", folder / "public.parquet", label_column="sick", id_column="id"
+    )
+
+
+def read_images(folder):
+    own_files.from_files(folder / "private", folder / "public")
+
+
 def topologies(folder):
     (folder / "mine.toml").write_text(
         (ROOT / "pate_jax" / "system" / "topologies" / "cpu-8.toml").read_text()
@@ -223,6 +256,10 @@ READERS = {
     "public.npz": Reader(own, "public.npz", read_own),
     "private.csv": Reader(own, "private.csv", read_table),
     "public.csv": Reader(own, "public.csv", read_table),
+    "private.parquet": Reader(frames, "private.parquet", read_parquet),
+    "public.parquet": Reader(frames, "public.parquet", read_parquet),
+    "private png": Reader(frames, "private/cat/one.png", read_images),
+    "public jpg": Reader(frames, "public/dog/two.jpg", read_images),
     "categories": Reader(own, "categories.json", read_table),
     "scales": Reader(own, "scales.json", read_table),
     "topology": Reader(topologies, "mine.toml", lambda folder: topology.read(str(folder / "mine.toml"))),

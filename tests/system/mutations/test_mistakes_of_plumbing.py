@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import small_runs
 import test_ensemble
+import test_folders
+import test_forms
 import test_noise
 import test_own_files
 import test_partition
@@ -14,7 +16,7 @@ import test_release
 from catalogue import case, fails, is_caught, made, replaced
 
 from pate_jax.aggregate import noise
-from pate_jax.data import columns, duplicates, overlap, own_files, partition
+from pate_jax.data import columns, duplicates, folders, overlap, own_files, partition
 from pate_jax.data.duplicates import Unique
 from pate_jax.ensemble import teacher
 
@@ -62,6 +64,42 @@ def categories_of_private(real):
             return real(raw, categories, scales)
 
     return inputs
+
+
+def names_of_private(real):
+    """Columns are left out by what private rows hold."""
+
+    def inputs(raw, categories, scales):
+        left_out = columns.left_out
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                columns, "left_out", lambda public, *declared: left_out(raw["private"].inputs, *declared)
+            )
+            return real(raw, categories, scales)
+
+    return inputs
+
+
+def shape_of_private(real):
+    """Images have the colours that private ones have."""
+
+    def read(files, *more):
+        shape_of = folders.shape_of
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(folders, "shape_of", lambda public, *side: shape_of(files["private"], *side))
+            return real(files, *more)
+
+    return read
+
+
+def classes_of_private(real):
+    """Classes are those that private labels show."""
+
+    def read(files, *more):
+        found = real(files, *more)
+        return {**found, "public": found["public"]._replace(labels=found["private"].labels)}
+
+    return read
 
 
 def falls_back(real):
@@ -135,6 +173,24 @@ CASES = [
         replaced(own_files, "_inputs", categories_of_private),
         in_a_folder(test_own_files.test_one_private_row_more_changes_no_other_row),
         "one_private_row",
+    ),
+    case(
+        "columns left out by private words",
+        replaced(own_files, "_inputs", names_of_private),
+        in_a_folder(test_forms.test_a_private_name_leaves_no_column_out),
+        "no_column_out",
+    ),
+    case(
+        "colours taken from private images",
+        replaced(own_files, "_read", shape_of_private),
+        in_a_folder(test_folders.colours_follow_from_the_public_part),
+        "colours_follow",
+    ),
+    case(
+        "classes taken from private labels",
+        replaced(own_files, "_read", classes_of_private),
+        in_a_folder(test_own_files.test_classes_come_from_public_or_test_labels_never_from_private_ones),
+        "never_from_private",
     ),
     case(
         "a secure key that falls back to seed 0",
