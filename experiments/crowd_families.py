@@ -198,9 +198,9 @@ _ENCODED = [
 ]
 
 
-def families(seed: int = 0) -> dict[str, Callable[[], Family]]:
+def families(seed: int = 0) -> dict[str, partial[Family]]:
     """How each family is made, by name; another seed draws other tables and vectors."""
-    made: dict[str, Callable[[], Family]] = {each[0]: partial(images, *each) for each in _IMAGES}
+    made: dict[str, partial[Family]] = {each[0]: partial(images, *each) for each in _IMAGES}
     groups: list[tuple[list, spaces.Kind, Callable[..., Drawn]]] = [
         (_TABLES, "columns", table),
         (_CLUSTERS, "identity", clusters),

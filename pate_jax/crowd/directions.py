@@ -14,29 +14,19 @@ that is added, and that of records being drawn). Its best estimate then misses c
 + N_d) of the label, and a direction that is left out misses c_d^2. The number of directions is the one
 that misses least.
 
-The constant, a last entry that all vectors have, tells the shares of the classes; uniformly distributed
-ones have the variance q (1 - q) / (classes + 1). Its share of the length is chosen in the same sum.
+The constant, a last entry that all vectors have, tells the shares of the classes. Its share of the length is
+the same whatever the data are.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 LINEAR = 0.5  # of a label's variance: what the prior expects a linear function to tell
 SLOPE = 1.0  # of what a direction tells over how much it varies, both in logarithms
-_CONSTANTS = (0.15, 0.25, 0.35, 0.5, 0.7)  # shares of the length
+CONSTANT = 0.2  # share of the length that the constant has
 _TRIED = 60  # numbers of directions
-
-
-class Choice(NamedTuple):
-    """The first directions of a space, the constant's share of the length, and what is expected of them."""
-
-    directions: int
-    constant: float
-    carried: float  # of what a linear function could tell: the share that the noise is expected to leave
 
 
 def best(
@@ -46,64 +36,41 @@ def best(
     voters: int,
     classes: int,
     noise: float,
-) -> Choice:
-    """The choice that is expected to miss least, all directions being public.
+) -> int:
+    """How many of the first directions are expected to miss least, all directions being public.
 
     `variances` are those of coordinates and `energies` those of weighed ones, as public held-out inputs have
     them; `noise` is the scale of the noise over the length of a vector.
 
     >>> falling = np.arange(1, 101) ** -1.5
-    >>> [best(falling, falling**0.5, voters=9000, classes=10, noise=s).directions for s in (5, 50, 500)]
-    [100, 14, 2]
+    >>> [best(falling, falling**0.5, voters=9000, classes=10, noise=s) for s in (5, 50, 500)]
+    [92, 15, 2]
     """
-    tried = np.unique(np.geomspace(1, len(variances), _TRIED).astype(int))
-    return _least_missed(variances, energies, tried.tolist(), voters, classes, noise)
-
-
-def carried(
-    variances: Float[np.ndarray, " directions"],
-    energies: Float[np.ndarray, " directions"],
-    directions: int,
-    *,
-    voters: int,
-    classes: int,
-    noise: float,
-) -> Choice:
-    """The best choice with a number of directions that is given."""
-    return _least_missed(variances, energies, [directions], voters, classes, noise)
-
-
-def _least_missed(
-    variances: np.ndarray, energies: np.ndarray, tried: list[int], voters: int, classes: int, noise: float
-) -> Choice:
-    choices = [
-        _missed(variances, energies, wanted, constant, voters, classes, noise)
-        for constant in _CONSTANTS
-        for wanted in tried
-    ]
-    return min(choices, key=lambda one: one[0])[1]
-
-
-def _missed(
-    variances: np.ndarray,
-    energies: np.ndarray,
-    directions: int,
-    constant: float,
-    voters: int,
-    classes: int,
-    noise: float,
-) -> tuple[float, Choice]:
-    """What a choice is expected to miss of the label's variance, and the choice."""
-    label, squared = label_variance(classes), label_noise(classes, noise) ** 2
+    tried = np.unique(np.geomspace(1, len(variances), _TRIED).astype(int)).tolist()
     told = expected_part(variances, classes)
-    energy = (1 - constant**2) * energies[:directions] / energies[:directions].sum()
-    around = squared + voters * energy * label * (1 - LINEAR)
-    inside = told[:directions]
-    missed = inside.sum() - (inside * _kept(voters**2 * energy * inside, around)).sum()
-    missed += told[directions:].sum()
-    shares = label / (classes + 1)
-    unsure = shares * (1 - _kept(voters**2 * constant**2 * shares, squared))
-    return float(missed + unsure), Choice(directions, constant, float(1 - missed / told.sum()))
+    missed = [_missed(told, energies[:wanted], voters, classes, noise) for wanted in tried]
+    return int(tried[int(np.argmin(missed))])
+
+
+def _missed(told: np.ndarray, energies: np.ndarray, voters: int, classes: int, noise: float) -> float:
+    """What the first directions are expected to miss of the label's variance."""
+    inside = told[: len(energies)]
+    energy, around = split(energies, voters, classes, noise)
+    kept = voters**2 * energy * inside / (voters**2 * energy * inside + around)
+    return float(told.sum() - (inside * kept).sum())
+
+
+def split(
+    energies: Float[np.ndarray, " directions"], voters: int, classes: int, noise: float
+) -> tuple[Float[np.ndarray, " directions"], Float[np.ndarray, " directions"]]:
+    """The shares of a vector's square that directions have, and the variance of the noise among their sums.
+
+    >>> split(np.array([3.0, 1.0]), 100, 2, 8.0)[0].tolist()
+    [0.72, 0.24]
+    """
+    energy = (1 - CONSTANT**2) * energies / energies.sum()
+    drawn = voters * energy * label_variance(classes) * (1 - LINEAR)
+    return energy, label_noise(classes, noise) ** 2 + drawn
 
 
 def expected_part(
@@ -116,11 +83,6 @@ def expected_part(
     """
     falling = variances**SLOPE
     return LINEAR * label_variance(classes) * falling / falling.sum()
-
-
-def _kept(signal: np.ndarray | float, around: np.ndarray | float) -> np.ndarray | float:
-    """The share of a signal that its best linear estimate keeps, by their variances."""
-    return signal / (signal + around)
 
 
 def label_variance(classes: int) -> float:

@@ -16,15 +16,7 @@ from jaxtyping import Int
 
 from pate_jax.crowd import evidence, vectors
 from pate_jax.crowd import queries as queries_of
-from pate_jax.crowd.directions import (
-    LINEAR,
-    Choice,
-    best,
-    carried,
-    expected_part,
-    label_noise,
-    label_variance,
-)
+from pate_jax.crowd.directions import CONSTANT, LINEAR, best, expected_part, split
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.spectrum import held_out
 from pate_jax.crowd.vectors import Scaling
@@ -36,9 +28,9 @@ from pate_jax.models.spaces.space import Space
 
 Kind = Literal["neighbours", "sums"]
 _UP = 1 + 1e-6  # the noise is rounded up by this: with mu of `counts.mu_for` no figure is above its target
-_POWER, _FULL = 0.5, 0.5  # of whitening; and the share of the pool whose vectors have full length
-_LIKENED, _COMPARED = 0.25, 200  # power of whitening and directions in which neighbours are compared
-_ASKED = 0.1  # of the pool, at most
+_POWER, _FULL = 0.5, 0.95  # of whitening; and the share of the pool whose vectors have full length
+_LIKENED, _COMPARED = 0.25, 30  # power of whitening and directions in which neighbours are compared
+_ASKED = 0.2  # of the pool, at most
 _NOISES = 8  # votes of a query, if all go to one class, over the scale of the noise, where a voter casts two
 _ALIKE = 0.75  # likeness of a voter and its last query at least, over that of its first
 _VOTES = 8  # of a voter at most
@@ -125,25 +117,15 @@ def space_kind(dataset: Dataset) -> spaces.Kind:
 def _sums(
     space: Space, public: np.ndarray, voters: int, classes: int, mu: float, directions: int | None
 ) -> Plan:
-    chosen = _chosen(space, public, voters, classes, 2 / mu, directions)
-    narrow = space.narrowed(chosen.directions)
-    seen = public[:, : chosen.directions]
+    variances, energies = _seen(space, public)
+    wanted = directions or best(variances, energies, voters=voters, classes=classes, noise=2 / mu)
+    narrow, seen = space.narrowed(wanted), public[:, :wanted]
     length = int(np.clip(_LENGTH * mu, _SHORTEST, _LONGEST))
     scaling = vectors.scaling(
-        narrow, seen, length=length, power=_POWER, full=_FULL, constant=True, share=chosen.constant
+        narrow, seen, length=length, power=_POWER, full=_FULL, constant=True, share=CONSTANT
     )
-    release = ClassSums(classes, chosen.directions + 1, length, max(1.0, 2 * length / mu * _UP))
+    release = ClassSums(classes, wanted + 1, length, max(1.0, 2 * length / mu * _UP))
     return Plan(narrow, scaling, None, release)
-
-
-def _chosen(
-    space: Space, public: np.ndarray, voters: int, classes: int, noise: float, directions: int | None
-) -> Choice:
-    """The directions of sums, by rule or as given."""
-    variances, energies = _seen(space, public)
-    if directions is None:
-        return best(variances, energies, voters=voters, classes=classes, noise=noise)
-    return carried(variances, energies, directions, voters=voters, classes=classes, noise=noise)
 
 
 def _seen(space: Space, public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,12 +138,9 @@ def _expected_of_sums(release: ClassSums, space: Space, public: np.ndarray, vote
     """The evidence that noisy sums are expected to hold, by the prior of `crowd.directions`."""
     kept, classes = release.directions - 1, release.classes
     variances, energies = _seen(space, public)
-    label, told = label_variance(classes), expected_part(variances, classes)
-    noise = release.sigma / release.length
-    constant = _chosen(space, public, voters, classes, noise, kept).constant
-    energy = (1 - constant**2) * energies[:kept] / energies[:kept].sum()
-    dull = label_noise(classes, noise) ** 2 + voters * energy * label
-    return evidence.expected(dull, voters**2 * energy * told[:kept], classes - 1)
+    energy, around = split(energies[:kept], voters, classes, release.sigma / release.length)
+    told = expected_part(variances, classes)[:kept]
+    return evidence.expected(around, voters**2 * energy * told, classes - 1)
 
 
 def _neighbours(

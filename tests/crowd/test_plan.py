@@ -6,7 +6,7 @@ import pytest
 from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts as cost
 from pate_jax.aggregate import crowds, noise
-from pate_jax.crowd import directions, shares, spectrum
+from pate_jax.crowd import directions, evidence, shares, spectrum
 from pate_jax.crowd.plan import doubts
 from pate_jax.data import Part
 from pate_jax.errors import PateError
@@ -101,7 +101,7 @@ def test_the_best_number_of_directions_misses_least_when_tried():
         trust = voters * np.sqrt(energy) * told[:wanted] / (voters**2 * energy * told[:wanted] + around)
         truth[:, :wanted] -= trust * seen
         missed[wanted] = (truth**2).sum(1).mean()
-    chosen = directions.best(variances, energies, voters=voters, classes=10, noise=noise).directions
+    chosen = directions.best(variances, energies, voters=voters, classes=10, noise=noise)
     best = min(missed, key=missed.get)
     assert best / 2 <= chosen <= 2 * best and 1 < best < 40
 
@@ -178,3 +178,22 @@ def test_a_plan_is_a_function_of_its_arguments():
         assert one.release == other.release
         assert np.array_equal(one.scaling.weights, other.scaling.weights)
     assert isinstance(one.release, ClassSums)
+
+
+def test_nearly_all_vectors_of_sums_have_the_full_length():
+    plan = planned("sums")
+    seen = crowd.vectors(plan.scaling, PUBLIC[:, : len(plan.space.variances)])
+    lengths = np.linalg.norm(seen.astype(float), axis=1)
+    assert lengths.max() <= plan.release.length
+    assert (lengths > 0.98 * plan.release.length - 3).mean() > 0.94
+    assert plan.scaling.constant == int(directions.CONSTANT * plan.release.length)
+
+
+def test_a_plan_is_doubted_by_what_its_table_is_expected_to_show():
+    """The drawn evidence of prior signals is about the expected one."""
+    random, dull, signal = np.random.default_rng(2), np.geomspace(1, 5, 12), np.full(12, 0.8)
+    ratios = []
+    for _ in range(400):
+        seen = (random.normal(size=(12, 3)) ** 2).mean(1) * (dull + signal)
+        ratios.append(np.log(evidence.mean_ratio(seen, dull, signal[None], 3)))
+    assert abs(np.mean(ratios) - np.log(evidence.expected(dull, signal, 3))) < 0.2
