@@ -30,7 +30,7 @@ def fit_many(
     """Train one student for each key on the same inputs and answers, in one program where there is a loop."""
     given = lesson(public_inputs, answers)
     image = public_inputs.inputs.ndim in IMAGE_RANKS
-    whole = given.soft is not None and covers(len(given.rows), len(public_inputs.inputs))
+    whole = given.soft is not None and covers(len(given.rows), len(public_inputs.inputs), image=image)
     settings = (config or Auto()).resolved(image=image, whole=whole)
     learned = METHODS[settings.method](settings, keys, given)
     return [each.student(public_inputs) for each in learned]

@@ -115,8 +115,9 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     dataset = crowd.dataset
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned, given, asked = learn(crowd, config)
-    whole = covers(len(asked.ids), len(dataset.public.ids))
-    method = config.resolved(image=dataset.kind == "image", whole=whole).method
+    image = dataset.kind == "image"
+    whole = covers(len(asked.ids), len(dataset.public.ids), image=image)
+    method = config.resolved(image=image, whole=whole).method
     doubt = shares.doubt(answers.shares(crowd)[0])
     progress.warn(doubt)
     right = None if asked.labels is None else np.asarray(given.labels) == asked.labels

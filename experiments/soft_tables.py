@@ -1,4 +1,4 @@
-"""Which student learns best from soft answers about made-up tables: `python -m experiments.soft_students`.
+"""Which student learns best from soft answers about made-up tables: `python -m experiments.soft_tables`.
 
 Tables of `experiments.crowd_families` are voted on by sums, which answer the whole public pool, or by
 neighbours, which answer few public inputs. One line of JSON for each table, voter and student: the accuracy
