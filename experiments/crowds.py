@@ -1,6 +1,7 @@
 """Accuracy of crowds against publishable epsilon: `python -m experiments.crowds adult --epsilons 0.1 0.5`.
 
-Every record votes, as `crowd.plan` plans it: from the public part, the rounded number of records and epsilon.
+Every record votes, as `crowd.plan` plans it: from the public part, the rounded number of records and epsilon. `doubts` is what the plan says beforehand, and
+`doubts_after` in how many draws the noisy table says it.
 Labels of the public and the test part are read to judge with only. What is drawn has a seed and is not
 private; the epsilon is the publishable one for changed contents at delta 1e-5.
 """
@@ -63,14 +64,16 @@ def by_sums(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
     plan = planned("sums", here, epsilon)
     table = sums_of(plan, here)
     right: dict[str, list[float]] = {"pool": [], "test": []}
+    said_after = []
     for seed in range(seeds):
         noisy = noisy_table(plan.release, table, key=seeded_key(seed)).values
         for part, labels in here.labels.items():
             if part in right and labels is not None:
                 found = shares.of_sums(noisy, plan, here.places["pool"], here.voters, here.places[part])
                 right[part].append(accuracy(found.probabilities, labels))
+        said_after.append(shares.doubt(found) is not None)
     settings = {"directions": plan.release.directions - 1, "length": plan.release.length}
-    return {**means(right), **settings, **said(plan, here)}
+    return {**means(right), **settings, **said(plan, here), "doubts_after": sum(said_after)}
 
 
 def by_counts(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
@@ -81,8 +84,10 @@ def by_counts(here: Prepared, epsilon: float, seeds: int) -> dict[str, Any]:
         return settings
     table = counts_of(plan, here)
     noisy = [noisy_table(plan.release, table, key=seeded_key(seed)).values for seed in range(seeds)]
-    right = [accuracy(one, truth[plan.queries.rows]) for one in noisy]
-    return {**means({"labels": right}), **settings, **said(plan, here)}
+    found = [shares.of_counts(one, plan.release) for one in noisy]
+    right = [accuracy(one.probabilities, truth[plan.queries.rows]) for one in found]
+    after = sum(shares.doubt(one) is not None for one in found)
+    return {**means({"labels": right}), **settings, **said(plan, here), "doubts_after": after}
 
 
 def sums_of(plan: crowd.Plan, here: Prepared) -> np.ndarray:

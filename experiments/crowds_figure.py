@@ -71,8 +71,8 @@ def table(lines: list[dict[str, Any]]) -> str:
 
 
 def cell(line: dict[str, Any]) -> str:
-    """One line's figures; a star where the plan said beforehand that the noise may drown the voters."""
-    star = "\\*" if line.get("doubts") else ""
+    """One line's figures; a star where the plan doubted them beforehand, a dagger where most tables did."""
+    star = ("\\*" if line.get("doubts") else "") + ("†" if line.get("doubts_after", 0) >= 2 else "")
     if line["voter"] == "sums":
         return f"{line['pool']:.1f} / {line['test']:.1f}{star}"
     return f"{line['labels']:.1f} ({line['queries']}){star}"
