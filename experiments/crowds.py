@@ -1,9 +1,9 @@
 """Accuracy of crowds against publishable epsilon: `python -m experiments.crowds adult --epsilons 0.1 0.5`.
 
-Every record votes, as `crowd.plan` plans it: from the public part, the rounded number of records and epsilon. `doubts` is what the plan says beforehand, and
-`doubts_after` in how many draws the noisy table says it.
+Every record votes, as `crowd.plan` plans it: from the public part, the rounded number of records and epsilon.
 Labels of the public and the test part are read to judge with only. What is drawn has a seed and is not
-private; the epsilon is the publishable one for changed contents at delta 1e-5.
+private; the epsilon is the publishable one for changed contents at delta 1e-5. `doubts` is what the plan says
+beforehand, and `doubts_after` is in how many draws the noisy table says it.
 """
 
 from __future__ import annotations
