@@ -46,11 +46,12 @@ def begin(
     """
     if choice.dataset == "strokes" and choice.private is None and choice.records is None:
         choice = replace(choice, records=_RECORDS * cut.teachers)
-    refuse_crowd(run.record.read(), run.root)
-    inputs = Inputs(run, choice, cut, config)
-    whom = relation.of(inputs.dataset, cut.by)
-    if not run.teacher_report.exists():
-        _check_fit(inputs, asks)
+    with devices.failing_together():
+        refuse_crowd(run.record.read(), run.root)
+        inputs = Inputs(run, choice, cut, config)
+        whom = relation.of(inputs.dataset, cut.by)
+        if not run.teacher_report.exists():
+            _check_fit(inputs, asks)
     run.secret.draw(cut.seed)
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     run.record.agree("partition", to_settings(cut))

@@ -1,9 +1,11 @@
 """A crowd's run over several processes is that of one, bit for bit, and an error of one ends all alike."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import honest_runs
@@ -14,8 +16,7 @@ import quick_compiler
 
 from pate_jax.crowd.voters import each_block
 from pate_jax.errors import PateError
-from pate_jax.runs import ledger
-from pate_jax.runs.crowds import pipeline
+from pate_jax.runs import ledger, pipeline
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import PartitionChoice, RunConfig
 from pate_jax.system import devices
@@ -31,6 +32,16 @@ def first_column_but_one(inputs):
     features = np.array(inputs, np.float32)
     with np.load(honest_runs.table().private, allow_pickle=False) as file:
         features[(features == file["inputs"][NOT_FINITE]).all(-1)] = np.nan
+    return features
+
+
+def killing(inputs):
+    """An encoder that kills the process which reads a certain private record, if told which."""
+    features = np.array(inputs, np.float32)
+    with np.load(honest_runs.table().private, allow_pickle=False) as file:
+        last = file["inputs"][int(os.environ.get("PATE_KILL", 0))]
+    if "PATE_KILL" in os.environ and (features == last).all(-1).any():
+        os.kill(os.getpid(), signal.SIGKILL)
     return features
 
 
@@ -82,8 +93,11 @@ def test_a_record_that_one_process_cannot_read_ends_all_alike_and_nothing_is_rel
     assert len(list(ledger.releases(RunDirectory(tmp_path / "run").ledger))) == 1  # of the table nothing
 
 
+@pytest.mark.parametrize("voters", ["teachers", "sums"])
 @pytest.mark.parametrize("index", [0, 2])
-def test_bad_data_of_one_process_end_all_alike_before_anything_is_recorded(tmp_path, monkeypatch, index):
+def test_bad_data_of_one_process_end_all_alike_before_anything_is_recorded(
+    tmp_path, monkeypatch, index, voters
+):
     group, table = process_threads.group(monkeypatch, 3), honest_runs.table()
     with np.load(table.private, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
@@ -93,7 +107,11 @@ def test_bad_data_of_one_process_end_all_alike_before_anything_is_recorded(tmp_p
     def one(place):
         private = tmp_path / "bad.npz" if place == index else table.private
         data = honest_runs.DataChoice(private=private, public=table.public, test=table.test)
-        return pipeline.run(config("sums", "record", tmp_path / "run", data=data))
+        of_teachers = {"epsilon": None, "queries": 9, "partition": PartitionChoice(teachers=6)}
+        more = of_teachers if voters == "teachers" else {}
+        return pipeline.run(
+            replace(config("sums", "record", tmp_path / "run", data=data), voters=voters, **more)
+        )
 
     ends = group.ends(one)
     assert [str(end) for end in ends] == [
@@ -155,10 +173,10 @@ def pate(out, *more, encoder=""):
     return [sys.executable, "-m", "pate_jax.cli", "run", *flags, *more]
 
 
-def ended(commands):
+def ended(commands, **more):
     """Exit codes and what was said on standard error."""
     folders = (HERE.parents[1], HERE.parent, HERE)
-    environment = quick_compiler.environment(devices=2)
+    environment = {**quick_compiler.environment(devices=2), **more}
     environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     running = [
         subprocess.Popen(
@@ -180,9 +198,10 @@ def free_address():
         return f"localhost:{free.getsockname()[1]}"
 
 
-def both(count, out, *more, **changes):
+def both(count, out, *more, encoder="", **environment):
     together = ["--coordinator", free_address(), "--processes", str(count), "--process"]
-    return ended([pate(out, *more, *together, str(index), **changes) for index in range(count)])
+    commands = [pate(out, *more, *together, str(index), encoder=encoder) for index in range(count)]
+    return ended(commands, **environment)
 
 
 @pytest.mark.long
@@ -204,6 +223,23 @@ def test_real_processes_end_with_one_sentence_where_one_cannot_read_a_record(tmp
     codes, said = both(2, tmp_path / "run", "--voters=sums", encoder=encoder)
     assert codes == [2, 2], said
     assert all(f"at row {NOT_FINITE}: correct or remove them" in text for text in said)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_process_that_is_killed_ends_all_and_repeated_they_release_once(tmp_path, killed):
+    """Of the 80 records the first process reads 40. The number of voters was told when one of them dies."""
+    out, of, encoder = tmp_path / "run", "--voters=sums", "test_crowd_processes:killing"
+    codes, said = both(2, out, of, encoder=encoder, PATE_KILL=str(20 + 40 * killed))
+    assert codes[killed] == -signal.SIGKILL and codes[1 - killed] != 0, said
+    before = list(ledger.releases(RunDirectory(out).ledger))
+    assert len(before) == 1
+    codes, said = both(2, out, of, encoder=encoder)
+    assert codes == [0, 0], said
+    after = list(ledger.releases(RunDirectory(out).ledger))
+    assert after[:1] == before and len(after) == 2
+    assert ended([pate(tmp_path / "one", of, encoder=encoder)])[0] == [0]
+    assert left(RunDirectory(out)) == left(RunDirectory(tmp_path / "one"))
 
 
 @pytest.mark.long
