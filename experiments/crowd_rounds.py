@@ -37,9 +37,9 @@ class Round(NamedTuple):
     test: shares.Shares
 
 
-def asked(dataset: Dataset, space: Any, mu: float, voters: int, seed: int) -> Round:
+def asked(here: Prepared, mu: float, seed: int) -> Round:
     """One noisy table in a space, and what follows from it."""
-    here = seen_in(dataset, space)
+    voters = here.voters
     kind = {"voters": voters, "classes": here.classes, "mu": mu}
     plan = crowd.plan("sums", here.space, here.places["pool"], **kind)
     noisy = noisy_table(plan.release, sums_of(plan, here), key=seeded_key(seed)).values
@@ -73,16 +73,16 @@ def taught(dataset: Dataset, answers: shares.Shares, seed: int, steps: int | Non
 
 
 def measured(
-    dataset: Dataset, space: Any, epsilon: float, seed: int, rounds: int, steps: int | None
+    dataset: Dataset, first: Prepared, epsilon: float, seed: int, rounds: int, steps: int | None
 ) -> Iterator[dict[str, Any]]:
     """One line for each number of rounds so far."""
     pool, test = dataset.public, dataset.test
-    voters = len(dataset.private.inputs)
     made: list[Round] = []
+    here = first
     mu = cost.mu_for(epsilon, DELTA) / math.sqrt(rounds)
     for number in range(rounds):
         began = time.process_time()
-        made.append(asked(dataset, space, mu, voters, 100 * seed + number))
+        made.append(asked(here, mu, 100 * seed + number))
         answers = {
             "last": made[-1],
             "mean": Round(*(together([one[part] for one in made], False) for part in (0, 1))),
@@ -95,12 +95,12 @@ def measured(
                 for one, part in zip(found, (pool, test), strict=True)
             ]
             line[name] = [round(value, 2) for value in right]
-        for name in answers if number + 1 == rounds and rounds > 1 else ["mean"]:
+        for name in ["last", "mean"] if number > 0 and number + 1 == rounds else ["mean"]:
             learned = taught(dataset, answers[name].pool, seed, steps)
             right = [100 * learned.accuracy(part.inputs, part.labels) for part in (pool, test)]
             line[f"student of {name}"] = [round(value, 2) for value in right]
         if number + 1 < rounds:
-            space = spaces.space(learned, pool.inputs, directions=DIRECTIONS)
+            here = seen_in(dataset, spaces.space(learned, pool.inputs, directions=DIRECTIONS))
         yield {**line, "cpu": round(time.process_time() - began, 1)}
 
 
@@ -123,7 +123,7 @@ def main() -> None:
             dataset = data.load(
                 name, size=chosen.records or 20_000, public_size=chosen.pool, **MORE.get(name, {})
             )
-        first = prepared(dataset).space
+        first = prepared(dataset)
         for epsilon in chosen.epsilons:
             for rounds in chosen.rounds:
                 for seed in range(chosen.seeds):

@@ -6,6 +6,7 @@ Nobody writes into them: a test that changes a run changes a copy.
 import functools
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from pate_jax.student import Supervised
 from pate_jax.system import locks
 
 TEACHERS, QUERIES = 6, 18
+ENDS = 2  # a seed whose noise makes a score small
 NEAR = {"neighbours": 20, "sums": None}  # queries of crowds: so many that each voter casts two votes
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
 
@@ -163,6 +165,16 @@ def of_rounds(
     partition, of = PartitionChoice(by=by, seed=seed), {"voters": voters, "queries": NEAR[voters]}
     small = Supervised(net="table", steps=60, batch_size=16)
     return RunConfig(many(), partition, epsilon=8.0, rounds=rounds, student=small, out=out, **of)
+
+
+@functools.cache
+def ended() -> RunDirectory:
+    """A seeded run of three rounds at most, whose first score, drowned in noise, ends them."""
+
+    def make(out: Path) -> None:
+        pipeline.run(replace(of_rounds(out, "sums", seed=ENDS, rounds=3), epsilon=0.05))
+
+    return RunDirectory(_once("rounds-ended", make))
 
 
 @functools.cache

@@ -19,6 +19,8 @@ from pate_jax.runs.release.findings import Finding, judged, unchecked
 
 _MOVED = 1e-3  # share of a table that rounding of features may move between two machines
 _ALONE = 20  # voters who are counted one by one
+_LEARNED_FROM = "public inputs and noisy tables"
+_LEARNED_FROM = "public inputs and noisy tables"
 
 
 def recounted(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
@@ -98,16 +100,19 @@ def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding
     if isinstance(crowd, Finding):
         yield crowd
         return
+    yield from between_again(run, crowd)
     if not run.results.exists():
         yield unchecked("there is no student yet: run `pate student`")
         return
-    what, found = "public inputs and noisy tables", rounds.shown(run)
-    for line in found.scores:
-        here = crowd.at((line.batch + 1) // 2)
-        between = students.learned(here)
-        yield compared(
-            here.before.parameters, between.parameters, f"the student before round {here.round}", what
-        )
-    again, _, _ = stages.learn(crowd.at(len(found.tables)), run.record.read().student)
+    last = crowd.at(len(rounds.shown(run).tables))
+    again, _, _ = stages.learn(last, run.record.read().student)
     released = student.Student.load(run.student)
-    yield compared(released.parameters, again.parameters, "the student", what)
+    yield compared(released.parameters, again.parameters, "the student", _LEARNED_FROM)
+
+
+def between_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
+    """Whether the students between rounds come out again."""
+    for line in rounds.shown(run).scores:
+        here = crowd.at((line.batch + 1) // 2)
+        which, again = f"the student before round {here.round}", students.learned(here)
+        yield compared(here.before.parameters, again.parameters, which, _LEARNED_FROM)
