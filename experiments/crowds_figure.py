@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tyro
 
@@ -13,6 +14,8 @@ from pate_jax.errors import PateError
 from pate_jax.system import storage
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results"
+LOWEST = {"mnist": 80.0, "fashion_mnist": 70.0, "adult": 76.0, "support2": 50.0, "reviews": 50.0}  # drawn
 # Epsilon, accuracy and name of what papers and our teachers reach; the papers' epsilons are of their votes.
 POINTS = {
     "mnist": [(2.04, 98.0, "2017, data-dependent"), (0.995, 98.7, "250 teachers")],
@@ -28,20 +31,32 @@ NAMES = {
 }
 
 
+class Curve(NamedTuple):
+    """What one kind of voters reaches on a data set."""
+
+    said: str
+    points: list[tuple[float, float]]  # epsilon, and percent that are right
+    style: str
+
+
 def main(
-    results: Path = ROOT / "benchmarks/results/crowds.jsonl", out: Path = ROOT / "docs/voters.svg"
+    results: Path = RESULTS / "crowds.jsonl",
+    teachers: Path = RESULTS / "linear_teachers.jsonl",
+    out: Path = ROOT / "docs/voters.svg",
 ) -> None:
-    """Print the table of the lines of `experiments.crowds` and draw it.
+    """Print the table of the lines of `experiments.crowds`, and draw them beside linear teachers.
 
     Args:
-        results: JSON lines.
+        results: JSON lines of `experiments.crowds`.
+        teachers: JSON lines of `experiments.linear_teachers`.
         out: the figure.
     """
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     if not lines:
         raise PateError(f"{results} holds no line: run `python -m experiments.crowds`")
     print(table(lines))
-    storage.write_bytes(out, draw(lines))
+    beside = [json.loads(line) for line in teachers.read_text().splitlines()] if teachers.exists() else []
+    storage.write_bytes(out, draw(lines, beside))
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -78,30 +93,49 @@ def cell(line: dict[str, Any]) -> str:
     return f"{line['labels']:.1f} ({line['queries']}){star}"
 
 
-def draw(lines: list[dict[str, Any]]) -> bytes:
+def draw(lines: list[dict[str, Any]], teachers: Sequence[dict[str, Any]] = ()) -> bytes:
     """The figure as SVG, a panel for each data set."""
     from matplotlib.figure import Figure
 
     there = [name for name in NAMES if any(line["data"] == name for line in lines)]
-    figure = Figure(figsize=(3.1 * len(there), 3.2), layout="constrained")
+    figure = Figure(figsize=(3.1 * len(there), 3.6), layout="constrained")
     for axes, name in zip(figure.subplots(1, len(there), squeeze=False)[0], there, strict=True):
-        for voter, part, said in (
-            ("sums", "test", "sums, test part"),
-            ("neighbours", "labels", "neighbours, labels"),
-        ):
-            found = sorted(
-                (one["epsilon"], one[part]) for one in lines if (one["data"], one["voter"]) == (name, voter)
+        for curve in [*of_crowds(lines, name), *of_teachers(teachers, name)]:
+            axes.plot(
+                *zip(*curve.points, strict=True), curve.style, marker="o", markersize=3, label=curve.said
             )
-            axes.plot(*zip(*found, strict=True), marker="o", markersize=3, label=said)
         for epsilon, right, said in POINTS.get(name, []):
             axes.plot([epsilon], [right], linestyle="", marker="s", markersize=4, label=said)
+        axes.set_ylim(bottom=LOWEST[name])
         axes.set_xscale("log")
         axes.set_title(NAMES[name], fontsize=10)
         axes.set_xlabel("publishable epsilon")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=7, loc="lower right")
+        axes.legend(frameon=False, fontsize=6, loc="lower right")
     figure.axes[0].set_ylabel("right, %")
     return plots.rendered(figure)
+
+
+def of_crowds(lines: list[dict[str, Any]], name: str) -> Iterator[Curve]:
+    """Sums on the test part, and the labels of neighbours."""
+    for voter, part in (("sums", "test"), ("neighbours", "labels")):
+        found = sorted(
+            (one["epsilon"], one[part]) for one in lines if (one["data"], one["voter"]) == (name, voter)
+        )
+        yield Curve(f"{voter}, {'test part' if part == 'test' else part}", found, "-")
+
+
+def of_teachers(lines: Sequence[dict[str, Any]], name: str) -> Iterator[Curve]:
+    """The labels of linear teachers, fewest teachers first.
+
+    >>> line = {"data": "adult", "voters": "9 teachers", "epsilon": 1, "accuracy": 80.0}
+    >>> [curve.said for curve in of_teachers([line], "adult")]
+    ['9 teachers, 80 labels']
+    """
+    own = [line for line in lines if line["data"] == name]
+    for voters in sorted({line["voters"] for line in own}, key=lambda said: int(said.split()[0])):
+        points = sorted((line["epsilon"], line["accuracy"]) for line in own if line["voters"] == voters)
+        yield Curve(f"{voters}, 80 labels", points, "--")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ nothing here is private; relation and delta are those of a run (one record, 1e-5
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -70,7 +71,7 @@ def measured(
     truth = np.asarray(here.dataset.public.labels)
     found = [votes_of(here, teachers, seed) for seed in range(seeds)]
     common = {
-        "data": here.dataset.name, "teachers": teachers, "queries": queries, "seeds": seeds,
+        "data": here.dataset.name, "voters": f"{teachers} teachers", "queries": queries, "seeds": seeds,
         "teacher_accuracy": round(100 * float(np.mean([accuracy for _, accuracy in found])), 1),
         "plurality": round(100 * float(np.mean([(v.argmax(1) == truth).mean() for v, _ in found])), 2),
     }  # fmt: skip
@@ -83,7 +84,7 @@ def measured(
         told = {
             "epsilon": epsilon,
             **to_dict(fitted.mechanism),
-            "right": round(float(np.mean(labels)), 2),
+            "accuracy": round(float(np.mean(labels)), 2),
         }
         lines.append({**common, **told, "each_seed": [round(one, 2) for one in labels]})
     seconds = round(time.perf_counter() - began, 1)
@@ -96,21 +97,38 @@ def labels_right(mechanism: Mechanism, votes: np.ndarray, truth: np.ndarray, see
     return 100 * float((labels == truth).mean())
 
 
+def opened(chosen: argparse.Namespace) -> data.Dataset:
+    """The named data set, or the user's own files, called by their folder."""
+    if not chosen.files:
+        return data.load(
+            chosen.data, data_dir=chosen.data_dir, manual_dir=chosen.manual_dir, size=chosen.records
+        )
+    made = data.from_files(
+        *chosen.files,
+        label_column=chosen.label_column,
+        id_column=chosen.id_column,
+        equal_rows_are_coincidences=chosen.equal_rows_are_coincidences,
+    )
+    return dataclasses.replace(made, name=chosen.files[0].resolve().parent.name)
+
+
 def main() -> None:
     """Measure a named data set."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("data")
+    parser.add_argument("data", nargs="?", help="a data set by name")
+    parser.add_argument("--files", type=Path, nargs=3, help="private, public and test part of one's own")
+    parser.add_argument("--label-column")
+    parser.add_argument("--id-column")
+    parser.add_argument("--equal-rows-are-coincidences", action="store_true")
     parser.add_argument("--manual-dir", type=Path)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--records", type=int, help="of a synthetic data set")
     parser.add_argument("--teachers", type=int, nargs="+", default=[250, 1000, 5000])
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[0.2, 0.5, 1.0])
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 0.2, 0.5, 1.0, 2.0, 5.0])
     parser.add_argument("--queries", type=int, default=80)
     parser.add_argument("--seeds", type=int, default=3)
     chosen = parser.parse_args()
-    here = seen(
-        data.load(chosen.data, data_dir=chosen.data_dir, manual_dir=chosen.manual_dir, size=chosen.records)
-    )
+    here = seen(opened(chosen))
     for teachers in chosen.teachers:
         for line in measured(here, teachers, chosen.queries, chosen.epsilons, chosen.seeds):
             print(json.dumps(line), flush=True)

@@ -26,6 +26,7 @@ _LENGTH = 4000  # of a vector, and so products stay below 2^24
 _TYPICAL = 2000  # of the pool's vectors
 _STEPS = 1 << 12  # of the table, which ends where nothing is near any more
 _FAR = 8  # widths away: there nearness is below 1/2900
+_FAINT = 1e-6  # of the largest variance: these are the squares of a kernel's
 _SEED, _SAMPLE = 0, 500
 
 
@@ -61,7 +62,7 @@ def lifted(space: Space, public: np.ndarray, *, directions: int = 400) -> Space:
     >>> made.description()[:3]
     ('likeness', 200, 20)
     """
-    return over(front(space, public), public, directions)
+    return over(front(space, public), public, directions, faint=_FAINT)
 
 
 def front(space: Space, public: np.ndarray) -> Likeness:

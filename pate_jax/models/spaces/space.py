@@ -133,8 +133,11 @@ def learn(
     return over(fronts.Identity(kind), public, directions)
 
 
-def over(front: Front, public: np.ndarray, directions: int) -> Space:
-    """The space of a front's features: middle, grid and directions are those of the public pool."""
+def over(front: Front, public: np.ndarray, directions: int, *, faint: float = _FAINT) -> Space:
+    """The space of a front's features: middle, grid and directions are those of the public pool.
+
+    Directions that vary less than `faint`, of the largest variance, are left out.
+    """
     chosen = public[np.random.default_rng(0).permutation(len(public))[:_POOL]]
     seen = np.concatenate(
         [features(front, chosen[start : start + BLOCK]) for start in range(0, len(chosen), BLOCK)]
@@ -149,7 +152,7 @@ def over(front: Front, public: np.ndarray, directions: int) -> Space:
     blocks = [seen[start : start + BLOCK] for start in range(0, len(seen), BLOCK)]
     found = [_coordinates(space.axes, _padded(block, middle))[: len(block)] for block in blocks]
     variances = np.concatenate(found).astype(np.float64).var(0)
-    kept = int((variances >= _FAINT * variances.max()).sum())
+    kept = int((variances >= faint * variances.max()).sum())
     return space._replace(variances=variances).narrowed(kept)
 
 
