@@ -4,7 +4,7 @@
 
 Vectors in, matrices out, already compiled; scikit-learn gets its shards ready-made, in one process and in one
 for each core. The ways take turns, a ratio is taken within a round, and the median over rounds is reported. A
-line for each size is appended to benchmarks/results/linear_teachers.jsonl.
+line for each size is appended to benchmarks/results/linear_teachers_speed.jsonl.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def compared(teachers: int, each: int) -> dict[str, object]:
 
 def main() -> None:
     for teachers, each in SIZES:
-        add("linear_teachers", {**machine(), **compared(teachers, each)})
+        add("linear_teachers_speed", {**machine(), **compared(teachers, each)})
 
 
 if __name__ == "__main__":
