@@ -226,12 +226,11 @@ def test_real_processes_end_with_one_sentence_where_one_cannot_read_a_record(tmp
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("killed", [0, 1])
-def test_a_process_that_is_killed_ends_all_and_repeated_they_release_once(tmp_path, killed):
-    """Of the 80 records the first process reads 40. The number of voters was told when one of them dies."""
+def test_a_first_process_that_is_killed_ends_all_and_repeated_they_release_once(tmp_path):
+    """It dies while it counts: the number of voters was told, and the table was not."""
     out, of, encoder = tmp_path / "run", "--voters=sums", "test_crowd_processes:killing"
-    codes, said = both(2, out, of, encoder=encoder, PATE_KILL=str(20 + 40 * killed))
-    assert codes[killed] == -signal.SIGKILL and codes[1 - killed] != 0, said
+    codes, said = both(2, out, of, encoder=encoder, PATE_KILL="20")  # of 80 records the first 40 are its part
+    assert codes[0] == -signal.SIGKILL and codes[1] not in (0, None), said
     before = list(ledger.releases(RunDirectory(out).ledger))
     assert len(before) == 1
     codes, said = both(2, out, of, encoder=encoder)
