@@ -33,9 +33,15 @@ class Voters(NamedTuple):
     apart: np.ndarray | None = None  # names of the voters, where no other process was given any of them
 
     def take(self, rows: np.ndarray) -> Voters:
-        """The voters whose records these are; users keep their numbers."""
+        """The voters whose records these are; users keep their numbers.
+
+        >>> people = Voters(np.eye(3), np.arange(3), None, np.array(["a", "b", "c"]))
+        >>> people.take(np.array([2, 0])).apart.tolist()
+        ['c', 'a']
+        """
         users = None if self.users is None else self.users[rows]
-        return Voters(self.inputs[rows], self.labels[rows], users)
+        apart = self.apart if self.apart is None or users is not None else self.apart[rows]
+        return Voters(self.inputs[rows], self.labels[rows], users, apart)
 
 
 def voters(part: Part, classes: int, *, by: str = "record", apart: bool = False) -> Voters:
