@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from pate_jax.data import from_files, tables
 from pate_jax.errors import PateError
+from pate_jax.student import Student, serving
 
 VALUES = {
     "age": [30, None, 50],
@@ -55,6 +56,19 @@ def test_a_data_set_of_parquet_is_that_of_csv(tmp_path):
     for other in sets[1:]:
         assert np.array_equal(other.private.inputs, sets[0].private.inputs)
         assert (other.columns, other.class_names) == (sets[0].columns, ("no", "yes"))
+
+
+def test_a_student_is_asked_about_a_parquet_file(tmp_path):
+    for name, columns in (("own", {**VALUES, "id": list("abc")}), ("pool", VALUES)):
+        store(
+            tmp_path / f"{name}.parquet",
+            {**columns, "age": [31 + len(name), 40 + len(name), None], "weight": [1, 2, len(name)]},
+        )
+    files = tmp_path / "own.parquet", tmp_path / "pool.parquet"
+    data = from_files(*files, label_column="sick", id_column="id")
+    described = {"input_shape": data.input_shape}
+    student = Student(None, described, data.preprocessing, data.class_names, 1.0, "float32", data.columns)
+    assert np.array_equal(serving.read_inputs(student, files[0])[0], data.private.inputs)
 
 
 SCALARS = st.one_of(
