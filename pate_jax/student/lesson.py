@@ -29,7 +29,7 @@ class Lesson(NamedTuple):
 
     @property
     def wanted(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """What nets are calibrated by, and weights: labels, or probabilities as they were released."""
+        """What nets are calibrated by, and weights: labels, or the probabilities of soft answers."""
         return (self.labels, None) if self.soft is None else (self.soft.probabilities, self.soft.weights)
 
     @property

@@ -173,7 +173,8 @@ class FixMatch(FromPool, Aligned):
     confidence: float = 0.95
     """fixmatch: a guess counts if its probability is at least this."""
     strength: float = 1.0
-    """fixmatch: how strong the distortions are; 1 turns by up to 30 degrees."""
+    """fixmatch, relabel: how strong the distortions are; 1 turns by up to 30 degrees. relabel distorts only
+    where it predicts answers better than moving alone; 0: never."""
     distort_answers: bool = True
     """fixmatch: distort answered images too, as strongly; the paper only moves them."""
     method: str = field(default="fixmatch", init=False)
@@ -206,12 +207,23 @@ class Tandem(NetTraining, Aligned):
 
 
 @dataclass(frozen=True)
+class Relabel(AnyNet):
+    """Nets help to correct the answers that they have not seen, half by half, and a net learns the result."""
+
+    strength: float = 1.0
+    """fixmatch, relabel: how strong the distortions are; 1 turns by up to 30 degrees. relabel distorts only
+    where it predicts answers better than moving alone; 0: never."""
+    method: str = field(default="relabel", init=False)
+    images: ClassVar[Recipe] = {**_ANY, "net": "cnn", "steps": 1200, "learning_rate": 5e-3}
+
+
+@dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
-    """Fixmatch for images and vat for tables; ridge for both where soft answers cover the pool.
+    """Fixmatch for images and vat for tables; relabel and ridge where soft answers cover the pool.
 
     What the chosen method has no use for is not read. Fixmatch and vat guess what inputs without an answer
-    are. Where half of the pool or more has soft answers there is little to guess, and the sums of a crowd,
-    which give these, say nothing that is not linear; ridge takes seconds.
+    are. Where soft answers cover the pool (see `covers`) there is little to guess. Then relabel corrects
+    those of images; ridge learns those of tables, linear in the columns.
     """
 
     method: str = field(default="auto", init=False)
@@ -220,10 +232,10 @@ class Auto(FixMatch, Vat, Gan):
         """The settings of the method that suits the kind of data and of answers.
 
         >>> Auto(steps=7).resolved(image=False).method, Auto().resolved(image=True, whole=True).method
-        ('vat', 'ridge')
+        ('vat', 'relabel')
         """
-        guessing = "fixmatch" if image else "vat"
-        return with_method(self, "ridge" if whole else guessing).resolved(image=image)
+        guessing, correcting = ("fixmatch", "relabel") if image else ("vat", "ridge")
+        return with_method(self, correcting if whole else guessing).resolved(image=image)
 
 
 def covers(answers: int, pool: int, *, image: bool) -> bool:
@@ -237,7 +249,7 @@ def covers(answers: int, pool: int, *, image: bool) -> bool:
     return not image or 2 * answers >= pool
 
 
-StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem
+StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem | Relabel
 KINDS: dict[str, type[StudentConfig]] = {kind.method: kind for kind in get_args(StudentConfig)}
 
 

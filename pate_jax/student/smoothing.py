@@ -30,7 +30,7 @@ _BLOCK = 1000  # answers looked at together
 class Soft(NamedTuple):
     """Soft answers as students use them."""
 
-    probabilities: Float[np.ndarray, "answers classes"]  # as released, by which nets are calibrated
+    probabilities: Float[np.ndarray, "answers classes"]  # that calibrate nets: those released, or the targets
     targets: Float[np.ndarray, "answers classes"]  # what is learned: the truth, or the chance to be its label
     weights: Float[np.ndarray, " answers"]  # 1 in the mean
 
@@ -59,7 +59,8 @@ def smoothed(
     signal = spread / (spread + noise)
     guess = shares + signal[:, None] * (given - shares)
     targets = chances(guess, np.sqrt(signal * noise)) if image else guess
-    return Soft(*(each.astype(np.float32) for each in (given, targets, signal / signal.mean())))
+    judges = targets if image else given  # a crowd's probabilities of images are much flatter than the truth
+    return Soft(*(each.astype(np.float32) for each in (judges, targets, signal / signal.mean())))
 
 
 def truth(
