@@ -219,11 +219,11 @@ class Relabel(AnyNet):
 
 @dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
-    """Fixmatch for images and vat for tables; relabel and ridge where soft answers cover the pool.
+    """Fixmatch for images and vat for tables; ridge for both where soft answers cover the pool.
 
     What the chosen method has no use for is not read. Fixmatch and vat guess what inputs without an answer
-    are. Where soft answers cover the pool (see `covers`) there is little to guess. Then relabel corrects
-    those of images; ridge learns those of tables, linear in the columns.
+    are. Where half of the pool or more has soft answers there is little to guess, and the sums of a crowd,
+    which give these, say nothing that is not linear; ridge takes seconds.
     """
 
     method: str = field(default="auto", init=False)
@@ -232,10 +232,10 @@ class Auto(FixMatch, Vat, Gan):
         """The settings of the method that suits the kind of data and of answers.
 
         >>> Auto(steps=7).resolved(image=False).method, Auto().resolved(image=True, whole=True).method
-        ('vat', 'relabel')
+        ('vat', 'ridge')
         """
-        guessing, correcting = ("fixmatch", "relabel") if image else ("vat", "ridge")
-        return with_method(self, correcting if whole else guessing).resolved(image=image)
+        guessing = "fixmatch" if image else "vat"
+        return with_method(self, "ridge" if whole else guessing).resolved(image=image)
 
 
 def covers(answers: int, pool: int, *, image: bool) -> bool:

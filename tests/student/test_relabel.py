@@ -7,7 +7,7 @@ from test_student_methods import answers_of, leaves, pictures, public
 
 from pate_jax.aggregate import soft_answers
 from pate_jax.errors import PateError
-from pate_jax.student import Auto, Relabel, fit
+from pate_jax.student import Relabel, fit
 from pate_jax.student.lesson import Learned, lesson
 from pate_jax.student.methods import relabel
 
@@ -78,12 +78,6 @@ def test_one_answer_cannot_be_halved():
         fit(jax.random.key(0), public(images), answers_of(labels[:1]), CONFIG)
 
 
-def test_soft_answers_of_a_whole_pool_of_images_are_corrected_by_default():
-    assert Auto().resolved(image=True, whole=True).method == "relabel"
-    assert Auto().resolved(image=False, whole=True).method == "ridge"
-    assert Auto().resolved(image=True).method == "fixmatch"
-
-
 @pytest.fixture(scope="module")
 def regularly_wrong():
     """Soft answers of a pool in which two of five squares are called bars, among other errors."""
@@ -95,13 +89,13 @@ def regularly_wrong():
 
 
 @pytest.mark.long
-def test_it_is_right_more_often_than_its_answers_and_about_as_sure_as_they_agree(regularly_wrong):
+def test_it_is_right_more_often_than_its_answers_and_no_surer_than_they_agree(regularly_wrong):
     images, labels, said, soft = regularly_wrong
     student = fit(jax.random.key(1), public(images), soft, CONFIG)
     test_images, test_labels = pictures(600, seed=9)
     assert student.accuracy(test_images, test_labels) > (said == labels).mean() + 0.05
     found = student(images)
-    assert abs(found.max(1).mean() - (found.argmax(1) == said).mean()) < 0.1
+    assert found.max(1).mean() < (found.argmax(1) == said).mean() + 0.1 and student.temperature >= 1
     again = fit(jax.random.key(1), public(images), soft, CONFIG)
     for left, right in zip(leaves(student), leaves(again), strict=True):
         np.testing.assert_array_equal(left, right)

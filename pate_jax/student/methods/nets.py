@@ -62,7 +62,9 @@ def _learn(
     judges, warmth = calibrating(used, held), [1.0] * len(keys)
     if len(judges.rows):
         found = _logits(model, public, judges.rows)(trained)
-        warmth = [temperature(each, *judges.wanted) for each in found]
+        learned = judges is not held and public.inputs.ndim in IMAGE_RANKS
+        least = 1.0 if learned else 0.0  # answers that a net has learned make it no surer of images
+        warmth = [max(least, temperature(each, *judges.wanted)) for each in found]
     each_key = [jax.tree.map(lambda leaf, place=place: leaf[place], trained) for place in range(len(keys))]
     return [Learned(model.description, *one) for one in zip(each_key, warmth, strict=True)]
 

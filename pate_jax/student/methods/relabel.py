@@ -73,9 +73,9 @@ def surprise(learned: Learned, lesson: Lesson) -> float:
 
 
 def calibrated(learned: Learned, lesson: Lesson) -> Learned:
-    """The net at the temperature that makes the answers most likely, since it learned other labels."""
+    """The net at the temperature that makes the answers most likely, but no surer than it is."""
     plain, judges = learned._replace(temperature=1.0), lesson.spaced(_JUDGED)
-    return plain._replace(temperature=temperature(logs(plain, judges), *judges.taught))
+    return plain._replace(temperature=max(1.0, temperature(logs(plain, judges), *judges.taught)))
 
 
 def logs(learned: Learned, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
