@@ -17,7 +17,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.models import spaces
 from pate_jax.runs import ledger
-from pate_jax.runs.crowds import inputs, release
+from pate_jax.runs.crowds import answers, inputs, release
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
@@ -230,7 +230,7 @@ def test_a_class_that_no_private_record_has_gets_no_votes(tmp_path, voters):
     table = release.load_table(run)
     assert code == 0 and verify.of_run(run).of("failed") == []
     assert not (table[:, 1] if voters == "neighbours" else table[1]).any()
-    found, rows, *_ = release.soft(inputs.opened(run))
+    found, rows = answers.shares(inputs.opened(run))
     labels = PUBLIC.labels[rows]
     right = found.probabilities.argmax(1) == labels
     assert right[labels != 1].mean() >= 0.8
