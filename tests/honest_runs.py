@@ -21,7 +21,7 @@ from pate_jax.student import Supervised
 from pate_jax.system import locks
 
 TEACHERS, QUERIES = 6, 18
-ENDS = 2  # a seed whose noise makes a score small
+ENDS = 3  # a seed whose noise makes a score small
 NEAR = {"neighbours": 20, "sums": None}  # queries of crowds: so many that each voter casts two votes
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
 
