@@ -1,4 +1,4 @@
-"""Students of a crowd's soft answers on drawn digits: `python -m experiments.soft_students relabel ridge`.
+"""Students of a crowd's soft answers on drawn digits: `python -m experiments.soft_students supervised ridge`.
 
 Every record votes by sums for the whole pool, or by neighbours for some of it. No real label is read, so
 defaults may be chosen by what is printed: how often answers and students are right, how sure a student is of
@@ -60,7 +60,7 @@ def lines(given: Trial, methods: list[str], steps: int | None, seed: int) -> Ite
     told = np.asarray(given.answers.labels)
     right = percent(told == given.labels[: len(told)])
     for method in methods:
-        config = named(method) if steps is None else named(method, steps=steps)
+        config = named(method, **({} if steps is None or method == "ridge" else {"steps": steps}))
         began = time.process_time()
         student = fit(jax.random.key(seed), given.public, given.answers, config)
         seconds = time.process_time() - began

@@ -173,8 +173,7 @@ class FixMatch(FromPool, Aligned):
     confidence: float = 0.95
     """fixmatch: a guess counts if its probability is at least this."""
     strength: float = 1.0
-    """fixmatch, relabel: how strong the distortions are; 1 turns by up to 30 degrees. relabel distorts only
-    where it predicts answers better than moving alone; 0: never."""
+    """fixmatch: how strong the distortions are; 1 turns by up to 30 degrees."""
     distort_answers: bool = True
     """fixmatch: distort answered images too, as strongly; the paper only moves them."""
     method: str = field(default="fixmatch", init=False)
@@ -204,17 +203,6 @@ class Tandem(NetTraining, Aligned):
 
     method: str = field(default="tandem", init=False)
     images: ClassVar[Recipe] = {**_ANY, "steps": 8000, "learning_rate": 5e-3}
-
-
-@dataclass(frozen=True)
-class Relabel(AnyNet):
-    """Nets help to correct the answers that they have not seen, half by half, and a net learns the result."""
-
-    strength: float = 1.0
-    """fixmatch, relabel: how strong the distortions are; 1 turns by up to 30 degrees. relabel distorts only
-    where it predicts answers better than moving alone; 0: never."""
-    method: str = field(default="relabel", init=False)
-    images: ClassVar[Recipe] = {**_ANY, "net": "cnn", "steps": 1200, "learning_rate": 5e-3}
 
 
 @dataclass(frozen=True)
@@ -249,7 +237,7 @@ def covers(answers: int, pool: int, *, image: bool) -> bool:
     return not image or 2 * answers >= pool
 
 
-StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem | Relabel
+StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem
 KINDS: dict[str, type[StudentConfig]] = {kind.method: kind for kind in get_args(StudentConfig)}
 
 

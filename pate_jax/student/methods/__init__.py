@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import jax
 
 from pate_jax.student.lesson import Learned, Lesson
-from pate_jax.student.methods import fixmatch, gan, nets, relabel, ridge, supervised, tandem, vat
+from pate_jax.student.methods import fixmatch, gan, nets, ridge, supervised, tandem, vat
 
 
 class Method(Protocol):
@@ -28,5 +28,4 @@ METHODS: Mapping[str, Method] = {
     "fixmatch": nets.trainer(fixmatch.objective),
     "ridge": ridge.learn,
     "tandem": tandem.learn,
-    "relabel": relabel.learn,
 }

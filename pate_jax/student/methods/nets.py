@@ -31,20 +31,16 @@ _LEAST_HELD_OUT = 20  # answers, for a temperature that means something
 _JUDGED = 1000  # soft answers at most that set the temperature, where none were held out
 
 
-def trainer(
-    make: MakeObjective[Config], *, title: str = ""
-) -> Callable[[Config, Array, Lesson], list[Learned]]:
-    """The method that trains a net by this objective, all keys in one program; `title` is that of its bar."""
+def trainer(make: MakeObjective[Config]) -> Callable[[Config, Array, Lesson], list[Learned]]:
+    """The method that trains a net by this objective, all keys in one program."""
 
     def learn(config: Config, keys: Array, lesson: Lesson) -> list[Learned]:
-        return _learn(make, config, keys, lesson, title or f"student: {config.method}")
+        return _learn(make, config, keys, lesson)
 
     return learn
 
 
-def _learn(
-    make: MakeObjective[Config], config: Config, keys: Array, lesson: Lesson, title: str
-) -> list[Learned]:
+def _learn(make: MakeObjective[Config], config: Config, keys: Array, lesson: Lesson) -> list[Learned]:
     public, drawn, several = lesson.public, streams(keys), len(keys) > 1
     used, held = held_out(drawn[1][0], lesson, config.hold_out)
     form = form_of(several)
@@ -57,7 +53,7 @@ def _learn(
         judge = lambda weights: negative_log_likelihood(logits(weights), *held.wanted)  # noqa: E731
     loop = loop_of(config)
     devices = config.devices or device_count(loop.batch_size, public.inputs.ndim in IMAGE_RANKS)
-    trained = training.run(program, drawn, pool, loop, devices, judge, title=title)
+    trained = training.run(program, drawn, pool, loop, devices, judge, title=f"student: {config.method}")
     trained = jax.tree.map(np.asarray, trained)
     judges, warmth = calibrating(used, held), [1.0] * len(keys)
     if len(judges.rows):
