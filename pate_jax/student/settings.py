@@ -207,11 +207,11 @@ class Tandem(NetTraining, Aligned):
 
 @dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
-    """Fixmatch for images and vat for tables; supervised and ridge where soft answers cover the pool.
+    """Fixmatch for images and vat for tables; ridge for both where soft answers cover the pool.
 
     What the chosen method has no use for is not read. Fixmatch and vat guess what inputs without an answer
-    are. Where soft answers cover the pool (see `covers`) there is little to guess: then a net learns those
-    of images, and ridge those of tables, in seconds.
+    are. Where soft answers cover the pool (see `covers`) there is little to guess, and ridge stays close to
+    them, in seconds. A net may be right more often than its answers, or less, and nothing says which.
     """
 
     method: str = field(default="auto", init=False)
@@ -220,10 +220,10 @@ class Auto(FixMatch, Vat, Gan):
         """The settings of the method that suits the kind of data and of answers.
 
         >>> Auto(steps=7).resolved(image=False).method, Auto().resolved(image=True, whole=True).method
-        ('vat', 'supervised')
+        ('vat', 'ridge')
         """
-        guessing, learning = ("fixmatch", "supervised") if image else ("vat", "ridge")
-        return with_method(self, learning if whole else guessing).resolved(image=image)
+        guessing = "fixmatch" if image else "vat"
+        return with_method(self, "ridge" if whole else guessing).resolved(image=image)
 
 
 def covers(answers: int, pool: int, *, image: bool) -> bool:

@@ -240,10 +240,7 @@ def test_answers_held_out_set_the_temperature_and_stop_early():
 def test_the_method_follows_the_kind_of_data():
     assert Auto().resolved(image=True).method == "fixmatch"
     assert Auto().resolved(image=False).method == "vat"
-    assert [Auto().resolved(image=image, whole=True).method for image in (True, False)] == [
-        "supervised",
-        "ridge",
-    ]
+    assert {Auto().resolved(image=image, whole=True).method for image in (True, False)} == {"ridge"}
     assert Auto(steps=7).resolved(image=True).steps == 7
     assert Auto().resolved(image=True).label_smoothing == 0.0
     assert Vat().resolved(image=True).label_smoothing == 0.1
