@@ -109,6 +109,7 @@ def test_what_no_crowd_can_use_is_one_sentence_and_leaves_no_trace(tmp_path, cap
     assert not any(path.exists() for path in (run.settings, run.ledger, run.keys, run.release))
 
 
+@pytest.mark.long
 def test_classes_that_the_noise_cannot_carry_are_told(tmp_path, capsys):
     """Two records each of 40 classes: whatever is answered is noise, and the run says so."""
     centres = np.random.default_rng(4).normal(size=(40, 8)) * 4
@@ -211,6 +212,7 @@ def test_a_user_of_ten_thousand_records_votes_once():
     assert ((sums - fewer) ** 2).sum() <= 90**2
 
 
+@pytest.mark.long
 def test_a_run_in_which_one_user_has_ten_thousand_records(tmp_path):
     code, run = pate(tmp_path, one_user_of_many(), PUBLIC, "neighbours", "--by=user")
     number, table = ledger.releases(run.ledger)
@@ -221,6 +223,7 @@ def test_a_run_in_which_one_user_has_ten_thousand_records(tmp_path):
     assert verify.of_run(run).of("failed") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("voters", ["neighbours", "sums"])
 def test_a_class_that_no_private_record_has_gets_no_votes(tmp_path, voters):
     """A third of the pool is of a class that nobody can vote for: the other two thirds are answered right."""
