@@ -111,7 +111,28 @@ class ClassSums:
 
 
 @dataclass(frozen=True)
-class HeadCount:
+class _Number:
+    """One number with noise."""
+
+    sigma: float
+    family: WholeFamily = "rounded_gaussian"
+
+    def __post_init__(self) -> None:
+        _check(2, self.sigma, self.family)
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on the number."""
+        return Noise(self.family, self.sigma)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of a table with one cell."""
+        return 1, 1
+
+
+@dataclass(frozen=True)
+class HeadCount(_Number):
     """The noisy number of voters, which rules of a crowd's plan need.
 
     A voter whose contents change moves nothing. One that is added or removed moves it by 1, and moves a table
@@ -123,21 +144,6 @@ class HeadCount:
     """
 
     name: ClassVar[str] = "headcount"
-    sigma: float
-    family: WholeFamily = "rounded_gaussian"
-
-    def __post_init__(self) -> None:
-        _check(2, self.sigma, self.family)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on the number."""
-        return Noise(self.family, self.sigma)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of a table with one cell."""
-        return 1, 1
 
     def squared_shift(self, change: Change) -> int:
         """The square of the length by which one voter moves the number."""
@@ -145,7 +151,7 @@ class HeadCount:
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(_Number):
     """The noisy number of held-out voters who agree with a student: it gives the label that they have.
 
     A voter that is held out moves scores and no table, and every other voter moves tables and no score. A
@@ -157,21 +163,6 @@ class Score:
     """
 
     name: ClassVar[str] = "score"
-    sigma: float
-    family: WholeFamily = "rounded_gaussian"
-
-    def __post_init__(self) -> None:
-        _check(2, self.sigma, self.family)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on the number."""
-        return Noise(self.family, self.sigma)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of a table with one cell."""
-        return 1, 1
 
     def squared_shift(self, change: Change) -> int:
         """The square of the length by which one voter moves the number."""

@@ -229,11 +229,8 @@ def worst(releases: Sequence[CrowdRelease], delta: float, unmade: Unmade | None 
         numbers = [release for release in others if isinstance(release, HeadCount)]
         judged = [*scores, *[scores[0]] * (rounds - 1)]
         found += [epsilon(judged, delta), epsilon([*numbers, *judged], delta, change="joined")]
-        moved = [
-            *tables,
-            *judged,
-        ]  # a voter whose new contents come under another name may move to the others
-        found.append(epsilon(moved, delta, change="joined", other_mu=kept["joined"]))
+        # A voter whose new contents come under another name may move from tables to scores, or back.
+        found.append(epsilon([*tables, *judged], delta, change="joined", other_mu=kept["joined"]))
     return max(found)
 
 
