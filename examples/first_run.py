@@ -9,8 +9,9 @@
 import tempfile
 from pathlib import Path
 
-from pate_jax import ConfidentDiscreteGaussian, RunConfig, run
+from pate_jax import ConfidentDiscreteGaussian, RunConfig
 from pate_jax.ensemble import TeacherConfig
+from pate_jax.runs import pipeline
 from pate_jax.runs.settings import DataChoice, PartitionChoice
 from pate_jax.student import Supervised
 
@@ -24,7 +25,7 @@ config = RunConfig(
     queries=40,
     out=out,
 )
-results = run(config)
+results = pipeline.run(config)
 
 # %% [markdown]
 # ## What it came to

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pate_jax import RunConfig, Student, run
+from pate_jax import RunConfig, Student
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.runs import pipeline
 from pate_jax.runs.settings import DataChoice, PartitionChoice
 from pate_jax.student import Supervised
 
@@ -42,7 +43,7 @@ config = RunConfig(
     budget_epsilon=8.0,
     out=folder / "run",
 )
-results = run(config)
+results = pipeline.run(config)
 print(f"{results['answered']} answers, student right on {results['student_accuracy']:.0%} of the test part")
 assert 0 < results["answered"] <= 80
 
