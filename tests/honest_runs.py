@@ -19,7 +19,7 @@ from pate_jax.runs.crowds import rounds
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Supervised
-from pate_jax.system import locks
+from pate_jax.system import locks, storage
 
 TEACHERS, QUERIES = 6, 18
 NEAR = {"neighbours": 20, "sums": None}  # queries of crowds: so many that each voter casts two votes
@@ -188,3 +188,21 @@ def in_rounds(voters: str, by: str = "record", seed: int | None = None) -> RunDi
     """A whole run in two rounds."""
     make = functools.partial(of_rounds, voters=voters, by=by, seed=seed)
     return RunDirectory(_once(f"rounds-{voters}-{by}-{seed}", lambda out: pipeline.run(make(out))))
+
+
+def stop_at_write(patch, kill: int) -> list[int]:
+    """Stop the write of this number, from 1, as Ctrl-C would; the number returned in a list counts them."""
+    written = [0]
+
+    def dying(real):
+        def write(path, content, **more):
+            written[0] += 1
+            if written[0] == kill:
+                raise KeyboardInterrupt
+            real(path, content, **more)
+
+        return write
+
+    for name in ("write_bytes", "append_bytes"):
+        patch.setattr(storage, name, dying(getattr(storage, name)))
+    return written

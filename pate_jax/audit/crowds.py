@@ -192,9 +192,8 @@ def _numbers(wished: CrowdChoice, scored: int) -> list[CrowdRelease]:
 
 def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
     """What of one line differs from the files of the run."""
-    round, is_table = (line.batch + 1) // 2 or 1, not _is_number(line)
-    round = line.batch // 2 if is_table else round
-    files = _files(run, round) if is_table else _files(run, max(1, round))[: 2 if round > 1 else None]
+    round, is_table = rounds.round_of(line), not _is_number(line)
+    files = _files(run, round)[: 2 if isinstance(line.release, Score) else None]
     missing = [path.name for path in files if not path.exists()]
     if missing:
         yield f"{missing[0]} is missing"
@@ -225,7 +224,7 @@ def _asked_on(run: RunDirectory, line: CrowdLine) -> str:
     """The digest of what a release was asked on: a public side, a student, or nothing."""
     if isinstance(line.release, HeadCount):
         return release.NOTHING
-    round = (line.batch + 1) // 2
+    round = rounds.round_of(line)
     if isinstance(line.release, Score):
         return students.digest(student.Student.load(run.student_of(round - 1)), round)
     return public_side.digest(public_side.read(run.public_side_of(round)))
@@ -233,7 +232,7 @@ def _asked_on(run: RunDirectory, line: CrowdLine) -> str:
 
 def _exact(run: RunDirectory, line: CrowdLine) -> np.ndarray:
     """What a release is the noisy form of: the certified number of voters, the score, or the table."""
-    round = (line.batch + 1) // 2
+    round = rounds.round_of(line)
     if isinstance(line.release, Score):
         return students.load_score(run, round)
     if isinstance(line.release, HeadCount):

@@ -168,8 +168,6 @@ def _on_space(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
     encoder = front if ":" in front else ""
     kind = cast(spaces.Kind, "encoder" if encoder else front)
     space = student_spaces.learn(kind, PublicInputs.of(seen), key=jax.random.key(_KEY), encoder=encoder)
-    if (
-        kind in _OF_IMAGES
-    ):  # classes of images are seldom linear there; those of tables and encoders often are
+    if kind in _OF_IMAGES:  # where classes are seldom linear; those of tables and encoders often are
         space = likeness.lifted(space, seen.public.inputs)
     return models.on_space(space, input_shape=seen.input_shape, classes=dataset.classes)

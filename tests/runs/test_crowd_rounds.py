@@ -246,17 +246,6 @@ def test_a_round_beyond_the_score_that_ended_them_is_found(monkeypatch):
 
 @pytest.mark.parametrize("kill", [*range(15, 26)])
 def test_a_run_that_is_stopped_between_its_rounds_goes_on_with_the_same_noise(tmp_path, monkeypatch, kill):
-    written = [0]
-
-    def dying(real):
-        def write(path, content, **more):
-            written[0] += 1
-            if written[0] == kill:
-                raise KeyboardInterrupt
-            real(path, content, **more)
-
-        return write
-
     honest = honest_runs.in_rounds("sums", "record", 5)
     wanted = honest_runs.of_rounds(tmp_path, "sums", seed=5)
     run = RunDirectory(tmp_path)
@@ -268,8 +257,7 @@ def test_a_run_that_is_stopped_between_its_rounds_goes_on_with_the_same_noise(tm
             crowd_stages.account(run, 1e-5)
 
     with monkeypatch.context() as patch:
-        for name in ("write_bytes", "append_bytes"):
-            patch.setattr(storage, name, dying(getattr(storage, name)))
+        written = honest_runs.stop_at_write(patch, kill)
         try:
             released()
         except KeyboardInterrupt:

@@ -146,24 +146,12 @@ def test_a_run_that_is_repeated_after_any_loss_ends_with_the_same_release(tmp_pa
 
 @pytest.mark.parametrize("kill", range(1, 19))
 def test_a_run_that_is_stopped_at_any_write_goes_on_and_releases_once(tmp_path, monkeypatch, kill):
-    written = [0]
-
-    def dying(real):
-        def write(path, content, **more):
-            written[0] += 1
-            if written[0] == kill:
-                raise KeyboardInterrupt
-            real(path, content, **more)
-
-        return write
-
     honest = honest_runs.crowd("neighbours", "record", 5)
     recorded = [(line.values, line.noise) for line in ledger.releases(honest.ledger)]
     wanted = replace(config("neighbours", "record", tmp_path), partition=PartitionChoice(seed=5))
     run = RunDirectory(tmp_path)
     with monkeypatch.context() as patch, run.writing():
-        for name in ("write_bytes", "append_bytes"):
-            patch.setattr(storage, name, dying(getattr(storage, name)))
+        honest_runs.stop_at_write(patch, kill)
         with pytest.raises(KeyboardInterrupt):
             crowd = crowd_stages.begin(run, wanted.data, wanted.crowd)
             release.release(crowd)

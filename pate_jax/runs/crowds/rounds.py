@@ -70,6 +70,11 @@ def score_batch(round: int) -> int:
     return 2 * round - 1
 
 
+def round_of(line: CrowdLine) -> int:
+    """The round of a table, or that which a score comes before; the number of voters is of the first."""
+    return (line.batch + 1) // 2
+
+
 def goes_on(scores: Sequence[int], noise: float, chance: float) -> bool:
     """Whether the last of the noisy scores says that another round may be worth its cost.
 
