@@ -22,7 +22,7 @@ from pate_jax import accounting  # noqa: E402
 from pate_jax.cli.student_flags import REGISTRY  # noqa: E402
 from pate_jax.runs import pipeline  # noqa: E402
 from pate_jax.runs.directory import RunDirectory  # noqa: E402
-from pate_jax.runs.report import run_pages  # noqa: E402
+from pate_jax.runs.report.summary import summary  # noqa: E402
 from pate_jax.runs.settings import RunConfig  # noqa: E402
 from pate_jax.system import exits, topology  # noqa: E402
 
@@ -42,7 +42,7 @@ def main(preset: Preset, after: After | None = None, arguments: Sequence[str] | 
         if not results:
             return  # one of several processes, and not the first
         statement = accounting.Statement.from_dict(results["statement"])
-        print(run_pages.summary(results, statement.text()))
+        print(summary(results, statement))
         more = after(RunDirectory(config.directory)) if after else {}
         print(json.dumps({**_line(preset, config, results), **more, **_took(began)}))
 

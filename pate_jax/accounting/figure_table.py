@@ -12,7 +12,7 @@ from pate_jax.accounting.statement import Statement
 
 Rows = Sequence[tuple[str, Figure]]
 _TITLES = {"exact": "exact, Renyi", "pld": "exact, PLD", "data_independent": "data-independent"}
-_CELL = "text-align:left;padding:0.2em 0.8em;border-bottom:1px solid #ccc"
+_CELL = "text-align:left;padding:0.2em 0.8em;border-bottom:1px solid var(--line,#ccc)"
 
 
 def rounded_up(epsilon: float) -> str:
@@ -84,7 +84,8 @@ def _sensitive_lines(statement: Statement) -> list[str]:
 
 
 def _html_row(name: str, figure: Figure) -> str:
-    colour = "#b00020" if figure.status == "sensitive" else "#006b3c"
+    withheld = figure.status == "sensitive"
+    colour = "var(--withheld,#b00020)" if withheld else "var(--released,#006b3c)"  # a page may set both
     cells = (_TITLES.get(name, name), _epsilon(figure.epsilon), _order(figure.order))
     body = "".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in cells)
     status = f'<td style="{_CELL};color:{colour}"><strong>{figure.status}</strong></td>'

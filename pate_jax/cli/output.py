@@ -26,8 +26,6 @@ def finish(results: dict[str, Any], json: bool) -> None:
         print(json_format.dumps({name: results[name] for name in _SHOWN if name in results}))
     else:
         from pate_jax import accounting
-        from pate_jax.runs.report import crowd_pages, run_pages
+        from pate_jax.runs.report.summary import summary
 
-        statement = accounting.Statement.from_dict(results["statement"]).text()
-        summary = crowd_pages.summary if "voters" in results else run_pages.summary
-        print(summary(results, statement))
+        print(summary(results, accounting.Statement.from_dict(results["statement"])))

@@ -13,7 +13,7 @@ import numpy as np
 from pate_jax import accounting
 from pate_jax.data import frames
 from pate_jax.data.dataset import class_names_of
-from pate_jax.runs.report import crowd_pages, run_pages
+from pate_jax.runs.report.summary import summary
 from pate_jax.student import Student, serving
 
 
@@ -53,5 +53,4 @@ class Result:
         return self.student(serving.encoded(self.student, content, "inputs"))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
-        summary = crowd_pages.summary if "voters" in self.facts else run_pages.summary
-        return str(summary(self.facts, self.statement.text()))
+        return summary(self.facts, self.statement)

@@ -21,11 +21,12 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.release import check, write
-from pate_jax.runs.report import run_pages
+from pate_jax.runs.report import run_pages, seen, sheet
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.student.settings import Selection
 from pate_jax.system import devices, progress, storage
 
+SHEET = "sheet"  # the kind of the file of the contact sheet
 _RECORDS = 240  # strokes drawn for each teacher
 _WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
@@ -214,6 +215,7 @@ def teach(
     method = config.resolved(image=dataset.kind == "image").method
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned = learn(run, config, dataset, asked)
+    found = seen.look(learned, dataset)
     right = None if asked.labels is None else answers.labels == asked.labels
     results = {
         "run_dir": str(run.root),
@@ -228,8 +230,10 @@ def teach(
         "method": method,
         "selection": _selection(run),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
-        "student_accuracy": accuracy(learned, dataset.test),
+        "student_accuracy": seen.accuracy(found),
+        "seen": seen.facts(found, dataset.class_names),
     }
+    storage.write_json(run.sheet, SHEET, sheet.made(dataset, asked, answers, found))
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
     return results
@@ -280,9 +284,10 @@ def tell(run: RunDirectory) -> dict[str, Any]:
         ),
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
-    page = run_pages.private_page(results, statement, figures, {**inside, "settings": settings.stages})
+    shown, details = contact_sheet(run), {**inside, "settings": settings.stages}
+    page = run_pages.private_page(results, statement, figures, details, shown)
     storage.write_bytes(run.report, page.encode())
-    public = run_pages.public_page(results, statement)
+    public = run_pages.public_page(results, statement, shown)
     storage.write_bytes(run.public_report, public.encode())
     check.check(run.release)
     return {**results, "statement": whole, "inside": inside}
@@ -310,9 +315,9 @@ def _batch_to_vote_on(run: RunDirectory, more: bool) -> int:
     return waiting if waiting > 1 else batches.next_batch(run)
 
 
-def accuracy(learned: student.Student, test: data.Part | None) -> float | None:
-    """Of a student on a public test part, where there is one with labels."""
-    return None if test is None or test.labels is None else learned.accuracy(test.inputs, test.labels)
+def contact_sheet(run: RunDirectory) -> dict[str, Any] | None:
+    """Inputs with their answers, for the pages; None in a run of an earlier version."""
+    return storage.read_json(run.sheet, SHEET) if run.sheet.exists() else None
 
 
 def _public(

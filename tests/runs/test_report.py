@@ -12,6 +12,7 @@ import pytest
 from pate_jax import accounting
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.runs.report import run_pages
+from pate_jax.runs.report.summary import summary
 
 RESULTS = {
     "run_dir": "runs/x",
@@ -88,7 +89,7 @@ def test_a_page_of_a_seeded_run_begins_with_the_warning(statement):
 
 
 def test_the_summary_leaves_out_what_is_not_known(statement):
-    text = run_pages.summary(RESULTS, statement.text())
+    text = summary(RESULTS, statement)
     assert "20 of them" in text and "95.0% of the answers" in text
     assert "student is right" not in text and "None" not in text
 

@@ -19,7 +19,7 @@ from pate_jax.runs.crowds.inputs import Crowd, told
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import CROWD, ROUNDS
 from pate_jax.runs.release import check, write
-from pate_jax.runs.report import crowd_pages
+from pate_jax.runs.report import crowd_pages, seen, sheet
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
 from pate_jax.student.settings import covers
 from pate_jax.system import progress, storage
@@ -120,6 +120,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     method = config.resolved(image=image, whole=whole).method
     doubt = shares.doubt(answers.shares(crowd)[0])
     progress.warn(doubt)
+    found = seen.look(learned, dataset)
     right = None if asked.labels is None else np.asarray(given.labels) == asked.labels
     results = {
         "run_dir": str(run.root),
@@ -137,8 +138,10 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "method": method,
         "doubt": doubt,
         "label_accuracy": None if right is None else float(right.mean()),
-        "student_accuracy": shared.accuracy(learned, dataset.test),
+        "student_accuracy": seen.accuracy(found),
+        "seen": seen.facts(found, dataset.class_names),
     }
+    storage.write_json(run.sheet, shared.SHEET, sheet.made(dataset, asked, given, found))
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
     return results
@@ -172,9 +175,10 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     results = storage.read_json(run.existing(run.results, "student"), "results")
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
-    page = crowd_pages.private_page(results, statement, run.record.stages())
+    shown = shared.contact_sheet(run)
+    page = crowd_pages.private_page(results, statement, run.record.stages(), shown)
     storage.write_bytes(run.report, page.encode())
-    storage.write_bytes(run.public_report, crowd_pages.public_page(results, statement).encode())
+    storage.write_bytes(run.public_report, crowd_pages.public_page(results, statement, shown).encode())
     check.check(run.release)
     return {**results, "statement": whole}
 

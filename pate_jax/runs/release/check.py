@@ -23,6 +23,7 @@ from pate_jax import models
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import Preprocessing, duplicates
 from pate_jax.errors import PateError
+from pate_jax.runs.release import pictures
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.student import Student
 from pate_jax.system import storage
@@ -67,7 +68,7 @@ _PATTERNS = {
     "an embedded file": re.compile(r"data:(?!,)[\w/+.-]*[;,]"),
 }
 _ALARM = NOT_PRIVATE.partition(":")[0]  # cards and pages of older runs have other words after it
-_PREDICTOR, _PARAMETERS = "student/predict.py", "student/parameters.npz"
+_PREDICTOR, _PARAMETERS, _PAGE = "student/predict.py", "student/parameters.npz", "report.html"
 _LARGEST = 1 << 31  # the most bytes of one file
 _SPELT = 16  # how many consecutive numbers of a table cannot be a coincidence
 _STEPS = 2  # the most changes between neighbours in such a row that may still be a coincidence
@@ -103,6 +104,8 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
     known = [path for path in files if not path.is_symlink() and path.relative_to(folder).as_posix() in FILES]
     texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if path.suffix != ".npz"}
     texts = {name: text for name, text in texts.items() if name != _PREDICTOR or text != predictor()}
+    texts[_PAGE], shown = pictures.parted(texts.get(_PAGE, ""))
+    yield from judged(pictures.faults(_PAGE, shown), "its pictures are few, small, and nothing but pixels")
     yield from judged(_words(texts), "no file speaks of votes, ledger, keys, seeds, digests or paths")
     yield from judged(_fields(texts), "JSON files have the agreed fields only, and no sensitive figure")
     if (folder / _PARAMETERS).exists():
@@ -116,9 +119,8 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
         if secrets.inputs is None:
             yield unchecked("that the student holds no private input: the private records are not at hand")
         else:
-            yield from judged(
-                _inputs(folder, secrets.inputs()), "no array holds the input of a private record"
-            )
+            held = [*_inputs(folder, secrets.inputs()), *pictures.private(shown, secrets.inputs())]
+            yield from judged(held, "no array and no picture holds the input of a private record")
 
 
 def _about(secrets: Secrets) -> str:

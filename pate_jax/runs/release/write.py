@@ -11,7 +11,7 @@ from typing import Any
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import forms
 from pate_jax.runs.release.check import predictor
-from pate_jax.runs.report import crowd_words
+from pate_jax.runs.report import crowd_words, words
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -35,12 +35,12 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     warning = "" if facts["private"] else f"**{NOT_PRIVATE}**\n\n"
     names = ", ".join(student.class_names[:20]) + (" ..." if len(student.class_names) > 20 else "")
     lines = [
+        f"Privacy: {statement['model_card_line']}",
         f"Task: {len(student.class_names)} classes: {names}.",
         f"Trained on: {_learned_from(statement, facts)}.",
         f"Data: {facts['data']}.",
-        f"Privacy: {statement['model_card_line']}",
         _bought(statement, facts),
-        f"Accuracy on public test data: {_share(facts.get('student_accuracy'), 'no public test part')}.",
+        f"Accuracy on public test data: {_measured(facts)}.",
         f"Inputs: {_takes(student)}.",
         f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
     ]
@@ -98,6 +98,13 @@ def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     chosen = f", chosen by {facts['selection']}" if facts.get("selection") else ""
     right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
     return f"Labels bought: {statement['answered']} of {statement['asked']} asked{chosen}; right: {right}."
+
+
+def _measured(facts: Mapping[str, Any]) -> str:
+    seen, told = facts.get("seen"), _share(facts.get("student_accuracy"), "no public test part")
+    if facts.get("student_accuracy") is None or seen is None:
+        return told
+    return f"{told} of {seen['inputs']:,} inputs (95% interval: {words.interval(seen['low'], seen['high'])})"
 
 
 def _share(accuracy: float | None, otherwise: str) -> str:

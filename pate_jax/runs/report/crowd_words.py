@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pate_jax.runs.report import words
+
 _SPACES = {
     "patches": "patches of images",
     "columns": "columns of a table",
@@ -110,6 +112,4 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Beware: {facts['doubt']}.")
     if facts["label_accuracy"] is not None:
         lines.append(f"{facts['label_accuracy']:.1%} of these labels are right.")
-    if facts["student_accuracy"] is not None:
-        lines.append(f"The student is right on {facts['student_accuracy']:.1%} of the public test inputs.")
-    return lines
+    return lines + words.learned(facts)

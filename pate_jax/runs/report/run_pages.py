@@ -1,4 +1,4 @@
-"""What a person reads of a run: the summary in the terminal and the two pages.
+"""What a person reads of a run of teachers: the two pages.
 
 `private/report.html` shows all, `release/report.html` only what may be published. Both are single files that
 need no network and fit a phone as well; what only experts look for is folded.
@@ -15,7 +15,7 @@ import numpy as np
 
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.accounting.statement import NOT_PRIVATE
-from pate_jax.runs.report import html
+from pate_jax.runs.report import html, sections, words
 
 CONSENSUS = (
     "How far the teachers agree: queries by the share of teachers behind the commonest vote. Sensitive."
@@ -27,17 +27,6 @@ ACCURACY = "How often each is right on public data, in %. The teachers' and the 
 _MAY_LEAVE = ". Only what lies in the folder release/ may leave the house"
 _SIZE = (4.8, 2.6)  # of a picture, in inches: as wide as a phone
 _FOR_EXPERTS = (CUMULATIVE, BY_CONSENSUS, SPLIT)
-SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
-
-
-def summary(results: Mapping[str, Any], statement_text: str) -> str:
-    """The lines that a run ends with in the terminal."""
-    lines = [] if results["private"] else [NOT_PRIVATE]
-    lines += [f"Run {results['run_dir']}: {results['data']}."]
-    lines += [SYNTHETIC] if results["synthetic"] else []
-    lines += [*_sentences(results), *_inside(results["inside"]), "", statement_text.rstrip(), ""]
-    lines += [f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself."]
-    return "\n".join(lines)
 
 
 def private_page(
@@ -45,6 +34,7 @@ def private_page(
     statement: Any,
     figures: Sequence[tuple[str, bytes]],
     details: Mapping[str, Mapping[str, Any]],
+    sheet: Mapping[str, Any] | None = None,
 ) -> str:
     """The whole report, for the owner of the data only; `statement` is the accountant's."""
     warning = (
@@ -54,11 +44,14 @@ def private_page(
     body = [
         head(results),
         warning,
+        sections.headline(results, statement),
         _short(results, _MAY_LEAVE),
         "<h2>What one person risks</h2>",
         promised(statement),
     ]
     body += [_own_promise(statement), html.folded("All figures of the accountant", statement.html())]
+    body += sections.every(results, sheet)
+    body += _of_the_votes(details)
     body += [
         "<h2>Pictures</h2>",
         *(html.picture(*one, compact=True) for one in figures if one[0] not in _FOR_EXPERTS),
@@ -71,11 +64,13 @@ def private_page(
     return html.page(f"Run report: {results['dataset']} (private)", body)
 
 
-def public_page(results: Mapping[str, Any], statement: Any) -> str:
+def public_page(results: Mapping[str, Any], statement: Any, sheet: Mapping[str, Any] | None = None) -> str:
     """The report that goes with the student: publishable figures only."""
-    body = [head(results), _short(results), "<h2>What one person risks</h2>", promised(statement)]
+    body = [head(results), sections.headline(results, statement), _short(results)]
+    body += ["<h2>What one person risks</h2>", promised(statement)]
     body += [f"<p>For experts: {escape(statement.model_card_line())}</p>", explained()]
     body += [html.folded("The figures", statement.html(publishable_only=True))]
+    body += sections.every(results, sheet)
     return html.page(f"Student report: {results['dataset']}", body)
 
 
@@ -127,37 +122,38 @@ def accuracies(results: Mapping[str, Any], inside: Mapping[str, Any]) -> bytes:
     return rendered(figure)
 
 
-def _sentences(results: Mapping[str, Any]) -> list[str]:
+def sentences(results: Mapping[str, Any]) -> list[str]:
+    """What came of it."""
     asked, answered, teachers = results["queries"], results["answered"], results["teachers"]
     lines = [
         f"{teachers} teachers were asked about {asked:,} public inputs and answered {answered:,} of them."
     ]
     if results["label_accuracy"] is not None:
         lines.append(f"{results['label_accuracy']:.1%} of the answers are right.")
-    if results["student_accuracy"] is not None:
-        lines.append(f"The student is right on {results['student_accuracy']:.1%} of the public test inputs.")
-    return lines
+    return lines + words.learned(results)
 
 
-def _inside(inside: Mapping[str, Any]) -> list[str]:
+def _of_the_votes(inside: Mapping[str, Any]) -> list[str]:
+    """What only the owner may know of the teachers."""
     lines = []
     if "teachers" in inside:
         size = inside["teachers"]["shard_size"]
         lines.append(
-            f"Inside: a teacher had {size['least']} to {size['most']} records, {size['mean']:.0f} on average."
+            f"A teacher had {size['least']} to {size['most']} records, {size['mean']:.0f} on average."
         )
     if "accuracy" in inside:
         mean, vote = inside["accuracy"]["mean"], inside["accuracy"]["plurality"]
         lines.append(
-            f"Inside: a teacher is right on {mean:.1%} of the queries, the vote without noise on {vote:.1%}."
+            f"A teacher is right on {mean:.1%} of the queries, and the vote without noise on {vote:.1%}. "
+            "Both are sensitive."
         )
-    return lines
+    return [html.heading("The teachers"), f"<p>{' '.join(lines)}</p>"] if lines else []
 
 
 def head(results: Mapping[str, Any]) -> str:
     """What must be said first: of a seeded run, and of synthetic data."""
     alarm = "" if results["private"] else f'<p class="warn"><strong>{NOT_PRIVATE}</strong></p>'
-    synthetic = f'<p class="note">{SYNTHETIC}</p>' if results["synthetic"] else ""
+    synthetic = f'<p class="note">{words.SYNTHETIC}</p>' if results["synthetic"] else ""
     return f"{alarm}<p>{escape(results['data'])}</p>{synthetic}"
 
 
@@ -167,7 +163,7 @@ def _short(results: Mapping[str, Any], also: str = "") -> str:
         "teachers voted on public inputs, random noise was added to their votes, and a student model learned "
         f"from the noisy answers{_beside(results)}. It never saw a private record{also}."
     )
-    return f"<h2>In short</h2><p>{explained}</p><p>{' '.join(_sentences(results))}</p>"
+    return f"<h2>In short</h2><p>{explained}</p><p>{escape(' '.join(sentences(results)))}</p>"
 
 
 def _beside(results: Mapping[str, Any]) -> str:

@@ -1,0 +1,68 @@
+"""Rows of a table as people read them: the inverse of `columns.encode`, as far as there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from pate_jax.data import forms
+from pate_jax.data.archives import adult
+from pate_jax.data.columns import OWN, Column
+from pate_jax.data.dataset import Dataset
+
+MOST = 60  # columns that are shown
+_MEASURES = {"age": "age", "schooling": "years of schooling", "hours, 16 to 52": "hours a week"}
+_ADULT = (  # the features of Adult; a column without a name repeats what another one says
+    *(Column(_MEASURES.get(name, "")) for name in adult.MEASURES),
+    *(Column("") for _ in adult.SIGNS),
+    *(Column(name, categories) for name, categories in adult.CATEGORIES.items()),
+)
+Record = list[tuple[str, str]]  # the name and the value of each column
+
+
+def records(dataset: Dataset, inputs: Float[np.ndarray, "rows features"]) -> list[Record]:
+    """Names and values of the columns of each row; features without a name get their number."""
+    width = inputs.shape[1]
+    plan: Sequence[Column] = dataset.columns or (_ADULT if dataset.name == "adult" else ())
+    if sum(column.width for column in plan) != width:  # features of an encoder, or an array without names
+        plan = [Column(f"number {place + 1}") for place in range(width)]
+    return [decoded(row, plan) for row in inputs]
+
+
+def decoded(row: Float[np.ndarray, " features"], plan: Sequence[Column]) -> Record:
+    """One row; a column without a name is left out.
+
+    >>> plan = [Column("age", filling=40.0, indicator=True), Column("sex", ("f", "m")), Column("pay")]
+    >>> decoded(np.array([40, 1, 0, 1, 12345]), plan)
+    [('age', 'missing'), ('sex', 'm'), ('pay', '12,345')]
+    """
+    found = [(column.name, text) for column, text in _values(row, plan) if column.name]
+    if len(found) > MOST:
+        found = [*found[: MOST - 1], ("and", f"{len(found) - MOST + 1:,} more columns")]
+    return found
+
+
+def _values(row: np.ndarray, plan: Sequence[Column]) -> Iterator[tuple[Column, str]]:
+    place = 0
+    for column in plan:
+        yield column, _value(row[place : place + column.width], column)
+        place += column.width
+
+
+def _value(features: np.ndarray, column: Column) -> str:
+    if column.categories is not None:
+        word = column.categories[int(features.argmax())] if features.any() else "other"
+        return "missing" if word == OWN else word
+    if column.indicator and features[1]:
+        return "missing"
+    number = float(np.expm1(features[0])) if column.logarithmic else float(features[0])
+    if column.form == forms.BOOLEAN:
+        return "yes" if number else "no"
+    # Separators keep a number from looking like a name, such as the id of some record.
+    return f"{number:,.4g}" if column.form == forms.NUMBER and abs(number) < 1e4 else _large(number, column)
+
+
+def _large(number: float, column: Column) -> str:
+    return f"{number:,.7g}" if column.form == forms.NUMBER else forms.shown(number, column.form)

@@ -1,0 +1,177 @@
+"""What both pages of every run show beside the guarantee: how good the student is, and what was answered.
+
+All of it may be published: it follows from public inputs, public labels, released answers and the student.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from pate_jax.accounting import CrowdStatement, Statement
+from pate_jax.runs.report import html, words
+
+_WORST = 12  # classes that are shown before the rest is folded
+
+
+def headline(results: Mapping[str, Any], statement: Statement | CrowdStatement) -> str:
+    """The publishable figure, and beside it what the student is worth."""
+    facts = [("Privacy that may be published", words.headline(statement), f"for {statement.covers}")]
+    seen = results.get("seen")
+    if seen and results["student_accuracy"] is not None:
+        limits = words.interval(seen["low"], seen["high"])
+        more = f"of {seen['inputs']:,} {words.PARTS['test']}; 95% interval: {limits}"
+        facts.append(("The student is right on", words.share(seen["right"], seen["inputs"]), more))
+    return html.tiles(facts)
+
+
+def every(results: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[str]:
+    """All sections that the results of a run have something for."""
+    found: list[str] = []
+    seen = results.get("seen")
+    if seen:
+        found += [*_classes(seen), *_unsure(seen, sheet)]
+    if sheet:
+        found += _asked(results, sheet)
+    found += _planned(results.get("planned") or [])
+    return found + _compared(results.get("comparison") or [])
+
+
+def _classes(seen: Mapping[str, Any]) -> list[str]:
+    """How often the student is right, by class, the worst first."""
+    rows = [_class(row) for row in seen["classes"]]
+    if not rows:
+        return []
+    heads = ("Class", "Right", "Share", "95% interval")
+    title = "Which classes it gets wrong"
+    said = (
+        f"<p>Of {seen['inputs']:,} {words.PARTS[seen['where']]}, by their public label, the worst first.</p>"
+    )
+    rest = html.folded(f"{len(rows) - _WORST} more classes", html.rows(heads, rows[_WORST:]))
+    more = [rest] if len(rows) > _WORST else []
+    return [html.heading(title), said, html.rows(heads, rows[:_WORST]), *more]
+
+
+def _class(row: Mapping[str, Any]) -> list[str]:
+    told = f"{row['right']:,} of {row['inputs']:,}"
+    bar = html.bar(row["right"] / row["inputs"], words.share(row["right"], row["inputs"]))
+    return [escape(row["name"]), told, bar, words.interval(row["low"], row["high"])]
+
+
+def _unsure(seen: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[str]:
+    """How sure the student is, and whether it is right to be; then the inputs that it doubts most."""
+    known = seen["right"] is not None
+    said = (
+        f"<p>How probable the student calls its own answer, on {seen['inputs']:,} "
+        f"{words.PARTS[seen['where']]}.{' Where it is unsure, a person should look.' * known}</p>"
+    )
+    heads = ("It is sure to", "Inputs", "Share", *(("It says", "It is right on") * known))
+    body = [
+        html.heading("Where it is unsure"),
+        said,
+        html.rows(heads, [_band(seen, row) for row in seen["unsure"]]),
+    ]
+    if sheet and sheet["unsure"]:
+        title = f"The {len(sheet['unsure'])} inputs that it is least sure of"
+        body.append(html.folded(title, _items(sheet["kind"], sheet["unsure"], seen["where"])))
+    return body
+
+
+def _band(seen: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+    least, below = row["from"], row["below"]
+    name = f"{least:.0%} to {below:.0%}" if least else f"under {below:.0%}"
+    share = row["inputs"] / seen["inputs"]
+    told = [name, f"{row['inputs']:,}", html.bar(share, f"{share:.1%}")]
+    if row["right"] is None:
+        return told
+    limits = words.interval(row["low"], row["high"])
+    return [*told, f"{row['said']:.1%}", f"{words.share(row['right'], row['inputs'])} ({limits})"]
+
+
+def _asked(results: Mapping[str, Any], sheet: Mapping[str, Any]) -> list[str]:
+    """The contact sheet."""
+    shown = len(sheet["asked"])
+    held = shown + len(sheet["unsure"])
+    said = (
+        f"<p>{shown} of the {sheet['answered']:,} public inputs of {escape(results['dataset'])} that got an "
+        "answer, about equally many for each answer. Wrong is what differs from the public label.</p>"
+        f"<p>This page shows {held} public inputs as they are, also where they come from a file of the "
+        "owner's. No private record is among them.</p>"
+    )
+    return [
+        html.heading("What was asked, and what came back"),
+        said,
+        _items(sheet["kind"], sheet["asked"], "public"),
+    ]
+
+
+def _items(kind: str, items: Sequence[Mapping[str, Any]], where: str) -> str:
+    if kind == "image":
+        part = words.PARTS[where].removesuffix("s")
+        return f'<ul class="sheet">{"".join(_picture(item, part) for item in items)}</ul>'
+    heads = ("Answer", *(("Label",) * (items[0]["label"] is not None)), "Record") if items else ()
+    return html.rows(heads, [list(_row(item)) for item in items], wide=True)
+
+
+def _answer(item: Mapping[str, Any]) -> str:
+    sure = "" if item["probability"] is None else f", {item['probability']:.0%}"
+    return f"{item['answer']}{sure}"
+
+
+def _picture(item: Mapping[str, Any], part: str) -> str:
+    label, wrong = item["label"], item["label"] not in (None, item["answer"])
+    judged = "" if label is None else f"; wrong, its label is {label}" if wrong else "; right"
+    alt = escape(f"{part}, answer {_answer(item)}{judged}")
+    mark = f"<br>{html.wrong(f'label {label}')}" if wrong else ""
+    picture = f'<img src="{escape(item["picture"])}" alt="{alt}">'
+    kind = ' class="off"' if wrong else ""
+    return f"<li{kind}>{picture}<span>{escape(_answer(item))}{mark}</span></li>"
+
+
+def _row(item: Mapping[str, Any]) -> Iterator[str]:
+    label = item["label"]
+    yield escape(_answer(item))
+    if label is not None:
+        yield escape(label) if label == item["answer"] else html.wrong(label)
+    cells = (
+        f'<span title="column {place}">{escape(name)}: <b>{escape(value)}</b></span>'
+        for place, (name, value) in enumerate(item["record"], 1)
+    )
+    yield " ".join(cells)
+
+
+def _planned(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What other budgets would have bought, as the plan before the run expects it."""
+    if not rows:
+        return []
+    body = [
+        [
+            f"{row['epsilon']:.4g}",
+            html.bar(row["accuracy"], f"{row['accuracy']:.1%}"),
+            words.interval(row["low"], row["high"]),
+        ]
+        for row in rows
+    ]
+    said = "<p>The accuracy to be expected at other budgets. These are estimates: nothing was measured.</p>"
+    return [
+        html.heading("What more or less privacy would give"),
+        said,
+        html.rows(("Epsilon", "Accuracy", "Range"), body),
+    ]
+
+
+def _compared(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How the student's method was chosen, from released answers alone."""
+    if not rows:
+        return []
+    body = [
+        [escape(str(row["method"])), f"{row['score']:.3f}", f"{row['error']:.3f}", f"{row['answers']:,}"]
+        for row in rows
+    ]
+    said = (
+        "<p>Each method was judged on released answers that it had not seen. No label was read, and the "
+        "comparison costs no privacy.</p>"
+    )
+    heads = ("Method", "Score", "Standard error", "Answers")
+    return [html.heading("How the student was chosen"), said, html.rows(heads, body)]

@@ -1,0 +1,80 @@
+"""The contact sheet of a run: some of the public inputs that were asked about, with the answers they got.
+
+It holds public inputs, released answers and public labels, and nothing else. It is made when the student is,
+while the data are open, and kept for the pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from pate_jax.aggregate import Answers
+from pate_jax.data import Dataset, Part, readable
+from pate_jax.runs.report import thumbnails
+from pate_jax.runs.report.seen import Seen, unsure
+
+IMAGES, ROWS = 48, 12  # the most inputs that were asked about
+UNSURE = {True: 12, False: 6}  # the most unsure inputs, of images and of tables; 60 pictures in all at most
+
+
+def made(dataset: Dataset, asked: Part, answers: Answers, found: Seen) -> dict[str, Any]:
+    """Inputs that were asked about, spread over the answers, and those that the student is least sure of."""
+    labels, image = np.asarray(answers.labels), dataset.public.inputs.ndim == 4
+    rows = spread(labels, np.flatnonzero(np.asarray(answers.answered)), IMAGES if image else ROWS)
+    given = answers.probabilities
+    sure = None if given is None else np.asarray(given)[rows, labels[rows]]
+    doubtful = unsure(found, UNSURE[image])
+    best = found.probabilities[doubtful]
+    return {
+        "kind": "image" if image else "table",
+        "answered": int(np.asarray(answers.answered).sum()),
+        "asked": _items(dataset, asked.take(rows), labels[rows], sure),
+        "unsure": _items(dataset, found.part.take(doubtful), best.argmax(1), best.max(1)),
+    }
+
+
+def spread(
+    labels: Int[np.ndarray, " answers"], rows: Int[np.ndarray, " answered"], count: int
+) -> Int[np.ndarray, " chosen"]:
+    """At most `count` of these rows, as many of each label as possible, in the order of the labels.
+
+    >>> spread(np.array([0, 0, 0, 1, 2, 2]), np.arange(6), 4).tolist()
+    [0, 2, 3, 4]
+    """
+    groups = [rows[labels[rows] == label] for label in np.unique(labels[rows])]
+    share = [0] * len(groups)
+    while sum(share) < min(count, len(rows)):
+        open_ones = [place for place, group in enumerate(groups) if share[place] < len(group)]
+        share[min(open_ones, key=lambda place: (share[place], place))] += 1
+    chosen = [_evenly(group, number) for group, number in zip(groups, share, strict=True)]
+    return np.concatenate(chosen) if chosen else rows[:0]
+
+
+def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
+    return rows[np.linspace(0, len(rows) - 1, count).round().astype(int)] if count else rows[:0]
+
+
+def _items(
+    dataset: Dataset, part: Part, answers: np.ndarray, sure: np.ndarray | None
+) -> list[dict[str, Any]]:
+    names, shown = dataset.class_names, _shown(dataset, part.inputs)
+    return [
+        {
+            "answer": names[int(answer)],
+            "probability": None if sure is None else round(float(sure[row]), 4),
+            "label": None if part.labels is None else names[int(part.labels[row])],
+            **shown[row],
+        }
+        for row, answer in enumerate(answers)
+    ]
+
+
+def _shown(dataset: Dataset, inputs: np.ndarray) -> Sequence[dict[str, Any]]:
+    """Each input as a picture, or as the names and values of its columns."""
+    if inputs.ndim == 4:
+        return [{"picture": thumbnails.address(thumbnails.small(image))} for image in inputs]
+    return [{"record": record} for record in readable.records(dataset, inputs)]

@@ -1,0 +1,76 @@
+"""Sentences that the terminal, the pages and the model card share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pate_jax.accounting import CrowdStatement, Statement
+from pate_jax.accounting.figure_table import rounded_up
+
+SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
+PARTS = {"test": "public test inputs", "public": "public inputs"}
+
+
+def headline(statement: Statement | CrowdStatement) -> str:
+    """The figure that may be published, which comes first wherever a run is told of."""
+    if not statement.private:
+        return "no privacy is promised: the noise can be drawn again by anyone"
+    epsilon = statement.headline.epsilon
+    if epsilon is None:
+        return f"no finite epsilon holds at delta {statement.delta:g}"
+    return f"epsilon {rounded_up(epsilon)} at delta {statement.delta:g}"
+
+
+def share(right: int, inputs: int) -> str:
+    """A share in per cent.
+
+    >>> share(197, 200)
+    '98.5%'
+    """
+    return f"{right / inputs:.1%}"
+
+
+def interval(low: float, high: float) -> str:
+    """Limits in per cent, each rounded away from the middle.
+
+    >>> interval(0.97651, 0.98149)
+    '97.6% to 98.2%'
+    """
+    least, most = math.floor(round(low * 1000, 6)) / 10, math.ceil(round(high * 1000, 6)) / 10
+    return f"{least:.1f}% to {most:.1f}%"
+
+
+def accuracy(results: Mapping[str, Any]) -> str | None:
+    """How often the student is right on the public test part, with its interval where the run knows it.
+
+    >>> accuracy({"student_accuracy": 0.9, "seen": {"where": "test", "right": 9, "inputs": 10,
+    ...     "low": 0.5549, "high": 0.9975}})
+    '90.0% of 10 public test inputs (95% interval: 55.4% to 99.8%)'
+    >>> accuracy({"student_accuracy": None}) is None
+    True
+    """
+    seen = results.get("seen")
+    if results.get("student_accuracy") is None:
+        return None
+    if seen is None:  # a run of an earlier version
+        return f"{results['student_accuracy']:.1%} of the public test inputs"
+    limits = interval(seen["low"], seen["high"])
+    told = share(seen["right"], seen["inputs"])
+    return f"{told} of {seen['inputs']:,} public test inputs (95% interval: {limits})"
+
+
+def learned(results: Mapping[str, Any]) -> list[str]:
+    """What the answers and the student are worth, in sentences; of unlabelled data nothing is known."""
+    right = accuracy(results)
+    said = [] if right is None else [f"The student is right on {right}."]
+    classes = (results.get("seen") or {}).get("classes", [])
+    if right is not None and len(classes) > 1:
+        worst = classes[0]
+        limits = interval(worst["low"], worst["high"])
+        said.append(
+            f"It does worst on the class {worst['name']}: {share(worst['right'], worst['inputs'])} of "
+            f"{worst['inputs']:,} (95% interval: {limits})."
+        )
+    return said
