@@ -65,4 +65,4 @@ def _value(features: np.ndarray, column: Column) -> str:
 
 
 def _large(number: float, column: Column) -> str:
-    return f"{number:,.7g}" if column.form == forms.NUMBER else forms.shown(number, column.form)
+    return f"{round(number):,}" if column.form == forms.NUMBER else forms.shown(number, column.form)

@@ -20,7 +20,8 @@ h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem} h1
 table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.95rem}
 td,th{padding:.35rem .6rem .35rem 0;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}
 .scroll{overflow-x:auto} .scroll td:last-child{min-width:13rem} .rows td:last-child{min-width:0}
-.rows td,.rows th{overflow-wrap:anywhere} .wide td:last-child{width:75%}
+.rows td:first-child,.wide td{overflow-wrap:anywhere}
+.rows td:last-child{overflow-wrap:normal} .wide td:last-child{width:75%}
 .wide span{display:inline-block;margin-right:.7rem}
 img{width:100%;min-width:27rem;height:auto} img.compact{min-width:0;max-width:36rem}
 pre{white-space:pre-wrap} td:last-child,p,li{overflow-wrap:anywhere}
@@ -41,7 +42,8 @@ figure{margin:1.2rem 0} figcaption{color:var(--faint);font-size:.92rem}
 .sheet img{display:block;width:4rem;min-width:0;margin:0 auto .3rem;image-rendering:pixelated}
 details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
 :focus-visible{outline:3px solid var(--bar);outline-offset:2px}
-@media (max-width:30rem){.meter{display:block;width:3rem}}
+@media (max-width:30rem){.meter{display:block;width:3rem} .rows{font-size:.87rem}
+.rows td,.rows th{padding-right:.35rem}}
 """
 
 

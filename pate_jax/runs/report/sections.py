@@ -66,7 +66,7 @@ def _unsure(seen: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[st
         f"<p>How probable the student calls its own answer, on {seen['inputs']:,} "
         f"{words.PARTS[seen['where']]}.{' Where it is unsure, a person should look.' * known}</p>"
     )
-    heads = ("It is sure to", "Inputs", "Share", *(("It says", "It is right on") * known))
+    heads = ("It is sure to", "Inputs", *(("It says", "It is right on") * known))
     body = [
         html.heading("Where it is unsure"),
         said,
@@ -82,7 +82,7 @@ def _band(seen: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
     least, below = row["from"], row["below"]
     name = f"{least:.0%} to {below:.0%}" if least else f"under {below:.0%}"
     share = row["inputs"] / seen["inputs"]
-    told = [name, f"{row['inputs']:,}", html.bar(share, f"{share:.1%}")]
+    told = [name, html.bar(share, f"{row['inputs']:,} ({share:.1%})")]
     if row["right"] is None:
         return told
     limits = words.interval(row["low"], row["high"])
@@ -96,8 +96,8 @@ def _asked(results: Mapping[str, Any], sheet: Mapping[str, Any]) -> list[str]:
     said = (
         f"<p>{shown} of the {sheet['answered']:,} public inputs of {escape(results['dataset'])} that got an "
         "answer, about equally many for each answer. Wrong is what differs from the public label.</p>"
-        f"<p>This page shows {held} public inputs as they are, also where they come from a file of the "
-        "owner's. No private record is among them.</p>"
+        f"<p>This page shows {held} public inputs as they are. Where the public part is a file of the "
+        "owner's, these inputs go out with the page. None was taken from the private records.</p>"
     )
     return [
         html.heading("What was asked, and what came back"),

@@ -19,7 +19,7 @@ PREFIX = "data:image/png;base64,"
 Pixels = UInt8[np.ndarray, "height width channels"]
 
 
-def small(image: Float[np.ndarray, "height width channels"] | Pixels) -> Pixels:
+def small(image: Float[np.ndarray, "height width channels"] | Pixels) -> UInt8[np.ndarray, "rows columns _"]:
     """An image as bytes of one or three channels, at most 64 pixels wide and high.
 
     Numbers that are no bytes are stretched from their least to their greatest. Larger images become the means
