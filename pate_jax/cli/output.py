@@ -21,11 +21,14 @@ def say(facts: dict[str, Any], json: bool) -> None:
 
 
 def finish(results: dict[str, Any], json: bool) -> None:
-    """Print what a run ended with."""
+    """Print what a run ended with, but for its sensitive figures."""
+    from pate_jax import accounting
+
+    statement = accounting.Statement.from_dict(results["statement"])
     if json:
-        print(json_format.dumps({name: results[name] for name in _SHOWN if name in results}))
+        shown = {**results, "statement": statement.publishable()}
+        print(json_format.dumps({name: shown[name] for name in _SHOWN if name in shown}))
     else:
-        from pate_jax import accounting
         from pate_jax.runs.report.summary import summary
 
-        print(summary(results, accounting.Statement.from_dict(results["statement"])))
+        print(summary(results, statement))
