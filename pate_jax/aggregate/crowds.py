@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -37,5 +38,11 @@ def noisy_table(release: CrowdRelease, table: ArrayLike, *, key: jax.Array) -> N
             f"a table {list(counts.shape)} of {counts.dtype} is given for a release of whole numbers "
             f"{list(release.shape)}: give the sums that were made for it"
         )
-    drawn = noise.draw(release.noise, key, release.shape)
+    drawn = _draw(noise.source(release.noise), key, release.shape)
     return NoisyTable(counts.astype(np.int64) + np.asarray(drawn, np.int64), release)
+
+
+@partial(jax.jit, static_argnames="shape")
+def _draw(source: noise.Source, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """One program for all tables of a shape: outside jit every draw would trace and compile its search."""
+    return noise.draw(source, key, shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import jax
@@ -151,8 +151,12 @@ def implementation(keys: Array) -> str:
 def _logits(model: Model, public: PublicInputs, rows: np.ndarray) -> Callable[[Any], np.ndarray]:
     """`weights of all students -> logits [student, row, class]` of the public inputs at these rows."""
     seen = public.preprocessing.apply(public.inputs[rows])
-    apply = jax.jit(lambda weights: jax.lax.map(lambda each: model.apply(each, seen), weights))
-    return lambda weights: np.asarray(apply(weights))
+    return lambda weights: np.asarray(_applied(model.apply, weights, seen))
+
+
+@partial(jax.jit, static_argnums=0)
+def _applied(apply: Callable[[Any, Any], Array], weights: Any, seen: Any) -> Array:
+    return jax.lax.map(lambda each: apply(each, seen), weights)
 
 
 @lru_cache(maxsize=8)
