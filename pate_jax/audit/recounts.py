@@ -16,6 +16,7 @@ from pate_jax.runs.crowds import release, rounds, stages, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Finding, judged, unchecked
+from pate_jax.runs.students import taught
 
 _MOVED = 1e-3  # share of a table that rounding of features may move between two machines
 _ALONE = 20  # voters who are counted one by one
@@ -105,7 +106,7 @@ def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding
         yield unchecked("there is no student yet: run `pate student`")
         return
     last = crowd.at(len(rounds.shown(run).tables))
-    again, _, _ = stages.learn(last, run.record.read().student)
+    again = stages.learn(last, taught(run))[0]
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", _LEARNED_FROM)
 

@@ -18,7 +18,7 @@ from pate_jax import ensemble, student
 from pate_jax.audit.subject import Subject
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import checkpoint
-from pate_jax.runs import answers, stages
+from pate_jax.runs import answers, students
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -112,8 +112,7 @@ def student_again(subject: Subject) -> Iterator[Finding]:
     if not run.results.exists():
         yield unchecked("there is no student yet: run `pate student`")
         return
-    config = run.record.read().student
-    again = stages.learn(run, config, opened.dataset, asked_inputs(opened))
+    again = students.learn(run, students.taught(run), opened.dataset, asked_inputs(opened))
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", "public inputs and answers")
 

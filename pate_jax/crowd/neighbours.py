@@ -1,6 +1,6 @@
 """Every voter votes for its own label at the public queries that are nearest to it.
 
-Nearness is counted in whole numbers (`spaces.integers`), with ties to the query of the lower number, so the
+Nearness is counted in whole numbers (`models.integers`), with ties to the query of the lower number, so the
 queries of a record are a function of that record, the space and the queries. A user votes at the queries that
 are nearest to any of its records, once at each, by the label of the nearest record there, and of equally near
 ones the lowest label: a function of that user's records, in any order. No voter ever has two votes in one
@@ -23,7 +23,7 @@ from pate_jax.crowd.vectors import bounded
 from pate_jax.crowd.voters import Rows, Voters, check_labels, each_block, own_rows
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import NeighbourCounts
-from pate_jax.models.spaces import integers
+from pate_jax.models import integers
 from pate_jax.models.spaces.space import Axes, Space, along
 from pate_jax.system import devices as system
 

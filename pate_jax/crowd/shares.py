@@ -71,6 +71,16 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     return Shares(probabilities, deviation, evidence.of_counts(noisy, release))
 
 
+def classifier_of(
+    noisy: Int[np.ndarray, "row entry"], plan: Plan, public: Int[np.ndarray, "pool directions"], voters: int
+) -> classifier.Linear:
+    """The classifier that noisy sums give; `public` and `voters` as for `of_sums`."""
+    if not isinstance(plan.release, ClassSums):
+        raise PateError("noisy sums are wanted, and the plan is one of neighbours: use shares.of_counts")
+    pool = vectors(plan.scaling, public[:, : len(plan.space.variances)])
+    return classifier.fit(noisy, plan.release, pool, voters)
+
+
 def of_sums(
     noisy: Int[np.ndarray, "row entry"],
     plan: Plan,
@@ -82,10 +92,6 @@ def of_sums(
 
     `public` and `others` are coordinates in the plan's space, and `voters` is their public, rounded number.
     """
-    if not isinstance(plan.release, ClassSums):
-        raise PateError("noisy sums are wanted, and the plan is one of neighbours: use shares.of_counts")
-    width = len(plan.space.variances)
-    pool = vectors(plan.scaling, public[:, :width])
-    model = classifier.fit(noisy, plan.release, pool, voters)
-    seen = pool if others is None else vectors(plan.scaling, others[:, :width])
+    model = classifier_of(noisy, plan, public, voters)
+    seen = vectors(plan.scaling, (public if others is None else others)[:, : len(plan.space.variances)])
     return Shares(model.probabilities(seen), model.deviation(seen), model.evidence)

@@ -6,6 +6,7 @@ one step between them, a product with a weight and its rounding, treats each num
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError
-from pate_jax.models.spaces import integers
+from pate_jax.models import integers
 from pate_jax.models.spaces.space import Space
 
 LONGEST = 8000  # length of a vector whose squares are still counted in 32 bits
@@ -55,11 +56,20 @@ def scaling(
     if not 8 <= length <= LONGEST:
         raise PateError(f"length={length} of a voter's vector must be from 8 to {LONGEST}")
     constants = int(share * length) if constant else 0
-    rest = np.floor(np.sqrt(length**2 - constants**2))
+    rest = inner_length(length, constants)
     flat = (space.variances / space.variances[0]) ** (-power / 2)
     sizes = np.linalg.norm(public * flat, axis=1)
     usual = np.quantile(sizes, 1 - full)
     return Scaling((flat * rest / max(usual, 1e-9)).astype(np.float32), length, constants)
+
+
+def inner_length(length: int, constant: int) -> int:
+    """The length that a vector has at most beside its constant.
+
+    >>> inner_length(100, 60)
+    80
+    """
+    return math.isqrt(length**2 - constant**2)
 
 
 def vectors(scaling: Scaling, coordinates: Int[np.ndarray, "n directions"]) -> Int[np.ndarray, "n entries"]:
@@ -75,7 +85,7 @@ def bounded(
     constant: int,
 ) -> Int[Array, "n entries"]:
     """Vectors of at most `length`, in whole numbers; traced inside the kernels of neighbours and sums."""
-    rest = int(np.floor(np.sqrt(length**2 - constant**2)))
+    rest = inner_length(length, constant)
     found = integers.shortened(integers.rounded(jnp.asarray(coordinates).astype(jnp.float32) * weights), rest)
     if not constant:
         return found

@@ -27,6 +27,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError
@@ -55,7 +56,7 @@ class NeighbourCounts:
     family: WholeFamily = "rounded_gaussian"
 
     def __post_init__(self) -> None:
-        _check(self.classes, self.sigma, self.family)
+        _check(self, self.classes)
         if not 1 <= self.votes <= self.queries:
             raise PateError(f"votes={self.votes} of a voter must be from 1 to the {self.queries} queries")
 
@@ -91,7 +92,7 @@ class ClassSums:
     family: WholeFamily = "rounded_gaussian"
 
     def __post_init__(self) -> None:
-        _check(self.classes, self.sigma, self.family)
+        _check(self, self.classes)
         if self.directions < 1 or self.length < 1:
             raise PateError(f"directions={self.directions} and length={self.length} must be at least 1")
 
@@ -118,7 +119,7 @@ class _Number:
     family: WholeFamily = "rounded_gaussian"
 
     def __post_init__(self) -> None:
-        _check(2, self.sigma, self.family)
+        _check(self, 2)
 
     @property
     def noise(self) -> Noise:
@@ -206,7 +207,9 @@ def from_dict(description: object) -> CrowdRelease:
     return make(**settings)
 
 
-def _check(classes: int, sigma: float, family: str) -> None:
+def _check(release: NeighbourCounts | ClassSums | _Number, classes: int) -> None:
+    """Refuse what makes no sense; a scale of another library's type becomes a float."""
+    sigma, family = release.sigma, release.family
     if classes < 2:
         raise PateError(f"classes={classes} must be at least 2")
     if family not in get_args(WholeFamily):
@@ -214,8 +217,10 @@ def _check(classes: int, sigma: float, family: str) -> None:
             f"family={family!r} must be one of {', '.join(get_args(WholeFamily))}: whole-number noise has no "
             "low bits through which a sum of whole numbers could leak"
         )
-    if not (type(sigma) in (int, float) and 1 <= sigma <= LARGEST_SIGMA):
+    if not (isinstance(sigma, Real) and not isinstance(sigma, bool) and 1 <= sigma <= LARGEST_SIGMA):
         raise PateError(f"sigma={sigma!r} must be from 1, one whole vote, to {LARGEST_SIGMA:g}")
+    if type(sigma) not in (int, float):
+        object.__setattr__(release, "sigma", float(sigma))
 
 
 def _times(change: Change, changed: int) -> int:

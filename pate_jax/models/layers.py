@@ -73,6 +73,22 @@ class Convolution(nnx.Module):
         return convolve(inputs, kernel, self.stride) + bias
 
 
+class Layered(nnx.Module):
+    """A last layer on features of a batch, which `hidden` makes of it."""
+
+    def __call__(self, inputs):
+        """Logits of a batch."""
+        return self.last(self.hidden(inputs))
+
+    def hidden(self, inputs):
+        """Features."""
+        raise NotImplementedError
+
+    def last(self, features):
+        """Logits of features."""
+        raise NotImplementedError
+
+
 def dense(inputs: int, outputs: int, *, form: Form, rngs: nnx.Rngs, last: bool = False) -> nnx.Linear:
     """A dense layer.
 

@@ -23,11 +23,12 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
-from pate_jax.models import names
+from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
 from pate_jax.models.convolution import max_pool
-from pate_jax.models.layers import Convolution, Form, activation_function, dense
+from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
 from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.residual import ResidualNet
 
 Params = Any
 
@@ -48,22 +49,6 @@ class Model(NamedTuple):
     description: dict[str, Any]
     front: Callable[[np.ndarray], np.ndarray] | None = None
     hidden: Callable[[Params, Float[Array, "batch ..."]], Float[Array, "batch features"]] | None = None
-
-
-class Layered(nnx.Module):
-    """A last layer on features of a batch, which `hidden` makes of it."""
-
-    def __call__(self, inputs):
-        """Logits of a batch."""
-        return self.last(self.hidden(inputs))
-
-    def hidden(self, inputs):
-        """Features."""
-        raise NotImplementedError
-
-    def last(self, features):
-        """Logits of features."""
-        raise NotImplementedError
 
 
 class DenseNet(Layered):
@@ -117,76 +102,70 @@ class ConvolutionalNet(Layered):
         return self.head.last(features)
 
 
-class ResidualBlock(nnx.Module):
-    """GroupNorm, activation, 3 x 3 convolution, twice, beside a shortcut (pre-activation)."""
-
-    def __init__(self, inputs, outputs, stride, activation, form, rngs):
-        conv = partial(Convolution, form=form, rngs=rngs)
-        norm = partial(nnx.GroupNorm, num_groups=8, rngs=rngs)
-        self.norm0, self.norm1, self.activation = norm(inputs), norm(outputs), activation
-        self.conv0, self.conv1 = conv(inputs, outputs, 3, stride=stride), conv(outputs, outputs, 3)
-        self.projects = stride > 1 or inputs != outputs
-        if self.projects:
-            self.shortcut = conv(inputs, outputs, 1, stride=stride)
-
-    def __call__(self, inputs):
-        """The block's output, smaller by its stride."""
-        flowing = self.activation(self.norm0(inputs))
-        kept = self.shortcut(flowing) if self.projects else inputs
-        flowing = self.conv0(flowing)
-        return kept + self.conv1(self.activation(self.norm1(flowing)))
-
-
-class ResidualNet(Layered):
-    """A small residual net with GroupNorm for colour images: a stem and one block per entry of `maps`."""
-
-    def __init__(self, inputs, classes, activation, form, rngs, *, maps: tuple[int, ...]):
-        self.depth, self.activation = len(maps), activation
-        self.stem = Convolution(inputs[-1], maps[0], 3, form=form, rngs=rngs)
-        for layer, outputs in enumerate(maps):
-            before, stride = (maps[layer - 1], 2) if layer else (maps[0], 1)
-            setattr(self, f"block{layer}", ResidualBlock(before, outputs, stride, activation, form, rngs))
-        self.norm = nnx.GroupNorm(maps[-1], num_groups=8, rngs=rngs)
-        self.head = dense(maps[-1], classes, form=form, rngs=rngs, last=True)
-
-    def hidden(self, inputs):
-        """The mean over each map."""
-        flowing = self.stem(inputs)
-        for layer in range(self.depth):
-            flowing = getattr(self, f"block{layer}")(flowing)
-        return self.activation(self.norm(flowing)).mean(axis=(1, 2))
-
-    def last(self, features):
-        """Logits."""
-        return self.head(features)
-
-
 class PatchNet(Layered):
     """A linear classifier on how alike an image is to each of some public ones, by their typical patches."""
 
     def __init__(
         self, inputs, classes, activation, form, rngs, *, kinds: int, size: int, cells: int, examples: int
     ):
-        pixels, features = size * size * inputs[-1], cells * cells * kinds
-        directions = min(known_patches.SHAKY, features)
-        one, normal = jnp.ones(()), jax.nn.initializers.normal()
-        self.flat, self.spread = nnx.Param(one), nnx.Param(one)
-        self.offset, self.middle = nnx.Param(jnp.zeros(pixels)), nnx.Param(jnp.zeros(features))
-        self.whitening = nnx.Param(jnp.eye(pixels))
-        self.typical = nnx.Param(normal(rngs.params(), (kinds, pixels)))
-        self.shaky = nnx.Param(jnp.zeros((features, directions)))
-        self.taken = nnx.Param(jnp.zeros(directions))
-        self.examples = nnx.Param(normal(rngs.params(), (examples, *inputs)))
+        _add_patches(self, inputs[-1], rngs, kinds=kinds, size=size, cells=cells)
+        self.examples = nnx.Param(jax.nn.initializers.normal()(rngs.params(), (examples, *inputs)))
         self.dense0 = dense(examples, classes, form=form, rngs=rngs, last=True)
 
     def hidden(self, images):
         """How much of each typical patch is in each cell; examples are compared by that in the last layer."""
-        known = (getattr(self, name)[...] for name in known_patches.Patches._fields)
-        return known_patches.look(known_patches.Patches(*known), images)
+        return known_patches.look(_patches_of(self), images)
 
     def last(self, features):
         """Logits."""
         return self.dense0(known_patches.likeness(features, self.hidden(self.examples[...])))
+
+
+class SumsNet(Layered):
+    """The classifier that class sums give: linear in an input's vector, as voters have it (`crowd.vectors`).
+
+    `front` says what a space's directions measure: patches, a table's columns, or where a net taught by
+    contrast points. Features and vectors are whole numbers where those of voters are.
+    """
+
+    def __init__(
+        self, inputs, classes, activation, form, rngs, *, front: str, directions: int, length: int, **patches
+    ):
+        self.kind, self.length, features = front, length, math.prod(inputs)
+        if front != "columns" and len(inputs) != 3:
+            raise PateError(f"front={front!r} takes images and input_shape={inputs} is none; use columns")
+        if front == "patches":
+            features = patches["cells"] ** 2 * patches["kinds"]
+            _add_patches(self, inputs[-1], rngs, **patches)
+        elif front == "contrast":
+            features = CONTRAST
+            self.front = ConvolutionalNet(inputs, features, jax.nn.relu, form, rngs, **_CNN)
+        self.origin, self.steps = nnx.Param(jnp.zeros(features)), nnx.Param(jnp.ones(()))
+        self.low, self.high = nnx.Param(-jnp.ones(features)), nnx.Param(jnp.ones(features))
+        normal = jax.nn.initializers.normal(1.0)
+        self.directions = nnx.Param(normal(rngs.params(), (features, directions)))
+        self.weights = nnx.Param(jnp.ones(directions))
+        self.dense0 = nnx.Linear(directions, classes, precision=jax.lax.Precision.HIGHEST, rngs=rngs)
+
+    def hidden(self, inputs):
+        """The vector over its length, but for the constant that counts voters."""
+        low, high = self.low[...], self.high[...]
+        grid = jnp.clip((self._seen(inputs) - self.origin) * self.steps, low, high)
+        along = integers.measured(grid, self.directions[...]).astype(jnp.float32)
+        vectors = integers.shortened(integers.rounded(along * self.weights), self.length)
+        return vectors.astype(jnp.float32) / self.length
+
+    def last(self, features):
+        """Logarithms of the classes' shares, of which none is below 0."""
+        return jnp.log(jnp.maximum(self.dense0(features), _NO_SHARE))
+
+    def _seen(self, inputs):
+        if self.kind == "patches":
+            return known_patches.looked(_patches_of(self), inputs)
+        if self.kind == "columns":
+            return inputs.reshape(inputs.shape[0], -1)
+        found = self.front(inputs)
+        return found / (jnp.linalg.norm(found, axis=1, keepdims=True) + _TINY)
 
 
 class TandemNet(Layered):
@@ -207,14 +186,12 @@ class TandemNet(Layered):
         return self.cnn.hidden(inputs)
 
 
+CONTRAST = 64  # numbers that a net taught by contrast says of an image
+_NO_SHARE, _TINY = 1e-30, 1e-12  # the least share of a class; a length is above
 _CNN: dict[str, Any] = {"maps": (16, 32), "size": 3, "hidden": (64,)}
-_PATCHES: dict[str, Any] = {
-    "kinds": known_patches.KINDS,
-    "size": known_patches.SIZE,
-    "cells": known_patches.CELLS,
-    "examples": 1000,
-}
-NETS: Mapping[names.Net, tuple[type[Layered], dict[str, Any]]] = {
+_SEEN = {"kinds": known_patches.KINDS, "size": known_patches.SIZE, "cells": known_patches.CELLS}
+_PATCHES: dict[str, Any] = {**_SEEN, "examples": 1000}
+NETS: Mapping[names.Net | names.Sums, tuple[type[Layered], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),
     "cnn": (ConvolutionalNet, _CNN),
@@ -223,11 +200,12 @@ NETS: Mapping[names.Net, tuple[type[Layered], dict[str, Any]]] = {
     "resnet": (ResidualNet, {"maps": (16, 32, 64)}),
     "patches": (PatchNet, _PATCHES),
     "tandem": (TandemNet, {**_PATCHES, "maps": _CNN["maps"], "hidden": _CNN["hidden"]}),
+    "sums": (SumsNet, {"front": "columns", "directions": 1, "length": 1000, **_SEEN}),
 }
 
 
 def build(
-    name: names.Net,
+    name: names.Net | names.Sums,
     *,
     input_shape: tuple[int, ...],
     classes: int,
@@ -236,7 +214,7 @@ def build(
     **settings: Any,
 ) -> Model:
     """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps), tutorial
-    (10 and 20 5x5 maps), resnet, patches, or tandem (patches and cnn together).
+    (10 and 20 5x5 maps), resnet, patches, tandem (patches and cnn together), or sums (a crowd's classifier).
 
     `settings` are the activation's (scale, temperature, offset of tempered_sigmoid) and the net's own sizes
     (hidden, maps, size). `form` says how it is computed; the ensemble chooses that by itself.
@@ -253,12 +231,12 @@ def build(
 
 
 @lru_cache(maxsize=64)
-def _build(name: names.Net, input_shape, classes, activation, form, settings) -> Model:
+def _build(name: names.Net | names.Sums, input_shape, classes, activation, form, settings) -> Model:
     """Build once: a net asked for again is the same two functions, so nothing is compiled again for it."""
     if name not in NETS:
         raise PateError(f"net={name!r} is unknown; choose one of {', '.join(NETS)}")
     kind, defaults = NETS[name]
-    if kind is not DenseNet and len(input_shape) != 3:
+    if kind not in (DenseNet, SumsNet) and len(input_shape) != 3:
         raise PateError(f"net={name!r} takes images and input_shape={input_shape} is none; use mlp or table")
     if classes < 2:
         raise PateError(f"classes={classes} must be at least 2")
@@ -300,6 +278,31 @@ def in_form(model: Model, form: Form) -> Model:
     if model.description.get("name") not in NETS or model.front is not None:
         return model
     return build(**model.description, form=form)
+
+
+def _add_patches(
+    net: nnx.Module, channels: int, rngs: nnx.Rngs, *, kinds: int, size: int, cells: int
+) -> None:
+    """Give a net the parameters of `models.patches`."""
+    pixels, features = size * size * channels, cells * cells * kinds
+    directions = min(known_patches.SHAKY, features)
+    one, normal = jnp.ones(()), jax.nn.initializers.normal()
+    made = {
+        "flat": one,
+        "offset": jnp.zeros(pixels),
+        "whitening": jnp.eye(pixels),
+        "typical": normal(rngs.params(), (kinds, pixels)),
+        "middle": jnp.zeros(features),
+        "shaky": jnp.zeros((features, directions)),
+        "taken": jnp.zeros(directions),
+        "spread": one,
+    }
+    for name in known_patches.Patches._fields:
+        setattr(net, name, nnx.Param(made[name]))
+
+
+def _patches_of(net: nnx.Module) -> known_patches.Patches:
+    return known_patches.Patches(*(getattr(net, name)[...] for name in known_patches.Patches._fields))
 
 
 def _convert(make: Callable[..., Layered], description: dict[str, Any]) -> Model:

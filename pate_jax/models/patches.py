@@ -110,7 +110,7 @@ def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[
         block = np.zeros((_BLOCK, *images.shape[1:]), np.float32)
         block[: len(images) - start] = images[start : start + _BLOCK]
         with jax.default_device(places[start // _BLOCK % len(places)]):
-            return np.asarray(_looked(known, block))
+            return np.asarray(looked(known, block))
 
     found = np.zeros((len(images), len(known.middle)), np.float32)
     with devices.kept_memory(), ThreadPoolExecutor(len(places)) as pool:
@@ -147,7 +147,8 @@ def likeness(
 
 
 @jax.jit
-def _looked(known: Patches, images: Array) -> Array:
+def looked(known: Patches, images: Array) -> Array:
+    """What `look` says, each image by itself: no other changes its bits, and no batch is computed at once."""
     against = _compared(known)
 
     def one(image: Array) -> tuple[Array, Array]:
@@ -208,7 +209,7 @@ def _shaken(
     """What is taken away of the directions along which images change when they are moved.
 
     Many images are multiplied at a time, which is quick, and in whole numbers, so that no image changes
-    another's bits (`spaces.integers`). No sum reaches 2^24: with up to 10,000 features, rounding makes a
+    another's bits (`models.integers`). No sum reaches 2^24: with up to 10,000 features, rounding makes a
     vector at most 50 longer. `steps` puts an image on a grid on which it is 8,050 long, and directions are
     2,050 long. They are orthogonal but for their rounding, so the image is no longer than 11,000 along all
     of them together; and no feature's row of 100 directions is longer than 1,500.

@@ -17,7 +17,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, ConfidentDiscreteGaussian, Mechanism
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.models.names import Space
-from pate_jax.student.settings import Auto, Selection, Settings, StudentConfig
+from pate_jax.student.settings import Auto, Linear, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
 QUERIES, CUSTOMARY_EPSILON = 500, 1.0  # the defaults for lists of teachers and for tables of crowds
@@ -195,6 +195,8 @@ class RunConfig:
         check_budget(self.budget_epsilon)
         if self.queries is not None:
             check_queries(self.queries)
+        if isinstance(self.student, Linear) and (self.voters, self.rounds) != ("sums", 1):
+            self.student.resolved(image=True)  # refuses
         if self.voters == "teachers":
             self._check_of_teachers()
         else:

@@ -6,15 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from pate_jax import accounting, aggregate, data, ensemble, student, voting
+from pate_jax import accounting, data, ensemble, student, voting
 from pate_jax.accounting import plots
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.runs import batches, budget, ledger, limits, queries
+from pate_jax.runs import batches, budget, ledger, limits, queries, students
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
@@ -214,7 +213,7 @@ def teach(
     dataset, asked = _public(run, inputs, votes, public, test)
     method = config.resolved(image=dataset.kind == "image").method
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
-    learned = learn(run, config, dataset, asked)
+    learned = students.learn(run, config, dataset, asked)
     found = seen.look(learned, dataset)
     right = None if asked.labels is None else answers.labels == asked.labels
     results = {
@@ -249,22 +248,6 @@ def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
     """Whether the student that is there was released with this statement."""
     path = run.student / "statement.json"
     return path.exists() and storage.read_json(path, "statement") == statement
-
-
-def learn(
-    run: RunDirectory,
-    config: student.StudentConfig,
-    dataset: data.Dataset,
-    asked: data.Part,
-    answers: aggregate.Answers | None = None,  # unset: those that teachers gave
-) -> student.Student:
-    """The student of a run: what public inputs and the answers give, and nothing else."""
-    rest = queries.unasked(dataset.public, asked)  # students learn from these too
-    pool = np.concatenate([asked.inputs, rest])
-    inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
-    key = jax.random.key(int.from_bytes(run.secret.derive("student")[:4], "big"))
-    learned = student.fit(key, inputs, answers or load_answers(run), config)
-    return learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:

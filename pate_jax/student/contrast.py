@@ -19,6 +19,7 @@ from pate_jax import models
 from pate_jax.data.dataset import IMAGE_RANKS, Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import Model
+from pate_jax.models.nets import CONTRAST
 from pate_jax.models.spaces.fronts import Net
 from pate_jax.models.spaces.space import Space, over
 from pate_jax.student import training
@@ -29,7 +30,7 @@ from pate_jax.student.training import Loop, Objective
 _IMAGES = 128  # a step
 _SHIFT = 2  # pixels that an image is moved by, at most
 _SETTINGS = Loop(steps=1500, batch_size=_IMAGES, learning_rate=3e-3, average=0.99)
-_DIMENSIONS = 64
+_DIMENSIONS = CONTRAST
 _HEAT = 0.2  # similarities are divided by it
 
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError
+from pate_jax.student.validity import Net, check
 
-Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet"]
-_OF_PUBLIC_IMAGES = {"patches": "ridge", "tandem": "tandem"}  # nets that are a method's own
 Recipe = Mapping[str, Any]
 Selection = Literal["first", "random", "kmeans", "learned"]  # which public inputs are asked about
 
@@ -27,7 +26,7 @@ class Settings:
     tables: ClassVar[Recipe | None] = None  # None: a method for images only
 
     def __post_init__(self) -> None:
-        _check(self)
+        check({name: getattr(self, name) for name in names(type(self))})
 
     def resolved(self, *, image: bool, whole: bool = False) -> Settings:
         """The same with every unset value of the recipe filled in.
@@ -198,6 +197,20 @@ class Ridge(Settings):
 
 
 @dataclass(frozen=True)
+class Linear(Settings):
+    """The classifier that class sums give, as it is: for runs of sums in one round (`--voters sums`)."""
+
+    method: str = field(default="linear", init=False)
+
+    def resolved(self, *, image: bool, whole: bool = False) -> Settings:
+        """Refused: other answers give no such classifier."""
+        raise PateError(
+            "student method='linear' is the classifier that the class sums of one round give: choose it with "
+            "--voters sums, or another method here"
+        )
+
+
+@dataclass(frozen=True)
 class Tandem(NetTraining, Aligned):
     """Ridge, and a net that learns what ridge says of every public input, together."""
 
@@ -207,7 +220,7 @@ class Tandem(NetTraining, Aligned):
 
 @dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
-    """Fixmatch for images and vat for tables; ridge for both where soft answers cover the pool.
+    """Linear for sums, ridge where soft answers cover the pool, else fixmatch for images and vat for tables.
 
     What the chosen method has no use for is not read. Fixmatch and vat guess what inputs without an answer
     are. Where soft answers cover the pool (see `covers`) there is little to guess, and ridge stays close to
@@ -237,7 +250,7 @@ def covers(answers: int, pool: int, *, image: bool) -> bool:
     return not image or 2 * answers >= pool
 
 
-StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Tandem
+StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Linear | Tandem
 KINDS: dict[str, type[StudentConfig]] = {kind.method: kind for kind in get_args(StudentConfig)}
 
 
@@ -308,42 +321,9 @@ def _foreign(kind: type[Settings], name: str, value: Any) -> str:
         return f"student {name}={value!r} is no setting of any method; drop it"
     own = ""
     if not issubclass(kind, AnyNet):
-        own = f": {kind.method} has a net of its own and holds each answer out in turn"
+        held = "" if kind is Linear else " and holds each answer out in turn"
+        own = f": {kind.method} has a net of its own{held}"
     return (
         f"student {name}={value!r} is no setting of {kind.method}{own}; leave it out, or choose the method "
         f"{' or '.join(takers)}"
     )
-
-
-def _check(settings: Settings) -> None:
-    """Refuse values that make no sense."""
-    given = {name: getattr(settings, name) for name in names(type(settings))}
-
-    def value(name: str) -> Any:
-        return given.get(name)
-
-    for name in ("steps", "batch_size", "learning_rate", "unlabelled", "radius", "latent", "devices"):
-        if value(name) is not None and not value(name) > 0:
-            raise PateError(f"student {name}={value(name)} must be above 0")
-    for name in ("label_smoothing", "average", "hold_out"):
-        if not 0 <= (value(name) or 0) < 1:
-            raise PateError(f"student {name}={value(name)} must be at least 0 and below 1")
-    for name in ("confidence", "alignment"):
-        if not 0 <= (value(name) or 0) <= 1:
-            raise PateError(f"student {name}={value(name)} must be between 0 and 1")
-    for name in ("shift", "weight_decay", "weight", "strength", "entropy", "patience"):
-        if value(name) is not None and not value(name) >= 0:
-            raise PateError(f"student {name}={value(name)} must be at least 0")
-    if value("patience") and not value("hold_out"):
-        raise PateError(f"student patience={value('patience')} needs answers to judge by: set hold_out=0.1")
-    _check_net(value("net"))
-
-
-def _check_net(net: Any) -> None:
-    if net in _OF_PUBLIC_IMAGES:
-        raise PateError(
-            f"student net={net!r} is made of public images, not trained step by step: choose "
-            f"method={_OF_PUBLIC_IMAGES[net]!r}, or leave the net out"
-        )
-    if net is not None and net not in get_args(Net):
-        raise PateError(f"student net={net!r} is unknown; choose {', '.join(get_args(Net))}")

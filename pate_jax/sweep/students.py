@@ -11,7 +11,7 @@ from pate_jax import student
 from pate_jax.aggregate import Answers
 from pate_jax.data import Dataset, Part
 from pate_jax.errors import PateError
-from pate_jax.student.settings import KINDS
+from pate_jax.student.settings import KINDS, Linear
 
 
 class Lesson(NamedTuple):
@@ -22,12 +22,12 @@ class Lesson(NamedTuple):
 
 
 def methods() -> tuple[str, ...]:
-    """The ways a student can learn.
+    """The ways a student can learn from teachers' answers.
 
     >>> "supervised" in methods()
     True
     """
-    return tuple(KINDS)
+    return tuple(name for name in KINDS if name != Linear.method)
 
 
 def check_methods(names: tuple[str, ...]) -> None:

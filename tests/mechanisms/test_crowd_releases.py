@@ -1,5 +1,8 @@
 """What a crowd releases, as JSON: it comes back, and nonsense is refused by name."""
 
+import json
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,3 +44,16 @@ def test_anything_else_is_one_sentence(anything):
     with pytest.raises(PateError) as raised:
         from_dict(anything)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("sigma", [np.float64(40.5), np.float32(40.5), np.int64(40)])
+def test_scales_of_other_libraries_are_floats(sigma):
+    release = NeighbourCounts(queries=3, classes=2, votes=1, sigma=sigma)
+    assert type(release.sigma) is float and release.sigma == sigma
+    assert from_dict(json.loads(json.dumps(to_dict(release)))) == release
+
+
+@pytest.mark.parametrize("sigma", [np.bool_(True), np.float64("nan"), np.complex128(40)])
+def test_scales_that_are_no_numbers_are_refused(sigma):
+    with pytest.raises(PateError, match="sigma="):
+        ClassSums(classes=3, directions=2, length=10, sigma=sigma)

@@ -11,7 +11,12 @@ from pate_jax import models
 from pate_jax.errors import PateError
 
 SHAPES = {"mlp": (6, 7, 1), "table": (11,), "cnn": (9, 8, 1), "pate2017": (8, 9, 2), "resnet": (7, 8, 3)}
-SHAPES["tutorial"], SHAPES["patches"], SHAPES["tandem"] = (8, 8, 1), (7, 8, 2), (7, 8, 2)
+SHAPES["sums"], SHAPES["tutorial"], SHAPES["patches"], SHAPES["tandem"] = (
+    (11,),
+    (8, 8, 1),
+    (7, 8, 2),
+    (7, 8, 2),
+)
 SMALL = {
     "mlp": {"hidden": (5,)},
     "table": {"hidden": (6, 4)},
@@ -19,6 +24,7 @@ SMALL = {
     "pate2017": {"maps": (3, 2), "hidden": (5, 4)},
     "resnet": {"maps": (8, 16)},
     "tutorial": {"maps": (2, 3), "hidden": (4,)},
+    "sums": {"directions": 3},
     "patches": {"kinds": 5, "size": 3, "cells": 2, "examples": 4},
     "tandem": {"kinds": 5, "size": 3, "cells": 2, "examples": 4, "maps": (2, 3), "hidden": (4,)},
 }

@@ -12,9 +12,9 @@ import pytest
 from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.models import spaces
+from pate_jax.models import integers, spaces
 from pate_jax.models.preprocessing import AsStored
-from pate_jax.models.spaces import archive, fronts, integers, likeness
+from pate_jax.models.spaces import archive, fronts, likeness
 from pate_jax.models.spaces.space import BLOCK
 from pate_jax.models.spaces.space import over as space_of
 

@@ -9,7 +9,7 @@ from pate_jax.data.dataset import stored_as
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import batches, inputs, stages
+from pate_jax.runs import batches, inputs, stages, students
 from pate_jax.runs import queries as pools
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice
@@ -70,7 +70,7 @@ def test_ids_of_a_further_pool_may_be_those_of_other_inputs(tmp_path, monkeypatc
     assert verify.verify(run)["queries"] == []
     opened, given = inputs.open(run), []
     monkeypatch.setattr(student, "fit", lambda key, public, *rest: given.append(public) or _student())
-    stages.learn(run, student.Auto(), opened.dataset, pools.asked_inputs(opened))
+    students.learn(run, student.Auto(), opened.dataset, pools.asked_inputs(opened))
     expected = np.concatenate([pool[:8], fresh, pool[8:]])
     assert np.array_equal(given[0].inputs, expected)
 

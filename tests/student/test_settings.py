@@ -34,7 +34,7 @@ def parsed(default, *flags):
 
 
 def test_every_kind_of_settings_has_its_method_and_no_other():
-    assert set(METHODS) == KINDS.keys() - {"auto"}
+    assert set(METHODS) == KINDS.keys() - {"auto", "linear"}
     assert all(kind().method == name for name, kind in KINDS.items())
     assert set(Net.__args__) <= set(models.NETS)
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError
-from pate_jax.models.spaces import integers
+from pate_jax.models import integers
 from pate_jax.models.spaces.fronts import Features
 from pate_jax.models.spaces.space import BLOCK, Space, over
 

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError
-from pate_jax.models import names
+from pate_jax.models import integers, names
 from pate_jax.models.preprocessing import AsStored, Preprocessing
-from pate_jax.models.spaces import fronts, integers
+from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Features, Front
 
 Kind = names.Space
@@ -27,7 +27,7 @@ BLOCK, _PIECE = 2000, 250  # records looked at together, and measured together
 _POOL = 5000  # public inputs that directions are learned from, at most
 _TURNS, _MORE = 3, 32  # of orthogonal iteration, and directions beyond those wanted
 _SMALL = 600  # features up to which the eigensystem is computed in full
-_LENGTH, _DIRECTION = 8000, 2000  # of features on their grid, and of directions: their product is below 2^24
+_DIRECTION = 2000  # length of directions: their product with features on their grid is below 2^24
 _TYPICAL = 4000  # length that public features have on their grid, typically
 _FAINT = 1e-4  # of the largest variance: directions that vary less are left out
 
@@ -178,8 +178,7 @@ def along(axes: Axes, seen: Float[Array, "block features"]) -> Int[Array, "block
     """
 
     def piece(some: Float[Array, "piece features"]) -> Int[Array, "piece directions"]:
-        grid = integers.shortened(integers.rounded((some - axes.middle) * axes.steps), _LENGTH)
-        return integers.product(grid, axes.directions)
+        return integers.measured((some - axes.middle) * axes.steps, axes.directions)
 
     found = jax.lax.map(piece, seen.reshape(-1, _PIECE, seen.shape[1]))
     return found.reshape(len(seen), -1)

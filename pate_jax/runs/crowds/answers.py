@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax.aggregate import Answers, soft_answers
-from pate_jax.crowd.shares import Shares, of_counts, of_sums
+from pate_jax.crowd.classifier import Linear
+from pate_jax.crowd.shares import Shares, classifier_of, of_counts, of_sums
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
@@ -26,6 +27,12 @@ def shares(crowd: Crowd) -> tuple[Shares, Rows]:
     """Probabilities that follow from all rounds up to this one, and the rows of the public part."""
     each = [_of_round(crowd.at(round)) for round in range(1, crowd.round + 1)]
     return each[0] if len(each) == 1 else together(each)
+
+
+def classifier(crowd: Crowd) -> Linear:
+    """The classifier that the noisy sums of one round give."""
+    kept, values = rounds.load_noisy(crowd.run, crowd.round)
+    return classifier_of(values, crowd.plan._replace(release=kept), crowd.pool, crowd.voting)
 
 
 def _of_round(crowd: Crowd) -> tuple[Shares, Rows]:

@@ -13,6 +13,7 @@ from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.runs import budget, ledger
 from pate_jax.runs import stages as shared
+from pate_jax.runs import students as training
 from pate_jax.runs.crowds import answers, processes, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import Crowd, told
@@ -21,7 +22,6 @@ from pate_jax.runs.record import CROWD, ROUNDS
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import crowd_pages, seen, sheet
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
-from pate_jax.student.settings import covers
 from pate_jax.system import progress, storage
 
 _AUTO = student.Auto()
@@ -41,13 +41,15 @@ def begin(
     crowd_inputs.refuse_others(run)
     crowd = crowd_inputs.made(run, choice, voters)
     processes.check(crowd)
+    students.check(config, crowd)
     crowd.check_public()
     crowd.check_rounds()
     run.secret.draw(voters.seed)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
     run.record.agree(CROWD, _recorded(voters))
     if voters.rounds > 1:
-        chosen = students.between(config, voters, image=crowd.dataset.kind == "image")
+        pool, image = len(crowd.dataset.public.ids), crowd.dataset.kind == "image"
+        chosen = students.between(config, voters, pool=pool, image=image)
         run.record.agree(ROUNDS, to_settings(chosen))
     run.record.agree("relation", {"relation": voters.by})
     budget.warn_of_delta(voters.delta, len(crowd.dataset.private.ids))
@@ -113,11 +115,9 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     made = rounds.shown(run)
     crowd = (crowd or crowd_inputs.opened(run)).at(len(made.tables))
     dataset = crowd.dataset
+    students.check(config, crowd)
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
-    learned, given, asked = learn(crowd, config)
-    image = dataset.kind == "image"
-    whole = covers(len(asked.ids), len(dataset.public.ids), image=image)
-    method = config.resolved(image=image, whole=whole).method
+    learned, given, asked, method = learn(crowd, config)
     doubt = shares.doubt(answers.shares(crowd)[0])
     progress.warn(doubt)
     found = seen.look(learned, dataset)
@@ -149,10 +149,13 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
 
 def learn(
     crowd: Crowd, config: student.StudentConfig
-) -> tuple[student.Student, aggregate.Answers, data.Part]:
-    """The student, from public inputs and the noisy table alone; the answers, and what they answer."""
+) -> tuple[student.Student, aggregate.Answers, data.Part, str]:
+    """The student, from public inputs and noisy tables alone; answers, what they answer, and the method."""
     found, asked = answers.given(crowd)
-    return shared.learn(crowd.run, config, crowd.dataset, asked, found), found, asked
+    chosen = students.chosen(config, crowd, len(asked.ids))
+    if isinstance(chosen, student.Linear):
+        return students.of_sums(crowd), found, asked, chosen.method
+    return training.learn(crowd.run, chosen, crowd.dataset, asked, found), found, asked, chosen.method
 
 
 def _told_of_rounds(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The student between two rounds: trained, kept in the run, and judged by the voters who are held out.
+"""The students of a crowd: which method the last one has, and those between two rounds.
+
+A student between rounds is trained, kept in the run, and judged by the voters who are held out.
 
 It has seen public inputs and released answers alone, so its last layer costs nothing as the next round's
 space. What it says of a voter's record depends on that record alone, bit for bit, so that one voter moves its
@@ -12,29 +14,79 @@ import json
 import numpy as np
 
 from pate_jax import crowd as voting
+from pate_jax.errors import PateError
 from pate_jax.models import trees
-from pate_jax.runs import stages as shared
+from pate_jax.runs import students as training
 from pate_jax.runs.crowds import answers, public_side
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import CrowdChoice
-from pate_jax.student import Ridge, Student, StudentConfig, Supervised, spaces
-from pate_jax.student.settings import Settings
+from pate_jax.student import (
+    Auto,
+    Linear,
+    PublicInputs,
+    Ridge,
+    Student,
+    StudentConfig,
+    Supervised,
+    spaces,
+    sums,
+    with_method,
+)
+from pate_jax.student.settings import Settings, covers
 from pate_jax.system import storage
 
 _SCORE = "crowd-score"
 
 
-def between(config: StudentConfig, choice: CrowdChoice, *, image: bool) -> Settings:
+def between(config: StudentConfig, choice: CrowdChoice, *, pool: int, image: bool) -> Settings:
     """How the students between rounds are trained: as the last one, or by a net where that one has none.
 
-    >>> between(Supervised(steps=7), CrowdChoice("sums"), image=False).steps
+    `pool` is the number of public inputs, of which sums answer all, and neighbours few unless told otherwise.
+
+    >>> between(Supervised(steps=7), CrowdChoice("sums"), pool=90, image=False).steps
     7
-    >>> between(Ridge(), CrowdChoice("sums"), image=True).net
+    >>> between(Ridge(), CrowdChoice("sums"), pool=90, image=True).net
     'cnn'
     """
-    chosen = config.resolved(image=image, whole=choice.voters == "sums")
+    asked = pool if choice.voters == "sums" else choice.queries or 0
+    chosen = config.resolved(image=image, whole=covers(asked, pool, image=image))
     return Supervised().resolved(image=image) if isinstance(chosen, Ridge) else chosen
+
+
+def check(config: StudentConfig, crowd: Crowd) -> None:
+    """Refuse a student that the answers of this crowd cannot give."""
+    if not isinstance(config, Linear):
+        return
+    if crowd.choice.voters != "sums" or crowd.choice.rounds > 1:
+        config.resolved(image=crowd.dataset.kind == "image")
+    if crowd.kind == "encoder":
+        raise PateError(
+            "student method='linear' would have to hold your encoder, and a released student cannot: choose "
+            "another method, which learns what the classifier says of public inputs"
+        )
+
+
+def chosen(config: StudentConfig, crowd: Crowd, answers: int) -> StudentConfig:
+    """The settings of the method that trains the last student, for `auto` the one that suits so many answers.
+
+    Sums of one round are a classifier, which `auto` takes as it is, unless it is one of an owner's encoder.
+    """
+    check(config, crowd)
+    if not isinstance(config, Auto):
+        return config
+    if crowd.choice.voters == "sums" and crowd.choice.rounds == 1 and sums.holds(crowd.plan.space.front):
+        return Linear()
+    image, pool = crowd.dataset.kind == "image", len(crowd.dataset.public.ids)
+    resolved = config.resolved(image=image, whole=covers(answers, pool, image=image))
+    return with_method(config, resolved.method)
+
+
+def of_sums(crowd: Crowd) -> Student:
+    """The classifier of a crowd's sums, as a student."""
+    dataset, plan = crowd.dataset, crowd.plan
+    made = sums.of_sums(PublicInputs.of(dataset), plan.space, plan.scaling, answers.classifier(crowd))
+    return made._replace(columns=dataset.columns)
 
 
 def before(crowd: Crowd) -> str:
@@ -48,7 +100,7 @@ def before(crowd: Crowd) -> str:
 def learned(crowd: Crowd) -> Student:
     """The student of all rounds before this one."""
     found, asked = answers.given(crowd.at(crowd.round - 1))
-    return shared.learn(crowd.run, crowd.run.record.read().between, crowd.dataset, asked, found)
+    return training.learn(crowd.run, crowd.run.record.read().between, crowd.dataset, asked, found)
 
 
 def digest(student: Student, round: int) -> str:

@@ -13,6 +13,7 @@ import argparse
 import csv
 import io
 import json
+import math
 import re
 import struct
 import sys
@@ -29,6 +30,7 @@ import numpy as np
 
 _CHUNK = 100  # images in one batch; a convolution needs nine or more times their memory
 _GROUPS, _EPSILON, _TINY = 8, 1e-6, 1e-6  # of GroupNorm; and what is added under a root
+_FEATURES, _FAINT, _NO_SHARE = 8000, 1e-12, 1e-30  # length of features; below a length, and a class's share
 _OVERLAP = 1  # pixels by which a cell reaches into its neighbours
 _LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "nan", "null")  # values of a table, in any case
@@ -60,6 +62,10 @@ class Student:
             for part in (("patches", "cnn") if self.net.get("name") == "tandem" else ())
         ]
 
+        front = _below("front/", parameters)
+        seen = {**self.net, "name": "cnn", "activation": "relu"}
+        self._front = Student({**description, "net": seen}, front) if front else None
+
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Class probabilities [n, class] of inputs [n, ...]."""
         inputs = self.check(inputs)
@@ -79,6 +85,8 @@ class Student:
             return np.sum([part.logits(inputs) for part in self._parts], 0)
         if _below("block0/", self.parameters):
             return self._residual(inputs)
+        if "directions" in self.parameters:
+            return self._of_sums(inputs)
         if "typical" in self.parameters:
             return self._dense("dense0", _likeness(self._patch_features(inputs), self._examples))
         for layer in range(self._count("conv{}")):
@@ -89,6 +97,21 @@ class Student:
             flowing = self._dense(f"{head}dense{layer}", flowing)
             flowing = self.activation(flowing) if layer < layers - 1 else flowing
         return flowing
+
+    def _of_sums(self, inputs: np.ndarray) -> np.ndarray:
+        """Logarithms of the shares that a crowd's classifier gives; its vectors are whole numbers."""
+        if self._front is not None:
+            seen = self._front.logits(inputs)
+            seen = seen / (np.linalg.norm(seen, axis=1, keepdims=True) + np.float32(_FAINT))
+        else:
+            patches = "typical" in self.parameters
+            seen = self._patch_features(inputs) if patches else inputs.reshape(len(inputs), -1)
+        grid = (seen - self.parameters["origin"]) * self.parameters["steps"]
+        grid = np.clip(grid, self.parameters["low"], self.parameters["high"])
+        along = _whole(grid, _FEATURES) @ self.parameters["directions"]
+        length = self.net["length"]
+        vectors = _whole(along * self.parameters["weights"], length) / np.float32(length)
+        return np.log(np.maximum(self._dense("dense0", vectors), np.float32(_NO_SHARE)))
 
     def check(self, inputs: Any) -> np.ndarray:
         """The inputs as an array of the right shape; an InputError if they are not."""
@@ -148,7 +171,18 @@ class Student:
         rows, columns = (_cells(side, cells) for side in inputs.shape[1:3])
         sums = [alike[:, row, column].sum((1, 2)) for row in rows for column in columns]
         found = np.sqrt(np.concatenate(sums, -1)) - middle
+        if "directions" in self.parameters:
+            return (found - self._shaken(found)) / self.parameters["spread"]
         return (found - (found @ shaky * self.parameters["taken"]) @ shaky.T) / self.parameters["spread"]
+
+    def _shaken(self, found: np.ndarray) -> np.ndarray:
+        """What changes when images are moved, on the grid on which voters' images were measured."""
+        shaky = self.parameters["shaky"]
+        steps = np.float32(_FEATURES) / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), _TINY)
+        there = np.round(found * steps) @ np.round(shaky * 2000) / np.float32(2000)
+        fine = np.float32(1490) / np.maximum(np.linalg.norm(shaky, axis=1), np.float32(_TINY))
+        taken = np.round(there * self.parameters["taken"]) @ np.round(shaky * fine[:, None]).T
+        return taken / (steps * fine)
 
     def _residual(self, inputs: np.ndarray) -> np.ndarray:
         flowing = self._convolved("stem", inputs)
@@ -251,6 +285,15 @@ def _below(start: str, parameters: dict[str, np.ndarray]) -> dict[str, np.ndarra
 def _softmax(logits: np.ndarray) -> np.ndarray:
     raised = np.exp(logits - logits.max(1, keepdims=True))
     return raised / raised.sum(1, keepdims=True)
+
+
+def _whole(numbers: np.ndarray, length: int) -> np.ndarray:
+    """The nearest whole numbers, in rows that are no longer than `length`."""
+    most = min(8192, math.isqrt((2**31 - 1) // numbers.shape[1]))
+    rows = np.clip(np.round(numbers), -most, most).astype(np.float32)
+    square = (rows.astype(np.float64) ** 2).sum(1, keepdims=True)
+    shrunk = np.trunc(rows * (length * (1 - 2.0**-20) / np.sqrt(np.maximum(square, 1))).astype(np.float32))
+    return np.where(square <= length**2, rows, shrunk)
 
 
 def _likeness(ones: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from pate_jax.audit.subject import Subject
 from pate_jax.crowd import tables
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import from_dict, to_dict
-from pate_jax.models.spaces import integers
+from pate_jax.models import integers
 from pate_jax.runs import batches, budget, ledger
 from pate_jax.runs.crowds import certificate, inputs, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
 EXACT = 1 << 24  # whole numbers up to here are exact in float32
+FEATURES = 8000  # length of a vector that is measured along directions of length 2000: products are exact
 _MARGIN = 2.0**-20  # by which a row is shortened further, against the rounding of its factor
 
 
@@ -66,6 +67,17 @@ def product(
     """
     left, right = (each.astype(jnp.float32) for each in (rows, others))
     return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST).astype(jnp.int32)
+
+
+def measured(
+    numbers: Float[Array, "row feature"], along: Float[Array | np.ndarray, "feature direction"]
+) -> Int[Array, "row direction"]:
+    """How far rows go along whole-number directions of length 2000; whole numbers from the first rounding on.
+
+    >>> measured(jnp.array([[2.6, -1.0]]), jnp.array([[1.0], [2.0]])).tolist()
+    [[1]]
+    """
+    return product(shortened(rounded(numbers), FEATURES), along)
 
 
 def directions(vectors: np.ndarray, length: int) -> np.ndarray:

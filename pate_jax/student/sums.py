@@ -1,0 +1,103 @@
+"""The student that is the classifier which class sums give: nothing is trained, and no copy loses anything.
+
+Its net turns an input into the vector that a voter with this input has, and its last layer says what the
+classifier says of that vector. All of it follows from public inputs and the noisy sums.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pate_jax.crowd.classifier import Linear
+from pate_jax.crowd.vectors import Scaling, inner_length
+from pate_jax.data.dataset import AS_STORED
+from pate_jax.errors import PateError
+from pate_jax.models import integers, trees
+from pate_jax.models.spaces import fronts
+from pate_jax.models.spaces.fronts import Front
+from pate_jax.models.spaces.space import Space
+from pate_jax.student.lesson import Learned
+from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.serving import Student
+
+
+def holds(front: Front) -> bool:
+    """Whether a student can hold what makes a space's features; it cannot hold an encoder of the owner's.
+
+    >>> holds(fronts.Identity("identity")), holds(fronts.Identity("encoder"))
+    (True, False)
+    """
+    if isinstance(front, fronts.Patches | fronts.Columns):
+        return True
+    return front.kind in ("identity", "contrast")
+
+
+def of_sums(public: PublicInputs, space: Space, scaling: Scaling, model: Linear) -> Student:
+    """The classifier of noisy sums as a student.
+
+    >>> from pate_jax.models import spaces
+    >>> from pate_jax.crowd import vectors
+    >>> pool = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    >>> public = PublicInputs(pool, AS_STORED, 2, ("no", "yes"))
+    >>> space = spaces.learn("identity", pool)
+    >>> scaling = vectors.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=True)
+    >>> weights = np.array([[0.3, -0.3], [0.1, -0.1], [0.0, 0.0], [0.2, -0.2]])
+    >>> model = Linear(weights, 100, np.zeros((4, 3)), 1.0)
+    >>> wanted = model.probabilities(vectors.vectors(scaling, space.coordinates(pool)))
+    >>> bool(np.allclose(of_sums(public, space, scaling, model)(pool), wanted, atol=1e-5))
+    True
+    """
+    directions, kind = len(space.variances), space.front.kind
+    inner = inner_length(scaling.length, scaling.constant)
+    weights, constant = model.weights[:directions], model.weights[directions:]
+    bias = 1 / public.classes + scaling.constant / model.length * constant.sum(0)
+    parameters = {
+        **_of_front(space),
+        "origin": space.middle,
+        "steps": np.array(space.steps),
+        "directions": space.directions,
+        "weights": scaling.weights,
+        "dense0": {"kernel": weights * inner / model.length, "bias": bias},
+    }
+    flat = {name: np.asarray(leaf, np.float32) for name, leaf in trees.flat(parameters).items()}
+    net = {
+        "name": "sums",
+        "input_shape": list(public.inputs.shape[1:]),
+        "classes": public.classes,
+        "front": "columns" if kind == "identity" else kind,
+        "directions": directions,
+        "length": inner,
+        **_sizes(space.front, public.inputs.shape[-1]),
+    }
+    if kind == "identity":  # which looks at inputs as they are stored
+        public = PublicInputs(public.inputs, AS_STORED, public.classes, public.class_names)
+    return Learned(net, trees.nested(flat), 1.0).student(public)
+
+
+def _sizes(front: Front, channels: int) -> dict[str, int]:
+    """Of typical patches, and of the grid of cells in which they are counted."""
+    if not isinstance(front, fronts.Patches):
+        return {}
+    kinds, pixels = front.known.typical.shape
+    cells = math.isqrt(len(front.known.middle) // kinds)
+    return {"kinds": kinds, "size": math.isqrt(pixels // channels), "cells": cells}
+
+
+def _of_front(space: Space) -> dict[str, Any]:
+    """The parameters of a front, and between what its features are drawn in, on the grid."""
+    front = space.front
+    most = np.full(len(space.middle), float(integers.largest(len(space.middle))))
+    found: dict[str, Any] = {"low": -most, "high": most}
+    if isinstance(front, fronts.Columns):
+        ends = {"low": front.low, "high": front.high}
+        return {name: (end - space.middle) * np.float32(space.steps) for name, end in ends.items()}
+    if isinstance(front, fronts.Patches):
+        return found | front.known._asdict()
+    if isinstance(front, fronts.Net) and front.kind == "contrast":
+        return found | {"front": front.parameters}
+    if not holds(front):
+        raise PateError(f"no student can hold the space {front.kind!r}: choose another method than linear")
+    return found

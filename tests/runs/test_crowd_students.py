@@ -1,0 +1,89 @@
+"""Which student a crowd has: the classifier of sums where it can be released, and a net between rounds."""
+
+import shutil
+
+import honest_runs
+import numpy as np
+import pytest
+
+from pate_jax.audit import verify
+from pate_jax.errors import PateError
+from pate_jax.runs import pipeline
+from pate_jax.runs.crowds import answers, students
+from pate_jax.runs.crowds.inputs import opened
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import check
+from pate_jax.runs.settings import CrowdChoice, PartitionChoice, RunConfig
+from pate_jax.runs.students import taught
+from pate_jax.student import Auto, Linear, Ridge, Student
+from pate_jax.system import storage
+
+TABLE = honest_runs.table
+
+
+def config(out, student, voters="sums", **more):
+    given = {"epsilon": 4.0, "voters": voters, **more}
+    return RunConfig(TABLE(), PartitionChoice(), student=student, out=out, **given)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("linear") / "run"
+    pipeline.run(config(out, Auto()))
+    return RunDirectory(out)
+
+
+def test_auto_is_the_classifier_of_sums_and_stands_every_check(run):
+    assert storage.read_json(run.results, "results")["method"] == "linear"
+    found = verify.of_run(run, deep=True)
+    assert found.of("failed") == [] and found.of("unchecked") == []
+    assert check.audit(run.release) == [] and verify.of_release(run.release).of("failed") == []
+    assert "by the method linear" in (run.student / "MODEL_CARD.md").read_text()
+
+
+def test_it_says_what_the_noisy_sums_say(run):
+    crowd = opened(run)
+    shares, rows = answers.shares(crowd)
+    said = Student.load(run.root)(crowd.dataset.public.inputs[rows])
+    np.testing.assert_allclose(said, shares.probabilities, atol=1e-3)
+    assert (said.argmax(1) == shares.probabilities.argmax(1)).all()
+
+
+def test_a_changed_parameter_is_found(run, tmp_path):
+    shutil.copytree(run.root, tmp_path / "run")
+    copy = RunDirectory(tmp_path / "run")
+    path = copy.student / "parameters.npz"
+    arrays = storage.read_arrays(path, "student-parameters")
+    storage.write_arrays(path, "student-parameters", {**arrays, "dense0/bias": arrays["dense0/bias"] + 0.01})
+    assert any("the student does not follow" in one for one in verify.of_run(copy, deep=True).of("failed"))
+
+
+def test_a_run_whose_auto_was_another_method_is_verified_by_that_one(run, tmp_path):
+    shutil.copytree(run.root, tmp_path / "run")
+    copy = RunDirectory(tmp_path / "run")
+    assert taught(copy) == Linear()
+    results = storage.read_json(copy.results, "results")
+    storage.write_json(copy.results, "results", {**results, "method": "ridge"})
+    assert taught(copy) == Ridge()
+
+
+def test_an_encoder_of_the_owner_is_refused_before_anything_and_auto_goes_on_without(tmp_path):
+    with pytest.raises(PateError, match="would have to hold your encoder"):
+        pipeline.run(config(tmp_path / "run", Linear(), encoder="numpy:ravel"))
+    assert not (tmp_path / "run" / "private").exists() or not RunDirectory(tmp_path / "run").ledger.exists()
+    pipeline.run(config(tmp_path / "other", Auto(), encoder="numpy:ravel"))
+    assert storage.read_json(RunDirectory(tmp_path / "other").results, "results")["method"] == "ridge"
+
+
+@pytest.mark.parametrize(
+    ("choice", "pool", "image", "method"),
+    [
+        (CrowdChoice("neighbours"), 90, False, "supervised"),  # answers of a table leave little to guess
+        (CrowdChoice("sums"), 90, False, "supervised"),
+        (CrowdChoice("neighbours"), 90, True, "fixmatch"),
+        (CrowdChoice("neighbours", queries=45), 90, True, "supervised"),
+        (CrowdChoice("sums"), 90, True, "supervised"),
+    ],
+)
+def test_students_between_rounds_are_nets_by_how_many_answers_there_are(choice, pool, image, method):
+    assert students.between(Auto(), choice, pool=pool, image=image).method == method
