@@ -293,7 +293,7 @@ def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Sto
     with progress.bar("teachers", _images(machine, data, mine)) as bar:
         for index, ids in enumerate(groups):
             if store is not None and store.finished(index):
-                bar.advance(_images(machine, data, ids))
+                bar.advance(_images(machine, data, ids), found=True)
                 params, latest = (store.params(index) if light else None), News(**store.news(index))
             else:
                 params, latest = _train_wave(machine, data, ids, index, store, bar)

@@ -18,6 +18,8 @@ from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import News, Shard, State, Teacher, steps_per_epoch
 from pate_jax.models.trees import Tree
 
+Tell = Callable[..., None]  # of a progress bar: how many images are done, and a note
+
 
 @dataclasses.dataclass(frozen=True)
 class Teachers:
@@ -127,7 +129,7 @@ def train(
     wave: Wave,
     *,
     save: Callable[[Callable[[], Wave]], None],
-    tell: Callable[[float, str], None],
+    tell: Tell,
 ) -> Wave:
     """Train a wave's teachers to their end, from where `wave` stopped; `save` is called after each epoch."""
     row_of = {int(teacher): row for row, teacher in enumerate(ids)}
@@ -137,13 +139,13 @@ def train(
         feed = feeding.take(here, group, machine.config)
         begun = (wave.news.epoch[rows] > 0) | (wave.news.attempt[rows] > 0)
         if (begun & (wave.news.epoch[rows] >= feed.epochs[real])).all():
-            tell(float((feed.count * feed.epochs).sum()), "")
+            tell(float((feed.count * feed.epochs).sum()), found=True)
             continue
         resident = compiled.place(feed, machine.devices, machine.plan.width)
         state = machine.programs.start(resident, _spread(np.zeros(len(group), np.int32), machine))
         now = _enter(machine, state, wave, rows, real)
         del state  # the first step donates its memory
-        tell(float((feed.count * now[1].epoch).sum()), "")
+        tell(float((feed.count * now[1].epoch).sum()), found=True)
         for now in _epochs(machine, *now, feed, resident, tell):  # noqa: B020
             save(partial(_store, wave, *now, rows, real))
         _store(wave, *now, rows, real)
@@ -156,7 +158,7 @@ def _epochs(
     news: News,
     feed: Shard,
     resident: Shard,
-    tell: Callable[[float, str], None],
+    tell: Tell,
 ) -> Iterator[tuple[State, News]]:
     """Run epochs until every teacher of the round has done its own number of them."""
     steps = steps_per_epoch(feed.count, machine.config)

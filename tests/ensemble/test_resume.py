@@ -92,7 +92,7 @@ def test_a_run_goes_on_from_its_last_checkpoint_not_from_the_start(tmp_path, mon
     assert before.finished(0) or before._stage(0)["turn"] > 1
     epochs = []
     advance = "pate_jax.system.progress.Bar.advance"
-    monkeypatch.setattr(advance, lambda bar, steps, note="": epochs.append(note))
+    monkeypatch.setattr(advance, lambda bar, steps, note="", found=False: epochs.append(note))
     fit(tmp_path)
     assert len([note for note in epochs if note]) < 3 * 6
 
