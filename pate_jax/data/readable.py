@@ -12,6 +12,7 @@ from pate_jax.data.archives import adult
 from pate_jax.data.columns import OWN, Column
 from pate_jax.data.dataset import Dataset
 
+MISSING = "missing"
 MOST = 60  # columns that are shown
 _MEASURES = {"age": "age", "schooling": "years of schooling", "hours, 16 to 52": "hours a week"}
 _ADULT = (  # the features of Adult; a column without a name repeats what another one says
@@ -54,9 +55,9 @@ def _values(row: np.ndarray, plan: Sequence[Column]) -> Iterator[tuple[Column, s
 def _value(features: np.ndarray, column: Column) -> str:
     if column.categories is not None:
         word = column.categories[int(features.argmax())] if features.any() else "other"
-        return "missing" if word == OWN else word
+        return MISSING if word == OWN else word
     if column.indicator and features[1]:
-        return "missing"
+        return MISSING
     number = float(np.expm1(features[0])) if column.logarithmic else float(features[0])
     if column.form == forms.BOOLEAN:
         return "yes" if number else "no"

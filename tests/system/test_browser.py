@@ -13,8 +13,10 @@ import pytest
 
 from pate_jax import accounting
 from pate_jax.accounting import plots
+from pate_jax.aggregate import Answers
+from pate_jax.data import Part
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
-from pate_jax.runs.report import run_pages
+from pate_jax.runs.report import run_pages, seen, sheet
 from pate_jax.sweep import Grid, SweepConfig, sweep
 
 BROWSER = next(
@@ -36,7 +38,7 @@ addEventListener('load', () => {
   parent.postMessage(JSON.stringify({
     width: innerWidth, needed: document.documentElement.scrollWidth, errors,
     images: images.map(i => i.complete && i.naturalWidth > 0),
-    print: images.filter(i => i.checkVisibility()).map(
+    print: images.filter(i => i.checkVisibility() && !i.closest('.sheet')).map(
       i => 13.3 * i.getBoundingClientRect().width / i.naturalWidth),
     hidden: images.filter(i => i.checkVisibility() && i.parentElement.scrollWidth > innerWidth).length,
     folded: all('details:not([open])').length, open: all('[open]').length,
@@ -61,7 +63,23 @@ RESULTS = {
     "label_accuracy": 0.95,
     "student_accuracy": 0.9,
     "inside": {},
+    "planned": [{"epsilon": 0.5, "accuracy": 0.91, "low": 0.9, "high": 0.93}],
+    "comparison": [{"method": "ridge", "score": 0.87, "error": 0.012, "answers": 300}],
 }
+NAMES = ("an_exceptionally_long_name_of_a_class_without_any_blank", "ankle boot", "T-shirt")
+
+
+def shown(images):
+    """What pages show of a student that guesses, on images or on a table of numbers."""
+    random = np.random.default_rng(3)
+    inputs = (
+        random.integers(0, 256, (99, 8, 8, 1), dtype=np.uint8) if images else random.normal(size=(99, 40))
+    )
+    part = Part(inputs, random.integers(0, 3, 99), np.arange(99).astype(str))
+    kind = type("Set", (), {"public": part, "class_names": NAMES, "columns": (), "name": "own"})
+    found = seen.Seen("test", part, random.dirichlet([1.0] * 3, 99).astype(np.float32))
+    given = Answers(random.integers(0, 3, 99), np.ones(99, bool))
+    return {**RESULTS, "seen": seen.facts(found, NAMES)}, sheet.made(kind, part, given, found)
 
 
 def swept(folder):
@@ -87,6 +105,8 @@ def pages(tmp_path_factory):
     return {
         "private": run_pages.private_page(RESULTS, statement, figures, settings),
         "public": run_pages.public_page(RESULTS, statement),
+        "images": run_pages.public_page(shown(True)[0], statement, shown(True)[1]),
+        "table": run_pages.public_page(shown(False)[0], statement, shown(False)[1]),
         "sweep": swept(tmp_path_factory.mktemp("sweep")),
     }
 
@@ -125,7 +145,9 @@ def opened(page, folder, width, unfold=False):
 @pytest.mark.parametrize(
     "width", [360, *(pytest.param(width, marks=pytest.mark.long) for width in (380, 1200))]
 )
-@pytest.mark.parametrize(("name", "figures"), [("private", 3), ("public", 0), ("sweep", 3)])
+@pytest.mark.parametrize(
+    ("name", "figures"), [("private", 3), ("public", 0), ("sweep", 3), ("images", 60), ("table", 0)]
+)
 @pytest.mark.long
 def test_a_page_opens_without_a_network(pages, tmp_path, name, figures, width):
     seen, console = opened(pages[name], tmp_path, width)
@@ -139,7 +161,7 @@ def test_a_page_opens_without_a_network(pages, tmp_path, name, figures, width):
     assert seen["hidden"] == 0, "a figure is shown in part only"
 
 
-@pytest.mark.parametrize("name", ["private", "sweep"])
+@pytest.mark.parametrize("name", ["private", "sweep", "images", "table"])
 @pytest.mark.long
 def test_a_page_that_is_unfolded_fits_a_phone_too(pages, tmp_path, name):
     seen, console = opened(pages[name], tmp_path, 360, unfold=True)

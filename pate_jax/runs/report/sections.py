@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from pate_jax.accounting import CrowdStatement, Statement
+from pate_jax.data.readable import MISSING
 from pate_jax.runs.report import html, words
 
 _WORST = 12  # classes that are shown before the rest is folded
@@ -33,7 +34,7 @@ def every(results: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[s
     if seen:
         found += [*_classes(seen), *_unsure(seen, sheet)]
     if sheet:
-        found += _asked(results, sheet)
+        found += _asked(sheet)
     found += _planned(results.get("planned") or [])
     return found + _compared(results.get("comparison") or [])
 
@@ -89,13 +90,13 @@ def _band(seen: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
     return [*told, f"{row['said']:.1%}", f"{words.share(row['right'], row['inputs'])} ({limits})"]
 
 
-def _asked(results: Mapping[str, Any], sheet: Mapping[str, Any]) -> list[str]:
+def _asked(sheet: Mapping[str, Any]) -> list[str]:
     """The contact sheet."""
-    shown = len(sheet["asked"])
+    shown, labelled = len(sheet["asked"]), any(item["label"] is not None for item in sheet["asked"])
     held = shown + len(sheet["unsure"])
     said = (
-        f"<p>{shown} of the {sheet['answered']:,} public inputs of {escape(results['dataset'])} that got an "
-        "answer, about equally many for each answer. Wrong is what differs from the public label.</p>"
+        f"<p>{shown} of the {sheet['answered']:,} public inputs that got an answer, about equally many for "
+        f"each answer. {'✗ marks what differs from the public label.' * labelled}</p>"
         f"<p>This page shows {held} public inputs as they are. Where the public part is a file of the "
         "owner's, these inputs go out with the page. None was taken from the private records.</p>"
     )
@@ -134,11 +135,13 @@ def _row(item: Mapping[str, Any]) -> Iterator[str]:
     yield escape(_answer(item))
     if label is not None:
         yield escape(label) if label == item["answer"] else html.wrong(label)
-    cells = (
+    known = (
         f'<span title="column {place}">{escape(name)}: <b>{escape(value)}</b></span>'
         for place, (name, value) in enumerate(item["record"], 1)
+        if value != MISSING
     )
-    yield " ".join(cells)
+    absent = ", ".join(escape(name) for name, value in item["record"] if value == MISSING)
+    yield " ".join(known) + (f"<br>missing: {absent}" if absent else "")
 
 
 def _planned(rows: Sequence[Mapping[str, Any]]) -> list[str]:
