@@ -14,7 +14,7 @@ from pate_jax.data.dataset import Dataset
 
 MISSING = "missing"
 MOST = 60  # columns that are shown
-_MEASURES = {"age": "age", "schooling": "years of schooling", "hours, 16 to 52": "hours a week"}
+_MEASURES = {"age": "age", "schooling": "years of schooling", "hours, 16 to 52": "hours a week (16 to 52)"}
 _ADULT = (  # the features of Adult; a column without a name repeats what another one says
     *(Column(_MEASURES.get(name, "")) for name in adult.MEASURES),
     *(Column("") for _ in adult.SIGNS),

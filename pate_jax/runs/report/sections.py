@@ -116,8 +116,9 @@ def _items(kind: str, items: Sequence[Mapping[str, Any]], where: str) -> str:
 
 
 def _answer(item: Mapping[str, Any]) -> str:
-    sure = "" if item["probability"] is None else f", {item['probability']:.0%}"
-    return f"{item['answer']}{sure}"
+    sure = item["probability"]
+    told = "" if sure is None else ", over 99%" if sure > 0.99 else f", {sure:.0%}"
+    return f"{item['answer']}{told}"
 
 
 def _picture(item: Mapping[str, Any], part: str) -> str:
