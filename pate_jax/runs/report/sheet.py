@@ -42,20 +42,22 @@ def spread(
 ) -> Int[np.ndarray, " chosen"]:
     """At most `count` of these rows, as many of each label as possible, in the order of the labels.
 
-    >>> spread(np.array([0, 0, 0, 1, 2, 2]), np.arange(6), 4).tolist()
-    [0, 2, 3, 4]
+    Which of them follows from their number alone, at random: files are often sorted.
+
+    >>> chosen = spread(np.array([0, 0, 0, 1, 2, 2]), np.arange(6), 4)
+    >>> np.array([0, 0, 0, 1, 2, 2])[chosen].tolist()
+    [0, 0, 1, 2]
     """
     groups = [rows[labels[rows] == label] for label in np.unique(labels[rows])]
     share = [0] * len(groups)
     while sum(share) < min(count, len(rows)):
         open_ones = [place for place, group in enumerate(groups) if share[place] < len(group)]
         share[min(open_ones, key=lambda place: (share[place], place))] += 1
-    chosen = [_evenly(group, number) for group, number in zip(groups, share, strict=True)]
+    random = np.random.default_rng(0)
+    chosen = [
+        np.sort(random.permutation(group)[:number]) for group, number in zip(groups, share, strict=True)
+    ]
     return np.concatenate(chosen) if chosen else rows[:0]
-
-
-def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
-    return rows[np.linspace(0, len(rows) - 1, count).round().astype(int)] if count else rows[:0]
 
 
 def _items(
