@@ -329,7 +329,7 @@ def test_a_register_shows_all_rounds_and_the_release_tells_of_them(tmp_path):
 
 def test_students_between_rounds_are_nets_with_a_last_layer():
     chosen = students.between(
-        Supervised(net="table", steps=3), RunConfig(voters="sums", rounds=2).crowd, image=False
+        Supervised(net="table", steps=3), RunConfig(voters="sums", rounds=2).crowd, pool=9, image=False
     )
     assert chosen.net == "table" and chosen.steps == 3
 
