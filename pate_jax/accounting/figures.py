@@ -72,6 +72,7 @@ class Exact(NamedTuple):
 
     summed: NDArray[np.float64]  # [weight, order]
     each: NDArray[np.float64]  # [R]
+    sums: NDArray[np.float64]  # [kind, order]: the papers' expected and realised sums, if wanted
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Case:
     slack: float
     adaptive: bool = False
     rule: curves.Rule = curves.NEWEST  # what the data-independent figure charges for
+    with_sums: bool = False  # whether the papers' sums of exact costs are wanted too
 
     def curve(self, method: curves.Method) -> NDArray[np.float64]:
         """The curves [histogram, order] by one method."""
@@ -116,12 +118,23 @@ class Case:
     def exact(self) -> Exact:
         """The exact curves, computed once."""
         middle = min(int(np.searchsorted(self.orders, 8.0)), len(self.orders) - 1)
-        summed, each = [], []
+        summed, each, sums = [], [], []
         for part in self.parts("exact privacy"):
-            curve = part.curve("exact")
+            curve, expected = part._exact_curves()
             summed.append(part.weights() @ curve)
             each.append(curve[:, middle])
-        return Exact(np.sum(summed, axis=0), np.concatenate(each))
+            sums.append(expected)
+        return Exact(np.sum(summed, axis=0), np.concatenate(each), np.sum(sums, axis=0))
+
+    def _exact_curves(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The exact curves [histogram, order] and the papers' sums of them, which need the same laws."""
+        if not self.with_sums or self.mechanism.test is None:
+            curve = self.curve("exact")
+            return curve, self.weights() @ curve
+        from pate_jax.accounting.exact import renyi
+
+        curve, found = renyi.joint_and_parts(self.mechanism, self.votes, self.orders)
+        return curve, _both(self, curves.Parts(*found))
 
     @cached_property
     def published(self) -> NDArray[np.float64]:
@@ -184,7 +197,7 @@ def _may_give_less(case: Case) -> bool:
     places = shares[-1] * (np.arange(SAMPLE) + 0.5) / SAMPLE
     rows, drawn = np.unique(order[np.searchsorted(shares, places)], return_counts=True)
     times = np.rint(drawn * shares[-1] / SAMPLE / each[rows]).astype(np.int64)
-    sample = replace(case.of(rows), asked=np.maximum(times, 1))
+    sample = replace(case.of(rows), asked=np.maximum(times, 1), with_sums=False)
     return bool(_composed(sample).epsilon < sample.epsilon(sample.exact.summed[0]).epsilon)
 
 
@@ -211,9 +224,7 @@ def sums(case: Case) -> dict[str, dict[str, Any]]:
     """
     if not case.mechanism.votes_suffice:
         return {}
-    summed = {"published": case.published, "exact": case.exact.summed}
-    if case.mechanism.test is not None:
-        summed["exact"] = case.summed(lambda part: _both(part, _exact_parts(part)), "exact sums")
+    summed = {"published": case.published, "exact": case.exact.sums}
     totals = {}
     for name, rows in summed.items():
         for kind, curve in zip(("expected", "realised"), rows, strict=False):
@@ -238,12 +249,6 @@ def _both(case: Case, parts: curves.Parts) -> NDArray[np.float64]:
 
 def _published_parts(case: Case) -> curves.Parts:
     return curves.published_parts(case.mechanism, case.votes, case.orders)
-
-
-def _exact_parts(case: Case) -> curves.Parts:
-    from pate_jax.accounting import exact as quadrature
-
-    return curves.Parts(*quadrature.parts(case.mechanism, case.votes, case.orders))
 
 
 def all_figures(

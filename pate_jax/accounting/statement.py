@@ -266,7 +266,9 @@ def statement(
     merged = groups.distinct(counts, mask)
     known = None if answered is None else merged.among[0]
     delta = check_delta(delta)
-    case = figures.Case(mechanism, merged.votes, merged.asked, known, delta, grid, slack, adaptive, rule)
+    case = figures.Case(
+        mechanism, merged.votes, merged.asked, known, delta, grid, slack, adaptive, rule, with_sums=True
+    )
     return Statement(
         figures=figures.all_figures(case, budget, sanitised, pld),
         asked=len(counts),

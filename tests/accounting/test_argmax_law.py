@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pate_jax.accounting.exact import argmax_law, renyi, softmax_law
+from pate_jax.accounting.exact import argmax_law, moves, renyi, softmax_law
 from pate_jax.accounting.exact.groups import merge
 from pate_jax.mechanisms import (
     DiscreteGaussianMax,
@@ -88,7 +88,7 @@ def all_laws(noise: Noise, counts):
     made = argmax_law.factors(noise, groups)
     base = argmax_law.base(made)
     row, a, b = np.nonzero(groups.moves())
-    sizes, _, after, error = renyi.outcomes(groups, made, base, row, a, b)
+    sizes, _, after, error = moves.outcomes(groups, made, base, row, a, b)
     return (
         groups,
         base[0],

@@ -17,6 +17,7 @@ from pate_jax.mechanisms import Noise
 EPSILON = float(np.finfo(np.float64).eps)
 STEEP = 200.0  # log of the largest ratio of factors that may be multiplied outside the logarithm
 BLOCK = 2_000_000  # numbers in one intermediate array
+LARGE = 20_000  # numbers of one histogram beyond which its moves are computed by themselves
 
 
 class Factors(NamedTuple):
@@ -52,16 +53,19 @@ def factors(noise: Noise, groups: Groups) -> Factors:
     """All factors of the integrands of a few histograms, at nodes that also serve their neighbours."""
     groups = groups._replace(counts=groups.counts - groups.counts[:, :1])  # exact, as are nodes near 0
     grid = nodes(noise, groups)
-    distance = grid.position[:, None, :] - groups.counts[:, :, None]
-    fewer, level, more = (log_cdf(noise, distance - vote, grid.fraction) for vote in (-1, 0, 1))
+    cells = grid.position[:, None, :, None] - groups.counts[:, :, None, None]  # K nodes are in each
+    shape = (*groups.counts.shape, -1)
+    fewer, level, more = (log_cdf(noise, cells - vote, grid.fraction).reshape(shape) for vote in (-1, 0, 1))
     weights = grid.log_weight[:, None, :]
-    f_fewer, f_level, f_more = (log_density(noise, distance - vote) for vote in (-1, 0, 1))
+    densities = (log_density(noise, cells - vote) for vote in (-1, 0, 1))
+    number = len(grid.fraction)
+    f_fewer, f_level, f_more = (np.repeat(density, number, axis=3).reshape(shape) for density in densities)
     ghost = None
     if noise.family == "exponential":
         ghost = grid.position < groups.counts[:, :1]
         top = (groups.sizes == 1)[:, :, None] & (np.arange(level.shape[1]) == 0)[:, None]
         dead = ghost[:, None, :] & ~top
-        level = np.where(distance < 0, 0.0, level)  # any finite value: only neighbours have mass here
+        level = np.where(cells[..., 0] < 0, 0.0, level)  # any finite value: only neighbours have mass here
         fewer, f_fewer = np.where(dead, -np.inf, fewer), np.where(dead, -np.inf, f_fewer)
     rest = np.einsum("ru,run->rn", groups.sizes, level)[:, None, :] - level
     integrand = f_level + rest + weights
@@ -91,6 +95,8 @@ def neighbours(made: Factors, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> 
         peak = made.level.max(axis=2)
         with np.errstate(under="ignore"):
             scaled = np.exp(made.level - peak[:, :, None])
+    if outside and groups * points >= LARGE:
+        return _by_row(made, scaled, peak, row, a, b)
     piece = max(1, BLOCK // (groups * points))
     for start in range(0, len(row), piece):
         at = slice(start, start + piece)
@@ -103,6 +109,21 @@ def neighbours(made: Factors, row: np.ndarray, a: np.ndarray, b: np.ndarray) -> 
             others[at] = log_sum(made.level[row[at]] + (leave + join)[:, None, :])
         loser[at] = log_sum(made.fewer[row[at], a[at]] + join)
         winner[at] = log_sum(made.more[row[at], b[at]] + leave)
+    return Neighbours(others, loser, winner)
+
+
+def _by_row(
+    made: Factors, scaled: np.ndarray, peak: np.ndarray, row: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> Neighbours:
+    """The laws after some moves, one matrix product for all moves of a histogram; `row` is sorted."""
+    others, loser, winner = np.empty((len(row), peak.shape[1])), np.empty(len(row)), np.empty(len(row))
+    for at in np.split(np.arange(len(row)), np.flatnonzero(np.diff(row)) + 1):
+        one = row[at[0]]
+        leave, join = made.leave[one, a[at]], made.join[one, b[at]]
+        with np.errstate(under="ignore", divide="ignore"):
+            others[at] = np.log(np.exp(leave + join) @ scaled[one].T) + peak[one]
+        loser[at] = log_sum(made.fewer[one, a[at]] + join)
+        winner[at] = log_sum(made.more[one, b[at]] + leave)
     return Neighbours(others, loser, winner)
 
 

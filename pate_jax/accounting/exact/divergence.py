@@ -12,6 +12,8 @@ with `P'_j exp(e)` and `|d_j| + 2 e` is an upper bound of the true one, and noth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -62,17 +64,25 @@ def _block(
         out = np.empty((len(d), len(orders)))
         once = np.expm1(size)
         once_back = once / (1 + once)
-        for index, order in enumerate(orders):
-            above, below = _phi(order, size, once, once_back)
-            forward = np.einsum("mk,mk->m", forward_up, above) + np.einsum("mk,mk->m", forward_down, below)
-            backward = np.einsum("mk,mk->m", backward_up, above) + np.einsum("mk,mk->m", backward_down, below)
-            out[:, index] = np.maximum(forward, backward)
+        for at in _pieces(d.size, len(orders)):
+            above, below = _phi(orders[at, None, None], size, once, once_back)
+            forward = np.einsum("mk,amk->ma", forward_up, above)
+            forward += np.einsum("mk,amk->ma", forward_down, below)
+            backward = np.einsum("mk,amk->ma", backward_up, above)
+            backward += np.einsum("mk,amk->ma", backward_down, below)
+            out[:, at] = np.maximum(forward, backward)
         result: np.ndarray = np.log1p(out) * (1 + ROUNDING * (4 + d.shape[1]))
         return result
 
 
+def _pieces(numbers: int, orders: int) -> Iterator[slice]:
+    """The orders in pieces that fit into the processor's cache, if each needs so many numbers."""
+    step = max(1, BLOCK // max(numbers, 1))
+    return (slice(start, start + step) for start in range(0, orders, step))
+
+
 def _phi(
-    order: float, size: np.ndarray, once: np.ndarray, once_back: np.ndarray
+    order: float | np.ndarray, size: np.ndarray, once: np.ndarray, once_back: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """`phi_a(s)` and `phi_a(-s)` for `s >= 0`, rounded up; `exp(-x) - 1` is taken from `exp(x) - 1`."""
     exponent = order * size
@@ -88,25 +98,26 @@ def _phi(
 def _far(orders: np.ndarray, d: np.ndarray, ahead: np.ndarray, back: np.ndarray) -> np.ndarray:
     """The bounds [M, A] if powers may overflow: every term is a logarithm."""
     out = np.empty((len(d), len(orders)))
-    for index, order in enumerate(orders):
-        sums = []
-        for log_weight, change in ((ahead, d), (back, -d)):
-            exponent = order * change
-            size = np.minimum(np.abs(change), FAR / order)
-            once = np.expm1(size)
-            above, below = _phi(order, size, once, once / (1 + once))
-            # beyond FAR phi(d) is at most exp(a d), and below -FAR at most a
-            log_phi = np.where(exponent > FAR, exponent, np.log(np.where(exponent > 0, above, below)))
-            log_phi = np.where(exponent < -FAR, np.log(order), log_phi)
-            sums.append(np.where(log_weight > -np.inf, log_weight + log_phi, -np.inf))
-        largest = np.maximum(*map(_log_sum, sums))
-        out[:, index] = np.logaddexp(0.0, largest)
+    for at in _pieces(d.size, len(orders)):
+        order = orders[at, None, None]
+        size = np.minimum(np.abs(d), FAR / order)
+        once = np.expm1(size)
+        above, below = _phi(order, size, once, once / (1 + once))
+        exponent, rises = order * d, d > 0
+        # beyond FAR phi(d) is at most exp(a d), and below -FAR at most a
+        near = np.abs(exponent) <= FAR
+        above = np.where(near, np.log(above), np.abs(exponent))
+        below = np.where(near, np.log(below), np.log(order))
+        forward, backward = np.where(rises, above, below), np.where(rises, below, above)
+        terms = (np.where(w > -np.inf, w + phi, -np.inf) for w, phi in ((ahead, forward), (back, backward)))
+        largest = np.maximum(*map(_log_sum, terms))
+        out[:, at] = np.logaddexp(0.0, largest).T
     result: np.ndarray = out * (1 + ROUNDING * (4 + d.shape[1]))
     return result
 
 
 def _log_sum(terms: np.ndarray) -> np.ndarray:
-    """`log(sum(exp(terms)))` of each row; SciPy's function takes ten times longer for few terms."""
-    top = np.maximum(terms.max(axis=1), -(FAR**2))
-    result: np.ndarray = top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
+    """`log(sum(exp(terms)))` over the last axis; SciPy's function takes ten times longer for few terms."""
+    top = np.maximum(terms.max(axis=-1), -(FAR**2))
+    result: np.ndarray = top + np.log(np.exp(terms - top[..., None]).sum(axis=-1))
     return result

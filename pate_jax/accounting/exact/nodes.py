@@ -27,11 +27,14 @@ MANY = 4096  # nodes per histogram above which the gaps between the modes are le
 
 
 class Nodes(NamedTuple):
-    """The nodes of the quadrature, and the log of each node's weight; `-inf` for padding."""
+    """The nodes of the quadrature, and the log of each node's weight; `-inf` for padding.
 
-    position: np.ndarray  # [R, N]
+    Whole-number noise has K nodes in each of N/K cells, next to each other; other noise has K = 1.
+    """
+
+    position: np.ndarray  # [R, N/K]
     log_weight: np.ndarray  # [R, N]
-    fraction: np.ndarray | float  # [N]: the place within a cell, for whole-number noise
+    fraction: np.ndarray  # [K]: the places within a cell
     error: np.ndarray  # [R]: the relative error of every law
 
 
@@ -68,12 +71,10 @@ def _lattice(noise: Noise, groups: Groups) -> Nodes:
     log_weight = padding + np.log(step)[:, None]
     error = np.where(noise.family == "gaussian", TOLERANCE, 2 * TOLERANCE) * np.ones(len(step))
     if noise.family == "gaussian":
-        return Nodes(position, log_weight, 1.0, error)
+        return Nodes(position, log_weight, np.ones(1), error)
     fraction, weight = _cell_rule(noise, groups, lowest)
-    shape = (len(step), -1)
-    log_weight = (log_weight[:, :, None] + np.log(weight)).reshape(shape)
-    tiled = np.tile(fraction, position.shape[1])
-    return Nodes(np.repeat(position, len(fraction), axis=1), log_weight, tiled, error + TOLERANCE)
+    log_weight = (log_weight[:, :, None] + np.log(weight)).reshape(len(step), -1)
+    return Nodes(position, log_weight, fraction, error + TOLERANCE)
 
 
 def _lowest_mode(noise: Noise, groups: Groups) -> np.ndarray:

@@ -44,6 +44,8 @@ def log_density(noise: Noise, x: np.ndarray) -> np.ndarray:
 def log_cdf(noise: Noise, x: np.ndarray, fraction: np.ndarray | float = 1.0) -> np.ndarray:
     """Log of the distribution function at `x`; for whole numbers, at the given fraction of the cell of `x`.
 
+    Several fractions [K] go with `x` [.., 1] and give [.., K].
+
     >>> round(float(np.exp(log_cdf(Noise("gaussian", 40.0), np.array(0.0)))), 4)
     0.5
     >>> round(float(np.exp(log_cdf(Noise("discrete_gaussian", 40.0), np.array(0.0), fraction=0.5))), 4)
@@ -111,10 +113,11 @@ def _log_cdf_discrete_gaussian(sigma: float, x: np.ndarray, fraction: np.ndarray
     if fraction.ndim == 0 and fraction == 1.0:
         read: np.ndarray = table[index]
         return read
-    kinds, which = np.unique(fraction, return_inverse=True)
-    with np.errstate(divide="ignore"):
-        mixed = np.logaddexp(np.log1p(-kinds)[:, None] + table[:-1], np.log(kinds)[:, None] + table[1:])
-    between: np.ndarray = mixed[which.reshape(fraction.shape), index - 1]
+    mixed = _mixed_table(sigma, reach, tuple(fraction.ravel().tolist()))
+    if fraction.ndim == 1 and index.shape[-1] == 1:  # whole rows are faster than single numbers
+        rows: np.ndarray = mixed[index[..., 0] - 1]
+        return rows
+    between: np.ndarray = mixed[index - 1, np.arange(fraction.size).reshape(fraction.shape)]
     return between
 
 
@@ -132,6 +135,16 @@ def _table(sigma: float, reach: int) -> np.ndarray:
     table = np.concatenate([logs[1:-1], upper])
     table.setflags(write=False)
     return table
+
+
+@functools.lru_cache(maxsize=2)
+def _mixed_table(sigma: float, reach: int, fractions: tuple[float, ...]) -> np.ndarray:
+    """`log((1-u) F(x-1) + u F(x))` for x from -reach+1 to reach (rows), at some fractions u (columns)."""
+    table, kinds = _table(sigma, reach)[:, None], np.array(fractions)
+    with np.errstate(divide="ignore"):
+        mixed: np.ndarray = np.logaddexp(np.log1p(-kinds) + table[:-1], np.log(kinds) + table[1:])
+    mixed.setflags(write=False)
+    return mixed
 
 
 @functools.lru_cache(maxsize=64)

@@ -22,11 +22,12 @@ MOST = 40  # the most nodes above the last panel; if more would be needed, panel
 ELLIPSES = np.array([1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0])
 
 
-def panels(noise: Noise, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray | float, np.ndarray]:
-    """Positions and log-weights [R, N], fractions of a cell [N] and relative errors [R]."""
+def panels(noise: Noise, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Positions [R, N/K], log-weights [R, N], fractions of a cell [K] and relative errors [R]."""
     if noise.family == "exponential":
         position, log_weight = _exponential(noise.scale, groups)
-        return position, log_weight, 1.0, np.full(len(position), TOLERANCE + 1e-15 * groups.sizes[0].sum())
+        error = np.full(len(position), TOLERANCE + 1e-15 * groups.sizes[0].sum())
+        return position, log_weight, np.ones(1), error
     positions, weights = [], []
     for counts, sizes in zip(groups.counts, groups.sizes, strict=True):
         ends = _ends(noise, counts, sizes)
@@ -39,12 +40,11 @@ def panels(noise: Noise, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.nda
     log_weight = np.where(np.isfinite(padding), pad(weights, np.zeros(len(weights)))[0], -np.inf)
     error = np.full(len(position), 2 * TOLERANCE + 1e-15 * groups.sizes[0].sum())
     if noise.family == "laplace":
-        return position, log_weight, 1.0, error
+        return position, log_weight, np.ones(1), error
     classes = int(groups.sizes[0].sum())
     abscissae, cell = np.polynomial.legendre.leggauss(_cell_nodes(noise.scale, classes))
-    fraction = np.tile((abscissae + 1) / 2, position.shape[1])
     log_weight = (log_weight[:, :, None] + np.log(cell / 2)).reshape(len(position), -1)
-    return np.repeat(position, len(cell), axis=1), log_weight, fraction, error
+    return position, log_weight, (abscissae + 1) / 2, error
 
 
 def pad(rows: list[np.ndarray], fill: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.exact import argmax_law, remote_classes, renyi, softmax_law
+from pate_jax.accounting.exact import argmax_law, moves, remote_classes, renyi, softmax_law
 from pate_jax.accounting.exact.caps import concentrated
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
@@ -49,11 +49,11 @@ def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcom
         row, a, b = np.nonzero(possible)
         if len(row) * factors.level.shape[1] * factors.level.shape[2] > renyi.BUDGET * len(law):
             return None
-        sizes, log_p, log_q, error = renyi.outcomes(groups, factors, law, row, a, b)
+        sizes, log_p, log_q, error = moves.outcomes(groups, factors, law, row, a, b)
     if test is not None:
         before, after = passing(test, largest(groups)), passing(test, largest_after(groups))
         chances = Passing(*(value[row] for value in before)), Passing(*(value[row, a, b] for value in after))
-        sizes, log_p, log_q, error = renyi.join(*chances, sizes, log_p, log_q, error)
+        sizes, log_p, log_q, error = moves.join(*chances, sizes, log_p, log_q, error)
     return Outcomes(row, sizes, log_p, log_q, error)
 
 

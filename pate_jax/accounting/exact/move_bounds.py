@@ -1,0 +1,179 @@
+"""Upper bounds of `(a-1) D_a` of moves, in both directions, from their one-sided moments.
+
+The sums over the classes j that a move does not touch are matrix products over (a, j) and (j, b) if all
+moves are wanted, and sums of one row for each move if only a few are (docs/accounting_exact.md, section 5).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from pate_jax.accounting.exact.screening import Screen
+
+Answered = tuple[np.ndarray, ...]  # logs of Pr[answered] and Pr[refused], before and after each move
+
+
+@dataclass(frozen=True)
+class Moves(ABC):
+    """Moves with what their bounds need; every array has one number for each move."""
+
+    p_a: np.ndarray
+    p_b: np.ndarray
+    loser: np.ndarray
+    winner: np.ndarray
+    answered: Answered | None
+
+    @abstractmethod
+    def untouched(self, power: float, slack: float) -> np.ndarray:
+        """`sum_j P_j exp(slack slack_j) (P'_j / P_j)^power` over the classes that a move does not touch."""
+
+    @abstractmethod
+    def rises(self, order: float) -> tuple[np.ndarray, np.ndarray]:
+        """The most that the sums of f can rise over the slack, in both directions."""
+
+    def upper(self, orders: np.ndarray) -> np.ndarray:
+        """The bounds at some orders, which become the last axis."""
+        with np.errstate(all="ignore"):
+            moved = np.exp(self.loser) + np.exp(self.winner)
+            mass = self.untouched(1.0, 0.0) + moved  # of all classes after the move, by the products of means
+            bounds = np.stack([self._upper(float(order), mass - 1) for order in orders], axis=-1)
+        result: np.ndarray = np.where(np.isfinite(bounds), bounds, np.inf)
+        return result
+
+    def _upper(self, order: float, excess: np.ndarray) -> np.ndarray:
+        forward, backward = self._powers(order, excess)
+        if self.answered is None:
+            alone: np.ndarray = np.maximum(forward, backward)
+            return alone
+        passed, refused, passed_after, refused_after = self.answered
+        ahead = order * passed + (1 - order) * passed_after
+        back = order * passed_after + (1 - order) * passed
+        joint: np.ndarray = np.maximum(
+            np.logaddexp(ahead + forward, order * refused + (1 - order) * refused_after),
+            np.logaddexp(back + backward, order * refused_after + (1 - order) * refused),
+        )
+        return joint
+
+    def _powers(self, order: float, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Logs of upper bounds of `sum_j P_j^a P'_j^(1-a)` and of `sum_j P'_j^a P_j^(1-a)`.
+
+        Each has two bounds. The first takes the worst ratio in every term. The second takes the product
+        `r = E[R] E[S]` in `f(r) = r^(1-a) + (a-1) r - a`, which is convex with its minimum at 1, plus the
+        most that f can rise if r falls by the slack. The second is tight at low orders.
+        """
+        steep, flat = self.rises(order)
+        convex = self.untouched(1 - order, 0.0) + (order - 1) * excess + steep
+        forward = np.fmin(convex, self.untouched(1 - order, order - 1))
+        plain = self.untouched(order, 0.0)
+        backward = np.fmin(plain, plain - order * excess + flat)
+        return (
+            _total(
+                forward,
+                order * self.p_a + (1 - order) * self.loser,
+                order * self.p_b + (1 - order) * self.winner,
+            ),
+            _total(
+                backward,
+                order * self.loser + (1 - order) * self.p_a,
+                order * self.winner + (1 - order) * self.p_b,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Every(Moves):
+    """All moves of a few histograms [R, U(a), U(b)]."""
+
+    found: Screen
+
+    @classmethod
+    def of(cls, found: Screen, answered: Answered | None) -> Every:
+        """All moves, possible or not."""
+        p = found.log_p
+        return cls(p[:, :, None], p[:, None, :], found.loser, found.winner, answered, found)
+
+    def untouched(self, power: float, slack: float) -> np.ndarray:
+        """Matrix products over all classes, less those that are touched."""
+        found = self.found
+        leave = found.log_p[:, :, None] + power * found.leave
+        if slack:
+            leave += slack * found.slack
+        weighted, joined = np.exp(leave).transpose(0, 2, 1), np.exp(power * found.join)
+        total = (weighted * found.sizes[:, None, :]) @ joined
+        own_a = np.diagonal(weighted, axis1=1, axis2=2)[:, :, None] * joined  # j = a
+        own_b = np.diagonal(joined, axis1=1, axis2=2)[:, None, :] * weighted
+        result: np.ndarray = np.maximum(total - own_a - own_b, 0) + 1e-14 * total
+        return result
+
+    def rises(self, order: float) -> tuple[np.ndarray, np.ndarray]:
+        """The rises depend on a only."""
+        steep, flat = _rises(self.found.fall, self.found.deepest, order, axis=1)
+        return steep[:, :, None], flat[:, :, None]
+
+
+@dataclass(frozen=True)
+class Some(Moves):
+    """A list of moves [M]."""
+
+    log_weight: np.ndarray  # [M, U(j)]: of the untouched classes
+    leave: np.ndarray
+    join: np.ndarray
+    slack: np.ndarray
+    fall: np.ndarray
+    deepest: np.ndarray
+
+    @classmethod
+    def of(
+        cls, found: Screen, answered: Answered | None, row: np.ndarray, a: np.ndarray, b: np.ndarray
+    ) -> Some:
+        """The moves `a[m] -> b[m]` of the histograms `row[m]`."""
+        at = np.arange(len(row))
+        left = found.sizes[row]
+        left[at, a] -= 1
+        left[at, b] -= 1
+        with np.errstate(divide="ignore"):
+            log_weight = np.log(left) + found.log_p[row]
+        if answered is not None:
+            before, after = answered[:2], answered[2:]
+            answered = (*(value[row, 0, 0] for value in before), *(value[row, a, b] for value in after))
+        return cls(
+            found.log_p[row, a],
+            found.log_p[row, b],
+            found.loser[row, a, b],
+            found.winner[row, a, b],
+            answered,
+            log_weight,
+            found.leave[row, :, a],
+            found.join[row, :, b],
+            *(value[row, :, a] for value in (found.slack, found.fall, found.deepest)),
+        )
+
+    def untouched(self, power: float, slack: float) -> np.ndarray:
+        """The sum over one row of classes for each move."""
+        terms = self.log_weight + power * (self.leave + self.join)
+        if slack:
+            terms += slack * self.slack
+        result: np.ndarray = np.exp(np.where(self.log_weight > -np.inf, terms, -np.inf)).sum(axis=1)
+        return result * (1 + 1e-14)
+
+    def rises(self, order: float) -> tuple[np.ndarray, np.ndarray]:
+        """The rises of each move."""
+        return _rises(self.fall, self.deepest, order, axis=1)
+
+
+def _rises(fall: np.ndarray, deepest: np.ndarray, order: float, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """`f' (r_0 - r)` summed over classes, with the steepest f' between, of `r^(1-a)` and of `r^a`."""
+    forward = (order - 1) * (fall * np.expm1(order * deepest)).sum(axis=axis)
+    return forward, order * (fall * np.minimum((order - 1) * deepest, 1)).sum(axis=axis)
+
+
+def _total(untouched: np.ndarray, loser: np.ndarray, winner: np.ndarray) -> np.ndarray:
+    """`log(untouched + exp(loser) + exp(winner))`, also where the exponentials overflow."""
+    total: np.ndarray = np.log(untouched + np.exp(loser) + np.exp(winner))
+    far = np.isposinf(total)
+    if far.any():
+        total[far] = np.logaddexp(np.log(untouched[far]), np.logaddexp(loser[far], winner[far]))
+    return total
