@@ -2,7 +2,7 @@
 
 The rooms, in the order in which data flows. A contract in pyproject.toml says which may import which.
 
-errors      PateError: bad input in one sentence
+errors      PateError: bad input in one sentence; PateWarning
 system      the machine: files written whole, locks, devices, topologies, progress, exit codes
 mechanisms  descriptions of aggregations, and the exact laws of their noise; NumPy at most
 data        data sets, and their division into disjoint shards
@@ -26,8 +26,9 @@ from pate_jax.system.exports import on_demand
 if TYPE_CHECKING:
     from pate_jax.accounting import statement
     from pate_jax.aggregate import answer, fresh_key
-    from pate_jax.errors import PateError
+    from pate_jax.errors import PateError, PateWarning
     from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, GNMax, LNMax
+    from pate_jax.runs.estimator import PateClassifier
     from pate_jax.runs.own_data import run
     from pate_jax.runs.settings import RunConfig
     from pate_jax.student import Student
@@ -39,7 +40,9 @@ __all__ = [
     "ConfidentGNMax",
     "GNMax",
     "LNMax",
+    "PateClassifier",
     "PateError",
+    "PateWarning",
     "RunConfig",
     "Student",
     "answer",
@@ -54,7 +57,8 @@ _HOMES = {
     **dict.fromkeys(("ConfidentDiscreteGaussian", "ConfidentGNMax", "GNMax", "LNMax"), "mechanisms"),
     **dict.fromkeys(("answer", "fresh_key"), "aggregate"),
     **dict.fromkeys(("load_votes", "save_votes"), "voting"),
-    "PateError": "errors",
+    **dict.fromkeys(("PateError", "PateWarning"), "errors"),
+    "PateClassifier": "runs.estimator",
     "RunConfig": "runs.settings",
     "Student": "student",
     "run": "runs.own_data",

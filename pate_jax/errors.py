@@ -1,4 +1,4 @@
-"""The error that this package raises for input it cannot accept."""
+"""The error that this package raises for input it cannot accept, and its warning."""
 
 
 class PateError(ValueError):
@@ -18,4 +18,16 @@ class SharedInputs(PateError):
     Traceback (most recent call last):
     ...
     pate_jax.errors.SharedInputs: pool.npz: 3 of 10 inputs are private ones too: remove them
+    """
+
+
+class PateWarning(UserWarning):
+    """Less is promised than it seems, or more is spent; the message names the remedy.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="error", category=PateWarning):
+    ...     warnings.warn("random_state=0 makes this fit NOT private", PateWarning)
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateWarning: random_state=0 makes this fit NOT private
     """

@@ -31,9 +31,9 @@ def read(values: Any, place: str, names: Mapping[str, str | None] | None = None)
     >>> read((np.zeros((2, 3)), [1, 0]), "private")["labels"].tolist()
     [1, 0]
     """
-    if isinstance(values, tuple) and len(values) == 2 and not _names_of(values[0]):
+    if isinstance(values, tuple) and len(values) == 2 and not names_of(values[0]):
         return {"inputs": _plain(values[0], "inputs", place), "labels": _plain(values[1], "labels", place)}
-    header = _names_of(values)
+    header = names_of(values)
     if header is None and hasattr(values, "__array__"):
         return {"inputs": _plain(values, "inputs", place)}
     if header is None:
@@ -59,7 +59,7 @@ def stored(content: Table | Arrays) -> tuple[str, bytes]:
     return ".npz", stream.getvalue()
 
 
-def _names_of(values: Any) -> list[Any] | None:
+def names_of(values: Any) -> list[Any] | None:
     """The names of the columns of anything that names them, or None."""
     if isinstance(values, Mapping):
         return list(values)

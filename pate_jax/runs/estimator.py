@@ -1,0 +1,281 @@
+"""A run as scikit-learn's users expect it: `PateClassifier().fit(X, y, X_public).predict(X)`."""
+
+from __future__ import annotations
+
+import numbers
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from pate_jax import accounting
+from pate_jax.data import frames
+from pate_jax.data.tables import Table
+from pate_jax.errors import PateError, PateWarning
+from pate_jax.runs import own_data, refits, samples
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.result import Result
+from pate_jax.runs.samples import Inputs
+from pate_jax.runs.settings import CUSTOMARY_EPSILON
+from pate_jax.runs.sklearn_base import Base, NotFitted
+from pate_jax.student import Student, StudentConfig, named, serving
+from pate_jax.system import storage
+
+_PARTS = {"private.npz": "X", "private.csv": "X", "public.npz": "X_public", "public.csv": "X_public"}
+
+
+class PateClassifier(Base):
+    """A classifier that keeps its training records private, by a whole run of `pate_jax.run`.
+
+    `fit` takes private records X, their labels y, and public inputs without labels. The fitted estimator is
+    the student with its privacy statement: it holds nothing else of the records, and may be published where
+    the statement may. Each fit is a release of its own, so further fits on the same records cost more.
+
+    - `epsilon`, `delta`: what one fit may cost.
+    - `classes`: all labels that may occur. Without it they are taken from y and published as they are, which
+      the statement does not cover; that warns, and a run that is kept is refused.
+    - `X_public`: the public inputs, unless `fit` is given them.
+    - `voters`: `sums`, `neighbours` or `teachers`, and `teachers` their number; unset: as in `pate_jax.run`.
+    - `student`: the name of a method or its settings; unset: by rule.
+    - `directory`: where the run is kept. Unset: in a temporary folder, whose private part is removed when the
+      fit ends, and the rest when Python does.
+    - `random_state`: a whole number makes the fit reproducible and NOT private, and warns.
+    - `equal_rows_are_coincidences`: declares that public rows which equal private ones belong to others.
+
+    A fitted estimator has `classes_`, `n_features_in_`, `feature_names_in_` (where columns have names),
+    `student_`, `statement_`, `epsilon_` (the figure to publish) and `directory_`.
+
+    >>> random = np.random.default_rng(0)
+    >>> X, public = random.normal(size=(400, 2)), random.normal(size=(100, 2))
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> model = PateClassifier(epsilon=2.0, classes=["no", "yes"]).fit(X, y, public)
+    >>> model.predict([[3.0, 0.0], [-3.0, 0.0]]).tolist(), model.epsilon_ <= 2
+    (['yes', 'no'], True)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = CUSTOMARY_EPSILON,
+        delta: float = 1e-5,
+        *,
+        classes: Sequence[Any] | np.ndarray | None = None,
+        X_public: Any = None,
+        voters: own_data.Voters | None = None,
+        teachers: int | None = None,
+        student: StudentConfig | str | None = None,
+        directory: Path | str | None = None,
+        random_state: int | None = None,
+        equal_rows_are_coincidences: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.X_public = X_public
+        self.voters = voters
+        self.teachers = teachers
+        self.student = student
+        self.directory = directory
+        self.random_state = random_state
+        self.equal_rows_are_coincidences = equal_rows_are_coincidences
+
+    def fit(self, X: Any, y: Any, X_public: Any = None, ids: Any = None) -> Self:
+        """Learn from private records with their labels, and from public inputs.
+
+        `ids` name the records; teachers' guarantee covers a removed record only where each keeps its id.
+        """
+        settings = self._settings()
+        records = _records(X, y, self.X_public if X_public is None else X_public, ids, self.classes)
+        self._warn()
+        cost = refits.Cost(settings["epsilon"], settings["delta"], self.voters != "teachers")
+        digests = refits.digests(records.private)
+        with _folder(self.directory) as root:
+            refits.warn(digests, str(root), cost)
+            found = _run(records, {**settings, "out": root})
+            if self.random_state is None:
+                refits.enter(digests, str(root), cost)
+            return self._keep(records, found)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        best = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class for each row, in the order of `classes_`."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y, X_public) first")
+        given = samples.inputs(X, "X")
+        by_name = frames.names_of(X) is not None and hasattr(self, "feature_names_in_")
+        if not by_name and samples.width(given) != self.n_features_in_:
+            raise PateError(
+                f"X has {samples.width(given)} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        return self.student_(self._encoded(given, by_name))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "student_")
+
+    def _settings(self) -> dict[str, Any]:
+        """The parameters as settings of a run."""
+        if not (self.random_state is None or isinstance(self.random_state, numbers.Integral)):
+            raise PateError(f"random_state={self.random_state!r} must be None or a whole number")
+        student = named(self.student) if isinstance(self.student, str) else self.student
+        optional = {"student": student, "teachers": self.teachers}
+        return {
+            "epsilon": _number("epsilon", self.epsilon),
+            "delta": _number("delta", self.delta),
+            "voters": self.voters,
+            "seed": None if self.random_state is None else int(self.random_state),
+            "equal_rows_are_coincidences": bool(self.equal_rows_are_coincidences),
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+    def _warn(self) -> None:
+        """Say what is not private by the parameters alone."""
+        if self.classes is None and self.directory is not None:
+            raise PateError(
+                "classes is not given: a run that is kept in a directory may be published, and y must not "
+                "decide which classes it shows; list all labels that may occur in classes=[...]"
+            )
+        if self.classes is None:
+            _warning(
+                "classes is not given: the set of classes is taken from y and published as it is, which the "
+                "privacy statement does not cover; list all labels that may occur in classes=[...]"
+            )
+        if self.random_state is not None:
+            _warning(
+                f"random_state={self.random_state} makes the noise reproducible, so this fit is NOT private: "
+                "leave it at None for records that must not leak"
+            )
+
+    def _keep(self, records: _Records, found: Result) -> Self:
+        """Hold the student and what may be published of its run, and nothing else."""
+        self.classes_ = records.classes
+        self.n_features_in_ = samples.width(records.private)
+        self._columns = list(records.private) if isinstance(records.private, dict) else None
+        self.__dict__.pop("feature_names_in_", None)
+        if records.named:
+            self.feature_names_in_ = np.array(self._columns, object)
+        self.student_: Student = found.student
+        public = storage.read_json(RunDirectory(found.directory).public_statement, "statement")
+        self.statement_ = accounting.Statement.from_dict(public)
+        epsilon = self.statement_.headline.epsilon
+        self.epsilon_ = np.inf if epsilon is None else epsilon
+        self.directory_ = found.directory
+        return self
+
+    def _encoded(self, given: Inputs, by_name: bool) -> np.ndarray:
+        """Rows as the student takes them."""
+        rows = samples.like(given, self._columns, "X")
+        if not isinstance(rows, dict):
+            return rows
+        if not by_name:
+            rows = dict(zip(self._columns or (), rows.values(), strict=True))
+        known = {column.name for column in self.student_.columns}
+        return serving.encoded(self.student_, {name: rows[name] for name in rows if name in known}, "X")
+
+
+class _Records(NamedTuple):
+    """What a run is given, checked as far as its own messages would not speak of X and y."""
+
+    private: Inputs
+    public: Inputs
+    labels: np.ndarray  # the number of each record's class
+    classes: np.ndarray
+    ids: np.ndarray | None
+    named: bool  # whether the columns of X have names
+
+
+def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np.ndarray | None) -> _Records:
+    private = samples.inputs(X, "X")
+    labels = samples.labels(y, samples.rows(private))
+    classes = samples.classes(labels, declared)
+    if public is None:
+        raise PateError(
+            "X_public is not given: the student learns from public inputs without labels, of the same kind "
+            "as X; give fit(X, y, X_public) or PateClassifier(X_public=...)"
+        )
+    header = frames.names_of(X)
+    columns = list(private) if isinstance(private, dict) else None
+    known = samples.like(samples.inputs(public, "X_public"), columns, "X_public")
+    if samples.width(known) != samples.width(private):
+        raise PateError(
+            f"X_public has {samples.width(known)} features and X has {samples.width(private)}: give both the "
+            "same"
+        )
+    named = columns is not None and header is not None and all(isinstance(name, str) for name in header)
+    return _Records(
+        private, known, samples.codes(labels, classes), classes, samples.ids(ids, len(labels)), named
+    )
+
+
+def _run(records: _Records, settings: dict[str, Any]) -> Result:
+    """The run on these records; its errors speak of the arguments of `fit`."""
+    names = samples.names(records.classes)
+    labels = records.labels if names is None else np.array(names)[records.labels]
+    roles = {"labels": labels} | ({} if records.ids is None else {"ids": records.ids})
+    settings = {**settings, "classes": len(records.classes) if names is None else names}
+    if isinstance(records.private, dict):
+        called = {role: _free(role, records.private) for role in roles}
+        private = {**records.private, **{called[role]: values for role, values in roles.items()}}
+        settings |= {"label": called["labels"], "id": called.get("ids")}
+        public: Any = records.public
+    else:
+        private, public = {"inputs": records.private, **roles}, {"inputs": records.public}
+    try:
+        return own_data.run(private, public, **settings)
+    except PateError as error:
+        raise type(error)(_of_fit(str(error), RunDirectory(settings["out"]))) from error
+
+
+def _free(name: str, table: Table) -> str:
+    """A name that no column has."""
+    while name in table:
+        name += "_"
+    return name
+
+
+def _of_fit(message: str, run: RunDirectory) -> str:
+    """An error of the run in words of `fit`."""
+    for file, argument in _PARTS.items():
+        message = message.replace(str(run.data / file), argument)
+    return message.replace("--equal-rows-are-coincidences", "equal_rows_are_coincidences=True")
+
+
+def _number(name: str, value: Any) -> float:
+    """A number of any type as Python's own."""
+    if not isinstance(value, numbers.Real):
+        raise PateError(f"{name}={value!r} must be a number")
+    return float(value)
+
+
+def _warning(text: str) -> None:
+    warnings.warn(text, PateWarning, stacklevel=4)
+
+
+@contextmanager
+def _folder(directory: Path | str | None) -> Iterator[Path]:
+    """The folder of a run: the user's, or a temporary one without its private part in the end."""
+    if directory is not None:
+        yield Path(directory).expanduser()
+        return
+    root = Path(tempfile.mkdtemp(dir=_scratch().name))
+    try:
+        yield root
+    finally:
+        private = RunDirectory(root).private
+        if private.exists():
+            shutil.rmtree(private)
+
+
+@lru_cache(maxsize=1)
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """The folder of this process for runs that nobody keeps, which is removed when Python ends."""
+    return tempfile.TemporaryDirectory(prefix="pate-")

@@ -1,0 +1,110 @@
+"""What several fits on the same private records cost together, as far as this process knows.
+
+Each fit publishes noisy numbers of its own, also that of a clone which a grid search throws away. So the
+process keeps a digest of every record that was fitted on. Fits that share a record, directly or through a
+third one, are added up: a bound for every record in them. Gaussian-DP of crowds adds up by its squares.
+What teachers cost is added as it is, in epsilon and in delta.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pate_jax.accounting import composition
+from pate_jax.accounting.exact import counts
+from pate_jax.data import duplicates
+from pate_jax.errors import PateWarning
+from pate_jax.runs.samples import Inputs
+
+_UP, _ROOM = 1 + 1e-9, 1 - 1e-6  # of mu, and in delta for the distance of noise from its law
+
+
+class Cost(NamedTuple):
+    """What a fit may cost: an epsilon at a delta, by a table with Gaussian noise or by teachers' answers."""
+
+    epsilon: float
+    delta: float
+    crowd: bool
+
+
+@dataclass(eq=False)
+class _Shared:
+    """Fits that have records in common, by the folders of their runs."""
+
+    records: set[int] = field(default_factory=set)
+    fits: dict[str, Cost] = field(default_factory=dict)
+
+
+_known: list[_Shared] = []
+
+
+def digests(values: Inputs) -> set[int]:
+    """A number for each record, which follows from its inputs.
+
+    >>> len(digests({"age": ["30", "40", "30"], "town": ["Oslo"] * 3}))
+    2
+    """
+    if isinstance(values, dict):
+        rows = zip(*values.values(), strict=True)
+        return {int.from_bytes(_digest("\0".join(row)), "big") for row in rows}
+    return {int(digest[:16], 16) for digest in duplicates.digests(values)}
+
+
+def _digest(row: str) -> bytes:
+    return hashlib.blake2b(row.encode(), digest_size=8).digest()
+
+
+def together(fits: Iterable[Cost]) -> tuple[float, float]:
+    """Epsilon and delta of all these fits.
+
+    >>> epsilon, delta = together([Cost(1.0, 1e-5, True)] * 5)
+    >>> round(epsilon, 3), delta
+    (2.442, 1e-05)
+    >>> together([Cost(1.0, 1e-5, False)] * 2)
+    (2.0, 2e-05)
+    """
+    fits = list(fits)
+    crowds, teachers = [one for one in fits if one.crowd], [one for one in fits if not one.crowd]
+    epsilon, delta = (
+        (math.fsum(each) for each in zip(*(one[:2] for one in teachers), strict=True))
+        if teachers
+        else (0.0, 0.0)
+    )
+    if not crowds:
+        return epsilon, delta
+    least = min(one.delta for one in crowds)
+    mu = math.sqrt(math.fsum(counts.mu_for(one.epsilon, one.delta) ** 2 for one in crowds)) * _UP
+    return epsilon + composition.gaussian_epsilon(mu, least * _ROOM), delta + least
+
+
+def warn(records: set[int], folder: str, cost: Cost) -> None:
+    """Warn before a fit on records that other fits have had; a run that is only read again costs nothing."""
+    fits = _overlapping(records)[1]
+    if not fits or folder in fits:
+        return
+    epsilon, delta = together([*fits.values(), cost])
+    warnings.warn(
+        f"this is fit {len(fits) + 1} on the same private records, or on some of them, and each is a release "
+        f"of its own: together they cost epsilon {math.ceil(100 * epsilon) / 100:.2f} at delta {delta:g}. "
+        "Publish that sum, or choose settings on public or made-up data (docs/sklearn.md)",
+        PateWarning,
+        stacklevel=4,
+    )
+
+
+def enter(records: set[int], folder: str, cost: Cost) -> None:
+    """Count a fit that is done."""
+    same, fits = _overlapping(records)
+    joined = _Shared(records.union(*(one.records for one in same)), {**fits, folder: cost})
+    _known[:] = [one for one in _known if one not in same] + [joined]
+
+
+def _overlapping(records: set[int]) -> tuple[list[_Shared], Mapping[str, Cost]]:
+    """What is known of these records, and all fits in it."""
+    same = [one for one in _known if not one.records.isdisjoint(records)]
+    return same, {folder: cost for one in same for folder, cost in one.fits.items()}

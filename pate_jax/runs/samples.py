@@ -1,0 +1,224 @@
+"""X and y as scikit-learn's users give them, in the forms that a run takes: a table of texts, or an array."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pate_jax.data import forms, frames, tables
+from pate_jax.data.tables import Table
+from pate_jax.errors import PateError
+from pate_jax.runs.sklearn_base import DataConversionWarning
+
+Inputs = Table | np.ndarray
+_GONE = ("nan", "NaT", "<NA>", "None")  # how a missing label is shown
+
+
+def inputs(values: Any, place: str) -> Inputs:
+    """A table if columns have names or hold words, else an array of numbers.
+
+    >>> inputs([[1.5, 2], [3, 4]], "X").tolist(), inputs([["Oslo", 2]], "X")
+    ([[1.5, 2.0], [3.0, 4.0]], {'x0': ['Oslo'], 'x1': ['2']})
+    """
+    if hasattr(values, "toarray"):
+        raise PateError(f"{place} is sparse: give {place}.toarray()")
+    if frames.names_of(values) is not None:
+        read = frames.read(values, place)
+        found: Inputs = read["inputs"] if isinstance(read.get("inputs"), np.ndarray) else read  # type: ignore[assignment]
+        if rows(found) == 0:
+            raise PateError(f"{place} holds no records; give at least one")
+        return found
+    array = _array(values, place)
+    return _table(array, None, place) if array.dtype.kind in "OUS" else array
+
+
+def _array(values: Any, place: str) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+        if isinstance(values, list | tuple) and array.dtype.kind in "US":
+            array = np.array(values, object)  # numbers among words stay numbers
+    except ValueError as error:
+        raise PateError(f"{place} has rows of different lengths ({error}); give all the same") from error
+    if array.dtype.kind == "c":
+        raise PateError(f"Complex data not supported: {place} is {array.dtype}; give real numbers")
+    if array.ndim < 2:
+        raise PateError(
+            f"Expected 2D array, got {array.ndim}D array instead: {place} has shape {array.shape}. Reshape "
+            "your data: a row for each record, by reshape(-1, 1) if each has a single number"
+        )
+    if array.dtype.kind not in "buifOUS" or (array.dtype.kind in "OUS" and array.ndim > 2):
+        raise PateError(
+            f"{place} is {array.dtype}{list(array.shape)}; give numbers, or words in 2 dimensions"
+        )
+    for axis, what in enumerate(("sample(s)", "feature(s)")):
+        if not math.prod(array.shape[axis : axis + 1]):
+            raise PateError(
+                f"{place} has 0 {what} (shape={array.shape}) while a minimum of 1 is required: give more"
+            )
+    _check_finite(array, place)
+    return array
+
+
+def _check_finite(array: np.ndarray, place: str) -> None:
+    if array.dtype.kind != "f":
+        return
+    finite = np.isfinite(array.reshape(len(array), -1)).all(1)
+    if not finite.all():
+        raise PateError(
+            f"{place} holds NaN or infinity in {np.sum(~finite)} records (first at row {np.argmin(finite)}): "
+            "fill or remove them, or give a data frame, whose missing values are filled by a public rule"
+        )
+
+
+def rows(values: Inputs) -> int:
+    """The number of records.
+
+    >>> rows({"age": ["30", "40"]})
+    2
+    """
+    return len(next(iter(values.values()), ())) if isinstance(values, dict) else len(values)
+
+
+def width(values: Inputs) -> int:
+    """The number of features: columns, or numbers of one record.
+
+    >>> width({"age": ["30", "40"]}), width(np.zeros((5, 4, 3)))
+    (1, 12)
+    """
+    return len(values) if isinstance(values, dict) else math.prod(values.shape[1:])
+
+
+def like(values: Inputs, names: Sequence[str] | None, place: str) -> Inputs:
+    """The same as a table with these columns, or without names as an array of numbers.
+
+    >>> like(np.array([[30.0, 1.5]]), ["age", "dose"], "X_public")
+    {'age': ['30'], 'dose': ['1.5']}
+    >>> like({"age": ["30", "31"]}, None, "X_public").tolist()
+    [[30.0], [31.0]]
+    """
+    if names is None:
+        return _numbers(values, place) if isinstance(values, dict) else values
+    return values if isinstance(values, dict) else _table(values, names, place)
+
+
+def _table(array: np.ndarray, names: Sequence[str] | None, place: str) -> Table:
+    """An array as columns of texts, by these names or as x0, x1 and so on."""
+    names = [f"x{column}" for column in range(array.shape[1])] if names is None else names
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise PateError(
+            f"{place} has shape {array.shape}, and the columns are {', '.join(names)}: give one for each"
+        )
+    return tables.of({name: array[:, column] for column, name in enumerate(names)}, place)
+
+
+def _numbers(table: Table, place: str) -> np.ndarray:
+    """A table of numbers as an array; what is missing is NaN."""
+    for name, column in table.items():
+        words = [value for value in column if value and not forms.are_numbers([value])]
+        if words:
+            raise PateError(
+                f"{place} has {words[0]!r} in the column {name!r}, where numbers are wanted: give numbers, "
+                "or data frames everywhere"
+            )
+    return np.array([forms.numbers(column, forms.NUMBER) for column in table.values()]).T
+
+
+def labels(y: Any, records: int) -> np.ndarray:
+    """The label of each record, of any kind.
+
+    >>> labels(["no", "yes"], 2).tolist()
+    ['no', 'yes']
+    """
+    if y is None:
+        raise PateError("PateClassifier requires y to be passed, but the target y is None: give labels")
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected: give y.ravel()",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise PateError(f"y should be a 1d array, got an array of shape {array.shape} instead")
+    if len(array) != records:
+        raise PateError(f"y has {len(array)} labels for the {records} records of X: give one for each")
+    gone = [
+        row for row, value in enumerate(array.tolist()) if str(value) in _GONE or value in (np.inf, -np.inf)
+    ]
+    if gone:
+        raise PateError(
+            f"y contains NaN, infinity or a missing label (first at row {gone[0]}): remove those records"
+        )
+    return array
+
+
+def classes(y: np.ndarray, declared: Sequence[Any] | np.ndarray | None) -> np.ndarray:
+    """The classes in ascending order: as declared, or those of the labels.
+
+    >>> classes(np.array(["no", "no"]), ["yes", "no"]).tolist(), classes(np.array([1, -1, 1]), None).tolist()
+    (['no', 'yes'], [-1, 1])
+    """
+    if declared is None and y.dtype.kind == "f" and (y != np.floor(y)).any():
+        raise PateError(
+            f"Unknown label type: continuous. y holds {y[y != np.floor(y)][0]:g}, which names no class: give "
+            "the class of each record"
+        )
+    given = y if declared is None else np.asarray(declared)
+    try:
+        found = np.unique(given)
+    except TypeError as error:
+        raise PateError(
+            f"labels of several kinds cannot be ordered ({error}): give words or numbers"
+        ) from error
+    if given.ndim != 1 or (declared is not None and len(found) != len(given)):
+        raise PateError(f"classes={declared!r} must list each class once")
+    if len(found) < 2:
+        source = "y shows" if declared is None else "classes names"
+        raise PateError(f"{source} only one class, {found.tolist()}: name at least two in classes=[...]")
+    return found
+
+
+def codes(y: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The number of each label's class.
+
+    >>> codes(np.array(["yes", "no"]), np.array(["no", "yes"])).tolist()
+    [1, 0]
+    """
+    positions = {label: number for number, label in enumerate(known.tolist())}
+    unknown = [label for label in y.tolist() if label not in positions]
+    if unknown:
+        raise PateError(
+            f"y has the label {unknown[0]!r}, which is not one of classes={known.tolist()}: name it there "
+            "too, or correct the record"
+        )
+    return np.array([positions[label] for label in y.tolist()], np.int32)
+
+
+def names(known: np.ndarray) -> list[str] | None:
+    """The names under which a release shows the classes; None where it must show numbers.
+
+    >>> names(np.array([-1, 1])), names(np.array(["a,b", "c"]))
+    (['-1', '1'], None)
+    """
+    texts = [str(label) for label in known.tolist()]
+    plain = all(text and text == text.strip() and "," not in text for text in texts)
+    return texts if plain and len(set(texts)) == len(texts) else None
+
+
+def ids(values: Any, records: int) -> np.ndarray | None:
+    """The ids of the records as texts; None where there are none.
+
+    >>> ids([7, "b"], 2).tolist()
+    ['7', 'b']
+    """
+    if values is None:
+        return None
+    found = np.array([str(value) for value in np.asarray(values, object).ravel().tolist()])
+    if len(found) != records:
+        raise PateError(f"ids has {len(found)} ids for the {records} records of X: give one for each")
+    return found
