@@ -232,7 +232,7 @@ def teach(
         "student_accuracy": seen.accuracy(found),
         "seen": seen.facts(found, dataset.class_names),
     }
-    storage.write_json(run.sheet, SHEET, sheet.made(dataset, asked, answers, found))
+    storage.write_json(run.sheet, SHEET, sheet.made(dataset, asked, answers, seen.pool(learned, dataset)))
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
     return results

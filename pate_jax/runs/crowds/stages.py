@@ -141,7 +141,9 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "student_accuracy": seen.accuracy(found),
         "seen": seen.facts(found, dataset.class_names),
     }
-    storage.write_json(run.sheet, shared.SHEET, sheet.made(dataset, asked, given, found))
+    storage.write_json(
+        run.sheet, shared.SHEET, sheet.made(dataset, asked, given, seen.pool(learned, dataset))
+    )
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
     return results

@@ -74,8 +74,8 @@ def _unsure(seen: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[st
         html.rows(heads, [_band(seen, row) for row in seen["unsure"]]),
     ]
     if sheet and sheet["unsure"]:
-        title = f"The {len(sheet['unsure'])} inputs that it is least sure of"
-        body.append(html.folded(title, _items(sheet["kind"], sheet["unsure"], seen["where"])))
+        title = f"The {len(sheet['unsure'])} public inputs that it is least sure of"
+        body.append(html.folded(title, _items(sheet["kind"], sheet["unsure"])))
     return body
 
 
@@ -103,14 +103,13 @@ def _asked(sheet: Mapping[str, Any]) -> list[str]:
     return [
         html.heading("What was asked, and what came back"),
         said,
-        _items(sheet["kind"], sheet["asked"], "public"),
+        _items(sheet["kind"], sheet["asked"]),
     ]
 
 
-def _items(kind: str, items: Sequence[Mapping[str, Any]], where: str) -> str:
+def _items(kind: str, items: Sequence[Mapping[str, Any]]) -> str:
     if kind == "image":
-        part = words.PARTS[where].removesuffix("s")
-        return f'<ul class="sheet">{"".join(_picture(item, part) for item in items)}</ul>'
+        return f'<ul class="sheet">{"".join(map(_picture, items))}</ul>'
     heads = ("Answer", *(("Label",) * (items[0]["label"] is not None)), "Record") if items else ()
     return html.rows(heads, [list(_row(item)) for item in items], wide=True)
 
@@ -121,10 +120,10 @@ def _answer(item: Mapping[str, Any]) -> str:
     return f"{item['answer']}{told}"
 
 
-def _picture(item: Mapping[str, Any], part: str) -> str:
+def _picture(item: Mapping[str, Any]) -> str:
     label, wrong = item["label"], item["label"] not in (None, item["answer"])
     judged = "" if label is None else f"; wrong, its label is {label}" if wrong else "; right"
-    alt = escape(f"{part}, answer {_answer(item)}{judged}")
+    alt = escape(f"public input, answer {_answer(item)}{judged}")
     mark = f"<br>{html.wrong(f'label {label}')}" if wrong else ""
     picture = f'<img src="{escape(item["picture"])}" alt="{alt}">'
     kind = ' class="off"' if wrong else ""

@@ -17,7 +17,7 @@ from pate_jax.data import Dataset, Part
 from pate_jax.student import Student
 
 BOUNDS = (0.5, 0.8, 0.95)  # of the most probable class
-_POOL = 2000  # public inputs that are looked at where there is no test part
+_POOL = 2000  # public inputs that are looked at
 _DOUBT = 0.05  # the chance that an interval misses the truth
 
 
@@ -36,8 +36,15 @@ class Seen(NamedTuple):
 
 def look(learned: Student, dataset: Dataset) -> Seen:
     """Ask the student about the test part, or else about the first inputs of the public part."""
-    where: Literal["test", "public"] = "public" if dataset.test is None else "test"
-    part = dataset.public.take(slice(_POOL)) if dataset.test is None else dataset.test
+    return pool(learned, dataset) if dataset.test is None else _look("test", dataset.test, learned)
+
+
+def pool(learned: Student, dataset: Dataset) -> Seen:
+    """Ask the student about the first inputs of the public part."""
+    return _look("public", dataset.public.take(slice(_POOL)), learned)
+
+
+def _look(where: Literal["test", "public"], part: Part, learned: Student) -> Seen:
     return Seen(where, part, learned(part.inputs))
 
 

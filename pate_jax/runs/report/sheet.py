@@ -21,19 +21,19 @@ IMAGES, ROWS = 48, 12  # the most inputs that were asked about
 UNSURE = {True: 12, False: 6}  # the most unsure inputs, of images and of tables; 60 pictures in all at most
 
 
-def made(dataset: Dataset, asked: Part, answers: Answers, found: Seen) -> dict[str, Any]:
+def made(dataset: Dataset, asked: Part, answers: Answers, pool: Seen) -> dict[str, Any]:
     """Inputs that were asked about, spread over the answers, and those that the student is least sure of."""
     labels, image = np.asarray(answers.labels), dataset.public.inputs.ndim == 4
     rows = spread(labels, np.flatnonzero(np.asarray(answers.answered)), IMAGES if image else ROWS)
     given = answers.probabilities
     sure = None if given is None else np.asarray(given)[rows, labels[rows]]
-    doubtful = unsure(found, UNSURE[image])
-    best = found.probabilities[doubtful]
+    doubtful = unsure(pool, UNSURE[image])
+    best = pool.probabilities[doubtful]
     return {
         "kind": "image" if image else "table",
         "answered": int(np.asarray(answers.answered).sum()),
         "asked": _items(dataset, asked.take(rows), labels[rows], sure),
-        "unsure": _items(dataset, found.part.take(doubtful), best.argmax(1), best.max(1)),
+        "unsure": _items(dataset, pool.part.take(doubtful), best.argmax(1), best.max(1)),
     }
 
 
