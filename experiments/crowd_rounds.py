@@ -18,7 +18,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.crowds import DELTA, DIRECTIONS, Prepared, accuracy, prepared, sums_of
+from experiments.crowds import (
+    DELTA,
+    DIRECTIONS,
+    Prepared,
+    accuracy,
+    add_files,
+    of_files,
+    prepared,
+    sums_of,
+)
 from pate_jax import crowd, data, student
 from pate_jax.accounting.exact import counts as cost
 from pate_jax.aggregate import seeded_key, soft_answers
@@ -104,11 +113,19 @@ def measured(
         yield {**line, "cpu": round(time.process_time() - began, 1)}
 
 
+def named(name: str, chosen: argparse.Namespace) -> Dataset:
+    """A data set by name, from its archives or drawn."""
+    if chosen.archives:
+        return data.load(name, manual_dir=chosen.archives / name)
+    return data.load(name, size=chosen.records or 20_000, public_size=chosen.pool, **MORE.get(name, {}))
+
+
 def main() -> None:
-    """Measure the named data sets."""
+    """Measure the named data sets, or the user's own files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--archives", type=Path)
+    add_files(parser)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.2, 1.0])
     parser.add_argument("--rounds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seeds", type=int, default=1)
@@ -116,13 +133,7 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=4000)
     parser.add_argument("--steps", type=int)
     chosen = parser.parse_args()
-    for name in chosen.names:
-        if chosen.archives:
-            dataset = data.load(name, manual_dir=chosen.archives / name)
-        else:
-            dataset = data.load(
-                name, size=chosen.records or 20_000, public_size=chosen.pool, **MORE.get(name, {})
-            )
+    for dataset in (*of_files(chosen), *(named(name, chosen) for name in chosen.names)):
         first = prepared(dataset)
         for epsilon in chosen.epsilons:
             for rounds in chosen.rounds:

@@ -149,30 +149,35 @@ def lines(dataset: Dataset, epsilons: list[float], seeds: int) -> Iterator[dict[
             yield {"data": here.name, "voter": voter, "epsilon": epsilon, **found, "seconds": seconds}
 
 
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """The options for files of one's own."""
+    parser.add_argument("--files", type=Path, nargs=3, help="private, public and test part of one's own")
+    parser.add_argument("--label-column")
+    parser.add_argument("--id-column")
+    parser.add_argument("--equal-rows-are-coincidences", action="store_true")
+
+
+def of_files(chosen: argparse.Namespace) -> list[Dataset]:
+    """The data set of one's own, if files are given; its name is that of their folder."""
+    if not chosen.files:
+        return []
+    columns = ("label_column", "id_column", "equal_rows_are_coincidences")
+    made = data.from_files(*chosen.files, **{name: getattr(chosen, name) for name in columns})
+    return [dataclasses.replace(made, name=chosen.files[0].resolve().parent.name)]
+
+
 def main() -> None:
     """Measure the named data sets, or the user's own files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="data sets by name")
     parser.add_argument("--archives", type=Path, help="a folder with one folder of archives for each name")
-    parser.add_argument("--files", type=Path, nargs=3, help="private, public and test part of one's own")
-    parser.add_argument("--label-column")
-    parser.add_argument("--id-column")
-    parser.add_argument("--equal-rows-are-coincidences", action="store_true")
+    add_files(parser)
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--seeds", type=int, default=3)
     chosen = parser.parse_args()
-    columns = {
-        "label_column": chosen.label_column,
-        "id_column": chosen.id_column,
-        "equal_rows_are_coincidences": chosen.equal_rows_are_coincidences,
-    }
-    own = []
-    if chosen.files:
-        made = data.from_files(*chosen.files, **columns)
-        own = [dataclasses.replace(made, name=chosen.files[0].resolve().parent.name)]
     folders = [chosen.archives / name if chosen.archives else None for name in chosen.names]
     named = [data.load(name, manual_dir=at) for name, at in zip(chosen.names, folders, strict=True)]
-    for dataset in own + named:
+    for dataset in of_files(chosen) + named:
         for line in lines(dataset, chosen.epsilons, chosen.seeds):
             print(json.dumps(line), flush=True)
 

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as losses
 from hypothesis import given
 from hypothesis import strategies as st
 from test_ledger import ANYTHING, BUDGET, LINE, WRITTEN
@@ -13,7 +14,7 @@ from pate_jax.accounting import curves, filter
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import Cost
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import GNMax
+from pate_jax.mechanisms import DiscreteGaussianMax, GNMax
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import budget, chain, ledger
 from pate_jax.runs.directory import RunDirectory
@@ -124,3 +125,36 @@ def test_the_cost_of_sums_is_that_of_their_length():
     release = ClassSums(classes=3, directions=4, length=100, sigma=4000.0)
     order, cost = budget.release_cost(None, release)
     assert cost.rdp == pytest.approx(order * (200 / 4000) ** 2 / 2) and cost.rdp >= order * 0.05**2 / 2
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete_gaussian"])
+def test_votes_counts_and_sums_in_one_ledger_cost_what_composed_losses_say(tmp_path, noise):
+    """Against dp_accounting, which composes a loss for each moved count and for the length of each table."""
+    run, mechanism = RunDirectory(tmp_path), GNMax(40.0) if noise == "gaussian" else DiscreteGaussianMax(40.0)
+    size, tables = {"teachers": 250, "classes": 3, "rule": "counts"}, [RELEASE, ClassSums(3, 4, 50, 900.0)]
+    fixed = filter.plan(mechanism, epsilon=4.0, delta=1e-5, **size)
+    asked = filter.cost(mechanism, order=fixed.order, **size).times(60)
+    with chain.Writer(run.ledger) as book:
+        ledger.append(book, LINE._replace(mechanism=mechanism, budget=fixed, order=fixed.order, cost=asked))
+        for release in tables:
+            values = ledger.pack_table(np.zeros(release.shape, np.int64))
+            cost = budget.release_cost(fixed, release)[1]
+            line = CROWD._replace(release=release, budget=fixed, order=fixed.order, cost=cost, values=values)
+            ledger.append_crowd(book, line)
+    run.record.agree("budget", fixed.to_dict())
+    total, order = budget.spent(run).rdp, fixed.order
+    spent = total + math.log1p(-1 / order) - (math.log(fixed.delta) + math.log(order)) / (order - 1)
+    settings = {"value_discretization_interval": 1e-3, "use_connect_dots": True}
+    votes = losses.from_gaussian_mechanism(40.0, **settings)
+    if noise == "discrete_gaussian":
+        votes = losses.from_discrete_gaussian_mechanism(40, 1, **settings)
+    composed = votes.self_compose(2 * 60)  # a vote leaves one count and enters another
+    # a changed record leaves two queries and enters two others; its vector is taken away, and another added
+    for sigma in (20.0 / 2, 900.0 / (2 * 50)):
+        composed = composed.compose(losses.from_gaussian_mechanism(sigma, **settings))
+    wanted = composed.get_epsilon_for_delta(fixed.delta)
+    teachers = 60 * curves.data_independent(mechanism, 250, 3, curves.default_orders(), rule="counts")[0]
+    renyi = counts.epsilon(tables, fixed.delta, other_rdp=teachers)
+    assert wanted * (1 - 1e-3) <= renyi <= min(spent, 1.2 * wanted) * (1 + 1e-9)
+    exactly = counts.epsilon(tables, fixed.delta, other_mu=math.sqrt(2 * 60) / 40.0)  # of Gaussian noise
+    assert exactly == pytest.approx(wanted, rel=2e-3)
