@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import numbers
 import shutil
 import tempfile
@@ -95,10 +96,10 @@ class PateClassifier(Base):
         cost = refits.Cost(settings["epsilon"], settings["delta"], self.voters != "teachers")
         digests = refits.digests(records.private)
         with _folder(self.directory) as root:
-            refits.warn(digests, str(root), cost)
+            refits.warn(digests, _release(root), cost)
             found = _run(records, {**settings, "out": root})
             if self.random_state is None:
-                refits.enter(digests, str(root), cost)
+                refits.enter(digests, _release(root), cost)
             return self._keep(records, found)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -233,6 +234,12 @@ def _run(records: _Records, settings: dict[str, Any]) -> Result:
         return own_data.run(private, public, **settings)
     except PateError as error:
         raise type(error)(_of_fit(str(error), RunDirectory(settings["out"]))) from error
+
+
+def _release(root: Path) -> str:
+    """What tells one release from all others: a digest of its ledger; empty before there is one."""
+    ledger = RunDirectory(root).ledger
+    return hashlib.sha256(storage.read_bytes(ledger)).hexdigest() if ledger.exists() else ""
 
 
 def _free(name: str, table: Table) -> str:

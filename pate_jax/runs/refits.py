@@ -13,7 +13,10 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple
+
+import numpy as np
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.exact import counts
@@ -34,13 +37,14 @@ class Cost(NamedTuple):
 
 @dataclass(eq=False)
 class _Shared:
-    """Fits that have records in common, by the folders of their runs."""
+    """Fits that have records in common, by what tells their releases apart."""
 
     records: set[int] = field(default_factory=set)
     fits: dict[str, Cost] = field(default_factory=dict)
 
 
 _known: list[_Shared] = []
+_entering = Lock()  # fits may run in several threads
 
 
 def digests(values: Inputs) -> set[int]:
@@ -52,7 +56,8 @@ def digests(values: Inputs) -> set[int]:
     if isinstance(values, dict):
         rows = zip(*values.values(), strict=True)
         return {int.from_bytes(_digest("\0".join(row)), "big") for row in rows}
-    return {int(digest[:16], 16) for digest in duplicates.digests(values)}
+    with np.errstate(over="ignore"):
+        return {int(digest[:16], 16) for digest in duplicates.digests(values.astype(np.float32))}
 
 
 def _digest(row: str) -> bytes:
@@ -82,10 +87,10 @@ def together(fits: Iterable[Cost]) -> tuple[float, float]:
     return epsilon + composition.gaussian_epsilon(mu, least * _ROOM), delta + least
 
 
-def warn(records: set[int], folder: str, cost: Cost) -> None:
-    """Warn before a fit on records that other fits have had; a run that is only read again costs nothing."""
+def warn(records: set[int], release: str, cost: Cost) -> None:
+    """Warn before a fit on records that other fits have had; a release that is read again costs nothing."""
     fits = _overlapping(records)[1]
-    if not fits or folder in fits:
+    if not fits or release in fits:
         return
     epsilon, delta = together([*fits.values(), cost])
     warnings.warn(
@@ -97,14 +102,15 @@ def warn(records: set[int], folder: str, cost: Cost) -> None:
     )
 
 
-def enter(records: set[int], folder: str, cost: Cost) -> None:
+def enter(records: set[int], release: str, cost: Cost) -> None:
     """Count a fit that is done."""
-    same, fits = _overlapping(records)
-    joined = _Shared(records.union(*(one.records for one in same)), {**fits, folder: cost})
-    _known[:] = [one for one in _known if one not in same] + [joined]
+    with _entering:
+        same, fits = _overlapping(records)
+        joined = _Shared(records.union(*(one.records for one in same)), {**fits, release: cost})
+        _known[:] = [one for one in _known if one not in same] + [joined]
 
 
 def _overlapping(records: set[int]) -> tuple[list[_Shared], Mapping[str, Cost]]:
     """What is known of these records, and all fits in it."""
     same = [one for one in _known if not one.records.isdisjoint(records)]
-    return same, {folder: cost for one in same for folder, cost in one.fits.items()}
+    return same, {release: cost for one in same for release, cost in one.fits.items()}

@@ -3,6 +3,8 @@
 import importlib.util
 import math
 import pickle
+import secrets
+import shutil
 import warnings
 from pathlib import Path
 
@@ -59,6 +61,8 @@ def asked(monkeypatch, tmp_path):
         release = NeighbourCounts(queries=80, classes=count, votes=1, sigma=10.0)
         statement = accounting.crowd_statement([release], settings["delta"], voters=90)
         storage.write_json(root.public_statement, "statement", statement.publishable())
+        if not root.ledger.exists():
+            root.ledger.write_bytes(secrets.token_bytes(16))
         return Result(root.root, {})
 
     monkeypatch.setattr(own_data, "run", run)
@@ -239,7 +243,10 @@ def test_a_run_that_is_kept_is_read_again_and_not_counted_again(asked, tmp_path)
     for _ in range(2):
         kept.fit(numbers(30, 1), np.arange(30) % 2)
     assert kept.directory_ == tmp_path / "run" and RunDirectory(tmp_path / "run").data.exists()
-    assert len(asked) == 2
+    assert [len(one.fits) for one in refits._known] == [1]
+    shutil.rmtree(tmp_path / "run")
+    with pytest.warns(PateWarning, match="this is fit 2 "):  # a release of its own at the same place
+        kept.fit(numbers(30, 1).astype(np.float32), np.arange(30) % 2)
 
 
 def test_a_fit_that_fails_leaves_no_private_file(monkeypatch, asked):
