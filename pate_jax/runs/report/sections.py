@@ -18,7 +18,9 @@ _WORST = 12  # classes that are shown before the rest is folded
 
 def headline(results: Mapping[str, Any], statement: Statement | CrowdStatement) -> str:
     """The publishable figure, and beside it what the student is worth."""
-    facts = [("Privacy that may be published", words.headline(statement), f"for {statement.covers}")]
+    told, _, at = words.headline(statement).partition(" at ")
+    covers = f"for {statement.covers}"
+    facts = [("Privacy that may be published", told, f"at {at}, {covers}" if at else covers)]
     seen = results.get("seen")
     if seen and results["student_accuracy"] is not None:
         limits = words.interval(seen["low"], seen["high"])
