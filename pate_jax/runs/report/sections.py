@@ -158,11 +158,14 @@ def _planned(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         ]
         for row in rows
     ]
-    said = "<p>The accuracy to be expected at other budgets. These are estimates: nothing was measured.</p>"
+    said = (
+        "<p>The share of answers that the plan expected to be right, before the run and from public facts "
+        "alone. These are estimates: no private record was looked at.</p>"
+    )
     return [
         html.heading("What more or less privacy would give"),
         said,
-        html.rows(("Epsilon", "Accuracy", "Range"), body),
+        html.rows(("Epsilon", "Expected", "Range"), body),
     ]
 
 
