@@ -22,6 +22,9 @@ class Shares(NamedTuple):
     probabilities: Float32[np.ndarray, "queries classes"]
     deviation: Float32[np.ndarray, " queries"]
     evidence: float  # that the table shows more than how frequent the classes are (`crowd.evidence`)
+    unbiased: Float32[np.ndarray, "queries classes"] | None = (
+        None  # shares of votes, not shrunk, with all noise
+    )
 
 
 def doubt(found: Shares) -> str | None:
@@ -51,7 +54,8 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     What is seen at a query is its shares and noise of a known variance d^2. Over queries shares vary around
     those of the classes with some variance v. The best linear guess keeps `v / (v + d^2)` of what is seen
     beside the shares of the classes, and v is what the noisy counts vary by, less the noise. So where
-    nothing but noise is left, the most frequent class is named.
+    nothing but noise is left, the most frequent class is named. What is seen, before that, is `unbiased`: it
+    judges students, since each query has noise of its own.
 
     >>> found = of_counts(np.array([[90, 10, 2], [-3, 80, 21]]), NeighbourCounts(2, 3, votes=1, sigma=2.0))
     >>> found.probabilities.argmax(1).tolist(), bool(np.allclose(found.deviation, 0.0163, atol=1e-4))
@@ -68,7 +72,8 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     raw = np.maximum(1 / release.classes + middle + kept * (apart - middle), 0)
     probabilities = (raw / raw.sum(1, keepdims=True)).astype(np.float32)
     deviation = np.full(len(noisy), kept * noise, np.float32)
-    return Shares(probabilities, deviation, evidence.of_counts(noisy, release))
+    unbiased = (1 / release.classes + apart).astype(np.float32)
+    return Shares(probabilities, deviation, evidence.of_counts(noisy, release), unbiased)
 
 
 def classifier_of(

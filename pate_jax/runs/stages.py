@@ -211,9 +211,10 @@ def teach(
             return results
     answers, votes = load_answers(run), load_asked(run)
     dataset, asked = _public(run, inputs, votes, public, test)
-    method = config.resolved(image=dataset.kind == "image").method
+    config.resolved(image=dataset.kind == "image")  # refuses what does not suit the inputs
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
-    learned = students.learn(run, config, dataset, asked)
+    choice = students.choose(run, config, dataset, asked)
+    learned = students.learn(run, choice.config, dataset, asked)
     found = seen.look(learned, dataset)
     right = None if asked.labels is None else answers.labels == asked.labels
     results = {
@@ -226,7 +227,8 @@ def teach(
         "batches": run.batches,
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
-        "method": method,
+        "method": choice.config.method,
+        "comparison": choice.comparison,
         "selection": _selection(run),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
         "student_accuracy": seen.accuracy(found),

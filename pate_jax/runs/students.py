@@ -1,4 +1,4 @@
-"""The student of a run: how it is trained on what the run has answered, and by which settings it was."""
+"""The student of a run: how its method is chosen, how it is trained, and by which settings it was."""
 
 from __future__ import annotations
 
@@ -12,6 +12,22 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
 
+def choose(
+    run: RunDirectory,
+    config: student.StudentConfig,
+    dataset: data.Dataset,
+    asked: data.Part,
+    answers: aggregate.Answers | None = None,  # unset: those that teachers gave
+    *,
+    independent: bool = True,
+    shares: np.ndarray | None = None,
+) -> student.Choice:
+    """The method of a run's student: as told, or for `auto` by `student.choose`; the same at every call."""
+    inputs, found = _public(dataset, asked), answers or load_answers(run)
+    key = jax.random.fold_in(_key(run), 1)
+    return student.choose(key, inputs, found, config, independent=independent, shares=shares)
+
+
 def learn(
     run: RunDirectory,
     config: student.StudentConfig,
@@ -20,12 +36,19 @@ def learn(
     answers: aggregate.Answers | None = None,  # unset: those that teachers gave
 ) -> student.Student:
     """The student of a run: what public inputs and the answers give, and nothing else."""
-    rest = queries.unasked(dataset.public, asked)  # students learn from these too
-    pool = np.concatenate([asked.inputs, rest])
-    inputs = student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
-    key = jax.random.key(int.from_bytes(run.secret.derive("student")[:4], "big"))
-    learned = student.fit(key, inputs, answers or load_answers(run), config)
+    inputs, found = _public(dataset, asked), answers or load_answers(run)
+    learned = student.fit(_key(run), inputs, found, config)
     return learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
+
+
+def _public(dataset: data.Dataset, asked: data.Part) -> student.PublicInputs:
+    """The inputs that were asked about, and behind them all others, from which students learn too."""
+    pool = np.concatenate([asked.inputs, queries.unasked(dataset.public, asked)])
+    return student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
+
+
+def _key(run: RunDirectory) -> jax.Array:
+    return jax.random.key(int.from_bytes(run.secret.derive("student")[:4], "big"))
 
 
 def taught(run: RunDirectory) -> student.StudentConfig:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pate_jax.system.exports import on_demand
 
 if TYPE_CHECKING:
+    from pate_jax.student.choice import Choice, choose
     from pate_jax.student.fitting import fit, fit_many
     from pate_jax.student.public_inputs import PublicInputs
     from pate_jax.student.selection import Bought, ask_in_rounds, select
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Auto",
     "Bought",
+    "Choice",
     "FixMatch",
     "Gan",
     "Linear",
@@ -40,6 +42,7 @@ __all__ = [
     "Tandem",
     "Vat",
     "ask_in_rounds",
+    "choose",
     "fit",
     "fit_many",
     "from_dict",
@@ -54,6 +57,7 @@ _HOMES = {
     **dict.fromkeys(__all__, "settings"),
     **dict.fromkeys(("fit", "fit_many"), "fitting"),
     **dict.fromkeys(("Bought", "ask_in_rounds", "select"), "selection"),
+    **dict.fromkeys(("Choice", "choose"), "choice"),
     "PublicInputs": "public_inputs",
     "Student": "serving",
     "space": "spaces",

@@ -15,7 +15,8 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.settings import CrowdChoice, PartitionChoice, RunConfig
 from pate_jax.runs.students import taught
-from pate_jax.student import Auto, Linear, Ridge, Student
+from pate_jax.student import Auto, Linear, Ridge, Student, choice
+from pate_jax.student.methods import METHODS
 from pate_jax.system import storage
 
 TABLE = honest_runs.table
@@ -75,8 +76,24 @@ def test_an_encoder_of_the_owner_is_refused_before_anything_and_auto_goes_on_wit
     assert storage.read_json(RunDirectory(tmp_path / "other").results, "results")["method"] == "ridge"
 
 
+def test_methods_are_compared_on_answers_of_neighbours_once(tmp_path, monkeypatch):
+    """Closed forms stand in for nets, which take seconds to compile."""
+    stands_in = lambda config, keys, lesson: METHODS["ridge"](Ridge(), keys, lesson)  # noqa: E731
+    monkeypatch.setattr(choice, "METHODS", {"supervised": stands_in, "vat": stands_in})
+    wanted = config(tmp_path / "run", Auto(), "neighbours", queries=24)
+    pipeline.run(wanted)
+    copy = RunDirectory(tmp_path / "run")
+    results, content = storage.read_json(copy.results, "results"), copy.results.read_bytes()
+    assert [each["method"] for each in results["comparison"]] == ["ridge", "supervised", "vat"]
+    assert {each["answers"] for each in results["comparison"]} == {24} and results["method"] == "ridge"
+    assert verify.of_run(copy, deep=True).of("failed") == []
+    monkeypatch.setattr("pate_jax.runs.students.choose", None)  # a student that is there is not chosen again
+    pipeline.run(wanted)
+    assert copy.results.read_bytes() == content
+
+
 @pytest.mark.parametrize(
-    ("choice", "pool", "image", "method"),
+    ("crowd", "pool", "image", "method"),
     [
         (CrowdChoice("neighbours"), 90, False, "supervised"),  # answers of a table leave little to guess
         (CrowdChoice("sums"), 90, False, "supervised"),
@@ -85,5 +102,5 @@ def test_an_encoder_of_the_owner_is_refused_before_anything_and_auto_goes_on_wit
         (CrowdChoice("sums"), 90, True, "supervised"),
     ],
 )
-def test_students_between_rounds_are_nets_by_how_many_answers_there_are(choice, pool, image, method):
-    assert students.between(Auto(), choice, pool=pool, image=image).method == method
+def test_students_between_rounds_are_nets_by_how_many_answers_there_are(crowd, pool, image, method):
+    assert students.between(Auto(), crowd, pool=pool, image=image).method == method

@@ -62,13 +62,21 @@ def together(each: list[tuple[Shares, Rows]]) -> tuple[Shares, Rows]:
     (True, 8.0)
     """
     rows = np.unique(np.concatenate([asked for _, asked in each]))
-    sums = np.zeros((len(rows), each[0][0].probabilities.shape[1]))
-    squares, times = np.zeros(len(rows)), np.zeros(len(rows))
-    for found, asked in each:
-        places = np.searchsorted(rows, asked)
-        sums[places] += found.probabilities
-        squares[places] += found.deviation.astype(np.float64) ** 2
-        times[places] += 1
-    mean = (sums / times[:, None]).astype(np.float32)
+    places = [np.searchsorted(rows, asked) for _, asked in each]
+    times = np.bincount(np.concatenate(places))
+    mean = _mean([found.probabilities for found, _ in each], places, times)
+    variance = _mean([found.deviation[:, None].astype(np.float64) ** 2 for found, _ in each], places, times)
+    deviation = np.sqrt(variance[:, 0] / times).astype(np.float32)
     evidence = float(np.mean([found.evidence for found, _ in each]))  # a mean of such ratios is one too
-    return Shares(mean, (np.sqrt(squares) / times).astype(np.float32), evidence), rows
+    seen = [found.unbiased for found, _ in each if found.unbiased is not None]
+    unbiased = _mean(seen, places, times).astype(np.float32) if len(seen) == len(each) else None
+    return Shares(mean.astype(np.float32), deviation, evidence, unbiased), rows
+
+
+def _mean(tables: list[np.ndarray], places: list[Rows], times: Rows) -> np.ndarray:
+    """The mean of several tables, each of which has some of the rows."""
+    sums = np.zeros((len(times), tables[0].shape[1]))
+    for table, there in zip(tables, places, strict=True):
+        sums[there] += table
+    mean: np.ndarray = sums / times[:, None]
+    return mean

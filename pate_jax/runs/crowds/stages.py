@@ -117,7 +117,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     dataset = crowd.dataset
     students.check(config, crowd)
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
-    learned, given, asked, method = learn(crowd, config)
+    learned, given, asked, choice = learn(crowd, config)
     doubt = shares.doubt(answers.shares(crowd)[0])
     progress.warn(doubt)
     found = seen.look(learned, dataset)
@@ -135,7 +135,8 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "queries": len(asked.ids),
         "pool": len(dataset.public.ids),
         **_told_of_rounds(run, crowd),
-        "method": method,
+        "method": choice.config.method,
+        "comparison": choice.comparison,
         "doubt": doubt,
         "label_accuracy": None if right is None else float(right.mean()),
         "student_accuracy": seen.accuracy(found),
@@ -151,13 +152,13 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
 
 def learn(
     crowd: Crowd, config: student.StudentConfig
-) -> tuple[student.Student, aggregate.Answers, data.Part, str]:
-    """The student, from public inputs and noisy tables alone; answers, what they answer, and the method."""
+) -> tuple[student.Student, aggregate.Answers, data.Part, student.Choice]:
+    """The student, from public inputs and noisy tables alone; answers, what they answer, and its method."""
     found, asked = answers.given(crowd)
-    chosen = students.chosen(config, crowd, len(asked.ids))
-    if isinstance(chosen, student.Linear):
-        return students.of_sums(crowd), found, asked, chosen.method
-    return training.learn(crowd.run, chosen, crowd.dataset, asked, found), found, asked, chosen.method
+    choice = students.chosen(config, crowd, found, asked)
+    if isinstance(choice.config, student.Linear):
+        return students.of_sums(crowd), found, asked, choice
+    return training.learn(crowd.run, choice.config, crowd.dataset, asked, found), found, asked, choice
 
 
 def _told_of_rounds(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:

@@ -14,6 +14,8 @@ import json
 import numpy as np
 
 from pate_jax import crowd as voting
+from pate_jax.aggregate import Answers
+from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.models import trees
 from pate_jax.runs import students as training
@@ -23,6 +25,7 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import CrowdChoice
 from pate_jax.student import (
     Auto,
+    Choice,
     Linear,
     PublicInputs,
     Ridge,
@@ -31,7 +34,6 @@ from pate_jax.student import (
     Supervised,
     spaces,
     sums,
-    with_method,
 )
 from pate_jax.student.settings import Settings, covers
 from pate_jax.system import storage
@@ -67,19 +69,21 @@ def check(config: StudentConfig, crowd: Crowd) -> None:
         )
 
 
-def chosen(config: StudentConfig, crowd: Crowd, answers: int) -> StudentConfig:
-    """The settings of the method that trains the last student, for `auto` the one that suits so many answers.
+def chosen(config: StudentConfig, crowd: Crowd, found: Answers, asked: Part) -> Choice:
+    """The method that trains the last student, for `auto` the one that suits the answers.
 
     Sums of one round are a classifier, which `auto` takes as it is, unless it is one of an owner's encoder.
+    Each answer of neighbours has noise of its own, so methods are compared on them; those of sums share one.
     """
     check(config, crowd)
     if not isinstance(config, Auto):
-        return config
-    if crowd.choice.voters == "sums" and crowd.choice.rounds == 1 and sums.holds(crowd.plan.space.front):
-        return Linear()
-    image, pool = crowd.dataset.kind == "image", len(crowd.dataset.public.ids)
-    resolved = config.resolved(image=image, whole=covers(answers, pool, image=image))
-    return with_method(config, resolved.method)
+        return Choice(config, [])
+    of_counts = crowd.choice.voters == "neighbours"
+    if not of_counts and crowd.choice.rounds == 1 and sums.holds(crowd.plan.space.front):
+        return Choice(Linear(), [])
+    shares = answers.shares(crowd)[0].unbiased
+    given = crowd.run, config, crowd.dataset, asked, found
+    return training.choose(*given, independent=of_counts, shares=shares)
 
 
 def of_sums(crowd: Crowd) -> Student:

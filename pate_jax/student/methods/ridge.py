@@ -49,14 +49,26 @@ def learn(config: Ridge, keys: Array, lesson: Lesson) -> list[Learned]:
 
 def of_table(lesson: Lesson) -> Learned:
     """The net `table` without a hidden layer, by least squares on the answered rows."""
-    inputs, classes = scaled(lesson), lesson.public.classes
-    soft = lesson.soft
-    targets = np.eye(classes)[lesson.labels] if soft is None else soft.targets
-    weights = np.ones(len(lesson.rows)) if soft is None else soft.weights
-    line = of_features(inputs[lesson.rows].reshape(len(lesson.rows), -1), targets, weights)
+    line, shape = _line_of_table(lesson), lesson.public.inputs.shape[1:]
     parameters = {"dense0": _head(line)}
-    net = models.build("table", input_shape=inputs.shape[1:], classes=classes, hidden=())
+    net = models.build("table", input_shape=shape, classes=lesson.public.classes, hidden=())
     return Learned(net.description, parameters, temperature(_LOUD * line.unseen, *lesson.taught))
+
+
+def left_out(seed: int, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
+    """Scores of each answered input had its answer been left out, in closed form."""
+    if lesson.public.inputs.ndim not in IMAGE_RANKS:
+        return _line_of_table(lesson).unseen
+    images = scaled(lesson)
+    known = patches.learn(images, seed=seed)
+    return _line(jnp.asarray(patches.features(known, images[lesson.rows])), lesson).unseen
+
+
+def _line_of_table(lesson: Lesson) -> Line:
+    inputs, soft = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), lesson.soft
+    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.targets
+    weights = np.ones(len(lesson.rows)) if soft is None else soft.weights
+    return of_features(inputs, targets, weights)
 
 
 def _learned(seed: int, lesson: Lesson) -> Learned:

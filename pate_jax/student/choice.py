@@ -1,0 +1,218 @@
+"""Which method suits a run's answers, by cross-validation on the noisy answers themselves: free of cost.
+
+The noise of one answer is independent of that of another (teachers' answers, neighbours' counts), so what a
+student says of inputs whose answers it has not seen can be compared with these. A label agrees with the
+student's or not; a table of shares has, for the label that the student gives, a share without bias, which
+counts by how little noise is in it. Two methods are compared on the same answers, and the later one, which
+costs more, is taken if it is better by more than one standard error of the difference.
+
+Ridge predicts every answer as if it had been left out, in closed form. A net is trained for each third of the
+answers on the two others, with a quarter of its steps, and no further once it is clearly worse. So all
+comparisons together cost less than one training, and lean a little towards ridge.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import NamedTuple, TypedDict
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from pate_jax.aggregate import Answers
+from pate_jax.data.dataset import IMAGE_RANKS
+from pate_jax.errors import PateError
+from pate_jax.student.lesson import Lesson, lesson
+from pate_jax.student.methods import METHODS, nets, ridge
+from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.settings import AnyNet, Auto, StudentConfig, covers, with_method
+from pate_jax.system import progress
+
+IMAGES, TABLES = ("ridge", "fixmatch"), ("ridge", "supervised", "vat")  # tried in this order
+LEAST = 20  # answers that are compared
+_PARTS = 3  # of the answers, each held out once
+_STEPS = 4  # a net is tried with one of so many of its steps
+_CLEARLY = 2.0  # standard errors by which a net is worse when it is given up
+
+
+class Judged(TypedDict):
+    """How good a method is, as a run's results say it."""
+
+    method: str
+    score: float  # mean agreement with answers that were held out, or mean share of the label that was given
+    error: float  # its standard error
+    answers: int  # that were held out
+
+
+class Choice(NamedTuple):
+    """A method's settings, and what they were compared with; nothing where there was no choice."""
+
+    config: StudentConfig
+    comparison: list[Judged]
+
+
+class Trial(NamedTuple):
+    """What held-out answers say of the labels that a method gave their inputs."""
+
+    method: str
+    places: Int[np.ndarray, " judged"]  # of the answers, in rising order
+    scores: Float[np.ndarray, " judged"]
+
+
+def choose(
+    key: jax.Array,
+    public_inputs: PublicInputs,
+    answers: Answers,
+    config: StudentConfig | None = None,
+    *,
+    independent: bool = True,
+    shares: Float[np.ndarray, "queries classes"] | None = None,
+) -> Choice:
+    """The settings by which to train a student: those given, or for `auto` those of the best method.
+
+    `independent` says that each answer has noise of its own; answers that follow from one noisy table of sums
+    are not compared. `shares` are noisy shares without bias (`crowd.Shares.unbiased`) where the probabilities
+    of soft answers were shrunk.
+
+    >>> pool = np.random.default_rng(0).normal(size=(90, 2)).astype(np.float32)
+    >>> from pate_jax.data.dataset import AS_STORED
+    >>> public = PublicInputs(pool, AS_STORED, 2, ("no", "yes"))
+    >>> answers = Answers((pool[:9, 0] > 0).astype(int), np.ones(9, bool))
+    >>> choose(jax.random.key(0), public, answers).config.method
+    'ridge'
+    """
+    config = config or Auto()
+    if not isinstance(config, Auto):
+        return Choice(config, [])
+    given, image = lesson(public_inputs, answers), public_inputs.inputs.ndim in IMAGE_RANKS
+    whole = given.soft is not None and covers(len(given.rows), len(public_inputs.inputs), image=image)
+    if not independent:
+        return Choice(with_method(config, config.resolved(image=image, whole=whole).method), [])
+    order = IMAGES if image else TABLES
+    if len(given.rows) < LEAST or len(np.unique(given.labels)) < 2:
+        return _by_order(config, given, order)
+    told = _told(given, answers, shares)
+    return _best(config, list(_trials(key, config, given, order, told)), _weights(given))
+
+
+def better(later: Trial, earlier: Trial, weights: Float[np.ndarray, " answers"]) -> bool:
+    """Whether a method is better than one before it by more than one standard error of the difference.
+
+    >>> answers = np.arange(5)
+    >>> one, two = Trial("a", answers, np.array([1.0, 0, 0, 0, 1])), Trial("b", answers, np.ones(5))
+    >>> better(two, one, np.ones(5)), better(one, two, np.ones(5)), better(one, one, np.ones(5))
+    (True, False, False)
+    """
+    mean, error = difference(later, earlier, weights)
+    return mean > error
+
+
+def difference(later: Trial, earlier: Trial, weights: Float[np.ndarray, " answers"]) -> tuple[float, float]:
+    """Mean and standard error of how much better a method is, on the answers that judge both."""
+    both, ours, theirs = np.intersect1d(later.places, earlier.places, return_indices=True)
+    return weighted(later.scores[ours] - earlier.scores[theirs], weights[both])
+
+
+def weighted(
+    values: Float[np.ndarray, " judged"], weights: Float[np.ndarray, " judged"]
+) -> tuple[float, float]:
+    """The weighted mean, and its standard error.
+
+    >>> weighted(np.array([1.0, 0.0, 1.0, 0.0]), np.ones(4))
+    (0.5, 0.28867513459481287)
+    """
+    mean = float(np.average(values, weights=weights))
+    squares = float((weights**2 * (values - mean) ** 2).sum()) / float(weights.sum()) ** 2
+    return mean, math.sqrt(squares * len(values) / max(1, len(values) - 1))
+
+
+def _by_order(config: Auto, given: Lesson, order: tuple[str, ...]) -> Choice:
+    """The first method, where answers are too few to compare any."""
+    progress.say(
+        f"student: {len(given.rows)} answers of {len(np.unique(given.labels))} classes are too few to "
+        f"compare methods by, so the simplest is taken: {order[0]}"
+    )
+    return Choice(with_method(config, order[0]), [])
+
+
+def _told(given: Lesson, answers: Answers, shares: np.ndarray | None) -> np.ndarray:
+    """What each answer says of each class [answer, class]: 1 of its label, or noisy shares."""
+    if given.soft is None:
+        return np.eye(given.public.classes)[given.labels]
+    return np.asarray(answers.probabilities if shares is None else shares, np.float64)[given.rows]
+
+
+def _weights(given: Lesson) -> np.ndarray:
+    """How much each answer counts: of soft ones by how little of their variance is noise."""
+    return np.ones(len(given.rows)) if given.soft is None else given.soft.weights.astype(np.float64)
+
+
+def _trials(
+    key: jax.Array, config: Auto, given: Lesson, order: tuple[str, ...], told: np.ndarray
+) -> Iterator[Trial]:
+    """All methods, the simplest first; one that cannot learn from these inputs is left out, and says why."""
+    first: Trial | None = None
+    for method in order:
+        settings = with_method(config, method).resolved(image=given.public.inputs.ndim in IMAGE_RANKS)
+        try:
+            if isinstance(settings, AnyNet):
+                found = _of_net(key, settings, given, told, first)
+            else:
+                labels = ridge.left_out(nets.seeds(key[None])[0], given).argmax(1)
+                found = _judged(method, np.arange(len(labels)), labels, told)
+        except PateError as error:
+            progress.say(f"student: {method} is left out, since {error}")
+            continue
+        first = first or found
+        yield found
+
+
+def _of_net(key: jax.Array, settings: AnyNet, given: Lesson, told: np.ndarray, first: Trial | None) -> Trial:
+    """A net by the answers that it has not seen, part after part until it is clearly worse than the first."""
+    steps = -(-(settings.steps or 1) // _STEPS)
+    tried = dataclasses.replace(settings, steps=steps, hold_out=0.0, patience=0)
+    labels = np.full(len(given.rows), -1)
+    for seen, held in _folds(key, len(given.rows)):
+        learned = METHODS[settings.method](tried, key[None], given.part(seen))[0]
+        asked = given.public.inputs[given.rows[held]]
+        labels[held] = learned.student(given.public)(asked).argmax(1)
+        there = np.flatnonzero(labels >= 0)
+        found = _judged(settings.method, there, labels[there], told)
+        if first is not None:
+            mean, error = difference(found, first, _weights(given))
+            if mean < -_CLEARLY * error:
+                break
+    return found
+
+
+def _folds(key: jax.Array, answers: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Answers to learn from, equally many each time, and those that are held out; together they are all."""
+    order = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist()).permutation(answers)
+    parts = np.array_split(order, _PARTS)
+    for part in range(_PARTS):
+        others = np.concatenate([each for place, each in enumerate(parts) if place != part])
+        yield np.sort(others[: answers - len(parts[0])]), np.sort(parts[part])
+
+
+def _judged(method: str, places: np.ndarray, labels: np.ndarray, told: np.ndarray) -> Trial:
+    return Trial(method, places, told[places, labels].astype(np.float64))
+
+
+def _best(config: Auto, trials: list[Trial], weights: np.ndarray) -> Choice:
+    """The last method that is better than the best before it, and how good all are."""
+    if not trials:
+        raise PateError("no student can learn from these public inputs: name a method (--student.method)")
+    best, comparison = trials[0], []
+    for trial in trials:
+        best = trial if better(trial, best, weights) else best
+        score, error = weighted(trial.scores, weights[trial.places])
+        comparison.append(Judged(method=trial.method, score=score, error=error, answers=len(trial.scores)))
+        progress.say(
+            f"student: {trial.method} agrees with {score:.1%} (+- {error:.1%}) of {len(trial.scores)} noisy "
+            "answers that it has not seen"
+        )
+    progress.say(f"student: trained by {best.method}")
+    return Choice(with_method(config, best.method), comparison)
