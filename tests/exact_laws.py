@@ -25,7 +25,7 @@ def plurality(noise, counts) -> np.ndarray:
     counts = np.asarray(counts, float)
     if noise.family in CONTINUOUS:
         law = CONTINUOUS[noise.family](scale=noise.scale)
-        edges = np.linspace(counts.min() - 45 * noise.scale, counts.max() + 45 * noise.scale, 400_001)
+        edges = np.linspace(counts.min() - 45 * noise.scale, counts.max() + 45 * noise.scale, 100_001)
         edges = np.unique(np.concatenate([edges, counts]))  # densities have kinks at the counts
         x, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
         below = np.array([law.cdf(x - n) for n in counts])
