@@ -236,7 +236,7 @@ def _ends(noise: Noise) -> list[int]:
     return ends
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _packed(noise: Noise) -> np.ndarray:
     """The largest word of each value as four big-endian uint32."""
     raw = b"".join((end - 1).to_bytes(16, "big") for end in _ends(noise))

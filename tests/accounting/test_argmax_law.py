@@ -54,31 +54,35 @@ def masses(noise: Noise, reach: int) -> tuple[dict, dict]:
 
 def whole_number_law(noise: Noise, counts) -> list:
     """Log-probabilities of all classes by the sum over whole numbers, ties integrated as polynomials."""
-    order = sorted(counts)
-    logs = dict(zip(order, sorted_law(noise, tuple(order)), strict=True))  # equal counts have equal laws
+    logs = sorted_law(noise, tuple(sorted(counts)))  # equal counts have equal laws
     return [logs[count] for count in counts]
 
 
+PLACES = 400  # binary places of the sums, which are of whole numbers: those are much faster than mpmath's
+
+
+def in_places(table: dict) -> dict[int, int]:
+    return {x: int(mp.ldexp(value, PLACES)) for x, value in table.items()}
+
+
 @functools.cache
-def sorted_law(noise: Noise, counts: tuple[int, ...]) -> list:
+def sorted_law(noise: Noise, counts: tuple[int, ...]) -> dict:
     gaussian = noise.family == "discrete_gaussian"
     reach = int((16 if gaussian else 125) * noise.scale) + max(counts) - min(counts) + 3
-    mass, below = masses(noise, reach)
-    logs = []
-    for j, own in enumerate(counts):
-        chance = mp.mpf(0)
+    mass, below = map(in_places, masses(noise, reach))
+    logs = {}
+    for own in set(counts):
+        others = list(counts)
+        others.remove(own)
+        chance = 0
         for x in range(own - reach, own + reach + 1):
             terms = [mass[x - own]]
-            for k, count in enumerate(counts):
-                if k != j:
-                    start = below.get(x - 1 - count, mp.mpf(x > count))
-                    slope = mass.get(x - count, mp.mpf(0))
-                    terms = [
-                        (terms[i] if i < len(terms) else 0) * start + (terms[i - 1] * slope if i else 0)
-                        for i in range(len(terms) + 1)
-                    ]
-            chance += mp.fsum(value / (i + 1) for i, value in enumerate(terms))
-        logs.append(mp.log(chance))
+            for count in others:
+                start, slope = below.get(x - 1 - count, (x > count) << PLACES), mass.get(x - count, 0)
+                pairs = zip([*terms, 0], [0, *terms], strict=True)
+                terms = [(same * start + lower * slope) >> PLACES for same, lower in pairs]
+            chance += sum(value // (i + 1) for i, value in enumerate(terms))
+        logs[own] = mp.log(mp.ldexp(mp.mpf(chance), -PLACES))
     return logs
 
 

@@ -82,10 +82,10 @@ def case(mistake: str, inject: Callable[[Patch], None], check: Check, because: s
 def is_caught(mutation: Mutation, folder: Path) -> None:
     """Check, inject, check again."""
     if id(mutation.check) not in _CLEAN:
-        with Patch.context() as patch:
+        with Patch.context() as patch, _without_pictures():
             assert mutation.check(patch, folder / "clean") == []
         _CLEAN.add(id(mutation.check))
-    with Patch.context() as patch, _programs(mutation.traced):
+    with Patch.context() as patch, _without_pictures(), _programs(mutation.traced):
         mutation.inject(patch)
         found = mutation.check(patch, folder / "mutated")
     _record(mutation.mistake, mutation.because, found)
@@ -95,6 +95,16 @@ def _record(mistake: str, because: str, found: list[str]) -> None:
     reason = [one for one in found if re.search(because, one)]
     TRIED.append(Tried(mistake, reason[0] if reason else None))
     assert reason, f"{mistake}: found {found}, but nothing like {because!r}"
+
+
+@contextlib.contextmanager
+def _without_pictures():
+    """Pages that a mistake makes have empty pictures: drawing takes long. Those of honest runs are whole."""
+    import matplotlib.figure
+
+    with Patch.context() as patch:
+        patch.setattr(matplotlib.figure.Figure, "savefig", lambda self, out, **_: out.write(b"<svg/>"))
+        yield
 
 
 @contextlib.contextmanager
@@ -174,7 +184,8 @@ def is_found(one: Edit, folder: Path) -> None:
         _CLEAN.add((honest.root, one.deep))
     shutil.copytree(honest.root, folder / "run")
     run = RunDirectory(folder / "run")
-    one.change(run)
+    with _without_pictures():
+        one.change(run)
     found = verified(run, one.deep)
     _record(one.mistake, one.because, found)
 
