@@ -153,6 +153,24 @@ def test_the_choice_is_the_same_again_and_says_what_it_compared(capsys, monkeypa
     assert said[0].startswith("student: ridge agrees with ") and said[-1] == "student: trained by ridge"
 
 
+def test_a_net_is_judged_no_further_once_it_is_clear_what_it_is_worth(monkeypatch):
+    """Worse than the best so far, or better and the last: a third of the answers tells."""
+
+    def wrong(config, keys, lesson):
+        return linear(config, keys, lesson._replace(labels=1 - lesson.labels))
+
+    public, labels = table(90)
+    monkeypatch.setattr(choice, "METHODS", {"supervised": wrong, "vat": linear})
+    found = choose(KEY, public, hard(labels))
+    assert [each["answers"] for each in found.comparison] == [90, 30, 90]
+    good, bad = (Trial("", np.arange(30), (np.arange(30) < right) * 1.0) for right in (28, 9))
+    for last in (False, True):
+        assert choice._is_clear(bad, good, np.ones(30), last)
+        assert choice._is_clear(good, bad, np.ones(30), last) == last
+        assert choice._is_clear(good, None, np.ones(30), last) == last
+        assert not choice._is_clear(good, good, np.ones(30), last)
+
+
 def test_where_there_is_nothing_to_compare_the_first_or_the_fixed_rule_is_taken(capsys):
     public, labels = table(60)
     assert choose(KEY, public, hard(labels[:19])) == (Ridge(), [])
