@@ -167,6 +167,13 @@ def test_a_seed_and_classes_of_the_labels_warn_once(asked):
     assert asked[0]["seed"] == 3 and type(asked[0]["seed"]) is int
 
 
+def test_a_seeded_fit_says_that_it_is_not_private():
+    seeded = PateClassifier(4.0, classes=["no", "yes"], student=STUDENT, random_state=3)
+    with pytest.warns(PateWarning, match="NOT private"):
+        seeded.fit(X, PRIVATE["sick"], X_PUBLIC)
+    assert not seeded.statement_.private and "NOT" in seeded.statement_.warning and not refits._known
+
+
 def epsilon_of(fits, epsilon, delta):
     """Gaussian-DP by its definition: the epsilon of so many fits of this epsilon each."""
 
