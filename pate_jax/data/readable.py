@@ -36,7 +36,7 @@ def decoded(row: Float[np.ndarray, " features"], plan: Sequence[Column]) -> Reco
     """One row; a column without a name is left out.
 
     >>> plan = [Column("age", filling=40.0, indicator=True), Column("sex", ("f", "m")), Column("pay")]
-    >>> decoded(np.array([40, 1, 0, 1, 12345]), plan)
+    >>> decoded(np.array([40.0, 1.0, 0.0, 1.0, 12345.0]), plan)
     [('age', 'missing'), ('sex', 'm'), ('pay', '12,345')]
     """
     found = [(column.name, text) for column, text in _values(row, plan) if column.name]
@@ -61,9 +61,13 @@ def _value(features: np.ndarray, column: Column) -> str:
     number = float(np.expm1(features[0])) if column.logarithmic else float(features[0])
     if column.form == forms.BOOLEAN:
         return "yes" if number else "no"
-    # Separators keep a number from looking like a name, such as the id of some record.
-    return f"{number:,.4g}" if column.form == forms.NUMBER and abs(number) < 1e4 else _large(number, column)
+    return _number(number) if column.form == forms.NUMBER else forms.shown(number, column.form)
 
 
-def _large(number: float, column: Column) -> str:
-    return f"{round(number):,}" if column.form == forms.NUMBER else forms.shown(number, column.form)
+def _number(number: float) -> str:
+    """Three digits, or a whole number with separators: so no number looks like an id or like an epsilon.
+
+    >>> _number(0.67614), _number(61.5), _number(12345.6)
+    ('0.676', '61.5', '12,346')
+    """
+    return f"{number:.3g}" if abs(number) < 999.5 else f"{round(number):,}"

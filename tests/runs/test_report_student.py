@@ -156,7 +156,7 @@ def test_the_sheet_holds_public_inputs_with_their_own_answers(kind):
     kept = storage.read_json(run.sheet, stages.SHEET)
     with np.load(honest_runs.table().public, allow_pickle=False) as file:
         rows = zip(file["inputs"], file["labels"], strict=True)
-        known = {tuple(f"{number:,.4g}" for number in row): str(label) for row, label in rows}
+        known = {tuple(f"{number:.3g}" for number in row): str(label) for row, label in rows}
     for item in kept["asked"] + kept["unsure"]:
         assert known[tuple(value for _, value in item["record"])] == item["label"]
     if kind == "teachers":
@@ -171,7 +171,7 @@ def test_no_private_record_and_no_name_of_one_is_on_the_public_page(kind):
     page, text = run.public_report.read_text(), text_of(run.public_report.read_text())
     with np.load(honest_runs.table().private, allow_pickle=False) as file:
         private = {name: file[name] for name in ("inputs", "ids", "users")}
-    shown = [[f"{number:,.4g}" for number in row] for row in private["inputs"]]
+    shown = [[f"{number:.3g}" for number in row] for row in private["inputs"]]
     told = [" ".join(f"number {place}: {value}" for place, value in enumerate(row, 1)) for row in shown]
     assert "number 1: " in text and not any(record in text for record in told)
     assert not any(name in page for name in {*private["ids"].tolist(), *private["users"].tolist()})
