@@ -8,6 +8,7 @@ from pate_jax.accounting.exact import argmax_law, moves, screening
 from pate_jax.accounting.exact.caps import caps
 from pate_jax.accounting.exact.groups import merge
 from pate_jax.accounting.exact.move_bounds import Every, Some
+from pate_jax.accounting.exact.products import product
 from pate_jax.accounting.exact.threshold_law import passing
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, GNMax, LNMax
 
@@ -88,3 +89,12 @@ def test_the_cost_of_the_test_is_that_of_its_worst_move():
             for one, two in ((p, q), (q, p))
         )
         assert cost == pytest.approx(worst, rel=1e-8)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5), (4, 400, 7), (30, 1000, 20), (101, 60, 100), (1, 9, 1)])
+def test_products_in_pieces_are_products(shape):
+    height, inner, width = shape
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(size=(3, height, inner)), rng.normal(size=(3, width, inner)).swapaxes(1, 2)
+    np.testing.assert_allclose(product(left, right), left @ right, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(product(left[1], right[1]), left[1] @ right[1], rtol=1e-12, atol=1e-12)

@@ -12,12 +12,13 @@ import numpy as np
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.accounting.exact.nodes import nodes
 from pate_jax.accounting.exact.noise_law import log_cdf, log_density
+from pate_jax.accounting.exact.products import product
 from pate_jax.mechanisms import Noise
 
 EPSILON = float(np.finfo(np.float64).eps)
 STEEP = 200.0  # log of the largest ratio of factors that may be multiplied outside the logarithm
 BLOCK = 2_000_000  # numbers in one intermediate array
-LARGE = 20_000  # numbers of one histogram beyond which its moves are computed by themselves
+LARGE = 9_000  # numbers of one histogram beyond which its moves are computed by themselves
 
 
 class Factors(NamedTuple):
@@ -38,7 +39,10 @@ class Factors(NamedTuple):
     @property
     def steep(self) -> bool:
         """Whether ratios could overflow outside the logarithm."""
-        return bool(self.leave[np.isfinite(self.leave)].max(initial=0) > STEEP)
+        top = float(self.leave.max(initial=0))
+        if not np.isfinite(top):
+            top = float(self.leave[np.isfinite(self.leave)].max(initial=0))
+        return top > STEEP
 
 
 class Neighbours(NamedTuple):
@@ -121,7 +125,7 @@ def _by_row(
         one = row[at[0]]
         leave, join = made.leave[one, a[at]], made.join[one, b[at]]
         with np.errstate(under="ignore", divide="ignore"):
-            others[at] = np.log(np.exp(leave + join) @ scaled[one].T) + peak[one]
+            others[at] = np.log(product(np.exp(leave + join), scaled[one].T)) + peak[one]
         loser[at] = log_sum(made.fewer[one, a[at]] + join)
         winner[at] = log_sum(made.more[one, b[at]] + leave)
     return Neighbours(others, loser, winner)

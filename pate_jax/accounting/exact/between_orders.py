@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pate_jax.accounting.exact.products import ALONE
+
 ANCHORS = 16
 MOST = 1e300  # stands for an infinite log, so that it may be multiplied by 0
 
@@ -35,7 +37,7 @@ def logs(orders: np.ndarray, moments: np.ndarray) -> np.ndarray:
 
 
 def chords(orders: np.ndarray, chosen: np.ndarray, anchored: np.ndarray) -> np.ndarray:
-    """The chords [.., A] at all sorted orders through the logs [.., K] at the chosen ones."""
+    """The chords [M, A] at all sorted orders through the logs [M, K] at the chosen ones."""
     right = np.searchsorted(chosen, np.arange(len(orders))).clip(min=min(1, len(chosen) - 1))
     left = np.maximum(right - 1, 0)
     span = np.where(right > left, orders[chosen][right] - orders[chosen][left], 1.0)
@@ -44,7 +46,10 @@ def chords(orders: np.ndarray, chosen: np.ndarray, anchored: np.ndarray) -> np.n
     at = np.arange(len(orders))
     weights[left, at] += 1 - share
     weights[right, at] += share
-    result: np.ndarray = anchored @ weights
+    result: np.ndarray = np.empty((len(anchored), len(orders)))
+    step = max(1, ALONE // weights.size)
+    for start in range(0, len(anchored), step):
+        result[start : start + step] = anchored[start : start + step] @ weights
     return result
 
 
@@ -52,9 +57,9 @@ def moments(orders: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Moments `(a-1) D_a` [.., A] from their logs.
 
     >>> orders, chosen = np.array([2.0, 3.0, 4.0]), np.array([0, 2])
-    >>> anchored = logs(orders[chosen], np.log1p(np.array([0.2, 1.2])))
+    >>> anchored = logs(orders[chosen], np.log1p(np.array([[0.2, 1.2]])))
     >>> moments(orders, chords(orders, chosen, anchored)).round(4).tolist()
-    [0.1823, 0.47, 0.7885]
+    [[0.1823, 0.47, 0.7885]]
     """
     with np.errstate(over="ignore"):
         raised = found + np.log(orders * (orders - 1))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pate_jax.accounting.exact.products import product
 from pate_jax.accounting.exact.screening import Screen
 
 Answered = tuple[np.ndarray, ...]  # logs of Pr[answered] and Pr[refused], before and after each move
@@ -102,7 +103,7 @@ class Every(Moves):
         if slack:
             leave += slack * found.slack
         weighted, joined = np.exp(leave).transpose(0, 2, 1), np.exp(power * found.join)
-        total = (weighted * found.sizes[:, None, :]) @ joined
+        total = product(weighted * found.sizes[:, None, :], joined)
         own_a = np.diagonal(weighted, axis1=1, axis2=2)[:, :, None] * joined  # j = a
         own_b = np.diagonal(joined, axis1=1, axis2=2)[:, None, :] * weighted
         result: np.ndarray = np.maximum(total - own_a - own_b, 0) + 1e-14 * total
@@ -119,8 +120,7 @@ class Some(Moves):
     """A list of moves [M]."""
 
     log_weight: np.ndarray  # [M, U(j)]: of the untouched classes
-    leave: np.ndarray
-    join: np.ndarray
+    log_ratio: np.ndarray  # of P'_j / P_j, by the product of means
     slack: np.ndarray
     fall: np.ndarray
     deepest: np.ndarray
@@ -136,6 +136,8 @@ class Some(Moves):
         left[at, b] -= 1
         with np.errstate(divide="ignore"):
             log_weight = np.log(left) + found.log_p[row]
+        log_ratio = np.where(left > 0, found.leave[row, :, a] + found.join[row, :, b], 0.0)
+        slack = np.where(left > 0, found.slack[row, :, a], 0.0)
         if answered is not None:
             before, after = answered[:2], answered[2:]
             answered = (*(value[row, 0, 0] for value in before), *(value[row, a, b] for value in after))
@@ -146,17 +148,19 @@ class Some(Moves):
             found.winner[row, a, b],
             answered,
             log_weight,
-            found.leave[row, :, a],
-            found.join[row, :, b],
-            *(value[row, :, a] for value in (found.slack, found.fall, found.deepest)),
+            log_ratio,
+            slack,
+            found.fall[row, :, a],
+            found.deepest[row, :, a],
         )
 
     def untouched(self, power: float, slack: float) -> np.ndarray:
         """The sum over one row of classes for each move."""
-        terms = self.log_weight + power * (self.leave + self.join)
+        terms = power * self.log_ratio
+        terms += self.log_weight
         if slack:
             terms += slack * self.slack
-        result: np.ndarray = np.exp(np.where(self.log_weight > -np.inf, terms, -np.inf)).sum(axis=1)
+        result: np.ndarray = np.exp(terms, out=terms).sum(axis=1)
         return result * (1 + 1e-14)
 
     def rises(self, order: float) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pate_jax.accounting.exact.argmax_law import Factors
 from pate_jax.accounting.exact.groups import Groups
+from pate_jax.accounting.exact.products import product
 
 
 class Screen(NamedTuple):
@@ -65,7 +66,7 @@ def screen(made: Factors, groups: Groups, log_p: np.ndarray, ordered: bool) -> S
 def _moments(weight: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The mean of each change [R, J, K], and its spread relative to `1 + mean`, which is rounded up."""
     across = change.transpose(0, 2, 1)
-    mean, square = weight @ across, weight @ (across * across)
+    mean, square = product(weight, across), product(weight, across * across)
     spread = np.sqrt(np.maximum(square - mean * mean, 0) + 1e-13 * square)
     with np.errstate(divide="ignore", invalid="ignore"):
         return mean, np.nan_to_num(spread / (1 + mean), nan=1.0, posinf=1.0)
@@ -75,5 +76,5 @@ def _product(terms: np.ndarray, ratios: np.ndarray) -> np.ndarray:
     """Log of `sum_x exp(terms) ratios` [R, U, U]."""
     peak = terms.max(axis=2)
     with np.errstate(divide="ignore", under="ignore"):
-        result: np.ndarray = np.log(np.exp(terms - peak[:, :, None]) @ ratios) + peak[:, :, None]
+        result: np.ndarray = np.log(product(np.exp(terms - peak[:, :, None]), ratios)) + peak[:, :, None]
         return result
