@@ -28,4 +28,5 @@ def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     lefts = left[..., :whole].reshape(*left.shape[:-1], -1, step).swapaxes(-3, -2)
     rights = right[..., :whole, :].reshape(*right.shape[:-2], -1, step, width)
     result: np.ndarray = (lefts @ rights).sum(axis=-3)
-    return result + left[..., whole:] @ right[..., whole:, :]
+    result += left[..., whole:] @ right[..., whole:, :]
+    return result
