@@ -9,10 +9,10 @@ import numpy as np
 
 from pate_jax import student
 from pate_jax.audit.crowds import begun, named
-from pate_jax.audit.retraining import compared
+from pate_jax.audit.retraining import compared, method_again
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
-from pate_jax.runs.crowds import release, rounds, stages, students
+from pate_jax.runs.crowds import answers, release, rounds, stages, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Finding, judged, unchecked
@@ -106,6 +106,8 @@ def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding
         yield unchecked("there is no student yet: run `pate student`")
         return
     last = crowd.at(len(rounds.shown(run).tables))
+    config = run.record.read().student
+    yield from method_again(run, lambda: students.chosen(config, last, *answers.given(last)))
     again = stages.learn(last, taught(run))[0]
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", _LEARNED_FROM)

@@ -7,7 +7,7 @@ key, and the student is trained again from only public inputs and the answers.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,11 @@ from pate_jax.audit.subject import Subject
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import checkpoint
 from pate_jax.runs import answers, students
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.system import storage
 
 _MOVED = 1e-3  # share of labels that rounding may move between two machines
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
@@ -112,9 +114,26 @@ def student_again(subject: Subject) -> Iterator[Finding]:
     if not run.results.exists():
         yield unchecked("there is no student yet: run `pate student`")
         return
-    again = students.learn(run, students.taught(run), opened.dataset, asked_inputs(opened))
+    config, asked = run.record.read().student, asked_inputs(opened)
+    yield from method_again(run, lambda: students.choose(run, config, opened.dataset, asked))
+    again = students.learn(run, students.taught(run), opened.dataset, asked)
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", "public inputs and answers")
+
+
+def method_again(run: RunDirectory, choose: Callable[[], student.Choice]) -> Iterator[Finding]:
+    """Whether the student's method, if answers decided on it, is what they decide on again."""
+    results = storage.read_json(run.results, "results")
+    if not results.get("comparison"):
+        return
+    method, again = results["method"], choose().config.method
+    if method == again:
+        yield passed(f"that the student learned by {method} follows from public inputs and answers alone")
+    else:
+        yield unchecked(
+            f"the student learned by {method}, and compared again {again} is better: where two methods are "
+            "about as good, rounding may decide between machines"
+        )
 
 
 def _ready(subject: Subject) -> Inputs | Finding:

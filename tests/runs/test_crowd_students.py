@@ -6,7 +6,7 @@ import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax.audit import verify
+from pate_jax.audit import recounts, verify
 from pate_jax.errors import PateError
 from pate_jax.runs import pipeline
 from pate_jax.runs.crowds import answers, students
@@ -86,7 +86,13 @@ def test_methods_are_compared_on_answers_of_neighbours_once(tmp_path, monkeypatc
     results, content = storage.read_json(copy.results, "results"), copy.results.read_bytes()
     assert [each["method"] for each in results["comparison"]] == ["ridge", "supervised", "vat"]
     assert {each["answers"] for each in results["comparison"]} == {24} and results["method"] == "ridge"
-    assert verify.of_run(copy, deep=True).of("failed") == []
+    found = verify.of_run(copy, deep=True)
+    assert found.of("failed") == [] == found.of("unchecked")
+    assert any("the student learned by ridge follows from" in one for one in found.of("passed"))
+    storage.write_json(copy.results, "results", {**results, "method": "vat"})
+    again = next(recounts.student_again(copy, opened(copy)))
+    assert again.outcome == "unchecked" and "compared again ridge is better" in again.text
+    copy.results.write_bytes(content)
     monkeypatch.setattr("pate_jax.runs.students.choose", None)  # a student that is there is not chosen again
     pipeline.run(wanted)
     assert copy.results.read_bytes() == content

@@ -21,7 +21,7 @@ from pate_jax.data import partition
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import feeding, programs, training
 from pate_jax.ensemble import plan as plans
-from pate_jax.runs import stages
+from pate_jax.runs import stages, students
 from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 
@@ -261,7 +261,7 @@ def votes_for_answers(real):
             loud = answers._replace(
                 labels=jax.numpy.asarray(votes.argmax(1)), answered=answers.answered | True
             )
-            patch.setattr(stages, "load_answers", lambda run: loud)
+            patch.setattr(students, "load_answers", lambda run: loud)
             return real(run, config, dataset, asked)
 
     return learn
@@ -283,14 +283,14 @@ def taught(patch, folder):
 REST = [
     case(
         "a student that saw the votes",
-        replaced(stages, "learn", votes_for_answers),
+        replaced(students, "learn", votes_for_answers),
         taught,
         "student: ",
         long=True,
     ),
     case(
         "a student that saw private records",
-        replaced(stages, "learn", private_records_too),
+        replaced(students, "learn", private_records_too),
         taught,
         "student: ",
         long=True,
