@@ -18,6 +18,7 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding
 background:var(--paper)}
 h1{font-size:1.6rem;margin-bottom:.2rem} h2{font-size:1.2rem;margin-top:2rem} h1,h2{overflow-wrap:anywhere}
 table{border-collapse:collapse;width:100%;margin:.5rem 0;font-size:.95rem}
+th[scope=row]{font-weight:400}
 td,th{padding:.35rem .6rem .35rem 0;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}
 .scroll{overflow-x:auto} .scroll td:last-child{min-width:13rem} .rows td:last-child{min-width:0}
 .rows td:first-child,.wide td{overflow-wrap:anywhere}
@@ -114,9 +115,12 @@ def table(content: Mapping[str, Any]) -> str:
     """Names and their values; a mapping inside becomes rows of its own.
 
     >>> table({"data": {"batch_size": 3}})
-    '<table><tr><td>data · batch size</td><td>3</td></tr></table>'
+    '<table><tr><th scope="row">data · batch size</th><td>3</td></tr></table>'
     """
-    cells = [f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in _rows(content)]
+    cells = (
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
+        for name, value in _rows(content)
+    )
     return f"<table>{''.join(cells)}</table>"
 
 
