@@ -8,8 +8,8 @@ costs more, is taken if it is better by more than one standard error of the diff
 
 Ridge predicts every answer as if it had been left out, in closed form. A net is trained for each third of the
 answers on the two others, with a quarter of its steps, and no further once it is clearly worse, or clearly
-better and the last to be compared. So all comparisons together cost less than one training, and lean a
-little towards ridge.
+better and the last to be compared. So all comparisons together cost about one training, and lean a little
+towards ridge.
 """
 
 from __future__ import annotations
