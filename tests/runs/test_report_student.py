@@ -236,10 +236,15 @@ def test_what_other_budgets_would_give_and_how_the_student_was_chosen_are_shown_
         "dataset": "d",
         "student_accuracy": None,
         "planned": [{"epsilon": 0.5, "accuracy": 0.91, "low": 0.9, "high": 0.93}],
-        "comparison": [{"method": "ridge<", "score": 0.87, "error": 0.012, "answers": 300}],
+        "method": "vat",
+        "comparison": [
+            {"method": "ridge<", "score": 0.87, "error": 0.012, "answers": 300},
+            {"method": "vat", "score": 0.91, "error": 0.011, "answers": 300},
+        ],
     }
     text = text_of("".join(sections.every(results, None)))
     assert "0.5 91.0% 90.0% to 93.0%" in text and "ridge< 0.870 0.012 300" in text
+    assert "vat , taken 0.910" in text
     assert sections.every({**results, "planned": [], "comparison": []}, None) == []
 
 

@@ -38,7 +38,7 @@ def every(results: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[s
     if sheet:
         found += _asked(sheet)
     found += _planned(results.get("planned") or [])
-    return found + _compared(results.get("comparison") or [])
+    return found + _compared(results.get("comparison") or [], results.get("method"))
 
 
 def _classes(seen: Mapping[str, Any]) -> list[str]:
@@ -169,17 +169,21 @@ def _planned(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _compared(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _compared(rows: Sequence[Mapping[str, Any]], taken: str | None) -> list[str]:
     """How the student's method was chosen, from released answers alone."""
     if not rows:
         return []
     body = [
-        [escape(str(row["method"])), f"{row['score']:.3f}", f"{row['error']:.3f}", f"{row['answers']:,}"]
+        [_method(row["method"], taken), f"{row['score']:.3f}", f"{row['error']:.3f}", f"{row['answers']:,}"]
         for row in rows
     ]
     said = (
-        "<p>Each method was judged on released answers that it had not seen. No label was read, and the "
-        "comparison costs no privacy.</p>"
+        "<p>Each method was judged on released answers that it had not seen. No true label was read, and "
+        "the comparison costs no privacy.</p>"
     )
     heads = ("Method", "Score", "Standard error", "Answers")
     return [html.heading("How the student was chosen"), said, html.rows(heads, body)]
+
+
+def _method(name: str, taken: str | None) -> str:
+    return f"<b>{escape(name)}</b>, taken" if name == taken else escape(name)
