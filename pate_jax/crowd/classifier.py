@@ -50,7 +50,7 @@ class Linear(NamedTuple):
         return np.linalg.norm(vectors / self.length @ self.noise, axis=1).astype(np.float32)
 
 
-class _Pool(NamedTuple):
+class Pool(NamedTuple):
     """Second moments of public vectors over their length."""
 
     constant: float  # the last entry of every vector; 0: there is none
@@ -80,13 +80,17 @@ def fit(
             f"sums {list(noisy.shape)} and public vectors {list(public.shape)} do not fit a release "
             f"{list(release.shape)} of {voters} voters"
         )
-    pool = _measured(public / release.length)
+    return of_pool(noisy, release, measured(public, release.length), voters)
+
+
+def of_pool(noisy: Int[np.ndarray, "rows entries"], release: ClassSums, pool: Pool, voters: int) -> Linear:
+    """The same from what is known of the pool, for many tables on one pool."""
     scale = label_noise(release.classes, release.sigma / release.length)
     sums = _contrasts(noisy / release.length)
     return _shrunk(sums, scale, pool, voters, release)
 
 
-def _shrunk(sums: np.ndarray, scale: float, pool: _Pool, voters: int, release: ClassSums) -> Linear:
+def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, release: ClassSums) -> Linear:
     """The classifier of sums [classes, entries], each direction and the constant by what it is believed."""
     inner = len(pool.middle)
     shares, trust = np.zeros(len(sums)), 0.0
@@ -109,14 +113,19 @@ def _shrunk(sums: np.ndarray, scale: float, pool: _Pool, voters: int, release: C
     return Linear(weights, release.length, noise, _shown(seen, usual, scale, pool, voters))
 
 
-def _measured(public: Float[np.ndarray, "pool entries"]) -> _Pool:
+def measured(public: Int[np.ndarray, "pool entries"], length: int) -> Pool:
+    """What a classifier has to know of the pool's vectors."""
+    return _measured(public / length)
+
+
+def _measured(public: Float[np.ndarray, "pool entries"]) -> Pool:
     constant = float(public[0, -1]) if np.ptp(public[:, -1]) == 0 else 0.0
     inner = public[:, :-1] if constant else public
     middle = inner.mean(0) if constant else np.zeros(inner.shape[1])
     inside, axes = np.linalg.eigh((inner - middle).T @ (inner - middle) / len(inner))
     outside = held_out(inner - middle)
     values, inside = (np.maximum(one, max(_FAINT * one[-1], 1e-30)) for one in (outside, inside))
-    return _Pool(constant, middle, axes, values, inside, len(public))
+    return Pool(constant, middle, axes, values, inside, len(public))
 
 
 def _contrasts(sums: Float[np.ndarray, "rows entries"]) -> Float[np.ndarray, "classes entries"]:
@@ -129,23 +138,23 @@ def believed(seen: float, around: float) -> float:
     return max(1 - around / seen, 0.0) if seen > 0 else 0.0
 
 
-def _power(seen: np.ndarray, around: np.ndarray, pool: _Pool, voters: int) -> np.ndarray:
+def _power(seen: np.ndarray, around: np.ndarray, pool: Pool, voters: int) -> np.ndarray:
     """The expected squares of the sums along each direction, less noise, under the likeliest A and k."""
     powers = (_AMPLITUDES[:, None, None] * _shapes(pool, voters)).reshape(-1, len(seen))
     misfit = np.log(powers + around) + seen / (powers + around)
     return powers[misfit.sum(-1).argmin()]
 
 
-def _shapes(pool: _Pool, voters: int) -> Float[np.ndarray, "falls directions"]:
+def _shapes(pool: Pool, voters: int) -> Float[np.ndarray, "falls directions"]:
     """These squares if A is 1, under each k."""
     return voters**2 * pool.values * _fallen(pool)
 
 
-def _fallen(pool: _Pool) -> Float[np.ndarray, "falls directions"]:
+def _fallen(pool: Pool) -> Float[np.ndarray, "falls directions"]:
     return (pool.inside / pool.inside[-1]) ** np.array(_FALLS)[:, None]
 
 
-def _apart(usual: np.ndarray, pool: _Pool, voters: int) -> float:
+def _apart(usual: np.ndarray, pool: Pool, voters: int) -> float:
     """Over `voters * values`: the variance in all classes' sums of how far voters' mean is from the pool's.
 
     That distance, of variance `values (1/voters + 1/number)`, is in each class's sum as often as the class
@@ -154,7 +163,7 @@ def _apart(usual: np.ndarray, pool: _Pool, voters: int) -> float:
     return float(((usual - 1 / len(usual)) ** 2).sum()) * (1 + voters / pool.number)
 
 
-def _shown(seen: np.ndarray, usual: np.ndarray, scale: float, pool: _Pool, voters: int) -> float:
+def _shown(seen: np.ndarray, usual: np.ndarray, scale: float, pool: Pool, voters: int) -> float:
     """The evidence of signals of each k, against sums that hold noise and the chance of the draw alone.
 
     A signal that tells the share t of a label's variance has the A with which `A f^k` adds up to it. The

@@ -21,6 +21,7 @@ from pate_jax.system import storage
 Stages = dict[str, dict[str, Any]]
 CROWD = "crowd"  # the stage that only the run of a crowd has
 ROUNDS = "rounds"  # and the one that it has where it votes more than once
+PLANNED = "planned"  # what was chosen for the user, and what is expected of it
 
 
 def refuse_crowd(settings: Settings, root: Path) -> None:
@@ -169,6 +170,11 @@ class Record:
                     f"{self.root} was made with {stage} setting {name}={old!r}, not {new!r}; "
                     "repeat the first command to continue it, or choose another --out"
                 )
+
+    def revise(self, changed: Mapping[str, Mapping[str, Any]]) -> None:
+        """Record these stages in one write, whatever was recorded of them before."""
+        stages = self.stages() | {stage: dict(settings) for stage, settings in changed.items()}
+        storage.write_json(self.file, "settings", stages)
 
     def forget(self, stage: str) -> None:
         """Remove the settings of a stage whose files are missing, so that it can run with other settings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ from pate_jax.crowd.plan import Plan, doubts, plan, space_kind
 from pate_jax.data import Dataset, partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import HeadCount
+from pate_jax.mechanisms.crowds import HeadCount, Voting
 from pate_jax.models import spaces
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
@@ -40,6 +41,13 @@ def is_crowd(run: RunDirectory) -> bool:
     return CROWD in run.record.read()
 
 
+class Learned(NamedTuple):
+    """A space that public inputs teach, and where they lie in it."""
+
+    space: spaces.Space
+    pool: Int[np.ndarray, "pool directions"]
+
+
 @dataclass(frozen=True)
 class Crowd:
     """A crowd's run; each part is made when it is first asked for, and then kept."""
@@ -48,6 +56,11 @@ class Crowd:
     choice: CrowdChoice
     round: int = 1  # of the rounds in which its voters vote
     rounds: dict[int, Crowd] = field(default_factory=dict, repr=False, compare=False)  # that were opened
+    learned: dict[int, Learned] = field(default_factory=dict, repr=False, compare=False)  # by rounds
+
+    def of(self, voters: Voting) -> Crowd:
+        """The same with other voters, in a space that is learned once."""
+        return replace(self, choice=replace(self.choice, voters=voters), rounds={})
 
     def at(self, round: int) -> Crowd:
         """The same crowd in another round."""
@@ -149,7 +162,7 @@ class Crowd:
                 "fewer"
             )
         if not self.run.public_side.exists():
-            self._space  # noqa: B018  # learned now
+            self.wide  # noqa: B018  # learned now
 
     def check_rounds(self) -> None:
         """Refuse several rounds of fewer voters than one is held out of."""
@@ -166,31 +179,31 @@ class Crowd:
         if path.exists():
             kept = public_side.plan_of(public_side.read(path), path)
             return kept, kept.space.coordinates(public)
-        made, wide, seen = self._planned()
+        made, (wide, seen) = self.planned(), self.wide
         doubt = doubts(made, wide, seen, voters=self.voting) or classes.doubt(made.release, self.voting)
         progress.warn(doubt)
         return made, seen[:, : len(made.space.variances)]
 
-    def planned(self) -> Plan:
-        """The plan anew, from public inputs, settings and the noisy number of voters alone."""
-        return self._planned()[0]
-
-    def _planned(self) -> tuple[Plan, spaces.Space, Int[np.ndarray, "pool directions"]]:
-        """The plan, and the space that it was chosen from with the pool's coordinates in it."""
-        dataset, choice, space = self.dataset, self.choice, self._space
-        seen = space.coordinates(self.seen.public.inputs)
-        made = plan(
-            choice.voters,
-            space,
-            seen,
+    def planned(self, mu: float | None = None) -> Plan:
+        """The plan anew, from public inputs, settings and the noisy number of voters; or one of this cost."""
+        return plan(
+            self.choice.voters,
+            *self.wide,
             voters=self.voting,
-            classes=dataset.classes,
-            mu=self.share,
-            queries=choice.queries,
+            classes=self.dataset.classes,
+            mu=self.share if mu is None else mu,
+            queries=self.choice.queries,
         )
-        return made, space, seen
 
-    @cached_property
+    @property
+    def wide(self) -> Learned:
+        """The space that a plan is chosen from, with the pool's coordinates in it."""
+        if self.round not in self.learned:
+            space = self._space
+            self.learned[self.round] = Learned(space, space.coordinates(self.seen.public.inputs))
+        return self.learned[self.round]
+
+    @property
     def _space(self) -> spaces.Space:
         """What public inputs teach, and in a later round the last layer of the student before it."""
         if self.round > 1:

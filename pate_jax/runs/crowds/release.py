@@ -116,6 +116,13 @@ def release(crowd: Crowd) -> None:
             rounds.issue(run, round, line)
 
 
+def count_voters(crowd: Crowd) -> None:
+    """Release the number of voters, before anything is chosen by it."""
+    crowd.run.record.agree("budget", ledger.budget_to_dict(None))
+    with chain.Writer(crowd.run.ledger) as book:
+        _shown(book, crowd.run, 1, lambda: _number(crowd))
+
+
 def _shown(book: chain.Writer, run: RunDirectory, batch: int, make: Callable[[], CrowdLine]) -> CrowdLine:
     """The line of a batch: that which the ledger shows, or a new one."""
     lines = list(ledger.releases(run.ledger))

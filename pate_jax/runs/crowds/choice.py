@@ -1,0 +1,94 @@
+"""Which voters a run has where the user leaves that open: those that a rehearsal on public inputs favours.
+
+It reads the public inputs, the number of classes, epsilon and the noisy number of voters, which is released
+before it. A run begins as one of neighbours, with the noise that their number of voters needs, which is more
+than sums need. So the figure holds for either choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from pate_jax.accounting.exact import counts
+from pate_jax.crowd import rehearsal
+from pate_jax.crowd.rehearsal import Expected
+from pate_jax.mechanisms.crowds import Voting
+from pate_jax.runs.crowds import release
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import CROWD, PLANNED
+from pate_jax.runs.report import crowd_words
+from pate_jax.system import progress
+
+FIRST: Voting = "neighbours"  # what a run begins as
+_STEPS = (0.5, 1.0, 2.0)  # times epsilon, of which is said what to expect
+
+
+def begun_as(run: RunDirectory) -> Voting:
+    """The voters with which a run that chooses them begins, or goes on."""
+    settings = run.record.read()
+    return settings.crowd.voters if CROWD in settings else FIRST
+
+
+def decided(crowd: Crowd) -> Crowd:
+    """The crowd with the voters that were chosen for it, now or when the run was begun."""
+    run = crowd.run
+    if PLANNED not in run.record.read():
+        release.count_voters(crowd)
+        found = _rehearsed(crowd)
+        voters: Voting = max(found, key=lambda one: (found[one].low, one))
+        wanted = run.record.read().of(CROWD) | {"voters": voters}
+        crowd = crowd.of(voters)
+        facts = {"voters": voters, "expected": _listed(found), "at": _at_others(crowd)}
+        run.record.revise({CROWD: wanted, PLANNED: facts})
+    for line in said(crowd, run.record.read().of(PLANNED)):
+        progress.say(line)
+    return crowd
+
+
+def _rehearsed(crowd: Crowd) -> dict[Voting, Expected]:
+    """What is expected of each kind of voters; the number of queries can be chosen of neighbours only."""
+    kinds = get_args(Voting) if crowd.choice.queries is None else (FIRST,)
+    return {kind: _expected(crowd.of(kind), crowd.mu) for kind in kinds}
+
+
+def _expected(crowd: Crowd, mu: float) -> Expected:
+    """What a plan of this cost is expected to bring."""
+    space, pool = crowd.wide
+    labels = rehearsal.labellings(space, pool, crowd.dataset.classes)
+    return rehearsal.rehearse(crowd.planned(mu), pool, labels, crowd.voting)
+
+
+def _listed(found: Mapping[Voting, Expected]) -> dict[str, dict[str, float]]:
+    return {kind: each._asdict() for kind, each in found.items()}
+
+
+def _at_others(crowd: Crowd) -> list[dict[str, float]]:
+    """What half of the epsilon is expected to bring, as much, and twice as much."""
+    wished = [times * crowd.choice.epsilon for times in _STEPS]
+    each = [_expected(crowd, counts.mu_for(epsilon, crowd.choice.delta)) for epsilon in wished]
+    return [{"epsilon": epsilon, **one._asdict()} for epsilon, one in zip(wished, each, strict=True)]
+
+
+def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
+    """What was chosen and why, in five lines."""
+    choice, dataset = crowd.choice, crowd.dataset
+    expected = "; ".join(f"{kind} {_range(one)}" for kind, one in facts["expected"].items())
+    plan = crowd.plan
+    space = crowd_words.space({"space": plan.space.description()._asdict()})
+    return [
+        f"Chosen by public inputs and numbers alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: "
+        f"about {crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public "
+        "inputs.",
+        f"  voters: {choice.voters}, which do best where labels are least kind to them. Expected, with labels "
+        f"made up in several ways: {expected}.",
+        f"  space: {space}.",
+        f"  noise: of scale {plan.release.sigma:,.0f} in each of {plan.release.rows * plan.release.columns:,} "
+        "numbers, which are all that leaves.",
+        "  Change what you like: --voters, --space, --queries, --student.method (`pate run --help-all`).",
+    ]
+
+
+def _range(one: Mapping[str, float]) -> str:
+    return f"{one['accuracy']:.0%} right ({one['low']:.0%} to {one['high']:.0%})"
