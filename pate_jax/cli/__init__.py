@@ -88,8 +88,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif name not in COMMANDS:
             raise PateError(f"{name!r} is no command; {_near(name)}`pate --help` lists them all")
         else:
+            if name == "run":
+                flags = of_run(flags)
             topology.prepare(flags)
             help.call(name, COMMANDS[name].load(), flags)
+
+
+def of_run(flags: Sequence[str]) -> list[str]:
+    """The flags of `pate run`: those of its --config, and teachers for voters where their number is given.
+
+    >>> of_run(["adult", "--teachers", "125"])
+    ['--voters', 'teachers', 'adult', '--teachers', '125']
+    """
+    words = list(flags)
+    if any(flag.startswith("--config") for flag in flags):
+        from pate_jax.runs import config_file
+
+        words = config_file.expanded(flags)
+    names = {flag.partition("=")[0] for flag in words}
+    return ["--voters", "teachers", *words] if "--teachers" in names and "--voters" not in names else words
 
 
 def _near(name: str) -> str:

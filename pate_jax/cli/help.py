@@ -19,7 +19,7 @@ _UNSET = re.compile(r"\s*\(default:\s+None\)")
 _OPTIONAL = re.compile(r"\{None\}\|(\S+)(?=  )")  # with text beside it, which keeps its column
 _BEFORE_TITLE = re.compile(r"\n\n(?= \S)")
 COMMON = {  # commands that have more flags than two screens hold, and the flags that people use first
-    "run": "--out --voters --epsilon --teachers --queries --budget-epsilon --delta --private --public --test "
+    "run": "--out --epsilon --delta --voters --teachers --queries --config --private --public --test "
     "--label-column --id-column --by --seed --json",
     "train": "--out --teachers --private --public --test --label-column --id-column --by --seed --net "
     "--epochs --json",

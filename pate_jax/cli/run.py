@@ -34,6 +34,7 @@ from pate_jax.voting import load_votes
 
 def run(
     config: Annotated[RunConfig, arg(name="")],
+    file: Annotated[Path | None, arg(name="config")] = None,
     topology: str | None = None,
     processes: int | None = None,
     process: int | None = None,
@@ -46,6 +47,7 @@ def run(
 
     Args:
         config: the run.
+        file: take flags from a file, as a run writes it into private/config.toml; others stand over them.
         topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (docs/accelerators.md).
         processes: how many processes run this command together; unset: as many as the topology has hosts.
         process: which of them this is, from 0; unset: Slurm or the TPU pod tells.
@@ -54,6 +56,8 @@ def run(
     """
     from pate_jax.runs import pipeline
 
+    if file is not None:  # `cli.of_run` has put its flags in its place
+        raise PateError(f"--config {file} is read from a command line alone")
     machines.enter(topology, coordinator, processes, process)
     results = pipeline.run(config)
     if results:

@@ -1,4 +1,4 @@
-"""How right a crowd is expected to be, rehearsed on public inputs with made-up labels; nothing private is read.
+"""How right a crowd is expected to be: a rehearsal on public inputs with made-up labels, free of cost.
 
 What labels depend on is not known beforehand, so several made-up ones stand for them: clusters of the pool,
 one for each class, or three or ten of them joined to one class at random, and random linear functions of the
@@ -33,7 +33,7 @@ _JUDGED = 3000  # public inputs, at most
 
 
 class Expected(NamedTuple):
-    """The share of public inputs that is labelled right: in the mean of all made-up labels, and at the ends."""
+    """The share of public inputs that is labelled right: the mean over made-up labels, and the ends."""
 
     accuracy: float
     low: float
@@ -120,7 +120,7 @@ def _by_counts(
 
 
 def _carrier(queries: Queries, gaps: np.ndarray) -> Float[np.ndarray, "judged query"]:
-    """How what queries say is carried on to other inputs: by nearness, as least squares on a Gaussian kernel."""
+    """How what queries say is carried on to other inputs: least squares on a Gaussian kernel."""
     chosen = queries.vectors.astype(np.float64)
     apart = _squares(queries)[:, None] + _squares(queries) - 2 * chosen.T @ chosen
     usual = max(float(np.median(apart)), 1.0)

@@ -57,6 +57,7 @@ class RunDirectory:
     limits = _Place("private", "limits.jsonl")
     statement = _Place("private", "statement.json")
     results = _Place("private", "results.json")
+    config = _Place("private", "config.toml")
     sheet = _Place("private", "sheet.json")
     report = _Place("private", "report.html")
     public_statement = _Place("release", "statement.json")

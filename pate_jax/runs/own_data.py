@@ -18,7 +18,6 @@ from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice, PartitionChoic
 from pate_jax.system import storage
 
 Voters = Literal["teachers"] | Voting
-_VOTERS: Voters = "sums"  # unless told otherwise; the one place for a choice that follows the data
 _DECLARED = ("categories", "scales")
 
 
@@ -56,7 +55,7 @@ def run(
     contents |= {name: (".json", json.dumps(value).encode()) for name, value in declared.items()}
     paths = {name: _place(directory, name, content) for name, content in contents.items()}
     settings |= {"label_column": label, "id_column": id, "user_column": user, **paths}
-    config = _config(settings, voters or _VOTERS, epsilon, root)
+    config = _config(settings, voters, epsilon, root)
     _store(directory, contents)
     return Result(root, pipeline.run(config))
 
@@ -104,7 +103,7 @@ def _store(directory: RunDirectory, contents: Mapping[str, Content]) -> None:
             storage.write_bytes(path, content[1], mode=0o600)
 
 
-def _config(settings: Mapping[str, Any], voters: Voters, epsilon: float, root: Path) -> RunConfig:
+def _config(settings: Mapping[str, Any], voters: Voters | None, epsilon: float, root: Path) -> RunConfig:
     """The settings of the run, each in its place."""
     homes: dict[type, dict[str, Any]] = {DataChoice: {}, PartitionChoice: {}, RunConfig: {}}
     for name, value in settings.items():
@@ -113,15 +112,15 @@ def _config(settings: Mapping[str, Any], voters: Voters, epsilon: float, root: P
             known = sorted(set().union(*map(_fields, homes)) - {"data", "partition"})
             raise PateError(f"{name} is no setting of a run; the settings are {', '.join(known)}")
         homes[home][name] = _as_flag(name, value)
-    if voters not in ("teachers", *get_args(Voting)):
+    if voters not in (None, "teachers", *get_args(Voting)):
         raise PateError(f"voters={voters!r} must be teachers, {' or '.join(get_args(Voting))}")
-    budget = "budget_epsilon" if voters == "teachers" else "epsilon"
     return RunConfig(
         data=DataChoice(**homes[DataChoice]),
         partition=PartitionChoice(**homes[PartitionChoice]),
         out=root,
-        voters=voters,
-        **{budget: epsilon, **homes[RunConfig]},
+        voters=voters or ("teachers" if "teachers" in homes[PartitionChoice] else "auto"),
+        epsilon=epsilon,
+        **homes[RunConfig],
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from pate_jax.runs import batches, crowds, processes, registration, stages
+from pate_jax.runs import batches, config_file, crowds, processes, registration, stages, teacher_plan
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig, check_threshold, default_mechanism, threshold_warning
 from pate_jax.system import devices, progress
@@ -17,20 +18,22 @@ def run(config: RunConfig) -> dict[str, Any]:
 
     Of several processes all train and vote; the first does the rest, and the others return nothing.
     """
-    if config.voters != "teachers":
+    run = RunDirectory(config.directory)
+    if config.who != "teachers":
         return crowds.run(config)
+    config = teacher_plan.settled(run, config)
     teachers = config.partition.teachers
     mechanism = config.mechanism or default_mechanism(teachers)
     check_threshold(mechanism, teachers)
     progress.warn(threshold_warning(mechanism, teachers))
-    run = RunDirectory(config.directory)
     if devices.processes() > 1 and not processes.train_and_vote(config):
         return {}
     with run.writing():
         inputs = stages.begin(run, config.data, config.partition, config.teacher, config.asks, config.delta)
+        config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism))
         registration.before_training(inputs, config, mechanism)
         stages.train(inputs)
-        stages.settle(inputs, mechanism, config.budget_epsilon, config.delta)
+        stages.settle(inputs, mechanism, config.budget, config.delta)
         stages.vote(inputs, config.wanted, selection=config.selection)
         batches.answer(run, mechanism)
         stages.account(run, config.delta)

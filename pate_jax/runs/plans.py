@@ -102,10 +102,11 @@ class CrowdPlan(NamedTuple):
 
     def covers(self, other: AnyPlan) -> bool:
         """Whether a run that was entered with this plan may do what the other one says."""
-        mine = isinstance(other, CrowdPlan) and self.mu * _UP >= other.mu
-        # a run begins as neighbours, whose number of voters has the most noise, if its voters are to be chosen
-        mine = mine and self.voters in (other.voters, "neighbours")
-        return mine and other.relation in ("", self.relation)
+        if not isinstance(other, CrowdPlan):
+            return False
+        # where voters are to be chosen, a run begins as neighbours, whose number has the most noise
+        same = self.voters in (other.voters, "neighbours") and other.relation in ("", self.relation)
+        return same and self.mu * _UP >= other.mu
 
 
 AnyPlan = Plan | CrowdPlan

@@ -103,7 +103,7 @@ def _train_and_vote(run: Share, config: RunConfig) -> None:
     inputs = stages.begin(run, config.data, config.partition, config.teacher, config.asks, config.delta)
     stages.train(inputs)
     mechanism = config.mechanism or default_mechanism(config.partition.teachers)
-    stages.settle(inputs, mechanism, config.budget_epsilon, config.delta)
+    stages.settle(inputs, mechanism, config.budget, config.delta)
     stages.vote(inputs, config.wanted, selection=config.selection)
     if not devices.is_first():
         run.votes.unlink()

@@ -20,7 +20,7 @@ def before_training(inputs: Inputs, config: RunConfig, mechanism: Mechanism) -> 
         return
     dataset, cut = inputs.dataset, inputs.cut
     teachers, classes = cut.teachers, dataset.classes
-    most = None if config.budget_epsilon is None else (config.budget_epsilon, config.delta)
+    most = None if config.budget is None else (config.budget, config.delta)
     rule = inputs.run.record.read().rule
     queries = register.planned(
         mechanism, teachers=teachers, classes=classes, queries=config.wanted, most=most, rule=rule

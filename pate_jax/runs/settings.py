@@ -7,7 +7,7 @@ import math
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args
 
 import numpy as np
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
@@ -154,12 +154,13 @@ class RunConfig:
     partition: Annotated[PartitionChoice, OmitArgPrefixes] = field(default_factory=PartitionChoice)
     out: Path | None = None
     """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
-    voters: Literal["teachers", Voting] = "teachers"
+    voters: Literal["auto", "teachers", Voting] = "auto"
     """Who votes: teachers, trained on shards; or every record (or user) by itself, without training:
-    neighbours for the public inputs nearest to it, or sums, by one vector in the row of its class."""
+    neighbours for the public inputs nearest to it, or sums, by one vector in the row of its class. Unset:
+    teachers, if you set something of theirs; else neighbours or sums, as public inputs favour them."""
     epsilon: float | None = None
-    """What the noisy table of neighbours or sums costs, the figure to publish; unset: 1. Teachers' cost
-    follows from their mechanism, and from --budget-epsilon."""
+    """What the run may cost: the figure to publish is at most this. Unset: 1; teachers whose number or noise
+    you set, and no epsilon, cost what they cost."""
     encoder: str = ""
     """For neighbours and sums: a function of your own, as module:function, that makes a vector of one input.
     Unset: they compare images by their patches, and tables by their columns."""
@@ -197,18 +198,33 @@ class RunConfig:
             check_queries(self.queries)
         if isinstance(self.student, Linear) and (self.voters, self.rounds) != ("sums", 1):
             self.student.resolved(image=True)  # refuses
-        if self.voters == "teachers":
+        if self.who == "teachers":
             self._check_of_teachers()
         else:
             self._check_of_crowd()
 
+    @property
+    def who(self) -> Literal["auto", "teachers", Voting]:
+        """Who votes; `auto` is a crowd whose kind is still to be chosen.
+
+        >>> RunConfig().who, RunConfig(voters="sums").who, RunConfig(selection="kmeans").who
+        ('auto', 'sums', 'teachers')
+        """
+        return "teachers" if self.voters == "auto" and self._of_teachers() else self.voters
+
+    @property
+    def budget(self) -> float | None:
+        """The most that teachers may spend, whatever the votes; None: what their list costs."""
+        return self.epsilon if self.budget_epsilon is None else self.budget_epsilon
+
     def _check_of_teachers(self) -> None:
         """Refuse what only crowds take."""
-        if self.epsilon is not None:
+        if self.epsilon is not None and self.budget_epsilon is not None:
             raise PateError(
-                f"--epsilon {self.epsilon:g} is what a crowd's table costs, and teachers' answers cost what "
-                "their mechanism and number say: give --budget-epsilon, or --voters neighbours or sums"
+                f"--epsilon {self.epsilon:g} and --budget-epsilon {self.budget_epsilon:g} are one thing to "
+                "teachers: give one of them"
             )
+        check_budget(self.epsilon)
         given = f"--encoder {self.encoder}" if self.encoder else self.space and f"--space {self.space}"
         if given:
             raise PateError(
@@ -221,8 +237,8 @@ class RunConfig:
                 "again), or give --voters neighbours or sums"
             )
 
-    def _check_of_crowd(self) -> None:
-        """Refuse what only teachers take."""
+    def _of_teachers(self) -> list[str]:
+        """What was set that only teachers take."""
         of_teachers = {
             "--teachers": self.partition.teachers != PartitionChoice.teachers,
             "--budget-epsilon": self.budget_epsilon is not None,
@@ -230,21 +246,33 @@ class RunConfig:
             "a mechanism": self.mechanism is not None,
             "a setting of --teacher": self.teacher != TeacherConfig(),
         }
-        given = [name for name, there in of_teachers.items() if there]
+        return [name for name, there in of_teachers.items() if there]
+
+    def _check_of_crowd(self) -> None:
+        """Refuse what only teachers take."""
+        given = self._of_teachers()
         if given:
             raise PateError(
                 f"{given[0]} belongs to teachers, and --voters {self.voters} trains none: leave it out; "
                 "--epsilon says what the one noisy table may cost"
             )
-        self.crowd  # noqa: B018  # checks the rest
+        if self.voters == "auto" and self.rounds != 1:
+            raise PateError(
+                f"--rounds {self.rounds} goes with voters that you choose: give --voters neighbours or sums"
+            )
+        self.crowd_as("neighbours" if self.voters == "auto" else cast(Voting, self.voters))  # checks the rest
 
     @property
     def crowd(self) -> CrowdChoice:
-        """How a crowd votes; refused where teachers do."""
-        if self.voters == "teachers":
-            raise PateError("the voters of this run are teachers, and no crowd")
+        """How a crowd votes; refused where teachers do, or where that is still to be chosen."""
+        if self.who not in get_args(Voting):
+            raise PateError(f"the voters of this run are {self.who}, and no crowd that is known already")
+        return self.crowd_as(cast(Voting, self.who))
+
+    def crowd_as(self, voters: Voting) -> CrowdChoice:
+        """How a crowd of these voters votes, by the other settings."""
         return CrowdChoice(
-            self.voters,
+            voters,
             self.partition.by,
             self.partition.seed,
             CUSTOMARY_EPSILON if self.epsilon is None else self.epsilon,
@@ -269,7 +297,7 @@ class RunConfig:
     @property
     def asks(self) -> int:
         """How many public inputs are asked about for certain; a budget may afford fewer than `queries`."""
-        return 0 if self.budget_epsilon else self.wanted
+        return 0 if self.budget else self.wanted
 
 
 def default_mechanism(teachers: int) -> ConfidentDiscreteGaussian:

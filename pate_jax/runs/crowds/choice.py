@@ -7,6 +7,7 @@ than sums need. So the figure holds for either choice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -78,14 +79,13 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     plan = crowd.plan
     space = crowd_words.space({"space": plan.space.description()._asdict()})
     return [
-        f"Chosen by public inputs and numbers alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: "
-        f"about {crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public "
-        "inputs.",
-        f"  voters: {choice.voters}, which do best where labels are least kind to them. Expected, with labels "
-        f"made up in several ways: {expected}.",
+        f"Chosen by public inputs alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: about "
+        f"{crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public inputs.",
+        f"  voters: {choice.voters}, which do best where labels are least kind to them. Expected with labels "
+        f"that were made up in several ways: {expected}.",
         f"  space: {space}.",
-        f"  noise: of scale {plan.release.sigma:,.0f} in each of {plan.release.rows * plan.release.columns:,} "
-        "numbers, which are all that leaves.",
+        f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers, "
+        "which are all that leaves.",
         "  Change what you like: --voters, --space, --queries, --student.method (`pate run --help-all`).",
     ]
 

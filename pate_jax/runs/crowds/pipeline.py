@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from pate_jax.runs import register
-from pate_jax.runs.crowds import processes, release, stages
+from pate_jax.runs import config_file, register
+from pate_jax.runs.crowds import choice, processes, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
@@ -32,10 +33,15 @@ def _released(run: RunDirectory, config: RunConfig) -> None:
 
 
 def _release(run: RunDirectory, config: RunConfig) -> Crowd:
-    """Begin and release; of a run that has released, nothing but its data is read."""
-    crowd = stages.begin(run, config.data, config.crowd, config.student)
+    """Begin, choose the voters if that is left open, and release; what is released is not counted again."""
+    open_yet = config.who == "auto"
+    wanted = config.crowd_as(choice.begun_as(run)) if open_yet else config.crowd
+    crowd = stages.begin(run, config.data, wanted, config.student)
     if config.register is not None:
         records = register.digest_of(crowd.dataset.private.ids)
         register.enter(run, config.register, register.crowd_plan(run, records))
+    crowd = choice.decided(crowd) if open_yet else crowd
+    chosen = replace(config, voters=crowd.choice.voters, epsilon=crowd.choice.epsilon)
+    config_file.write(run.config, chosen)
     release.release(crowd)
     return crowd

@@ -71,7 +71,9 @@ def _leading() -> Iterator[None]:
 
 def _follow(config: RunConfig) -> None:
     """Do what the first process says."""
-    crowd = crowd_inputs.made(RunDirectory(config.directory), config.data, config.crowd)
+    # which kind votes is said with the public side
+    wanted = config.crowd_as("neighbours") if config.who == "auto" else config.crowd
+    crowd = crowd_inputs.made(RunDirectory(config.directory), config.data, wanted)
     while (said := devices.from_first(b""))[:1] != _DONE:
         if said[:1] == _STOP:
             raise PateError(said[1:].decode())

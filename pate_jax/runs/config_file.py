@@ -1,0 +1,140 @@
+"""A run's settings as a file of flags, which `pate run --config FILE` reads: TOML, one line for each flag.
+
+    dataset = "adult"
+    epsilon = 0.5
+    voters = "sums"
+
+A mechanism is a table of that name. Flags that follow on the command line stand over those of the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import BY_NAME, to_dict
+from pate_jax.runs.settings import RunConfig, to_settings
+from pate_jax.system import storage
+
+_ALWAYS = ("dataset", "voters", "epsilon", "delta")  # written even if they are the defaults
+_PARTS = ("data", "partition", "teacher")  # whose settings are flags without a prefix
+_HEAD = "# What `pate run` did here. Repeat it with `pate run --config FILE`, and change what you like."
+
+
+def write(path: Path, config: RunConfig) -> None:
+    """Write the settings that differ from the defaults, and those that everybody asks for."""
+    storage.write_bytes(path, text(config).encode())
+
+
+def text(config: RunConfig) -> str:
+    """The content of such a file.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> print(text(RunConfig(voters="teachers", mechanism=GNMax(40.0))).partition("\\n")[2])
+    dataset = "strokes"
+    voters = "teachers"
+    delta = 1e-05
+    [mechanism]
+    name = "gnmax"
+    sigma = 40.0
+    <BLANKLINE>
+    """
+    values, defaults = _flat(config), _flat(RunConfig())
+    kept = {
+        name: value
+        for name, value in values.items()
+        if value is not None and (value != defaults.get(name) or name in _ALWAYS)
+    }
+    ordered = {name: kept[name] for name in (*_ALWAYS, *kept) if name in kept}
+    lines = [
+        _HEAD,
+        *(f"{json.dumps(name) if '.' in name else name} = {_toml(ordered[name])}" for name in ordered),
+    ]
+    if config.mechanism is not None:
+        named = {name.replace("_", "-"): value for name, value in to_dict(config.mechanism).items()}
+        lines += ["[mechanism]", *(f"{name} = {_toml(value)}" for name, value in named.items())]
+    return "\n".join([*lines, ""])
+
+
+def _flat(config: RunConfig) -> dict[str, Any]:
+    """Every setting by the name of its flag, but for the mechanism."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in _PARTS:
+            found |= to_settings(value)
+        elif field.name == "student":
+            found |= {f"student.{name}": one for name, one in to_settings(value).items()}
+        elif field.name != "mechanism":
+            found[field.name] = str(value.resolve()) if isinstance(value, Path) else value
+    return {name.replace("_", "-"): value for name, value in found.items()}
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it, which for these is as JSON does."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def expanded(flags: Sequence[str]) -> list[str]:
+    """The flags with those of the file that `--config` names in its place.
+
+    >>> expanded(["adult", "--epsilon", "2"])
+    ['adult', '--epsilon', '2']
+    """
+    given = list(flags)
+    at = next((place for place, flag in enumerate(given) if flag.partition("=")[0] == "--config"), None)
+    if at is None:
+        return given
+    _, joined, value = given[at].partition("=")
+    if not joined and at + 1 >= len(given):
+        raise PateError("--config names no file: give the config.toml of a run, or one of your own")
+    path = Path(value if joined else given[at + 1])
+    rest = given[:at] + given[at + (1 if joined else 2) :]
+    settings = _read(path)
+    mechanism = settings.pop("mechanism", None)
+    ends = [] if mechanism is None or {*rest} & {*BY_NAME} else _of_mechanism(mechanism, path)
+    own = [word for word in rest if word.startswith("-")]
+    dataset = settings.pop("dataset", None)
+    positional = bool(rest) and not rest[0].startswith("-") and rest[0] not in BY_NAME
+    first = [] if dataset is None or positional else [str(dataset)]
+    named = {flag.partition("=")[0] for flag in own}
+    words = [word for name, one in settings.items() if f"--{name}" not in named for word in _words(name, one)]
+    return [*first, *words, *rest, *ends]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The settings of a file, each by the name of its flag."""
+    if not path.is_file():
+        raise PateError(f"--config {path} does not exist: give the config.toml of a run, or one of your own")
+    try:
+        found = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PateError(f"{path} is no TOML ({error}): write one `flag = value` a line") from error
+    nested = [name for name, value in found.items() if isinstance(value, dict) and name != "mechanism"]
+    if nested:
+        raise PateError(
+            f'{path} has a table [{nested[0]}]: flags stand by themselves, as in "student.steps" = 100, and '
+            "only the mechanism is a table"
+        )
+    return found
+
+
+def _of_mechanism(settings: Any, path: Path) -> list[str]:
+    """The words that choose a mechanism."""
+    if not isinstance(settings, Mapping) or settings.get("name") not in BY_NAME:
+        raise PateError(f"{path}: a mechanism has a name, one of {', '.join(BY_NAME)}")
+    rest = {name: value for name, value in settings.items() if name != "name"}
+    return [str(settings["name"]), *(word for name, value in rest.items() for word in _words(name, value))]
+
+
+def _words(name: str, value: Any) -> list[str]:
+    """The words of one flag."""
+    if isinstance(value, bool):
+        return [f"--{name}"] if value else []
+    values = value if isinstance(value, list) else [value]
+    return [f"--{name}", *(str(one) for one in values)]

@@ -1,0 +1,77 @@
+"""Number of teachers, noise and queries for a wished epsilon, where the user leaves them open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pate_jax import mechanisms
+from pate_jax.accounting import planning
+from pate_jax.data import partition
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import open_data
+from pate_jax.runs.record import PLANNED
+from pate_jax.runs.settings import PartitionChoice, RunConfig
+from pate_jax.system import devices, progress
+
+STROKES = 30_000  # drawn, unless told otherwise
+_MOST_QUERIES = 2000
+
+
+def settled(run: RunDirectory, config: RunConfig) -> RunConfig:
+    """A run of teachers with all that `--epsilon` leaves open; others are returned as they are.
+
+    The choice reads the number of records or users, rounded down to two digits, and no record. It is kept
+    with the settings, so that the run can be continued.
+    """
+    if config.epsilon is None or config.mechanism is not None:
+        return config
+    if config.data.dataset == "strokes" and config.data.private is None and config.data.records is None:
+        config = replace(config, data=replace(config.data, records=STROKES))
+    stages = run.record.stages()
+    found = stages[PLANNED] if PLANNED in stages else _planned(config)
+    if devices.is_first():
+        run.record.agree(PLANNED, found)
+    progress.say(_said(found))
+    return replace(
+        config,
+        partition=replace(config.partition, teachers=found["teachers"]),
+        queries=found["queries"],
+        mechanism=mechanisms.from_dict(found["mechanism"]),
+    )
+
+
+def _planned(config: RunConfig) -> dict[str, Any]:
+    """The plan as it is recorded."""
+    dataset = open_data(config.data)
+    units = len(np.unique(partition.units_of(dataset.private, config.partition.by)))
+    given = config.partition.teachers
+    pool = len(dataset.public.inputs)
+    found = planning.plan(
+        planning.counted(units),
+        dataset.classes,
+        float(config.epsilon or 0),
+        config.delta,
+        most_queries=min(pool, config.queries or _MOST_QUERIES),
+        teachers=planning.TEACHERS if given == PartitionChoice.teachers else (given,),
+    ).best
+    return {
+        "epsilon": config.epsilon,
+        "delta": config.delta,
+        "teachers": found.teachers,
+        "queries": found.queries,
+        "mechanism": mechanisms.to_dict(found.mechanism),
+        "answers": found.answers,
+        "right": found.right,
+    }
+
+
+def _said(found: dict[str, Any]) -> str:
+    """What was chosen, in a sentence."""
+    return (
+        f"Chosen for epsilon {found['epsilon']:g} at delta {found['delta']:g}, by the rounded number of "
+        f"records and votes of known teachers: {found['teachers']:,} teachers, {found['queries']:,} queries, "
+        f"{found['mechanism']['name']}. Expected: {found['answers']:,.0f} answers, {found['right']:.0%} right."
+    )
