@@ -93,7 +93,7 @@ class PateClassifier(Base):
         settings = self._settings()
         records = _records(X, y, self.X_public if X_public is None else X_public, ids, self.classes)
         self._warn()
-        cost = refits.Cost(settings["epsilon"], settings["delta"], self.voters != "teachers")
+        cost = refits.Cost(settings["epsilon"], settings["delta"], self._are_crowd())
         digests = refits.digests(records.private)
         with _folder(self.directory) as root:
             refits.warn(digests, _release(root), cost)
@@ -137,6 +137,10 @@ class PateClassifier(Base):
             "equal_rows_are_coincidences": bool(self.equal_rows_are_coincidences),
             **{name: value for name, value in optional.items() if value is not None},
         }
+
+    def _are_crowd(self) -> bool:
+        """Whether records vote by themselves."""
+        return self.voters != "teachers" if self.voters is not None else self.teachers is None
 
     def _warn(self) -> None:
         """Say what is not private by the parameters alone."""

@@ -73,5 +73,6 @@ def _said(found: dict[str, Any]) -> str:
     return (
         f"Chosen for epsilon {found['epsilon']:g} at delta {found['delta']:g}, by the rounded number of "
         f"records and votes of known teachers: {found['teachers']:,} teachers, {found['queries']:,} queries, "
-        f"{found['mechanism']['name']}. Expected: {found['answers']:,.0f} answers, {found['right']:.0%} right."
+        f"{found['mechanism']['name']}; {found['answers']:,.0f} answers are expected, {found['right']:.0%} "
+        "of them right."
     )

@@ -295,7 +295,7 @@ def test_other_rounds_than_those_of_the_run_are_refused(tmp_path):
 
 
 REFUSED = [
-    ({"rounds": 2}, "--rounds 2 is for a crowd"),
+    ({"voters": "teachers", "rounds": 2}, "--rounds 2 is for a crowd"),
     ({"voters": "sums", "rounds": 0}, "rounds=0 must be a whole number"),
 ]
 

@@ -68,7 +68,7 @@ def test_the_run_is_that_of_the_command(result, tmp_path):
     """The same files and settings give the same ledger, release and statement, bit for bit."""
     data = result.directory / "private" / "data"
     parts = [word for part in PARTS for word in (f"--{part}", data / f"{part}.csv")]
-    flags = ["--label-column", "sick", "--id-column", "key", "--voters", "sums", "--epsilon", 4, "--seed", 3]
+    flags = ["--label-column", "sick", "--id-column", "key", "--epsilon", 4, "--seed", 3]
     learns = ["--student.method", "supervised", "--student.net", "table", "--student.steps", 8]
     learns += ["--student.batch-size", 8]
     assert call("run", *parts, *flags, *learns, "--out", tmp_path / "run", "--json") == 0
@@ -135,7 +135,7 @@ BAD = {
     "epsilon": ({"epsilon": -1.0}, "epsilon=-1.0 must be a finite number above 0"),
     "a comma in a class": ({"classes": ["a,b", "c"]}, "has a comma in a name"),
     "a private row that is public": ({"public": PARTS["private"]}, "inputs are private ones too"),
-    "of teachers": ({"teachers": 7}, "--teachers belongs to teachers"),
+    "of teachers": ({"teachers": 7, "voters": "sums"}, "--teachers belongs to teachers"),
 }
 
 
@@ -153,7 +153,7 @@ def test_teachers_spend_epsilon_as_their_budget(tmp_path, monkeypatch):
     monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
     pate_jax.run(**PARTS, **SETTINGS | {"epsilon": 2.0}, voters="teachers", teachers=7, out=tmp_path)
     (config,) = seen
-    assert (config.budget_epsilon, config.epsilon, config.partition.teachers) == (2.0, None, 7)
+    assert (config.budget_epsilon, config.epsilon, config.partition.teachers) == (None, 2.0, 7)
 
 
 def test_a_named_data_set_needs_no_frames(tmp_path, monkeypatch):
@@ -162,4 +162,4 @@ def test_a_named_data_set_needs_no_frames(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = pate_jax.run(dataset="glyphs", records=50)
     assert found.directory == seen[0].directory and seen[0].data.dataset == "glyphs"
-    assert seen[0].voters == "sums"
+    assert seen[0].voters == "auto"
