@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, LNMax
-from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, default_mechanism
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+from pate_jax.runs.thresholds import default_mechanism
 from pate_jax.student import Auto, Ridge, Supervised, Tandem
 
 

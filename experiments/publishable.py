@@ -25,7 +25,7 @@ from pate_jax.mechanisms import (
     LNMax,
     Mechanism,
 )
-from pate_jax.runs.settings import default_mechanism
+from pate_jax.runs.thresholds import default_mechanism
 from pate_jax.system import storage
 
 ROOT = Path(__file__).parents[1]

@@ -17,12 +17,8 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.runs import budget
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.settings import (
-    MechanismOrRun,
-    check_queries,
-    check_threshold,
-    threshold_warning,
-)
+from pate_jax.runs.settings import MechanismOrRun, check_queries
+from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
 
 

@@ -23,9 +23,8 @@ from pate_jax.runs.settings import (
     RunConfig,
     check_budget,
     check_queries,
-    check_threshold,
-    threshold_warning,
 )
+from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.student.settings import Selection
 from pate_jax.system import progress
 from pate_jax.system import topology as machines

@@ -31,7 +31,7 @@ from pate_jax.runs.answers import load_answers, load_batch, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
 from pate_jax.runs.record import refuse_crowd, stage_of
-from pate_jax.runs.settings import check_threshold
+from pate_jax.runs.thresholds import check_threshold
 from pate_jax.system import progress, storage
 
 _UNANSWERED = -1

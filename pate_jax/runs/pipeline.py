@@ -7,7 +7,8 @@ from typing import Any
 
 from pate_jax.runs import batches, config_file, crowds, processes, registration, stages, teacher_plan
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.settings import RunConfig, check_threshold, default_mechanism, threshold_warning
+from pate_jax.runs.settings import RunConfig
+from pate_jax.runs.thresholds import check_threshold, default_mechanism, threshold_warning
 from pate_jax.system import devices, progress
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory, close
 from pate_jax.runs.secret import Secret
-from pate_jax.runs.settings import RunConfig, default_mechanism
+from pate_jax.runs.settings import RunConfig
+from pate_jax.runs.thresholds import default_mechanism
 from pate_jax.system import devices, locks, storage
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, Mechanism, from_dict
-from pate_jax.runs.settings import check_threshold, threshold_warning
+from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
 
 ANSWER, TEST, THRESHOLD = ("sigma", "scale"), ("sigma_threshold", "scale_threshold"), "threshold"

@@ -15,7 +15,7 @@ from pate_jax import accounting
 from pate_jax.accounting import papers, smooth
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax
-from pate_jax.runs.settings import check_threshold
+from pate_jax.runs.thresholds import check_threshold
 
 ROOT = Path(__file__).parents[2]
 VOTES = ROOT / "../shared/data/votes"

@@ -10,7 +10,7 @@ from scipy import stats
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteLaplace, ConfidentGNMax, InteractiveGNMax
 from pate_jax.runs import stages
-from pate_jax.runs.settings import check_threshold, threshold_warning
+from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.sweep import Grid
 
 PAPERS = ["confident-gnmax", "--threshold", "300", "--sigma-threshold", "200", "--sigma", "40"]

@@ -18,7 +18,7 @@ from pate_jax.runs.crowds import answers, processes, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import Crowd, told
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import CROWD, ROUNDS
+from pate_jax.runs.record import CROWD, PLANNED, ROUNDS
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import crowd_pages, seen, sheet
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
@@ -137,6 +137,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         **_told_of_rounds(run, crowd),
         "method": choice.config.method,
         "comparison": choice.comparison,
+        "planned": run.record.stages().get(PLANNED, {}).get("at", []),
         "doubt": doubt,
         "label_accuracy": None if right is None else float(right.mean()),
         "student_accuracy": seen.accuracy(found),

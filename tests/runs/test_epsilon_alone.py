@@ -1,0 +1,192 @@
+"""A run of which only epsilon is given: who votes follows from public inputs, and the figure holds."""
+
+import re
+import shutil
+from dataclasses import replace
+
+import honest_runs
+import numpy as np
+import pytest
+from commands import call
+
+from pate_jax import accounting
+from pate_jax.accounting.exact import counts
+from pate_jax.audit import verify
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import GNMax
+from pate_jax.mechanisms.crowds import HeadCount
+from pate_jax.runs import config_file, ledger, pipeline, register, teacher_plan
+from pate_jax.runs.crowds import choice, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.plans import CrowdPlan
+from pate_jax.runs.record import CROWD, PLANNED
+from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
+from pate_jax.student import Vat
+from pate_jax.system import storage
+
+
+def config(out, **changes):
+    return RunConfig(
+        **{"data": honest_runs.table(), "epsilon": 4.0, "student": honest_runs.STUDENT, "out": out} | changes
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A whole run with nothing chosen by the user."""
+    out = tmp_path_factory.mktemp("alone") / "run"
+    pipeline.run(config(out))
+    return RunDirectory(out)
+
+
+def copy(run, folder):
+    shutil.copytree(run.root, folder / "run")
+    return RunDirectory(folder / "run")
+
+
+def test_it_costs_at_most_what_was_wished_and_stands_every_check(run):
+    statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
+    assert 3.99 < statement.headline.epsilon <= 4.0
+    assert verify.of_run(run, deep=True).of("failed") == []
+
+
+def test_who_votes_is_chosen_after_the_number_of_voters_and_recorded(run):
+    settings = run.record.read()
+    first, table = ledger.releases(run.ledger)
+    assert isinstance(first.release, HeadCount)
+    assert settings.crowd.voters == settings.of(PLANNED)["voters"] == table.release.name
+    assert set(settings.of(PLANNED)["expected"]) == {"neighbours", "sums"}
+    assert [one["epsilon"] for one in settings.of(PLANNED)["at"]] == [2.0, 4.0, 8.0]
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 9.0])
+@pytest.mark.parametrize("voters", ["neighbours", "sums"])
+def test_the_number_of_voters_leaves_room_for_either_table(epsilon, voters):
+    """By hand: what somebody who is added or removed moves, in squares of mu."""
+    mu, joined = counts.mu_for(epsilon, 1e-5), {"neighbours": 1 / 2, "sums": 1 / 4}[voters]
+    number = counts.headcount_for(mu, choice.FIRST)
+    assert 1 / number.sigma**2 + joined * mu**2 <= mu**2
+
+
+def test_contents_of_private_records_change_no_choice(run, tmp_path, monkeypatch):
+    """As many records with other inputs and labels: the choice, and what is said of it, stay."""
+    with np.load(honest_runs.table().private) as file:
+        arrays = dict(file)
+    arrays |= {"labels": arrays["labels"][::-1], "inputs": -arrays["inputs"]}
+    np.savez(tmp_path / "private.npz", **arrays)
+    monkeypatch.setattr("pate_jax.runs.crowds.inputs.told", lambda run: 80)  # the same noisy number
+    parts = [honest_runs.table(), replace(honest_runs.table(), private=tmp_path / "private.npz")]
+    said = []
+    for place, data in enumerate(parts):
+        other = RunDirectory(tmp_path / f"run-{place}")
+        begun = stages.begin(other, data, CrowdChoice(choice.FIRST, epsilon=4.0))
+        choice.decided(begun)
+        said.append(other.record.read().of(PLANNED))
+    assert said[0] == said[1]
+
+
+def test_a_stop_after_the_number_of_voters_goes_on_with_the_same_number(tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(choice, "_rehearsed", stop)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run(config(tmp_path / "run"))
+    run = RunDirectory(tmp_path / "run")
+    (before,) = ledger.releases(run.ledger)
+    with pytest.raises(PateError, match=r"epsilon=4\.0, not 5\.0"):
+        pipeline.run(config(tmp_path / "run", epsilon=5.0))
+    pipeline.run(config(tmp_path / "run"))
+    assert next(iter(ledger.releases(run.ledger))) == before
+    assert verify.of_run(run).of("failed") == []
+
+
+def test_the_same_command_again_says_the_same_and_charges_nothing(run, tmp_path):
+    again = copy(run, tmp_path)
+    lines = run.ledger.read_bytes()
+    pipeline.run(config(again.root))
+    assert again.ledger.read_bytes() == lines
+    assert again.results.read_bytes() == run.results.read_bytes()
+
+
+def test_a_register_holds_a_run_whose_voters_are_still_to_be_chosen(tmp_path):
+    file = tmp_path / "register.jsonl"
+    pipeline.run(config(tmp_path / "run", register=file))
+    (entry,) = register.read(file).entries
+    mu = counts.mu_for(4.0, 1e-5)
+    assert entry.plan.voters == choice.FIRST and entry.plan.covers(CrowdPlan(mu, "sums", "", None))
+    assert not CrowdPlan(mu, "sums", "", None).covers(CrowdPlan(mu, "neighbours", "", None))
+
+
+def test_queries_are_asked_of_neighbours_alone(tmp_path):
+    pipeline.run(config(tmp_path / "run", queries=6))
+    settings = RunDirectory(tmp_path / "run").record.read()
+    assert settings.of(CROWD)["voters"] == "neighbours" and set(settings.of(PLANNED)["expected"]) == {
+        "neighbours"
+    }
+
+
+TEACHERS = {
+    "a number": {"partition": PartitionChoice(teachers=9)},
+    "a mechanism": {"mechanism": GNMax(4.0)},
+    "by name": {"voters": "teachers"},
+}
+
+
+@pytest.mark.parametrize("given", TEACHERS.values(), ids=TEACHERS)
+def test_what_only_teachers_take_makes_it_a_run_of_teachers(given):
+    assert RunConfig(**given).who == "teachers" and RunConfig().who == "auto"
+
+
+def test_teachers_get_their_number_noise_and_queries_from_epsilon(tmp_path, capsys):
+    wished = RunConfig(
+        DataChoice("strokes", records=6000), voters="teachers", epsilon=2.0, out=tmp_path / "run"
+    )
+    run = RunDirectory(tmp_path / "run")
+    made = teacher_plan.settled(run, wished)
+    assert made.mechanism is not None and made.queries and made.budget == 2.0
+    assert teacher_plan.settled(run, wished) == made  # from the record
+    assert "Chosen for epsilon 2 at delta 1e-05" in capsys.readouterr().err
+
+
+CONFIGS = {
+    "a crowd": RunConfig(
+        DataChoice("adult", ids_are_stable=True, classes=2),
+        PartitionChoice(by="user"),
+        voters="sums",
+        epsilon=0.5,
+    ),
+    "teachers": RunConfig(
+        partition=PartitionChoice(7), mechanism=GNMax(4.5), student=Vat(steps=30, maps=(4, 8)), queries=40
+    ),
+}
+
+
+@pytest.mark.parametrize("wished", CONFIGS.values(), ids=CONFIGS)
+def test_a_file_of_flags_makes_the_same_run(wished, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
+    config_file.write(tmp_path / "config.toml", wished)
+    assert call("run", "--config", tmp_path / "config.toml") == 0
+    assert call("run", "--out", tmp_path, f"--config={tmp_path / 'config.toml'}", "--delta", "1e-6") == 0
+    assert config_file.text(seen[0]) == config_file.text(wished)
+    assert (seen[1].out, seen[1].delta, seen[1].student) == (tmp_path, 1e-6, wished.student)
+
+
+BAD_FILES = {
+    "no file": (None, "does not exist"),
+    "no TOML": ("epsilon: 3", "is no TOML"),
+    "a table": ("[student]\nsteps = 3", "has a table \\[student\\]"),
+    "no mechanism": ('[mechanism]\nname = "gauss"', "a mechanism has a name, one of"),
+    "no flag": ("epsilom = 3", "epsilom"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), BAD_FILES.values(), ids=BAD_FILES)
+def test_a_bad_file_of_flags_is_one_sentence(text, said, tmp_path, capsys):
+    path = tmp_path / "flags.toml"
+    if text is not None:
+        path.write_text(text)
+    assert call("run", "--config", path) == 2
+    assert re.search(said, capsys.readouterr().err)
