@@ -39,15 +39,11 @@ for name, examples in (("quick", 25), ("thorough", 100)):  # CI takes the thorou
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def pytest_configure():
-    """All processes of a session share the honest runs of tests/honest_runs.py."""
+def pytest_configure(config):
+    """All processes of a session share the honest runs of tests/honest_runs.py; both sessions of CI do."""
     if "PATE_HONEST_RUNS" not in os.environ:
         os.environ["PATE_HONEST_RUNS"] = tempfile.mkdtemp(prefix="pate-runs-")
-
-
-def pytest_unconfigure(config):
-    if not hasattr(config, "workerinput"):
-        shutil.rmtree(os.environ.pop("PATE_HONEST_RUNS"), ignore_errors=True)
+        config.add_cleanup(lambda: shutil.rmtree(os.environ.pop("PATE_HONEST_RUNS"), ignore_errors=True))
 
 
 @pytest.fixture(autouse=True, scope="module")

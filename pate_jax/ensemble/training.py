@@ -211,7 +211,7 @@ def planned_again(model, preprocessing, data, config, plan: Plan, devices: int, 
 
 
 def _needed(machine: Machine, data: cutting.Records) -> int:
-    return plans.program_bytes(lower(machine, data).compile())
+    return plans.lowered_bytes(machine.programs.lower, _shapes(machine, data))
 
 
 def _check_room(machine: Machine, data: cutting.Records) -> None:
@@ -263,13 +263,18 @@ def _shape(model: Model) -> tuple[int, ...]:
 
 def lower(machine: Machine, data: cutting.Records) -> Any:
     """The program that trains, lowered for these records but not run: for its memory and its text."""
+    return machine.programs.lower(*_shapes(machine, data))
+
+
+def _shapes(machine: Machine, data: cutting.Records) -> Any:
+    """What the program that trains takes for these records: the shapes of all its teachers' arrays."""
     places = (len(machine.devices), machine.plan.width)
     lies = programs.layout(tuple(machine.devices))
 
     def widen(leaf):
         return jax.ShapeDtypeStruct((*places, *leaf.shape), leaf.dtype, sharding=lies)
 
-    return machine.programs.lower(*jax.tree.map(widen, _one(machine, data)))
+    return jax.tree.map(widen, _one(machine, data))
 
 
 def _check_net(model: Model, preprocessing: Preprocessing, data: cutting.Records) -> None:

@@ -1,5 +1,6 @@
 """No teacher's numbers depend on another's records: bit for bit, and in the compiled program's text."""
 
+import functools
 import re
 
 import commands
@@ -67,13 +68,17 @@ def grown(longest):
     return tiny.Shards(rows, counts)
 
 
+@functools.cache
+def of_120_records(devices, width):
+    return fit(*tiny.table(records=120), tiny.shards(), devices=devices, width=width)
+
+
 @pytest.mark.parametrize("longest", [13, 45])
 @pytest.mark.parametrize(("devices", "width"), [(2, 1), (2, 6)])
 def test_the_longest_shard_may_grow_and_nobody_else_notices(longest, devices, width):
     """Within the 40 places that the number of records gives every shard, and beyond them."""
-    inputs, labels = tiny.table(records=120)
-    before = fit(inputs, labels, tiny.shards(), devices=devices, width=width)
-    after = fit(inputs, labels, grown(longest), devices=devices, width=width)
+    before = of_120_records(devices, width)
+    after = fit(*tiny.table(records=120), grown(longest), devices=devices, width=width)
     assert np.array_equal(others(before.params, 3), others(after.params, 3))
     assert not np.array_equal(tiny.leaves(before.params, 3), tiny.leaves(after.params, 3))
 
@@ -113,8 +118,8 @@ def test_short_memory_does_not_let_the_longest_shard_choose_the_width(name, widt
     """What programs of both tables need is measured first; then there is as much memory as lies between."""
     (inputs, labels) = tiny.table(records=120) if name == "table" else tiny.images(records=120)
     monkeypatch.setattr(plans, "table", lambda: {key: {"other": WIDE} for key in ("cpu", "other")})
-    measure, needs = plans.program_bytes, []
-    monkeypatch.setattr(plans, "program_bytes", lambda it: needs.append(measure(it)) or needs[-1])
+    measure, needs = training._needed, []
+    monkeypatch.setattr(training, "_needed", lambda *of: needs.append(measure(*of)) or needs[-1])
 
     def both():
         net = None if name == "table" else tiny.image_net()
@@ -218,7 +223,7 @@ def test_devices_and_widths_agree_on_labels_after_full_training():
     asked, _ = tiny.table(records=2000, seed=5)
     found = []
     for devices, width in PLACES[1:]:
-        teachers = fit(inputs, labels, cut, devices=devices, width=width, epochs=30, min_steps=60)
+        teachers = fit(inputs, labels, cut, devices=devices, width=width, epochs=15, min_steps=30)
         found.append(ensemble.predict(tiny.table_net(), tiny.Same(), teachers, asked))
     assert all((other != found[0]).mean() <= 1e-3 for other in found[1:])
     assert len({row.tobytes() for row in found[0]}) == len(found[0])

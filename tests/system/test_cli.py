@@ -316,12 +316,14 @@ def test_ctrl_c_that_python_drops_in_a_destructor_comes_again(capsys):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("net", [["patches", "--epochs", "3"], ["linear"]])
-def test_a_run_on_typical_patches_stands_every_check(net, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("net", "student"),
+    [(["patches", "--epochs", "3"], ["tandem", "--student.steps", "20"]), (["linear"], ["ridge"])],
+)
+def test_a_run_on_typical_patches_stands_every_check(net, student, tmp_path, capsys):
     out = tmp_path / "run"
     small = [*TINY[:5], "--net", *net, "--queries", "30", "--seed", 2, "--out", out]
-    student = ["--student.method", "tandem", "--student.steps", "20"]
-    assert call("run", *small, *student, "--json", "discrete-gaussian", "--sigma", 1) == 0
+    assert call("run", *small, "--student.method", *student, "--json", "discrete-gaussian", "--sigma", 1) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["answered"] == 30
     assert call("verify", out, "--deep", "--json") == 0
     assert json.loads(capsys.readouterr().out)["failed"] == []

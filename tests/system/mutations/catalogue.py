@@ -99,7 +99,7 @@ def _record(mistake: str, because: str, found: list[str]) -> None:
 
 @contextlib.contextmanager
 def _without_pictures():
-    """Pages that a mistake makes have empty pictures: drawing takes long. Those of honest runs are whole."""
+    """Pages that a mistake makes have empty pictures, since drawing takes long."""
     import matplotlib.figure
 
     with Patch.context() as patch:
