@@ -26,6 +26,7 @@ _BLOCK_WORDS = 16
 _CONSTANTS = np.frombuffer(b"expand 32-byte k", np.uint32)
 _DOUBLE_ROUNDS = 10
 _GROUP = 8192  # blocks computed together: half a mebibyte
+_FEW = 2048  # blocks up to which compiling the cipher takes longer than computing it
 
 # the first nonce word: the use of the key that a block serves
 _BITS, _SPLIT, _FOLD_IN, _SEED, _LANES = 1, 2, 3, 4, 5
@@ -42,6 +43,8 @@ def block(key: jax.Array, counter: jax.Array, nonce: Nonce) -> jax.Array:
     Returns uint32[16, n]: column i is the block of `counter[i]`.
     """
     start = _start(key, counter, nonce)
+    if start[0].ndim == 1 and start[0].size <= _FEW:
+        return _by_rows(start)
     end = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, _double_round, start)
     return jnp.stack([first + last for first, last in zip(start, end, strict=True)])
 
@@ -64,6 +67,24 @@ def _start(key: jax.Array, counter: jax.Array, nonce: Nonce) -> Words:
     nothing = (counter ^ counter) + (key[0] ^ key[0])  # zeros, by which all words vary over a mesh as the key
     parts = [*_CONSTANTS, *(key[i] for i in range(KEY_WORDS)), counter, *nonce]
     return tuple(nothing + jnp.asarray(part, jnp.uint32) for part in parts)
+
+
+def _by_rows(start: Words) -> jax.Array:
+    """The blocks from four rows of four words each, in an eighth of the operations: quick to compile."""
+    rows = tuple(jnp.stack(start[row : row + 4]) for row in range(0, _BLOCK_WORDS, 4))
+    end = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, _double_round_of_rows, rows)
+    return jnp.concatenate([first + last for first, last in zip(rows, end, strict=True)])
+
+
+def _double_round_of_rows(_: Number, rows: Words) -> Words:
+    for turns in ((0, 1, 2, 3), (0, 3, 2, 1)):  # columns, then diagonals: columns of rows that are turned
+        rows = tuple(map(_turned, _quarter_round(*rows), turns))
+    return rows
+
+
+def _turned(row: jax.Array, places: int) -> jax.Array:
+    parts = (jax.lax.slice_in_dim(row, places, 4), jax.lax.slice_in_dim(row, 0, places))
+    return jax.lax.concatenate(parts, 0) if places else row
 
 
 def _double_round(_: Number, state: Words) -> Words:

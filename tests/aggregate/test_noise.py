@@ -102,6 +102,14 @@ def test_blocks_match_plain_integers_for_any_key_counter_and_nonce():
         assert ours[:, 0].tolist() == plain_block([*constants, *row.tolist()])
 
 
+def test_few_blocks_are_computed_in_another_form_and_are_the_same():
+    few, many = (
+        chacha.block(WORDS, jnp.arange(count, dtype=jnp.uint32), (1, 2, 3))
+        for count in (chacha._FEW, chacha._FEW + 1)
+    )
+    assert (few == many[:, :-1]).all()
+
+
 def test_bits_are_the_blocks_of_their_domain_word_by_word():
     blocks = chacha.block(WORDS, jnp.arange(3, dtype=jnp.uint32), (1, 32, 0))
     assert (jax.random.bits(private(), (5, 8)).reshape(-1) == blocks.reshape(-1)[:40]).all()
