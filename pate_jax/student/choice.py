@@ -94,7 +94,7 @@ def choose(
         return Choice(with_method(config, config.resolved(image=image, whole=whole).method), [])
     order = IMAGES if image else TABLES
     if len(given.rows) < LEAST or len(np.unique(given.labels)) < 2:
-        return _by_order(config, given, order)
+        return _of_few(config, given, "fixmatch" if image else "ridge")
     told = _told(given, answers, shares)
     return _best(config, list(_trials(key, config, given, order, told)), _weights(given))
 
@@ -130,13 +130,13 @@ def weighted(
     return mean, math.sqrt(squares * len(values) / max(1, len(values) - 1))
 
 
-def _by_order(config: Auto, given: Lesson, order: tuple[str, ...]) -> Choice:
-    """The first method, where answers are too few to compare any."""
+def _of_few(config: Auto, given: Lesson, method: str) -> Choice:
+    """A fixed method, where answers are too few to compare any."""
     progress.say(
         f"student: {len(given.rows)} answers of {len(np.unique(given.labels))} classes are too few to "
-        f"compare methods by, so the simplest is taken: {order[0]}"
+        f"compare methods by: trained by {method}"
     )
-    return Choice(with_method(config, order[0]), [])
+    return Choice(with_method(config, method), [])
 
 
 def _told(given: Lesson, answers: Answers, shares: np.ndarray | None) -> np.ndarray:

@@ -11,7 +11,7 @@ from pate_jax.aggregate import Answers, soft_answers
 from pate_jax.crowd.shares import of_counts
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.mechanisms.crowds import NeighbourCounts
-from pate_jax.student import Auto, PublicInputs, Ridge, Vat, choice, choose
+from pate_jax.student import Auto, FixMatch, PublicInputs, Ridge, Vat, choice, choose
 from pate_jax.student.choice import Trial, better, difference, weighted
 from pate_jax.student.lesson import Learned
 from pate_jax.student.methods import METHODS
@@ -171,10 +171,12 @@ def test_a_net_is_judged_no_further_once_it_is_clear_what_it_is_worth(monkeypatc
         assert not choice._is_clear(good, good, np.ones(30), last)
 
 
-def test_where_there_is_nothing_to_compare_the_first_or_the_fixed_rule_is_taken(capsys):
+def test_where_there_is_nothing_to_compare_a_fixed_rule_is_followed(capsys):
     public, labels = table(60)
     assert choose(KEY, public, hard(labels[:19])) == (Ridge(), [])
     assert "19 answers of 2 classes are too few" in capsys.readouterr().err
+    blank = PublicInputs(np.zeros((9, 8, 8, 1), np.uint8), AS_STORED, 2, ("no", "yes"))
+    assert choose(KEY, blank, hard(labels[:9]), Auto(steps=3)) == (FixMatch(steps=3), [])
     with pytest.warns(UserWarning, match="no answer names class"):
         assert choose(KEY, public, hard(np.ones(40, np.int32))) == (Ridge(), [])
     assert choose(KEY, public, hard(labels), Auto(), independent=False).config.method == "vat"
