@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class Curve(NamedTuple):
 def main(
     results: Path = RESULTS / "crowds.jsonl",
     teachers: Path = RESULTS / "linear_teachers.jsonl",
+    rounds: Path = RESULTS / "crowd_rounds.jsonl",
     out: Path = ROOT / "docs/voters.svg",
 ) -> None:
     """Print the table of the lines of `experiments.crowds`, and draw them beside linear teachers.
@@ -49,14 +51,18 @@ def main(
     Args:
         results: JSON lines of `experiments.crowds`.
         teachers: JSON lines of `experiments.linear_teachers`.
+        rounds: JSON lines of `experiments.crowd_rounds`.
         out: the figure.
     """
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     if not lines:
         raise PateError(f"{results} holds no line: run `python -m experiments.crowds`")
     print(table(lines))
-    beside = [json.loads(line) for line in teachers.read_text().splitlines()] if teachers.exists() else []
-    storage.write_bytes(out, draw(lines, beside))
+    beside = [
+        [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        for file in (teachers, rounds)
+    ]
+    storage.write_bytes(out, draw(lines, *beside))
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -93,14 +99,18 @@ def cell(line: dict[str, Any]) -> str:
     return f"{line['labels']:.1f} ({line['queries']}){star}"
 
 
-def draw(lines: list[dict[str, Any]], teachers: Sequence[dict[str, Any]] = ()) -> bytes:
+def draw(
+    lines: list[dict[str, Any]],
+    teachers: Sequence[dict[str, Any]] = (),
+    rounds: Sequence[dict[str, Any]] = (),
+) -> bytes:
     """The figure as SVG, a panel for each data set."""
     from matplotlib.figure import Figure
 
     there = [name for name in NAMES if any(line["data"] == name for line in lines)]
     figure = Figure(figsize=(3.1 * len(there), 4.0), layout="constrained")
     for axes, name in zip(figure.subplots(1, len(there), squeeze=False)[0], there, strict=True):
-        for curve in [*of_crowds(lines, name), *of_teachers(teachers, name)]:
+        for curve in [*of_crowds(lines, name), *of_rounds(rounds, name), *of_teachers(teachers, name)]:
             axes.plot(
                 *zip(*curve.points, strict=True), curve.style, marker="o", markersize=3, label=curve.said
             )
@@ -123,6 +133,23 @@ def of_crowds(lines: list[dict[str, Any]], name: str) -> Iterator[Curve]:
             (one["epsilon"], one[part]) for one in lines if (one["data"], one["voter"]) == (name, voter)
         )
         yield Curve(f"{voter}, {'test part' if part == 'test' else part}", found, "-")
+
+
+def of_rounds(lines: Sequence[dict[str, Any]], name: str) -> Iterator[Curve]:
+    """What the mean of all rounds' sums says of the test part, mean over draws, for each number of rounds.
+
+    >>> line = {"data": "adult", "epsilon": 1.0, "of": 2, "round": 2, "mean": [80.0, 81.0]}
+    >>> list(of_rounds([line, {**line, "mean": [80.0, 82.0]}], "adult"))
+    [Curve(said='sums, 2 rounds, test part', points=[(1.0, 81.5)], style=':')]
+    """
+    last = [one for one in lines if one["data"] == name and one["round"] == one["of"] > 1]
+    for number in sorted({one["of"] for one in last}):
+        own = [one for one in last if one["of"] == number]
+        points = [
+            (epsilon, statistics.fmean(one["mean"][1] for one in own if one["epsilon"] == epsilon))
+            for epsilon in sorted({one["epsilon"] for one in own})
+        ]
+        yield Curve(f"sums, {number} rounds, test part", points, ":")
 
 
 def of_teachers(lines: Sequence[dict[str, Any]], name: str) -> Iterator[Curve]:
