@@ -8,7 +8,7 @@ than sums need. So the figure holds for either choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from pate_jax.accounting.exact import counts
@@ -23,7 +23,7 @@ from pate_jax.runs.report import crowd_words
 from pate_jax.system import progress
 
 FIRST: Voting = "neighbours"  # what a run begins as
-_STEPS = (0.5, 1.0, 2.0)  # times epsilon, of which is said what to expect
+Labellings = Sequence[rehearsal.Labels]
 
 
 def begun_as(run: RunDirectory) -> Voting:
@@ -37,39 +37,41 @@ def decided(crowd: Crowd) -> Crowd:
     run = crowd.run
     if PLANNED not in run.record.read():
         release.count_voters(crowd)
-        found = _rehearsed(crowd)
+        labels = rehearsal.labellings(*crowd.wide, crowd.dataset.classes)
+        found = _rehearsed(crowd, labels)
         voters: Voting = max(found, key=lambda one: (found[one].low, one))
         wanted = run.record.read().of(CROWD) | {"voters": voters}
         crowd = crowd.of(voters)
-        facts = {"voters": voters, "expected": _listed(found), "at": _at_others(crowd)}
+        facts = {"voters": voters, "expected": _listed(found), "at": _at_others(crowd, labels, found[voters])}
         run.record.revise({CROWD: wanted, PLANNED: facts})
     for line in said(crowd, run.record.read().of(PLANNED)):
         progress.say(line)
     return crowd
 
 
-def _rehearsed(crowd: Crowd) -> dict[Voting, Expected]:
+def _rehearsed(crowd: Crowd, labels: Labellings) -> dict[Voting, Expected]:
     """What is expected of each kind of voters; the number of queries can be chosen of neighbours only."""
     kinds = get_args(Voting) if crowd.choice.queries is None else (FIRST,)
-    return {kind: _expected(crowd.of(kind), crowd.mu) for kind in kinds}
+    return {kind: _expected(crowd.of(kind), crowd.mu, labels) for kind in kinds}
 
 
-def _expected(crowd: Crowd, mu: float) -> Expected:
+def _expected(crowd: Crowd, mu: float, labels: Labellings) -> Expected:
     """What a plan of this cost is expected to bring."""
-    space, pool = crowd.wide
-    labels = rehearsal.labellings(space, pool, crowd.dataset.classes)
-    return rehearsal.rehearse(crowd.planned(mu), pool, labels, crowd.voting)
+    return rehearsal.rehearse(crowd.planned(mu), crowd.wide.pool, labels, crowd.voting)
 
 
 def _listed(found: Mapping[Voting, Expected]) -> dict[str, dict[str, float]]:
     return {kind: each._asdict() for kind, each in found.items()}
 
 
-def _at_others(crowd: Crowd) -> list[dict[str, float]]:
+def _at_others(crowd: Crowd, labels: Labellings, here: Expected) -> list[dict[str, float]]:
     """What half of the epsilon is expected to bring, as much, and twice as much."""
-    wished = [times * crowd.choice.epsilon for times in _STEPS]
-    each = [_expected(crowd, counts.mu_for(epsilon, crowd.choice.delta)) for epsilon in wished]
-    return [{"epsilon": epsilon, **one._asdict()} for epsilon, one in zip(wished, each, strict=True)]
+    wished = crowd.choice.epsilon
+    half, twice = (
+        _expected(crowd, counts.mu_for(times * wished, crowd.choice.delta), labels) for times in (0.5, 2.0)
+    )
+    each = {wished / 2: half, wished: here, 2 * wished: twice}
+    return [{"epsilon": epsilon, **one._asdict()} for epsilon, one in each.items()]
 
 
 def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
