@@ -70,6 +70,16 @@ def test_several_processes_release_what_one_does(tmp_path, monkeypatch, voters, 
     assert again == [first, {}, {}] and left(RunDirectory(tmp_path / "run")) == left(expected)
 
 
+def test_several_processes_choose_the_voters_that_one_does(tmp_path, monkeypatch):
+    wanted = replace(config("sums", "record", tmp_path / "alone"), voters="auto")
+    pipeline.run(wanted)
+    with monkeypatch.context() as patch:
+        group = process_threads.group(patch, 3)
+        ends = group.ends(lambda _: pipeline.run(replace(wanted, out=tmp_path / "run")))
+    assert ends[1:] == [{}, {}]
+    assert left(RunDirectory(tmp_path / "run")) == left(RunDirectory(tmp_path / "alone"))
+
+
 @pytest.mark.parametrize(("voters", "by"), KINDS)
 def test_every_record_is_read_by_one_process_alone(tmp_path, monkeypatch, voters, by):
     group, read = process_threads.group(monkeypatch, 3), [set() for _ in range(3)]
