@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 
 import honest_runs
@@ -16,7 +17,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.runs import config_file, ledger, pipeline, register, teacher_plan
-from pate_jax.runs.crowds import choice, stages
+from pate_jax.runs.crowds import choice, release, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import CrowdPlan
 from pate_jax.runs.record import CROWD, PLANNED
@@ -102,6 +103,39 @@ def test_a_stop_after_the_number_of_voters_goes_on_with_the_same_number(tmp_path
     assert verify.of_run(run).of("failed") == []
 
 
+@pytest.mark.parametrize("voters", ["neighbours", "sums"])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_voters_that_were_named_once_are_not_chosen_anew(tmp_path, monkeypatch, voters, stopped):
+    """Sums tell their number with less noise than neighbours need, so they stay sums."""
+    monkeypatch.setattr(choice, "_rehearsed", lambda *_: pytest.fail("a choice was made"))
+    named = config(tmp_path / "run", voters=voters)
+    with monkeypatch.context() as patch:
+        if stopped:  # after the number of voters, before the table
+            patch.setattr(release, "count", lambda crowd: release._asked_on(crowd) and 1 / 0)
+        with pytest.raises(ZeroDivisionError) if stopped else nullcontext():
+            pipeline.run(named)
+    pipeline.run(replace(named, voters="auto"))
+    run = RunDirectory(tmp_path / "run")
+    first, table = ledger.releases(run.ledger)
+    assert table.release.name == voters
+    assert first.release == counts.headcount_for(counts.mu_for(4.0, 1e-5), voters)
+    assert verify.of_run(run).of("failed") == []
+
+
+def test_sums_that_stopped_before_anything_public_stay_sums(tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(release, "_charge", stop)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run(config(tmp_path / "run", voters="sums"))
+    run = RunDirectory(tmp_path / "run")
+    run.public_side.unlink(missing_ok=True)
+    pipeline.run(config(tmp_path / "run"))
+    assert [line.release.name for line in ledger.releases(run.ledger)][1:] == ["sums"]
+
+
 def test_the_same_command_again_says_the_same_and_charges_nothing(run, tmp_path):
     again = copy(run, tmp_path)
     lines = run.ledger.read_bytes()
@@ -139,6 +173,7 @@ def test_what_only_teachers_take_makes_it_a_run_of_teachers(given):
     assert RunConfig(**given).who == "teachers" and RunConfig().who == "auto"
 
 
+@pytest.mark.long
 def test_teachers_get_their_number_noise_and_queries_from_epsilon(tmp_path, capsys):
     wished = RunConfig(
         DataChoice("strokes", records=6000), voters="teachers", epsilon=2.0, out=tmp_path / "run"

@@ -35,7 +35,7 @@ def begun_as(run: RunDirectory) -> Voting:
 def decided(crowd: Crowd) -> Crowd:
     """The crowd with the voters that were chosen for it, now or when the run was begun."""
     run = crowd.run
-    if PLANNED not in run.record.read():
+    if _open(run):
         release.count_voters(crowd)
         labels = rehearsal.labellings(*crowd.wide, crowd.dataset.classes)
         found = _rehearsed(crowd, labels)
@@ -44,9 +44,19 @@ def decided(crowd: Crowd) -> Crowd:
         crowd = crowd.of(voters)
         facts = {"voters": voters, "expected": _listed(found), "at": _at_others(crowd, labels, found[voters])}
         run.record.revise({CROWD: wanted, PLANNED: facts})
-    for line in said(crowd, run.record.read().of(PLANNED)):
-        progress.say(line)
+    if PLANNED in run.record.read():
+        for line in said(crowd, run.record.read().of(PLANNED)):
+            progress.say(line)
     return crowd
+
+
+def _open(run: RunDirectory) -> bool:
+    """Whether the voters of a run may still be chosen: nothing was planned, and it began as it should.
+
+    A run that was begun with sums by name has told its number of voters with too little noise for neighbours.
+    """
+    begun = run.record.read().crowd.voters == FIRST and not run.public_side.exists()
+    return begun and PLANNED not in run.record.read()
 
 
 def _rehearsed(crowd: Crowd, labels: Labellings) -> dict[Voting, Expected]:
