@@ -51,7 +51,7 @@ class Setting(NamedTuple):
 _INTERACTIVE = InteractiveGNMax(100.0, 100.0, 40.0, 0.95)
 PICTURE = Setting("published MNIST votes", ConfidentGNMax(200.0, 150.0, 40.0), 640)
 SETTINGS = (
-    Setting("`pate run`, strokes", default_mechanism(125), 500, teachers=125),
+    Setting("`pate run --teachers 125`, strokes", default_mechanism(125), 500, teachers=125),
     Setting("`pate run`, MNIST and Fashion-MNIST", ConfidentDiscreteGaussian(200.0, 150.0, 40.0), 640),
     Setting("`pate run`, Adult", ConfidentDiscreteGaussian(220.0, 150.0, 40.0), 1500, classes=2),
     PICTURE,
