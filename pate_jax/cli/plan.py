@@ -25,9 +25,13 @@ def plan(
     votes: Path | None = None,
     judged_on: Literal["public", "synthetic"] | None = None,
     dataset: str | None = None,
+    public: Path | None = None,
+    public_labels: bool = False,
     json: bool = False,
 ) -> None:
     """Choose teachers, noise, threshold and queries for a wished epsilon, before any vote is cast.
+
+    With --public it rehearses crowds instead, whose records vote by themselves, as `pate run --epsilon` does.
 
     Args:
         records: how many private records there are; only the two first digits count.
@@ -41,9 +45,16 @@ def plan(
         votes: a file of public or synthetic votes to judge by, in place of a model; needs --judged-on.
         judged_on: whose records those votes come from; private votes are refused.
         dataset: the data set to name in the command; unset: files of your own.
+        public: your public inputs (.npz), to say how right neighbours and sums are expected to be on them.
+        public_labels: judge these by their own labels, which are public, and not by made-up ones.
         json: print one JSON object.
     """
     records = planning.counted(records)
+    if public is not None:
+        _tell_of_crowds(public, records, classes, epsilon, delta, public_labels, json)
+        return
+    if public_labels:
+        raise PateError("--public-labels goes with --public, the file that holds them")
     models: Sequence[vote_models.VoteModel | vote_models.VotesOf] = tuple(
         model for model in vote_models.MODELS if like in ("any", model.name)
     )
@@ -74,6 +85,32 @@ def plan(
         print(json_format.dumps({**found.to_dict(), "command": command, "delta": delta}))
     else:
         _tell(found, command, delta, classes)
+
+
+def _tell_of_crowds(
+    public: Path, records: int, classes: int, epsilon: float, delta: float, by_labels: bool, json: bool
+) -> None:
+    from pate_jax import data
+    from pate_jax.accounting.inputs import check_delta
+    from pate_jax.runs.crowds import forecast
+
+    check_delta(delta)
+    if not 0 < epsilon < float("inf"):
+        raise PateError(f"epsilon={epsilon} must be a finite number above 0; 1 is an example")
+    pool = data.pool(public, classes=classes)
+    found = forecast.expected(pool, records=records, epsilon=epsilon, delta=delta, by_labels=by_labels)
+    chosen = forecast.best(found)
+    if json:
+        print(json_format.dumps({"voters": chosen, **{kind: one._asdict() for kind, one in found.items()}}))
+        return
+    labels = "their own labels" if by_labels else "labels that were made up in several ways"
+    print(f"Some {records:,} records, {len(pool.public.inputs):,} public inputs, judged by {labels}:\n")
+    for kind, one in found.items():
+        print(f"  {kind:<11} {one.text()}; the most frequent class {one.majority:.0%}")
+    print(
+        f"\npate run --private PRIVATE.npz --public {public} --voters {chosen} --epsilon {epsilon:g} "
+        f"--delta {delta:g}"
+    )
 
 
 def _tell(found: planning.Plan, command: str, delta: float, classes: int) -> None:

@@ -40,6 +40,14 @@ class Expected(NamedTuple):
     high: float
     majority: float  # share of the most frequent class
 
+    def text(self) -> str:
+        """In words.
+
+        >>> Expected(0.871, 0.402, 1.0, 0.5).text()
+        '87% right (40% to 100%)'
+        """
+        return f"{self.accuracy:.0%} right ({self.low:.0%} to {self.high:.0%})"
+
 
 def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
     """Made-up labels of a pool, from its coordinates in a space; the same for the same pool.

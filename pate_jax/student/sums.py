@@ -38,15 +38,15 @@ def holds(front: Front) -> bool:
 def of_sums(public: PublicInputs, space: Space, scaling: Scaling, model: Linear) -> Student:
     """The classifier of noisy sums as a student.
 
+    >>> from pate_jax import crowd
     >>> from pate_jax.models import spaces
-    >>> from pate_jax.crowd import vectors
     >>> pool = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     >>> public = PublicInputs(pool, AS_STORED, 2, ("no", "yes"))
     >>> space = spaces.learn("identity", pool)
-    >>> scaling = vectors.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=True)
+    >>> scaling = crowd.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=True)
     >>> weights = np.array([[0.3, -0.3], [0.1, -0.1], [0.0, 0.0], [0.2, -0.2]])
     >>> model = Linear(weights, 100, np.zeros((4, 3)), 1.0)
-    >>> wanted = model.probabilities(vectors.vectors(scaling, space.coordinates(pool)))
+    >>> wanted = model.probabilities(crowd.vectors(scaling, space.coordinates(pool)))
     >>> bool(np.allclose(of_sums(public, space, scaling, model)(pool), wanted, atol=1e-5))
     True
     """

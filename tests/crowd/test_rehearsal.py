@@ -1,7 +1,10 @@
 """The rehearsal of a plan on public inputs: it says what a crowd of such records really brings."""
 
+import json
+
 import numpy as np
 import pytest
+from commands import call
 
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
@@ -59,3 +62,32 @@ def test_a_rehearsal_is_a_function_of_public_inputs_alone():
 def test_labels_are_made_up_of_every_class_even_for_a_small_pool():
     few = POOL[:8]
     assert all(len(each) == 8 and each.max() < CLASSES for each in rehearsal.labellings(SPACE, few, CLASSES))
+
+
+@pytest.mark.parametrize("by_labels", [False, True])
+def test_a_plan_of_crowds_reads_public_inputs_alone(tmp_path, capsys, by_labels):
+    path = tmp_path / "pool.npz"
+    np.savez(path, inputs=PLACES["pool"].astype(np.float32), labels=TRUTH["pool"])
+    wish = ("plan", "--records", VOTERS, "--classes", CLASSES, "--epsilon", 0.5, "--public", path)
+    assert call(*wish, *["--public-labels"] * by_labels, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    labels = [TRUTH["pool"]] if by_labels else rehearsal.labellings(SPACE, POOL, CLASSES)
+    expected = rehearsal.rehearse(planned("sums", 0.5), POOL, labels, VOTERS)
+    assert said["sums"]["accuracy"] == pytest.approx(expected.accuracy, abs=0.02)
+    assert call(*wish) == 0
+    assert f"--voters {said['voters']}" in capsys.readouterr().out or by_labels
+
+
+BAD = {
+    "no labels": (["--public-labels"], "have no labels to judge by"),
+    "no epsilon": (["--epsilon", 0], "epsilon=0"),
+    "no delta": (["--delta", 2], "delta=2"),
+}
+
+
+@pytest.mark.parametrize(("more", "sentence"), BAD.values(), ids=BAD)
+def test_a_plan_of_crowds_that_makes_no_sense_is_one_sentence(tmp_path, capsys, more, sentence):
+    np.savez(tmp_path / "pool.npz", inputs=PLACES["pool"].astype(np.float32))
+    wish = ["plan", "--records", VOTERS, "--classes", CLASSES, "--epsilon", 0.5]
+    assert call(*wish, "--public", tmp_path / "pool.npz", *more) == 2
+    assert sentence in capsys.readouterr().err

@@ -60,6 +60,13 @@ def test_who_votes_is_chosen_after_the_number_of_voters_and_recorded(run):
     assert [one["epsilon"] for one in settings.of(PLANNED)["at"]] == [2.0, 4.0, 8.0]
 
 
+def test_the_least_epsilon_that_is_taken_is_planned_for_as_well(tmp_path, capsys):
+    pipeline.run(config(tmp_path / "run", epsilon=7e-4))
+    planned = RunDirectory(tmp_path / "run").record.read().of(PLANNED)
+    assert [one["epsilon"] for one in planned["at"]] == [7e-4, 14e-4]
+    assert capsys.readouterr().err.count("Chosen by public inputs alone") == 1
+
+
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 9.0])
 @pytest.mark.parametrize("voters", ["neighbours", "sums"])
 def test_the_number_of_voters_leaves_room_for_either_table(epsilon, voters):

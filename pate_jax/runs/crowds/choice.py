@@ -15,8 +15,8 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd import rehearsal
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.mechanisms.crowds import Voting
-from pate_jax.runs.crowds import release
-from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds import forecast, release
+from pate_jax.runs.crowds.inputs import LEAST, Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import CROWD, PLANNED
 from pate_jax.runs.report import crowd_words
@@ -39,13 +39,12 @@ def decided(crowd: Crowd) -> Crowd:
         release.count_voters(crowd)
         labels = rehearsal.labellings(*crowd.wide, crowd.dataset.classes)
         found = _rehearsed(crowd, labels)
-        voters: Voting = max(found, key=lambda one: (found[one].low, one))
+        voters = forecast.best(found)
         wanted = run.record.read().of(CROWD) | {"voters": voters}
         crowd = crowd.of(voters)
         facts = {"voters": voters, "expected": _listed(found), "at": _at_others(crowd, labels, found[voters])}
         run.record.revise({CROWD: wanted, PLANNED: facts})
-    if PLANNED in run.record.read():
-        for line in said(crowd, run.record.read().of(PLANNED)):
+        for line in said(crowd, facts):
             progress.say(line)
     return crowd
 
@@ -75,19 +74,19 @@ def _listed(found: Mapping[Voting, Expected]) -> dict[str, dict[str, float]]:
 
 
 def _at_others(crowd: Crowd, labels: Labellings, here: Expected) -> list[dict[str, float]]:
-    """What half of the epsilon is expected to bring, as much, and twice as much."""
-    wished = crowd.choice.epsilon
-    half, twice = (
-        _expected(crowd, counts.mu_for(times * wished, crowd.choice.delta), labels) for times in (0.5, 2.0)
-    )
-    each = {wished / 2: half, wished: here, 2 * wished: twice}
-    return [{"epsilon": epsilon, **one._asdict()} for epsilon, one in each.items()]
+    """What this epsilon, twice and half of it (if tables hold so much noise) are expected to bring."""
+    found = {crowd.choice.epsilon: here}
+    for epsilon in (crowd.choice.epsilon / 2, 2 * crowd.choice.epsilon):
+        mu = counts.mu_for(epsilon, crowd.choice.delta)
+        if mu >= LEAST:
+            found[epsilon] = _expected(crowd, mu, labels)
+    return [{"epsilon": epsilon, **found[epsilon]._asdict()} for epsilon in sorted(found)]
 
 
 def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     """What was chosen and why, in five lines."""
     choice, dataset = crowd.choice, crowd.dataset
-    expected = "; ".join(f"{kind} {_range(one)}" for kind, one in facts["expected"].items())
+    expected = "; ".join(f"{kind} {Expected(**one).text()}" for kind, one in facts["expected"].items())
     plan = crowd.plan
     space = crowd_words.space({"space": plan.space.description()._asdict()})
     return [
@@ -100,7 +99,3 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
         "which are all that leaves.",
         "  Change what you like: --voters, --space, --queries, --student.method (`pate run --help-all`).",
     ]
-
-
-def _range(one: Mapping[str, float]) -> str:
-    return f"{one['accuracy']:.0%} right ({one['low']:.0%} to {one['high']:.0%})"

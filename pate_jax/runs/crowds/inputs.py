@@ -30,8 +30,8 @@ from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount, progress
 
-_KEY = 0  # of a net that learns from public inputs alone, so no secret
-_LEAST = 3e-4  # mu, whose noise is still drawn
+KEY = 0  # of a net that learns from public inputs alone, so no secret
+LEAST = 3e-4  # mu, whose noise is still drawn
 _STROKES = 30_000  # drawn, unless told otherwise
 HELD_OUT = 10  # of so many voters one is held out, where there are several rounds
 
@@ -134,7 +134,7 @@ class Crowd:
         """What the run may cost in all, in Gaussian-DP; refused where no table of noise is wide enough."""
         epsilon, delta = self.choice.epsilon, self.choice.delta
         found = counts.mu_for(epsilon, delta)
-        if found / math.sqrt(self.choice.rounds) < _LEAST:
+        if found / math.sqrt(self.choice.rounds) < LEAST:
             fewer = ", or ask for fewer rounds" if self.choice.rounds > 1 else ""
             raise PateError(
                 f"epsilon={epsilon:g} at delta={delta:g} needs more noise than tables of it hold, and would "
@@ -208,7 +208,7 @@ class Crowd:
         """What public inputs teach, and in a later round the last layer of the student before it."""
         if self.round > 1:
             return trained.space(self.before, self.seen.public.inputs)
-        public, key = PublicInputs.of(self.seen), jax.random.key(_KEY)
+        public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
         return trained.learn(self.kind, public, key=key, encoder=self.choice.encoder)
 
     @cached_property
