@@ -76,7 +76,7 @@ def test_the_number_of_voters_leaves_room_for_either_table(epsilon, voters):
     assert 1 / number.sigma**2 + joined * mu**2 <= mu**2
 
 
-def test_contents_of_private_records_change_no_choice(run, tmp_path, monkeypatch):
+def test_contents_of_private_records_change_no_choice(tmp_path, monkeypatch):
     """As many records with other inputs and labels: the choice, and what is said of it, stay."""
     with np.load(honest_runs.table().private) as file:
         arrays = dict(file)
@@ -91,6 +91,24 @@ def test_contents_of_private_records_change_no_choice(run, tmp_path, monkeypatch
         choice.decided(begun)
         said.append(other.record.read().of(PLANNED))
     assert said[0] == said[1]
+
+
+def test_a_choice_that_reads_private_labels_would_be_noticed(tmp_path, monkeypatch):
+    real = choice._rehearsed
+
+    def leaking(crowd, labels):
+        told = float(crowd.everybody.labels[:9].sum())
+        return {kind: one._replace(low=one.low + told) for kind, one in real(crowd, labels).items()}
+
+    monkeypatch.setattr(choice, "_rehearsed", leaking)
+    with pytest.raises(AssertionError):
+        test_contents_of_private_records_change_no_choice(tmp_path, monkeypatch)
+
+
+def test_a_number_of_voters_with_the_noise_of_sums_would_be_noticed(monkeypatch):
+    monkeypatch.setattr(choice, "FIRST", "sums")
+    with pytest.raises(AssertionError):
+        test_the_number_of_voters_leaves_room_for_either_table("neighbours", 1.0)
 
 
 def test_a_stop_after_the_number_of_voters_goes_on_with_the_same_number(tmp_path, monkeypatch):

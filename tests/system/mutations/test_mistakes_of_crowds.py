@@ -248,12 +248,12 @@ def drawn_anew(real):
 def by_label(real):
     """The public side knows the private labels: the noise follows their count."""
 
-    def planned(crowd):
-        plan, space, pool = real(crowd)
+    def planned(crowd, *mu):
+        plan = real(crowd, *mu)
         quieter = replace(
             plan.release, sigma=plan.release.sigma + float(crowd.people.labels.sum() % 7) / 8 + 0.1
         )
-        return plan._replace(release=quieter), space, pool
+        return plan._replace(release=quieter)
 
     return planned
 
@@ -290,7 +290,7 @@ MISTAKES = [
     case("noise that nobody can draw again", replaced(release, "draw", drawn_anew), SUMS, "do not follow"),
     case(
         "noise that follows private labels",
-        replaced(Crowd, "_planned", by_label),
+        replaced(Crowd, "planned", by_label),
         NEIGHBOURS,
         "give the release",
     ),
