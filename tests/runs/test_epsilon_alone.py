@@ -108,7 +108,7 @@ def test_a_choice_that_reads_private_labels_would_be_noticed(tmp_path, monkeypat
 def test_a_number_of_voters_with_the_noise_of_sums_would_be_noticed(monkeypatch):
     monkeypatch.setattr(choice, "FIRST", "sums")
     with pytest.raises(AssertionError):
-        test_the_number_of_voters_leaves_room_for_either_table("neighbours", 1.0)
+        test_the_number_of_voters_leaves_room_for_either_table(1.0, "neighbours")
 
 
 def test_a_stop_after_the_number_of_voters_goes_on_with_the_same_number(tmp_path, monkeypatch):
