@@ -10,22 +10,19 @@ classifier, and that of neighbours is `ridge`. Labels of the test part judge; no
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.crowds import accuracy, add_files, counts_of, of_files, planned, prepared, sums_of
-from pate_jax import data
+from experiments.crowds import accuracy, counts_of, main, planned, prepared, sums_of
 from pate_jax.aggregate import seeded_key, soft_answers
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.crowd import rehearsal, shares
 from pate_jax.crowd.plan import doubts
 from pate_jax.data import Dataset
+from pate_jax.runs.crowds import forecast
 from pate_jax.student import PublicInputs, Ridge, fit
 
 EPSILONS = [0.1, 0.3, 1.0, 3.0]
@@ -41,7 +38,7 @@ def lines(dataset: Dataset, epsilons: list[float], seeds: int) -> Iterator[dict[
     for epsilon in epsilons:
         plans = {kind: planned(kind, here, epsilon) for kind in KINDS}
         found = {kind: rehearsal.rehearse(plan, pool, labels, here.voters) for kind, plan in plans.items()}
-        chosen = max(found, key=lambda kind: (found[kind].low, kind))
+        chosen = forecast.best(found)
         right = {kind: _right(plan, here, dataset, seeds) for kind, plan in plans.items()}
         said = doubts(plans[chosen], here.space, pool, voters=here.voters)
         yield {
@@ -75,21 +72,5 @@ def _right(plan: Any, here: Any, dataset: Dataset, seeds: int) -> float:
     return float(np.mean(found))
 
 
-def main() -> None:
-    """Measure the named data sets, or the user's own files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", help="data sets by name")
-    parser.add_argument("--archives", type=Path, help="a folder with one folder of archives for each name")
-    add_files(parser)
-    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
-    parser.add_argument("--seeds", type=int, default=3)
-    chosen = parser.parse_args()
-    folders = [chosen.archives / name if chosen.archives else None for name in chosen.names]
-    named = [data.load(name, manual_dir=at) for name, at in zip(chosen.names, folders, strict=True)]
-    for dataset in of_files(chosen) + named:
-        for line in lines(dataset, chosen.epsilons, chosen.seeds):
-            print(json.dumps(line), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(lines, EPSILONS, __doc__)

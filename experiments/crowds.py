@@ -12,7 +12,7 @@ import argparse
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from pate_jax.models import spaces  # noqa: E402
 
 DELTA, DIRECTIONS = 1e-5, 400
 AT_ONCE = 2000  # records
+Measure = Callable[[Dataset, list[float], int], Iterator[dict[str, Any]]]
 EPSILONS = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]
 
 
@@ -166,21 +167,21 @@ def of_files(chosen: argparse.Namespace) -> list[Dataset]:
     return [dataclasses.replace(made, name=chosen.files[0].resolve().parent.name)]
 
 
-def main() -> None:
-    """Measure the named data sets, or the user's own files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def main(measure: Measure, epsilons: list[float], about: str | None) -> None:
+    """Measure the named data sets, or the user's own files; each line is printed as it comes."""
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="data sets by name")
     parser.add_argument("--archives", type=Path, help="a folder with one folder of archives for each name")
     add_files(parser)
-    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=epsilons)
     parser.add_argument("--seeds", type=int, default=3)
     chosen = parser.parse_args()
     folders = [chosen.archives / name if chosen.archives else None for name in chosen.names]
     named = [data.load(name, manual_dir=at) for name, at in zip(chosen.names, folders, strict=True)]
     for dataset in of_files(chosen) + named:
-        for line in lines(dataset, chosen.epsilons, chosen.seeds):
+        for line in measure(dataset, chosen.epsilons, chosen.seeds):
             print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(lines, EPSILONS, __doc__)

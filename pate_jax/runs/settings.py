@@ -19,6 +19,7 @@ from pate_jax.student.settings import Auto, Linear, Selection, Settings, Student
 
 Choice = TypeVar("Choice")
 QUERIES, CUSTOMARY_EPSILON = 500, 1.0  # the defaults for lists of teachers and for tables of crowds
+STROKES = 30_000  # drawn where the number of teachers does not say how many
 
 # The mechanisms as subcommands, except those that need more than votes.
 _BY_COMMAND = [
@@ -82,6 +83,15 @@ class DataChoice:
     def __post_init__(self) -> None:
         if (self.private is None) != (self.public is None):
             raise PateError("--private and --public go together: give both files")
+
+    def drawn(self, records: int) -> DataChoice:
+        """The same, with so many strokes drawn where their number is left open.
+
+        >>> DataChoice().drawn(7).records, DataChoice("adult").drawn(7).records
+        (7, None)
+        """
+        left_open = self.dataset == "strokes" and self.private is None and self.records is None
+        return dataclasses.replace(self, records=records) if left_open else self
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,7 @@ def begin(
     can be given again, corrected. If it is known how many public inputs it `asks` about, too many are refused
     before the work, not after it; a `delta` too large for so many records is warned about.
     """
-    if choice.dataset == "strokes" and choice.private is None and choice.records is None:
-        choice = replace(choice, records=_RECORDS * cut.teachers)
+    choice = choice.drawn(_RECORDS * cut.teachers)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
         inputs = Inputs(run, choice, cut, config)

@@ -13,10 +13,9 @@ from pate_jax.data import partition
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.record import PLANNED
-from pate_jax.runs.settings import PartitionChoice, RunConfig
+from pate_jax.runs.settings import STROKES, PartitionChoice, RunConfig
 from pate_jax.system import devices, progress
 
-STROKES = 30_000  # drawn, unless told otherwise
 _MOST_QUERIES = 2000
 
 
@@ -28,8 +27,7 @@ def settled(run: RunDirectory, config: RunConfig) -> RunConfig:
     """
     if config.epsilon is None or config.mechanism is not None:
         return config
-    if config.data.dataset == "strokes" and config.data.private is None and config.data.records is None:
-        config = replace(config, data=replace(config.data, records=STROKES))
+    config = replace(config, data=config.data.drawn(STROKES))
     stages = run.record.stages()
     found = stages[PLANNED] if PLANNED in stages else _planned(config)
     if devices.is_first():

@@ -40,6 +40,18 @@ def run(tmp_path_factory):
     return RunDirectory(out)
 
 
+def stopped_at(monkeypatch, place, name, wished):
+    """Begin a run, and stop it by Ctrl-C where it calls this function."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, stop)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run(wished)
+
+
 def copy(run, folder):
     shutil.copytree(run.root, folder / "run")
     return RunDirectory(folder / "run")
@@ -112,13 +124,7 @@ def test_a_number_of_voters_with_the_noise_of_sums_would_be_noticed(monkeypatch)
 
 
 def test_a_stop_after_the_number_of_voters_goes_on_with_the_same_number(tmp_path, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(choice, "_rehearsed", stop)
-        with pytest.raises(KeyboardInterrupt):
-            pipeline.run(config(tmp_path / "run"))
+    stopped_at(monkeypatch, choice, "_rehearsed", config(tmp_path / "run"))
     run = RunDirectory(tmp_path / "run")
     (before,) = ledger.releases(run.ledger)
     with pytest.raises(PateError, match=r"epsilon=4\.0, not 5\.0"):
@@ -148,13 +154,7 @@ def test_voters_that_were_named_once_are_not_chosen_anew(tmp_path, monkeypatch, 
 
 
 def test_sums_that_stopped_before_anything_public_stay_sums(tmp_path, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(release, "_charge", stop)
-        with pytest.raises(KeyboardInterrupt):
-            pipeline.run(config(tmp_path / "run", voters="sums"))
+    stopped_at(monkeypatch, release, "_charge", config(tmp_path / "run", voters="sums"))
     run = RunDirectory(tmp_path / "run")
     run.public_side.unlink(missing_ok=True)
     pipeline.run(config(tmp_path / "run"))

@@ -25,14 +25,13 @@ from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import CROWD
-from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice
+from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount, progress
 
 KEY = 0  # of a net that learns from public inputs alone, so no secret
 LEAST = 3e-4  # mu, whose noise is still drawn
-_STROKES = 30_000  # drawn, unless told otherwise
 HELD_OUT = 10  # of so many voters one is held out, where there are several rounds
 
 
@@ -248,10 +247,8 @@ def opened(run: RunDirectory, *, tolerant: bool = False) -> Crowd:
 
 def made(run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: bool = False) -> Crowd:
     """A crowd of chosen data; strokes are drawn as many as for teachers."""
-    if data.dataset == "strokes" and data.private is None and data.records is None:
-        data = replace(data, records=_STROKES)
     cut = PartitionChoice(by=choice.by, seed=choice.seed)
-    return Crowd(Inputs(run, data, cut, TeacherConfig(), tolerant), choice)
+    return Crowd(Inputs(run, data.drawn(STROKES), cut, TeacherConfig(), tolerant), choice)
 
 
 def refuse_others(run: RunDirectory) -> None:
