@@ -74,17 +74,34 @@ COMMANDS = {
         "plan.plan",
         "Choose teachers, noise, threshold and queries for a wished epsilon, before any vote is cast.",
     ),
+    "merge": Command(
+        "merge.merge", "Join the votes files of several owners who asked their own teachers the same queries."
+    ),
+    "party salt": Command(
+        "party.salt", "Write a fresh salt for `pate party ids`, which one owner makes and all owners share."
+    ),
+    "party ids": Command(
+        "party.ids",
+        "Write salted digests of the ids whose teachers voted, so that nobody is with two owners (`pate "
+        "merge`).",
+    ),
 }
+_GROUPS = {name.split()[0] for name in COMMANDS if " " in name}  # commands of two words
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; bad input ends with one sentence and exit code 2."""
     name, *flags = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in _GROUPS and flags and not flags[0].startswith("-"):
+        name = f"{name} {flags.pop(0)}"
     with exits.told("pate"):
         if name == "--version":
             print(f"pate {__version__}")
         elif name in ("-h", "--help", "--help-all"):
             print(help.overview({name: command.summary for name, command in COMMANDS.items()}))
+        elif name in _GROUPS:
+            below = {each: COMMANDS[each].summary for each in COMMANDS if each.startswith(f"{name} ")}
+            print(help.overview(below))
         elif name not in COMMANDS:
             raise PateError(f"{name!r} is no command; {_near(name)}`pate --help` lists them all")
         else:

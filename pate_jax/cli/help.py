@@ -43,8 +43,10 @@ def overview(summaries: Mapping[str, str]) -> str:
     """
     what = "Private learning with teacher ensembles: from private records to a student that may be published."
     lines = ["usage: pate COMMAND ...", "", what, ""]
+    width = max(11, *(len(name) + 2 for name in summaries))
     for name, summary in summaries.items():
-        lines += textwrap.wrap(summary, 79, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13)
+        margin = " " * (width + 2)
+        lines += textwrap.wrap(summary, 79, initial_indent=f"  {name:<{width}}", subsequent_indent=margin)
     end = "`pate COMMAND --help` explains a command; `pate --version` prints the version."
     return "\n".join([*lines, "", end])
 

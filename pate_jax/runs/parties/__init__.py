@@ -1,0 +1,1 @@
+"""Several owners of private records who answer one list of queries together."""

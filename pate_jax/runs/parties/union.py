@@ -1,0 +1,153 @@
+"""The votes of several owners in one file, for owners who trust one aggregator.
+
+votes.npz         the histograms of all owners' teachers together; private
+certificate.json  which files they come from, by digests, and that no record or user is in two of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pate_jax import voting
+from pate_jax.accounting import RELATIONS, Relation
+from pate_jax.data import fingerprints, partition, tables
+from pate_jax.data.fingerprints import Fingerprints
+from pate_jax.errors import PateError
+from pate_jax.runs import directory, inputs
+from pate_jax.runs.record import refuse_crowd
+from pate_jax.system import storage
+from pate_jax.voting.merge import merge
+
+KIND = "votes-of-owners"
+VOTES, CERTIFICATE = "votes.npz", "certificate.json"
+_COUNTED_BY = {"record": "record", "contents": "record", "user": "user"}  # whose ids must be disjoint
+
+
+class Private(NamedTuple):
+    """Where the ids of private records are, for votes made elsewhere."""
+
+    file: Path | None = None
+    by: str = "record"
+    id_column: str | None = None
+    user_column: str | None = None
+
+
+def join(files: Sequence[Path], owners: Sequence[Path], relation: Relation, out: Path) -> dict[str, Any]:
+    """Merge the owners' votes into a folder, if their ids do not overlap; its certificate is returned.
+
+    `owners` are the files of fingerprints, in the order of the votes. With the relation `party` none are
+    read, because then nothing is promised about a person whom two parties know.
+    """
+    names = [str(file) for file in files]
+    parts = [voting.load_votes(file) for file in files]
+    whole = merge(parts, names)
+    digests = [storage.digest(part.votes) for part in parts]
+    checked = _checked(names, digests, owners, relation)
+    made = {
+        "relation": relation,
+        "votes": storage.digest(whole.votes),
+        "queries": storage.digest(whole.ids, whole.digests),
+        "salt": checked[0].salt if checked else None,
+        "owners": [
+            {"votes": digest, "teachers": int(part.votes[0].sum()), "ids": ids}
+            for part, digest, ids in zip(parts, digests, _counts(checked, len(parts)), strict=True)
+        ],
+    }
+    path = out / CERTIFICATE
+    if path.exists() and storage.read_json(path, KIND) != made:
+        raise PateError(f"{out} holds the votes of other files: choose another --out")
+    directory.close(out)
+    voting.save_votes(out / VOTES, whole)
+    storage.write_json(path, KIND, made, mode=0o600)
+    return made
+
+
+def _counts(checked: Sequence[Fingerprints], owners: int) -> list[int | None]:
+    return [len(one.digests) for one in checked] if checked else [None] * owners
+
+
+def _checked(
+    names: Sequence[str], digests: Sequence[str], owners: Sequence[Path], relation: Relation
+) -> list[Fingerprints]:
+    """The owners' fingerprints, refused where they do not show that the owners share no id."""
+    if relation not in RELATIONS:
+        raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
+    if relation == "party":
+        if owners:
+            raise PateError("--relation party covers one party's own vote, whoever is in it: leave out --ids")
+        return []
+    if len(owners) != len(names):
+        raise PateError(
+            f"{len(owners)} files of ids are given for {len(names)} votes files: --relation "
+            f"{relation} holds only if no id is with two owners; let each owner write its digests by `pate "
+            "party ids`, and give them with --ids in the order of the votes"
+        )
+    found = [fingerprints.load(path) for path in owners]
+    for name, digest, path, one in zip(names, digests, owners, found, strict=True):
+        _check_belongs(name, digest, path, one, _COUNTED_BY[relation], relation)
+        if one.salt != found[0].salt:
+            raise PateError(
+                f"{owners[0]} and {path} were made with two salts, so equal ids look different: let all "
+                "owners use one salt file, and write the digests again"
+            )
+    for one, two, both in fingerprints.overlaps(found):
+        raise PateError(
+            f"{names[one]} and {names[two]} share {both} {found[one].by} id{'s' * (both > 1)}, and whoever "
+            "is with two owners moves two votes: let one of them leave these out and vote again, or declare "
+            "--relation party, which promises nothing to one person"
+        )
+    return found
+
+
+def _check_belongs(name: str, digest: str, path: Path, one: Fingerprints, by: str, relation: str) -> None:
+    if one.votes != digest:
+        raise PateError(
+            f"{path} was made for other votes than those in {name}: give --ids in the order of the votes, or "
+            f"let the owner write it again by `pate party ids` with {name}"
+        )
+    if one.by != by:
+        raise PateError(
+            f"{path} holds ids of {one.by}s, and --relation {relation} is about {by}s: let the owner write "
+            f"it again with --by {by}"
+        )
+
+
+def identify(source: Path, private: Private, *, salt: Path, out: Path) -> Fingerprints:
+    """Write the fingerprints of whoever took part in a run's votes, or in a file of votes made elsewhere."""
+    if source.is_dir():
+        if private.file is not None:
+            raise PateError(f"{source} is a run, which knows its private records: leave out --private")
+        run = directory.RunDirectory(source)
+        settings = run.record.read()
+        refuse_crowd(settings, run.root)
+        units = partition.units_of(inputs.open(run).dataset.private, settings.partition.by)
+        found, by, votes = units, settings.partition.by, run.existing(run.votes, "vote")
+    else:
+        found, by, votes = _ids_of(private), private.by, source
+    counted = storage.digest(voting.load_votes(votes).votes)
+    made = fingerprints.made(found, by=by, salt=fingerprints.read_salt(salt), votes=counted)
+    fingerprints.save(out, made)
+    return made
+
+
+def _ids_of(private: Private) -> np.ndarray:
+    """The ids of the records, or of their users, in a table or an .npz."""
+    if private.file is None:
+        raise PateError("--private is missing: name the file of the private records whose teachers voted")
+    role = "ids" if private.by == "record" else "users"
+    if private.file.suffix == ".npz":
+        found = storage.read_foreign_arrays(private.file)
+        name = role
+    else:
+        given = private.id_column if private.by == "record" else private.user_column
+        if given is None:
+            flag = "--id-column" if private.by == "record" else "--user-column"
+            raise PateError(f"{private.file} is a table: name the column of the {role} with {flag}")
+        found, name = {key: np.asarray(column) for key, column in tables.read(private.file).items()}, given
+    if name not in found:
+        raise PateError(f"{private.file} has no {name!r}; it holds {', '.join(sorted(found))}")
+    return found[name]
