@@ -40,7 +40,7 @@ def merge(parts: Sequence[Votes], names: Sequence[str]) -> Votes:
             _check_same(field, first, part, names[0], name)
         _check_truth(first, part, names[0], name)
     return Votes(
-        np.sum([part.votes for part in parts], axis=0, dtype=np.int64),
+        np.stack([part.votes for part in parts]).sum(0, dtype=np.int64),
         _teacher_labels(parts),
         ids=first.ids if "ids" in named else None,
         labels=next((part.labels for part in parts if part.labels is not None), None),

@@ -94,9 +94,9 @@ def _checked(
                 f"{owners[0]} and {path} were made with two salts, so equal ids look different: let all "
                 "owners use one salt file, and write the digests again"
             )
-    for one, two, both in fingerprints.overlaps(found):
+    for first, second, both in fingerprints.overlaps(found):
         raise PateError(
-            f"{names[one]} and {names[two]} share {both} {found[one].by} id{'s' * (both > 1)}, and whoever "
+            f"{names[first]} and {names[second]} share {both} {found[0].by} id{'s' * (both > 1)}, and whoever "
             "is with two owners moves two votes: let one of them leave these out and vote again, or declare "
             "--relation party, which promises nothing to one person"
         )
@@ -124,8 +124,9 @@ def identify(source: Path, private: Private, *, salt: Path, out: Path) -> Finger
         run = directory.RunDirectory(source)
         settings = run.record.read()
         refuse_crowd(settings, run.root)
-        units = partition.units_of(inputs.open(run).dataset.private, settings.partition.by)
-        found, by, votes = units, settings.partition.by, run.existing(run.votes, "vote")
+        by: str = settings.partition.by
+        found = partition.units_of(inputs.open(run).dataset.private, by)
+        votes = run.existing(run.votes, "vote")
     else:
         found, by, votes = _ids_of(private), private.by, source
     counted = storage.digest(voting.load_votes(votes).votes)
