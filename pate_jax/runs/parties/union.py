@@ -97,8 +97,8 @@ def _checked(
     for first, second, both in fingerprints.overlaps(found):
         raise PateError(
             f"{names[first]} and {names[second]} share {both} {found[0].by} id{'s' * (both > 1)}, and "
-            "whoever is with two owners moves two votes: let one of them leave these out and vote again, or declare "
-            "--relation party, which promises nothing to one person"
+            "whoever is with two owners moves two votes: let one of them leave these out and vote again, or "
+            "declare --relation party, which promises nothing to one person"
         )
     return found
 
