@@ -124,13 +124,14 @@ def supremum(noise: Noise, orders: Curve) -> Curve:
     return _supremum(noise, np.zeros_like(orders), np.inf, orders)
 
 
-def joint_bound(test: ThresholdTest, argmax: Curve, teachers: int, orders: Curve) -> Curve:
+def joint_bound(test: ThresholdTest, argmax: Curve, teachers: float, orders: Curve) -> Curve:
     """A confident mechanism's curve [A] at the worst reading that `teachers` votes allow, argmax included.
 
     `sup_x max(J(x, x-1), J(x-1, x))` over readings up to the larger of `teachers` and the threshold, J the
     joint divergence of {refused, 1..C} with the argmax at its own data-independent curve. A reading cannot
     exceed the number of teachers, so the argmax is weighed by the chance that a query passes. Readings up to
-    the threshold are included so that the bound is monotone in the noise of the test.
+    the threshold are included so that the bound is monotone in the noise of the test. With infinitely many
+    `teachers` the bound holds for every reading.
 
     >>> test, orders = ThresholdTest(200, Noise("gaussian", 150.0)), np.array([10.0])
     >>> bool(joint_bound(test, orders / 40**2, 250, orders)[0] < 0.7 * 10 / 40**2)

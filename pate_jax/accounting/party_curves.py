@@ -1,0 +1,119 @@
+"""The Renyi curve of a vote among parties, for someone who cannot subtract a given number of noise shares.
+
+Everything here is data-independent and holds for every history. `shares` is how many shares of each noise
+the observer does not know. An observer who knows some shares sees the votes with those shares added to them.
+So every bound must hold whatever number is added to each count: that is the difference from the figure of
+somebody who knows none (docs/parties.md, "What each audience can learn").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate_jax.accounting.bounds import argmax_worst_case, threshold
+from pate_jax.accounting.counts_curve import argmax_bound
+from pate_jax.accounting.index_curve import index_curve
+from pate_jax.accounting.inputs import check_orders
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.shared_votes import SharedVote
+
+Curve = NDArray[np.float64]
+_UP = 1 + 1e-12
+
+
+def rdp(vote: SharedVote, shares: int, orders: ArrayLike, *, group: int = 1, offset: bool = True) -> Curve:
+    """The curve [A] of everything that is opened, if `group` voters change together.
+
+    `offset` says that the observer knows further shares, or that the number of votes is not certain.
+
+    >>> vote = SharedVote("teachers", "counts", parties=3, sigma=40.0, queries=8, classes=10)
+    >>> rdp(vote, 3, [2.0]).round(6)
+    array([0.01])
+    """
+    grid = check_orders(orders)
+    if group < 1:
+        raise PateError(f"group={group} must be at least 1")
+    found = _ideal(vote, shares, grid, group, offset)
+    return found * _UP + gap(vote, shares, group) * (2 * grid - 1) / (grid - 1)
+
+
+def gap(vote: SharedVote, shares: int, group: int = 1) -> float:
+    """The most by which log-chances of all noises that a change meets differ from discrete Gaussians'.
+
+    >>> vote = SharedVote("teachers", "counts", parties=3, sigma=40.0, queries=8, classes=10)
+    >>> gap(vote, 3) < 1e-200
+    True
+    """
+    if vote.opened == "counts":
+        moved = vote.cells if vote.voters == "sums" else min(vote.cells, 2 * vote.touched * group)
+        return moved * vote.noise.gap(shares) * _UP
+    queries = _queries_met(vote, group)
+    of_test = 0.0 if vote.test_noise is None else vote.test_noise.gap(shares)
+    return queries * (vote.classes * vote.noise.gap(shares) + of_test) * _UP
+
+
+def _queries_met(vote: SharedVote, group: int) -> int:
+    """The most queries at which a change of voters can move votes."""
+    return vote.queries if vote.voters == "teachers" else min(vote.queries, 2 * vote.votes * group)
+
+
+def _ideal(vote: SharedVote, shares: int, orders: Curve, group: int, offset: bool) -> Curve:
+    """The curve with discrete Gaussian noise in place of the sums of shares."""
+    scale = vote.noise.together(shares).scale
+    counts = orders * vote.squared_shift * group**2 / 2 / scale / scale
+    if vote.opened == "counts":
+        return counts
+    if group > 1:
+        return counts + _tests_of_group(vote, shares, orders, group)
+    if vote.voters == "neighbours":
+        return vote.votes * _neighbour(vote, shares, orders)
+    teachers = sum(vote.voters_of_parties)
+    if offset or not teachers:
+        return vote.queries * moved_vote(vote, shares, orders)
+    return vote.queries * index_curve(vote.remaining(shares), teachers, vote.classes, orders)
+
+
+def moved_vote(vote: SharedVote, shares: int, orders: Curve) -> Curve:
+    """One query whose vote moves from one class to another, whatever is added to the counts.
+
+    The argmax costs at most its worst case over all real leads, and test and argmax together at most the
+    worst reading of the test, with no limit on the readings.
+
+    >>> vote = SharedVote("teachers", "answers", parties=3, sigma=40.0, classes=10)
+    >>> (moved_vote(vote, 3, np.array([2.0])) * 40**2 / 2).round(2)
+    array([0.64])
+    """
+    mechanism = vote.remaining(shares)
+    argmax = np.minimum(argmax_worst_case.curve(mechanism.noise, orders), argmax_bound(mechanism, orders))
+    if mechanism.test is None:
+        return argmax
+    return threshold.joint_bound(mechanism.test, argmax, np.inf, orders)
+
+
+def _neighbour(vote: SharedVote, shares: int, orders: Curve) -> Curve:
+    """What a voter costs for each of its votes: one vote taken back and one added.
+
+    At one query they are a moved vote. At two different queries, each moves one count by one. Given the best
+    of the other counts, the answer is then a threshold test of the moved count, so it costs at most the worst
+    such test. The test of the largest count comes on top.
+    """
+    mechanism = vote.remaining(shares)
+    single = threshold.supremum(mechanism.noise, orders)
+    if mechanism.test is not None:
+        single = single + threshold.supremum(mechanism.test.noise, orders)
+    return np.maximum(2 * single, moved_vote(vote, shares, orders))
+
+
+def _tests_of_group(vote: SharedVote, shares: int, orders: Curve, group: int) -> Curve:
+    """The tests, if `group` voters change: a query's largest count moves by as many of them as vote there.
+
+    The numbers `h` of those who vote at a query are at most `group`. Their sum is at most `group` times the
+    queries of a voter (twice as many for neighbours, who may leave one query for another), so the sum of the
+    squares is at most `group^2` times that.
+    """
+    of_test = vote.test_noise
+    if of_test is None:
+        return np.zeros_like(orders)
+    met = vote.queries if vote.voters == "teachers" else 2 * vote.votes
+    return orders * met * group**2 / 2 / of_test.together(shares).scale ** 2
