@@ -1,0 +1,112 @@
+"""What a voter spends who noises its own answers: exact pure epsilon, and the Renyi sum of several answers.
+
+The figures hold for whatever the voter would answer and for every history, so a voter may be asked one
+question after another. A voter that gave `T` answers of epsilon `e` each has spent `T e` with no delta, and
+less at a delta: the smaller of the Renyi sum and of the exact composition of pure epsilons.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate_jax.accounting import composition, curves
+from pate_jax.accounting.bounds import laplace
+from pate_jax.accounting.inputs import check_delta, check_orders
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import local
+from pate_jax.mechanisms.local import Local, OneHotNoise, RandomisedResponse
+
+Curve = NDArray[np.float64]
+_UP = 1 + 1e-9
+_DOWN = 1 - 1e-9
+
+
+def rdp(mechanism: Local, orders: ArrayLike) -> Curve:
+    """The Renyi curve [A] of one answer: exact for randomised response and one-hot noise.
+
+    Two rows of randomised response differ in two values only. Two one-hot rows differ in two bits, each of
+    which is randomised response on two values. Any other mechanism has at most the curve of its epsilon.
+
+    >>> rdp(RandomisedResponse(classes=10, epsilon=1.0), [2.0]).round(4)
+    array([0.2961])
+    """
+    grid = check_orders(orders)
+    if not isinstance(mechanism, RandomisedResponse | OneHotNoise):
+        return laplace.pure(local.log_ratio(mechanism), grid)
+    rows = local.channel(mechanism)
+    p, q, bits = rows[0][0] / local.WORDS, rows[0][1] / local.WORDS, 1 + local.is_bits(mechanism)
+    change = mechanism.epsilon / bits
+    rest = 1 - p - q if len(rows) > 2 else 0.0
+    with np.errstate(divide="ignore"):
+        terms = [
+            math.log(p) + (grid - 1) * change,  # p^a q^(1-a)
+            math.log(q) - (grid - 1) * change,
+            np.full_like(grid, np.log(max(rest, 0.0))),
+        ]
+    whole: Curve = np.logaddexp.reduce(terms) / (grid - 1)
+    return bits * np.minimum(np.maximum(whole, 0.0), change) * _UP
+
+
+def spent(mechanism: Local, answers: int, delta: float = 0.0) -> float:
+    """The least proven epsilon of this many answers of one voter.
+
+    >>> one = RandomisedResponse(classes=10, epsilon=0.1)
+    >>> spent(one, 100), round(spent(one, 100, 1e-5), 2)
+    (10.0, 1.99)
+    """
+    if type(answers) is not int or answers < 0:
+        raise PateError(f"answers={answers!r} must be a whole number of at least 0")
+    one = local.log_ratio(mechanism)
+    plain = answers * one
+    if delta == 0 or answers == 0:
+        return plain
+    orders = curves.default_orders()
+    renyi = curves.epsilon(orders, answers * rdp(mechanism, orders), check_delta(delta)).epsilon
+    return min(plain, float(renyi), composition.pure_epsilon([(one, answers)], delta))
+
+
+def loudest(name: str, classes: int, answers: int, budget: float, delta: float = 0.0) -> Local:
+    """The mechanism with the largest epsilon for each answer of which so many keep to a voter's budget.
+
+    >>> loudest("randomised-response", 10, answers=2, budget=8.0).epsilon
+    4.0
+    """
+    if not (budget > 0 and math.isfinite(budget)):
+        raise PateError(f"budget={budget!r} must be a finite epsilon above 0")
+    if type(answers) is not int or answers < 1:
+        raise PateError(f"answers={answers!r} must be a whole number of at least 1")
+    low = min(budget / answers, local.LARGEST_EPSILON)
+    if low < local.SMALLEST_EPSILON:
+        raise PateError(
+            f"budget={budget:g} leaves {low:.2g} for each of {answers} answers, and an answer needs at least "
+            f"{local.SMALLEST_EPSILON:g}: let each voter answer fewer questions"
+        )
+    high = min(budget, local.LARGEST_EPSILON)
+    if delta > 0:
+        while high - low > 1e-6 * high:
+            middle = (low + high) / 2
+            fits = spent(local.make(name, classes, middle), answers, delta) <= budget
+            low, high = (middle, high) if fits else (low, middle)
+    found = local.make(name, classes, low)
+    return found if spent(found, answers, delta) <= budget else local.make(name, classes, low * _DOWN)
+
+
+def affords(mechanism: Local, budget: float, delta: float = 0.0, used: int = 0) -> int:
+    """How many more answers of this epsilon fit a voter's budget after `used` of them: never louder ones.
+
+    >>> one = RandomisedResponse(classes=10, epsilon=4.0)
+    >>> affords(one, budget=8.0), affords(one, budget=13.0, used=1), affords(one, budget=3.0)
+    (2, 2, 0)
+    """
+    low, high = used, used + 1
+    if spent(mechanism, used, delta) > budget:
+        return 0
+    while spent(mechanism, high, delta) <= budget:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if spent(mechanism, middle, delta) <= budget else (low, middle)
+    return low - used

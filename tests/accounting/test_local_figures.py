@@ -1,0 +1,115 @@
+"""The cost of noisy answers against enumeration of everything that a voter can send."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from pate_jax.accounting import local as figures
+from pate_jax.accounting import local_plan
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import local
+
+ORDERS = np.array([1.3, 2.0, 7.5, 64.0])
+
+
+def rows(mechanism):
+    """The law [class, everything that can be sent]."""
+    of = np.array(local.channel(mechanism), float) / local.WORDS
+    if not local.is_bits(mechanism):
+        return of
+    size = mechanism.classes
+    sent = np.array(list(itertools.product((0, 1), repeat=size)))
+    return np.array([of[(np.arange(size) == true).astype(int), sent].prod(axis=1) for true in range(size)])
+
+
+@pytest.mark.parametrize("kind", local.BY_NAME.values(), ids=local.BY_NAME)
+@pytest.mark.parametrize(("classes", "epsilon"), [(2, 1.0), (4, 3.0), (4, 0.2)])
+def test_the_curve_bounds_every_pair_of_classes_and_is_exact_where_it_says_so(kind, classes, epsilon):
+    mechanism = kind(classes, epsilon)
+    law = rows(mechanism)
+    exact = np.max(
+        [
+            np.log((p[:, None] ** ORDERS * q[:, None] ** (1 - ORDERS)).sum(axis=0)) / (ORDERS - 1)
+            for p, q in itertools.permutations(law, 2)
+        ],
+        axis=0,
+    )
+    claimed = figures.rdp(mechanism, ORDERS)
+    assert np.all(exact <= claimed * (1 + 1e-12))
+    if kind is not local.TruncatedGeometric:
+        np.testing.assert_allclose(claimed, exact, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", local.BY_NAME.values(), ids=local.BY_NAME)
+@pytest.mark.parametrize("delta", [1e-3, 1e-5])
+def test_several_answers_cost_no_less_than_their_enumeration(kind, delta):
+    mechanism, answers = kind(3, 0.4), 3
+    law = rows(mechanism)
+    worst = 0.0
+    for p, q in itertools.permutations(law, 2):
+        many = [p, q]
+        for _ in range(answers - 1):
+            many = [np.multiply.outer(each, one).ravel() for each, one in zip(many, (p, q), strict=True)]
+        low, high = 0.0, answers * 0.4 + 1
+        for _ in range(50):
+            middle = (low + high) / 2
+            over = np.maximum(many[0] - math.exp(middle) * many[1], 0).sum() > delta
+            low, high = (middle, high) if over else (low, middle)
+        worst = max(worst, high)
+    claimed = figures.spent(mechanism, answers, delta)
+    assert worst <= claimed * (1 + 1e-9) <= answers * 0.4 * (1 + 1e-9)
+
+
+def test_without_a_delta_epsilons_add_up_and_many_answers_cost_less_with_one():
+    mechanism = local.RandomisedResponse(10, 0.1)
+    assert figures.spent(mechanism, 200) == pytest.approx(20.0, rel=1e-12)
+    assert figures.spent(mechanism, 200) >= 200 * local.log_ratio(mechanism)
+    assert figures.spent(mechanism, 200, 1e-5) < 4
+    assert figures.spent(mechanism, 0, 1e-5) == 0
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("answers", [1, 3, 40])
+def test_the_loudest_answers_keep_the_budget_and_leave_nothing(answers, delta):
+    found = figures.loudest("one-hot", 5, answers, 2.0, delta)
+    assert figures.spent(found, answers, delta) <= 2.0
+    assert figures.spent(local.make("one-hot", 5, found.epsilon * 1.001), answers, delta) > 2.0
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_a_budget_decides_how_many_answers_and_never_how_loud(delta):
+    mechanism = local.RandomisedResponse(5, 0.3)
+    for budget, used in itertools.product((0.2, 1.0, 7.0), (0, 2)):
+        more = figures.affords(mechanism, budget, delta, used)
+        if more:
+            assert figures.spent(mechanism, used + more, delta) <= budget
+        assert figures.spent(mechanism, used + more + 1, delta) > budget
+
+
+def test_a_plan_for_many_answers_at_a_delta_is_no_worse_than_the_pure_one():
+    settings = {"classes": 4, "questions": 50, "voters": 500, "budget": 1.0}
+    pure = local_plan.plan("randomised-response", **settings)
+    with_delta = local_plan.plan("randomised-response", **settings, delta=1e-5)
+    assert with_delta.right >= pure.right - 1e-9
+    assert figures.spent(with_delta.mechanism, with_delta.answers_each, 1e-5) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: figures.loudest("one-hot", 5, 0, 1.0), "answers=0"),
+        (lambda: figures.loudest("one-hot", 5, 10, math.inf), "budget=inf"),
+        (lambda: figures.loudest("one-hot", 5, 10**6, 1.0), "answer fewer questions"),
+        (lambda: figures.spent(local.OneHotNoise(5, 1.0), -1), "answers=-1"),
+        (lambda: local_plan.plan("one-hot", classes=5, questions=0, voters=3, budget=1.0), "questions=0"),
+        (
+            lambda: local_plan.plan("one-hot", classes=5, questions=3, voters=3, budget=1.0, accuracy=0.0),
+            "accuracy=0",
+        ),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(call, message):
+    with pytest.raises(PateError, match=message):
+        call()
