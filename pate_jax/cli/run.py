@@ -38,6 +38,7 @@ def run(
     processes: int | None = None,
     process: int | None = None,
     coordinator: str | None = None,
+    compile_anew: bool = False,
     json: bool = False,
 ) -> None:
     """Do the whole job: from private records to a student that may be published.
@@ -51,10 +52,12 @@ def run(
         processes: how many processes run this command together; unset: as many as the topology has hosts.
         process: which of them this is, from 0; unset: Slurm or the TPU pod tells.
         coordinator: HOST:PORT of the first one, which alone writes the run; goes with --process.
+        compile_anew: take no compiled program from ~/.cache/pate_jax/programs and keep none there.
         json: end with one JSON object in place of the summary.
     """
     from pate_jax.runs import pipeline
 
+    del compile_anew  # `system.programs` has read it before JAX was imported
     if file is not None:  # `cli.of_run` has put its flags in its place
         raise PateError(f"--config {file} is read from a command line alone")
     machines.enter(topology, coordinator, processes, process)
