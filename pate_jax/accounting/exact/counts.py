@@ -114,12 +114,21 @@ def epsilon(
     check_delta(delta)
     if other_mu and other_rdp is not None:
         raise PateError("other_mu and other_rdp are both given: give the cost of other questions only once")
-    slack = math.fsum(_slack(release) for release in releases) * _UP
+    slack = slack_of(releases)
 
     def least(inner: float) -> curves.Epsilon:
         return curves.Epsilon(_least(releases, inner, change, other_mu, other_rdp), None)
 
     return float(with_slack(least, delta, slack).epsilon)
+
+
+def slack_of(releases: Sequence[CrowdRelease]) -> float:
+    """An upper bound of the total-variation distance of all noise of some releases from its law.
+
+    >>> slack_of([NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)]) < 1e-9
+    True
+    """
+    return math.fsum(_slack(release) for release in releases) * _UP
 
 
 def least_noise(

@@ -66,9 +66,7 @@ def epsilon(
         return 0.0
     each = np.ones(len(merged.row_of), np.int64) if times is None else np.asarray(times)
     repeats = np.bincount(merged.row_of, weights=each, minlength=merged.rows).astype(np.int64)
-    cap = math.sqrt(2 * float(caps(mechanism.noise, mechanism.test, np.array([2.0]))[0]))
-    # the grid ends at 8 standard deviations of a Gaussian loss of that cost
-    step, budget = 8 * cap / POINTS, SHARE * delta / int(repeats.sum())
+    step, budget = step_of(mechanism), SHARE * delta / int(repeats.sum())
     directions = [_Composed(step, SHARE * delta / (2 * merged.rows)) for _ in range(2)]
     with bar("privacy losses", total=merged.rows) as steps:
         for piece in exact_renyi.pieces(mechanism.noise, merged, every_move=True):
@@ -78,9 +76,19 @@ def epsilon(
             values = profile.time_values(laws, len(piece.rows), step, profile.reach(laws, step, POINTS))
             for one, curves in zip(directions, values, strict=True):
                 for row, curve in zip(piece.rows.tolist(), curves, strict=True):
-                    one.add(row, *_trim(curve, step, budget), int(repeats[row]))
+                    one.add(row, *trimmed(curve, step, budget), int(repeats[row]))
             steps.advance(len(piece.rows))
     return max(one.epsilon(delta) for one in directions)
+
+
+def step_of(mechanism: Mechanism) -> float:
+    """The grid's step: the grid ends at 8 standard deviations of a Gaussian loss of the largest cost.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> round(step_of(GNMax(sigma=40)), 6)
+    0.000333
+    """
+    return 8 * math.sqrt(2 * float(caps(mechanism.noise, mechanism.test, np.array([2.0]))[0])) / POINTS
 
 
 def data_independent_epsilon(mechanism: Mechanism, queries: int, classes: int, delta: float) -> float:
@@ -112,7 +120,7 @@ def data_independent_epsilon(mechanism: Mechanism, queries: int, classes: int, d
     return min(renyi, _any_votes(parts, queries, delta))
 
 
-def _trim(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float]:
+def trimmed(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float]:
     """The losses of one profile where it has mass; cutting off the rest costs at most the budget."""
     middle = len(values) // 2
     right = np.flatnonzero(values[middle:] > budget)

@@ -35,26 +35,48 @@ class Outcomes(NamedTuple):
 def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcomes | None:
     """The laws of every move of a few histograms; None if little noise makes them too slow to compute."""
     if noise.family == "gumbel":
-        row, a, b = np.nonzero(groups.moves())
-        log_p, log_q, error = softmax_law.outcomes(noise.scale, groups)
+        return of_moves(noise, test, groups, *np.nonzero(groups.moves()))
+    factors = argmax_law.factors(noise, groups)
+    law = argmax_law.base(factors)
+    possible = groups.moves()
+    if noise.scale >= 1 and not factors.steep and factors.ghost is None:
+        root = math.sqrt(concentrated(noise))
+        factors, groups, law, possible, _ = remote_classes.leave_out(factors, groups, law, 2.0, root)
+    row, a, b = np.nonzero(possible)
+    if len(row) * factors.level.shape[1] * factors.level.shape[2] > renyi.BUDGET * len(law):
+        return None
+    sizes, log_p, log_q, error = moves.outcomes(groups, factors, law, row, a, b)
+    return behind(test, groups, (row, a, b), Outcomes(row, sizes, log_p, log_q, error))
+
+
+def of_moves(
+    noise: Noise, test: ThresholdTest | None, groups: Groups, row: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> Outcomes:
+    """The laws of moves of a vote, from group `a[m]` to `b[m]` of the histograms `row[m]`, in full."""
+    if noise.family == "gumbel":
+        log_p, log_q, errors = softmax_law.outcomes(noise.scale, groups)
         log_p, log_q = log_p[row, a, b], log_q[row, a, b]
-        sizes, error = np.isfinite(log_p) * 1.0, np.broadcast_to(error[row, None], log_p.shape)
+        sizes, error = np.isfinite(log_p) * 1.0, np.broadcast_to(errors[row, None], log_p.shape)
     else:
         factors = argmax_law.factors(noise, groups)
         law = argmax_law.base(factors)
-        possible = groups.moves()
-        if noise.scale >= 1 and not factors.steep and factors.ghost is None:
-            root = math.sqrt(concentrated(noise))
-            factors, groups, law, possible, _ = remote_classes.leave_out(factors, groups, law, 2.0, root)
-        row, a, b = np.nonzero(possible)
-        if len(row) * factors.level.shape[1] * factors.level.shape[2] > renyi.BUDGET * len(law):
-            return None
         sizes, log_p, log_q, error = moves.outcomes(groups, factors, law, row, a, b)
-    if test is not None:
-        before, after = passing(test, largest(groups)), passing(test, largest_after(groups))
-        chances = Passing(*(value[row] for value in before)), Passing(*(value[row, a, b] for value in after))
-        sizes, log_p, log_q, error = moves.join(*chances, sizes, log_p, log_q, error)
-    return Outcomes(row, sizes, log_p, log_q, error)
+    return behind(test, groups, (row, a, b), Outcomes(row, sizes, log_p, log_q, error))
+
+
+def behind(
+    test: ThresholdTest | None,
+    groups: Groups,
+    moved: tuple[np.ndarray, np.ndarray, np.ndarray],
+    found: Outcomes,
+) -> Outcomes:
+    """The same laws behind a test, with "refused" as the first outcome; unchanged where there is no test."""
+    if test is None:
+        return found
+    row = moved[0]
+    before, after = passing(test, largest(groups)), passing(test, largest_after(groups))
+    chances = Passing(*(value[row] for value in before)), Passing(*(value[moved] for value in after))
+    return Outcomes(row, *moves.join(*chances, *found[1:]))
 
 
 def time_values(found: Outcomes, rows: int, step: float, reach: int) -> tuple[np.ndarray, np.ndarray]:
