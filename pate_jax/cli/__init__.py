@@ -66,6 +66,10 @@ COMMANDS = {
         "inspect.verify_command",
         "Recompute a run, or check a release/ by itself; exit code 1 where something does not fit.",
     ),
+    "risk": Command(
+        "risk.risk",
+        "Say what single persons risk in a finished run, exactly: SENSITIVE, and written into private/ only.",
+    ),
     "sweep": Command(
         "sweep.sweep",
         "Judge a grid of settings on votes: what each answers, how right it is, and what it costs.",

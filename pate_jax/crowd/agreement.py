@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from pate_jax.crowd.voters import Voters, own_rows
 from pate_jax.models.spaces.space import BLOCK
@@ -27,18 +27,27 @@ def agreeing(people: Voters, rule: Rule) -> int:
     >>> agreeing(people._replace(users=np.array([4, 4, 9])), lambda inputs: np.ones(len(inputs), int))
     2
     """
+    return int(devices.sum_over_processes(np.array([agreed(people, rule).sum()]))[0])
+
+
+def agreed(people: Voters, rule: Rule) -> Bool[np.ndarray, " voter"]:
+    """Which voters of this process agree with a rule: by record, or by the number of the user.
+
+    >>> people = Voters(np.array([[1.0], [2.0], [3.0]]), np.array([1, 0, 1]), None)
+    >>> agreed(people, lambda inputs: np.ones(len(inputs), int)).tolist()
+    [True, False, True]
+    """
     rows = np.asarray(own_rows(people), np.int64)
     starts = range(0, len(rows), BLOCK)
     right = [_right(people, rows[start : start + BLOCK], rule) for start in starts]
-    agreed = np.concatenate([np.zeros(0, bool), *right])
+    each = np.concatenate([np.zeros(0, bool), *right])
     if people.users is None:
-        number = int(agreed.sum())
-    else:
-        users = people.users[rows]
-        most = int(users.max(initial=0)) + 1
-        both = np.bincount(users, agreed, most), np.bincount(users, minlength=most)
-        number = int(((2 * both[0] >= both[1]) & (both[1] > 0)).sum())
-    return int(devices.sum_over_processes(np.array([number]))[0])
+        return each
+    users = people.users[rows]
+    most = int(users.max(initial=0)) + 1
+    both = np.bincount(users, each, most), np.bincount(users, minlength=most)
+    found: np.ndarray = (2 * both[0] >= both[1]) & (both[1] > 0)
+    return found
 
 
 def _right(people: Voters, rows: np.ndarray, rule: Rule) -> np.ndarray:

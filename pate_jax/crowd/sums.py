@@ -64,6 +64,35 @@ def sums(
     return np.asarray(system.sum_over_processes(table))
 
 
+def squares(space: Space, scaling: Scaling, people: Voters, release: ClassSums) -> Int[np.ndarray, " voter"]:
+    """The square of the length of each voter's own table, by record or by the number of the user.
+
+    It says how far the sums move without that voter, and is private.
+    """
+    if people.users is None:
+
+        def work(public: _Constants, seen: np.ndarray, there: np.ndarray) -> np.ndarray:
+            found = _squared(public, seen, length=scaling.length, constant=scaling.constant)
+            return np.asarray(found)[: len(there)]
+
+        rows, constants = range(len(people.labels)), _Constants(space.axes, scaling.weights)
+        blocks = each_block(space, people.inputs, rows, work, constants)
+        return np.concatenate([np.zeros(0, np.int64), *blocks])
+    records = np.bincount(people.users)
+    table = np.zeros(len(records), np.int64)
+    for some in _of_whole_users(_pieces(space, scaling, people, own_rows(people), release, None)):
+        means = _means(some, records, release.length)
+        np.add.at(table, means.users, (means.sums**2).sum(1))
+    return table
+
+
+@partial(jax.jit, static_argnames=("length", "constant"))
+def _squared(public: _Constants, seen: Array, *, length: int, constant: int) -> Int[Array, " row"]:
+    """The squares of vectors' lengths, which are at most 8,000: below 2^31."""
+    vectors = bounded(along(public.axes, seen), public.weights, length, constant)
+    return (vectors * vectors).sum(1)
+
+
 def _own_sums(
     space: Space, scaling: Scaling, people: Voters, rows: Rows, release: ClassSums, count: int | None
 ) -> Int[np.ndarray, "class direction"]:

@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from pate_jax.crowd.neighbours import counts
 from pate_jax.crowd.plan import Plan
-from pate_jax.crowd.sums import sums
+from pate_jax.crowd.sums import squares, sums
 from pate_jax.crowd.voters import Voters
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import NeighbourCounts
@@ -24,3 +24,16 @@ def table(plan: Plan, people: Voters) -> Int[np.ndarray, "rows columns"]:
     if plan.queries is None:
         raise PateError("the plan names no queries for its neighbours: make it again (crowd.plan)")
     return counts(plan.space, plan.queries, people, plan.release)
+
+
+def own_squares(plan: Plan, people: Voters) -> Int[np.ndarray, " voter"]:
+    """How far the table moves without each voter, squared: by record, or by the number of the user.
+
+    A voter's own table is added to those of all others, so without the voter the table is less by just
+    that. Every voter of neighbours casts as many votes as it may, each 1 in another cell. These numbers are
+    private.
+    """
+    if not isinstance(plan.release, NeighbourCounts):
+        return squares(plan.space, plan.scaling, people, plan.release)
+    voters = np.ones(len(people.labels), np.int64) if people.users is None else np.bincount(people.users)
+    return plan.release.votes * (voters > 0)

@@ -60,6 +60,7 @@ class RunDirectory:
     config = _Place("private", "config.toml")
     sheet = _Place("private", "sheet.json")
     report = _Place("private", "report.html")
+    risk = _Place("private", "risk")
     public_statement = _Place("release", "statement.json")
     student = _Place("release", "student")
     public_report = _Place("release", "report.html")

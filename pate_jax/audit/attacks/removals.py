@@ -1,0 +1,203 @@
+"""The votes that move when a teacher is trained again without one person, everything else bitwise unchanged.
+
+A teacher follows from its own key and its own shard alone. So one training of the ensemble serves as many
+people as there are teachers: each teacher is without one person of its own. Such a training is a wave. What
+came of it is written at once, and a command that is repeated goes on with the next one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from pate_jax import ensemble, voting
+from pate_jax.accounting.exact.pair import Moves
+from pate_jax.data.partition import Shards, units_of
+from pate_jax.ensemble import TeacherConfig, Teachers, checkpoint
+from pate_jax.errors import PateError
+from pate_jax.models.trees import Tree
+from pate_jax.runs import answers
+from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.queries import asked_inputs
+from pate_jax.system import progress, storage
+
+WAVE = 16  # people of a wave whose teachers learn step by step: a few minutes at most are lost by a stop
+_KIND, _MADE_FROM = "risk-wave", "risk-made-from"
+
+
+@dataclass(frozen=True)
+class Removals:
+    """The people of a run by teachers, and where the waves of their removal are kept."""
+
+    inputs: Inputs
+    folder: Path
+
+    @cached_property
+    def votes(self) -> voting.Votes:
+        """The votes on everything that was asked, with the labels of single teachers."""
+        return answers.load_asked(self.inputs.run)
+
+    @cached_property
+    def labels(self) -> Int[np.ndarray, "teacher query"]:
+        """The labels that the run's own teachers gave."""
+        if self.votes.teacher_labels is None:
+            raise PateError(
+                f"the votes of {self.inputs.run.root} hold no labels of single teachers, so nobody's vote "
+                "can be taken out: use a run whose teachers voted here"
+            )
+        return np.asarray(self.votes.teacher_labels)
+
+    @cached_property
+    def rows(self) -> dict[str, np.ndarray]:
+        """The rows of each person's records."""
+        units = units_of(self.inputs.dataset.private, self.inputs.cut.by)
+        names, which = np.unique(units, return_inverse=True)
+        order = np.argsort(which, kind="stable")
+        ends = np.cumsum(np.bincount(which))[:-1]
+        return dict(zip(names.tolist(), np.split(order, ends), strict=True))
+
+    @cached_property
+    def teacher_of(self) -> Int[np.ndarray, " record"]:
+        """The teacher of each record."""
+        shards = self.inputs.shards
+        found = np.empty(int(shards.counts.sum()), np.int64)
+        for teacher in range(len(shards.counts)):
+            found[shards.of(teacher)] = teacher
+        return found
+
+    @cached_property
+    def config(self) -> TeacherConfig:
+        """The teachers' settings, in the width in which they were trained."""
+        stored = checkpoint.folders(self.inputs.run.teachers)
+        width = checkpoint.plan(stored[0]).width if stored else self.inputs.teacher.width
+        return replace(self.inputs.teacher, width=width)
+
+    def moves(self, persons: Sequence[str]) -> list[Moves]:
+        """The moved votes of each of these people, from the waves that are kept and from new ones."""
+        self._agree()
+        found = self._found()
+        waiting = [name for name in persons if name not in found]
+        with progress.bar("people taken out", total=len(persons)) as steps:
+            steps.advance(len(persons) - len(waiting), found=True)
+            if waiting:
+                self._control(waiting)
+            for wave in self._waves(waiting):
+                made = self._without(wave)
+                self._keep(made)
+                found |= made
+                steps.advance(len(wave))
+        return [found[name] for name in persons]
+
+    def _agree(self) -> None:
+        """Refuse waves that were made from other votes."""
+        path = self.folder / "made_from.json"
+        body = {"labels": storage.digest(self.labels), "asked": storage.digest(self.votes.digests)}
+        if not path.exists():
+            storage.write_json(path, _MADE_FROM, body)
+        if storage.read_json(path, _MADE_FROM) != body:
+            raise PateError(f"{self.folder} belongs to other votes than the run's now: remove that folder")
+
+    def _found(self) -> dict[str, Moves]:
+        found: dict[str, Moves] = {}
+        for path in sorted(self.folder.glob("wave-*.npz")):
+            wave = storage.read_arrays(path, _KIND)
+            parts = (np.split(wave[name], wave["ends"][:-1]) for name in Moves._fields)
+            found |= dict(zip(wave["names"].tolist(), map(Moves, *parts), strict=True))
+        return found
+
+    def _keep(self, made: Mapping[str, Moves]) -> None:
+        number = 1 + len(list(self.folder.glob("wave-*.npz")))
+        ends = np.cumsum([len(one.queries) for one in made.values()])
+        joined = {
+            name: np.concatenate([getattr(one, name) for one in made.values()]) for name in Moves._fields
+        }
+        arrays = {"names": np.array(list(made)), "ends": ends, **joined}
+        storage.write_arrays(self.folder / f"wave-{number:06d}.npz", _KIND, arrays)
+
+    def _waves(self, persons: Sequence[str]) -> Iterator[dict[int, str]]:
+        """People by their teachers, one of each teacher in a wave."""
+        queues: dict[int, deque[str]] = defaultdict(deque)
+        for name in persons:
+            queues[int(self.teacher_of[self.rows[name][0]])].append(name)
+        most = len(queues) if self.config.closed_form else WAVE
+        while queues:
+            first = sorted(queues)[:most]
+            yield {teacher: queues[teacher].popleft() for teacher in first}
+            queues = {teacher: queue for teacher, queue in queues.items() if queue}
+
+    def _without(self, wave: Mapping[int, str]) -> dict[str, Moves]:
+        """The votes that move without each person of a wave."""
+        shards, rest = self.inputs.shards, {}
+        for teacher, name in wave.items():
+            own = shards.of(teacher)
+            rest[teacher] = own[~np.isin(own, self.rows[name])]
+            if len(own) - len(rest[teacher]) != len(self.rows[name]):
+                raise PateError(f"the records of {name!r} are not all with teacher {teacher}: verify the run")
+        again = self._trained(rest)
+        return {name: self._moved(teacher, again[teacher]) for teacher, name in wave.items()}
+
+    def _moved(self, teacher: int, again: Int[np.ndarray, " query"]) -> Moves:
+        queries = np.flatnonzero(again != self.labels[teacher])
+        before = self.labels[teacher][queries]
+        return Moves(queries, before.astype(np.int64), again[queries].astype(np.int64))
+
+    def _control(self, waiting: Sequence[str]) -> None:
+        """Refuse to go on where a teacher with all its records says something else than it did in the run."""
+        shards, wave = self.inputs.shards, next(iter(self._waves(waiting)))
+        same = sorted(wave)[: None if self.config.closed_form else 1]
+        for teacher, again in self._trained({one: shards.of(one) for one in same}).items():
+            wrong = int((again != self.labels[teacher]).sum())
+            if wrong:
+                raise PateError(
+                    f"teacher {teacher}, trained again from all its own records, labels {wrong} of "
+                    f"{len(again)} queries otherwise than in the run, so a difference would not be a "
+                    "person's: use the machine and the versions that made the run, or `pate verify --deep`"
+                )
+
+    def _trained(self, rows: Mapping[int, np.ndarray]) -> dict[int, Int[np.ndarray, " query"]]:
+        """The labels of some teachers, each trained from these rows with its own key and in its own place."""
+        counts = np.zeros_like(self.inputs.shards.counts)
+        places = np.zeros_like(self.inputs.shards.rows)
+        for teacher, own in rows.items():
+            counts[teacher] = len(own)
+            places[teacher, : len(own)] = own
+        again = ensemble.fit(
+            self.inputs.net,
+            self.inputs.dataset.preprocessing,
+            self._seen,
+            np.asarray(self.inputs.dataset.private.labels),
+            Shards(places, counts),
+            key=self.inputs.teacher_key,
+            config=self.config,
+        )
+        some, order = (again, again.ids.tolist()) if self.config.closed_form else _only(again, sorted(rows))
+        labels = ensemble.predict(self.inputs.net, self.inputs.dataset.preprocessing, some, self._asked)
+        return {teacher: labels[order.index(teacher)] for teacher in sorted(rows)}
+
+    @cached_property
+    def _seen(self) -> np.ndarray:
+        return self.inputs.seen.private.inputs
+
+    @cached_property
+    def _asked(self) -> np.ndarray:
+        return self.inputs.seen_of(asked_inputs(self.inputs))
+
+
+def _only(teachers: Teachers, wanted: list[int]) -> tuple[Teachers, list[int]]:
+    """Some of the teachers; where each trains by itself, its labels do not depend on its place."""
+    parts = [
+        (np.array([one]), partial(_alone, tree)) for one, tree in checkpoint.parameters_of(teachers, wanted)
+    ]
+    return Teachers(np.array(wanted), {}, tuple(parts)), [int(ids[0]) for ids, _ in parts]
+
+
+def _alone(tree: Tree) -> Tree:
+    """The parameters of one teacher as those of an ensemble of one."""
+    return jax.tree.map(lambda leaf: leaf[None], tree)

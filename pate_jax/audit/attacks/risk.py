@@ -1,0 +1,199 @@
+"""What single persons risk in a finished run: the exact privacy of the run with and without each of them.
+
+The figures are of these records and of one person. They are far below the run's guarantee for most people,
+and they reveal something about them. So they are sensitive: they are written into private/ only, nothing of
+them is ever published, and the guarantee stays what the statement says. docs/attacks.md explains each figure.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from pate_jax import accounting
+from pate_jax.accounting import figures
+from pate_jax.accounting.exact import counts, pair
+from pate_jax.accounting.exact.pair import Exposure
+from pate_jax.audit.attacks import persons, shifts
+from pate_jax.audit.attacks.removals import Removals
+from pate_jax.data.partition import units_of
+from pate_jax.errors import PateError
+from pate_jax.runs import inputs, ledger
+from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.system import storage
+
+SENSITIVE = (
+    "SENSITIVE: about single persons, from private records. Keep it in private/ and publish none of it"
+)
+SAMPLE = 20  # people whose teachers learn step by step, where no number is given
+NAMED = 10  # of the most exposed
+_BINS, _ROOM = 20, 1e-2  # room for the grids of two figures that both round up
+_COLUMNS = ("id", "epsilon", "epsilon_if_changed", "total_variation", "best_guess", "caught", "moved_votes")
+_LEVELS = {"median": 0.5, "90%": 0.9, "99%": 0.99, "most": 1.0}
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What some people of a run risk; everything in it is sensitive."""
+
+    run: RunDirectory
+    names: np.ndarray
+    exposure: Exposure
+    changed: Float[np.ndarray, " person"]  # epsilon if the contents change; nan where no figure is one's own
+    moved: Int[np.ndarray, " person"]  # votes of the person's teacher that move; a crowd's voter has its own
+    everybody: int
+    by: str
+    delta: float
+    promised: dict[str, float]  # epsilons that hold for everybody
+
+    def levels(self) -> dict[str, dict[str, float]]:
+        """Quantiles of each figure over the people who were asked for."""
+        each = {
+            "epsilon": self.exposure.epsilon,
+            "total_variation": self.exposure.variation,
+            "best_guess": self.exposure.guess,
+            "caught": self.exposure.caught,
+        }
+        return {
+            name: {level: float(np.quantile(values, at, method="higher")) for level, at in _LEVELS.items()}
+            for name, values in each.items()
+        }
+
+    def histogram(self) -> tuple[list[int], list[float]]:
+        """How many people have an epsilon between two of the edges."""
+        top = max(float(self.exposure.epsilon.max()), 1e-9)
+        people, edges = np.histogram(self.exposure.epsilon, _BINS, (0.0, top))
+        return people.tolist(), edges.tolist()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One object for each person, the most exposed first."""
+        found = self.exposure
+        columns = (
+            self.names,
+            found.epsilon,
+            self.changed,
+            found.variation,
+            found.guess,
+            found.caught,
+            self.moved,
+        )
+        order = np.lexsort((self.names, -found.caught, -found.epsilon))
+        return [dict(zip(_COLUMNS, (column[row].item() for column in columns), strict=True)) for row in order]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as JSON, with the most exposed by name."""
+        people, edges = self.histogram()
+        named = [
+            {name: value for name, value in row.items() if value == value} for row in self.rows()[:NAMED]
+        ]
+        return {
+            "warning": SENSITIVE,
+            "delta": self.delta,
+            "by": self.by,
+            "people": len(self.names),
+            "of": self.everybody,
+            "promised_to_everybody": self.promised,
+            "false_positives": pair.FALSE_POSITIVES,
+            **self.levels(),
+            "histogram": {"epsilon": edges, "people": people},
+            "most_exposed": named,
+        }
+
+    def table(self) -> str:
+        """All people as CSV, the most exposed first."""
+        page = io.StringIO()
+        writer = csv.DictWriter(page, _COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(
+            {name: "" if value != value else value for name, value in row.items()} for row in self.rows()
+        )
+        return page.getvalue()
+
+
+def assess(run: RunDirectory, people: str | None = None) -> Risk:
+    """The risk of people in a finished run: `all`, a number of them, or a file that lists their ids.
+
+    Left open, it is everybody where no teacher learns step by step, and else a sample of 20. The result is
+    not written; `keep` does that. Figures above what the run promises are refused: they would be a mistake.
+    """
+    if "data" not in run.record.read():
+        raise PateError(
+            f"{run.root} was made from votes alone, so nobody's records are known: ask about a run "
+            "from records"
+        )
+    run.existing(run.public_statement, "account")
+    found = _of_crowd(run, people) if crowd_inputs.is_crowd(run) else _of_teachers(run, people)
+    refuse_more_than_promised(found)
+    return found
+
+
+def keep(risk: Risk) -> None:
+    """Write the summary and the table of everybody into private/, for the owner's eyes alone."""
+    body = risk.to_dict()
+    storage.write_bytes(risk.run.risk / "people.csv", risk.table().encode(), mode=0o600)
+    storage.write_json(risk.run.risk / "risk.json", "risk", body, mode=0o600)
+
+
+def refuse_more_than_promised(risk: Risk) -> None:
+    """Stop where somebody risks more than the run promises to everybody, which cannot be."""
+    worst, least = float(risk.exposure.epsilon.max()), min(risk.promised.values())
+    if not worst <= least * (1 + _ROOM):
+        raise PateError(
+            f"somebody in {risk.run.root} risks epsilon {worst:.6g}, and it promises {least:.6g} to all: "
+            "one of the two figures is a mistake of this package. Publish nothing of this run, and report it"
+        )
+
+
+def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
+    """The risk of a crowd's voters: one Gaussian shift each."""
+    crowd = crowd_inputs.opened(run, tolerant=True)
+    found, delta = shifts.of(crowd), crowd.choice.delta
+    wanted = persons.chosen(found.names.tolist(), people or persons.EVERYBODY, key=_sampling(run))
+    rows = np.searchsorted(found.names, wanted)
+    slack = counts.slack_of([line.release for line in ledger.releases(run.ledger)])
+    exposure = pair.of_shifts(found.removed[rows], delta, slack)
+    changed = pair.of_shifts(found.changed[rows], delta, slack).epsilon
+    none = np.ones(len(rows), np.int64)
+    promised = _promised(run)
+    everybody, by = len(found.names), crowd.choice.by
+    return Risk(run, found.names[rows], exposure, changed, none, everybody, by, delta, promised)
+
+
+def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
+    """The risk of people whose records lie with one teacher each: the votes that move without them."""
+    opened = inputs.open(run, tolerant=True)
+    removals = Removals(opened, run.risk)
+    names = np.unique(units_of(opened.dataset.private, opened.cut.by))
+    usual = persons.EVERYBODY if removals.config.closed_form else str(min(SAMPLE, len(names)))
+    wanted = persons.chosen(names.tolist(), people or usual, key=_sampling(run))
+    delta, moved = _delta(run), removals.moves(wanted)
+    exposure = pair.of_votes(run.record.read().mechanism, removals.votes.votes, moved, delta)
+    number = np.array([len(one.queries) for one in moved])
+    unknown = np.full(len(wanted), np.nan)
+    by, promised = opened.cut.by, _promised(run)
+    return Risk(run, np.array(wanted), exposure, unknown, number, len(names), by, delta, promised)
+
+
+def _sampling(run: RunDirectory) -> bytes:
+    return run.secret.derive("people whose risk is computed")
+
+
+def _delta(run: RunDirectory) -> float:
+    found = storage.read_json(run.statement, "statement")["delta"]
+    return float(found)
+
+
+def _promised(run: RunDirectory) -> dict[str, float]:
+    """The epsilon that is published, and the smallest that holds for these data, by what they are."""
+    statement = accounting.Statement.from_dict(storage.read_json(run.statement, "statement"))
+    found = {"published": statement.headline.epsilon}
+    smallest = statement.figures[statement.smallest]
+    if smallest.note != figures.HISTORY:
+        found["of these data"] = smallest.epsilon
+    return {name: float("inf") if epsilon is None else epsilon for name, epsilon in found.items()}

@@ -1,0 +1,34 @@
+"""`pate risk`: what single persons risk in a finished run."""
+
+from __future__ import annotations
+
+import json as json_format
+
+from pate_jax.cli.output import RunPath
+
+
+def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
+    """Say what single persons risk in a finished run, exactly: SENSITIVE, and written into private/ only.
+
+    Each person's records are taken out, everything else is left as it was bit for bit, and the laws of all
+    released answers with and without that person are compared. The figures hold for these records and this
+    person alone: they are no guarantee, they never replace the published epsilon, and they reveal something
+    about people, so publish none of them. An attacker who knows everything but whether the person took part
+    guesses right with `best guess` (0.5 is a coin), and recognises `caught` of the people at 1 false alarm in
+    1,000. docs/attacks.md tells more. A command that was stopped goes on when it is repeated.
+
+    Args:
+        run: the run directory.
+        people: all, a number (a sample), or a file with one id a line; unset: all, but 20 where teachers
+            learn step by step, which takes seconds a person.
+        json: print one JSON object in place of the table: sensitive too.
+    """
+    from pate_jax.audit.attacks import risk as risks
+    from pate_jax.audit.attacks import risk_page
+    from pate_jax.runs.directory import RunDirectory
+
+    directory = RunDirectory(run)
+    with directory.writing():
+        found = risks.assess(directory, people)
+        risks.keep(found)
+    print(json_format.dumps(found.to_dict()) if json else risk_page.text(found))
