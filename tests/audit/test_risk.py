@@ -29,13 +29,13 @@ from pate_jax.system import storage
 @pytest.fixture
 def teachers(tmp_path):
     """A copy of the run by teachers, by user."""
-    return RunDirectory(shutil.copytree(honest_runs.whole().root, tmp_path / "run"))
+    return RunDirectory(shutil.copytree(honest_runs.whole(7).root, tmp_path / "run"))
 
 
 @pytest.fixture(scope="module")
 def assessed(tmp_path_factory):
     """The same with the risk of everybody, which nobody changes."""
-    run = RunDirectory(shutil.copytree(honest_runs.whole().root, tmp_path_factory.mktemp("risk") / "run"))
+    run = RunDirectory(shutil.copytree(honest_runs.whole(7).root, tmp_path_factory.mktemp("risk") / "run"))
     with run.writing():
         found = risk.assess(run, "all")
         risk.keep(found)
@@ -106,7 +106,7 @@ def test_nobody_risks_more_than_the_run_promises(assessed):
         risk.refuse_more_than_promised(beyond)
 
 
-def _own(run):
+def recounted(run):
     """Of every voter of a crowd's run: the squares by which all that was released moves, table by table."""
     crowd = crowd_inputs.opened(run)
     names = partition.units_of(crowd.dataset.private, crowd.choice.by)
@@ -135,7 +135,7 @@ def _own(run):
 def test_a_voters_shift_is_what_a_recount_without_it_lacks(voters, by):
     run = honest_runs.crowd(voters, by)
     found = shifts.of(crowd_inputs.opened(run))
-    for name, exact in _own(run):
+    for name, exact in recounted(run):
         assert found.removed[found.names.tolist().index(name)] == pytest.approx(exact, rel=1e-12)
     lines = list(ledger.releases(run.ledger))
     most = {
@@ -151,7 +151,7 @@ def test_a_voters_shift_is_what_a_recount_without_it_lacks(voters, by):
 def test_a_held_out_voter_moves_scores_alone(voters, by):
     run = honest_runs.in_rounds(voters, by)
     found = shifts.of(crowd_inputs.opened(run))
-    for name, exact in _own(run):
+    for name, exact in recounted(run):
         assert found.removed[found.names.tolist().index(name)] == pytest.approx(exact, rel=1e-12)
 
 
@@ -168,7 +168,7 @@ def test_a_changed_voters_bound_holds_for_what_it_may_become():
             assert moved <= found.changed[found.names.tolist().index(names[row])] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("make", [honest_runs.whole, lambda: honest_runs.crowd("sums", "user")])
+@pytest.mark.parametrize("make", [lambda: honest_runs.whole(7), lambda: honest_runs.crowd("sums", "user")])
 def test_the_command_writes_into_private_alone_and_says_that_it_is_sensitive(tmp_path, capsys, make):
     run = RunDirectory(shutil.copytree(make().root, tmp_path / "run"))
     before = contents(run.root)

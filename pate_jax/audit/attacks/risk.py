@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from pate_jax import accounting
 from pate_jax.accounting import figures
@@ -46,7 +46,7 @@ class Risk:
     names: np.ndarray
     exposure: Exposure
     changed: Float[np.ndarray, " person"]  # epsilon if the contents change; nan where no figure is one's own
-    moved: Int[np.ndarray, " person"]  # votes of the person's teacher that move; a crowd's voter has its own
+    moved: Float[np.ndarray, " person"]  # votes of the person's teacher that move; nan of a crowd's voter
     everybody: int
     by: str
     delta: float
@@ -67,8 +67,7 @@ class Risk:
 
     def histogram(self) -> tuple[list[int], list[float]]:
         """How many people have an epsilon between two of the edges."""
-        top = max(float(self.exposure.epsilon.max()), 1e-9)
-        people, edges = np.histogram(self.exposure.epsilon, _BINS, (0.0, top))
+        people, edges = np.histogram(self.exposure.epsilon, _BINS)
         return people.tolist(), edges.tolist()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -159,7 +158,7 @@ def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
     slack = counts.slack_of([line.release for line in ledger.releases(run.ledger)])
     exposure = pair.of_shifts(found.removed[rows], delta, slack)
     changed = pair.of_shifts(found.changed[rows], delta, slack).epsilon
-    none = np.ones(len(rows), np.int64)
+    none = np.full(len(rows), np.nan)
     promised = _promised(run)
     everybody, by = len(found.names), crowd.choice.by
     return Risk(run, found.names[rows], exposure, changed, none, everybody, by, delta, promised)
@@ -174,7 +173,7 @@ def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
     wanted = persons.chosen(names.tolist(), people or usual, key=_sampling(run))
     delta, moved = _delta(run), removals.moves(wanted)
     exposure = pair.of_votes(run.record.read().mechanism, removals.votes.votes, moved, delta)
-    number = np.array([len(one.queries) for one in moved])
+    number = np.array([len(one.queries) for one in moved], np.float64)
     unknown = np.full(len(wanted), np.nan)
     by, promised = opened.cut.by, _promised(run)
     return Risk(run, np.array(wanted), exposure, unknown, number, len(names), by, delta, promised)
