@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -15,10 +16,11 @@ from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.runs import batches, pipeline, stages
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import comparison, rounds
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
-from pate_jax.student import Supervised
+from pate_jax.student import Auto, Ridge, Supervised
+from pate_jax.student.settings import Settings
 from pate_jax.system import locks, storage
 
 TEACHERS, QUERIES = 6, 18
@@ -188,6 +190,49 @@ def in_rounds(voters: str, by: str = "record", seed: int | None = None) -> RunDi
     """A whole run in two rounds."""
     make = functools.partial(of_rounds, voters=voters, by=by, seed=seed)
     return RunDirectory(_once(f"rounds-{voters}-{by}-{seed}", lambda out: pipeline.run(make(out))))
+
+
+@functools.cache
+def most() -> DataChoice:
+    """A still larger table: 400 people, of whom 40 are held out where students are compared."""
+    folder = _once("most", functools.partial(_write_table, private=800))
+    return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
+
+
+def images(folder: Path) -> DataChoice:
+    """Small pictures whose class is which quarter is bright."""
+    random = np.random.default_rng(8)
+    for name, count in (("private", 600), ("public", 40), ("test", 20)):
+        labels = random.integers(0, 3, count).astype(np.int32)
+        seen = random.normal(90, 50, (count, 12, 12, 1))
+        for label, (top, left) in enumerate(((0, 0), (0, 6), (6, 0))):
+            seen[labels == label, top : top + 6, left : left + 6] += 50
+        ids = np.array([f"{name}-picture-{7 * row % count:03d}" for row in range(count)])
+        inputs = np.clip(seen, 0, 255).astype(np.uint8)
+        np.savez(folder / f"{name}.npz", inputs=inputs, labels=labels, ids=ids)
+    return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
+
+
+def comparing(out: Path, by: str = "record", seed: int | None = None) -> RunConfig:
+    """A run of sums whose classifier some voters compare with other students."""
+    partition = PartitionChoice(by=by, seed=seed)
+    return RunConfig(most(), partition, voters="sums", epsilon=16.0, out=out)
+
+
+def rivals(config: object, crowd: object) -> list[Settings]:
+    """In place of the rule: tables are compared too, with students that need little training."""
+    return [Ridge(), STUDENT] if isinstance(config, Auto) else []
+
+
+@functools.cache
+def compared(by: str = "record", seed: int | None = None) -> RunDirectory:
+    """A whole run that compares three students."""
+
+    def make(out: Path) -> None:
+        with patch.object(comparison, "rivals", rivals):
+            pipeline.run(comparing(out, by, seed))
+
+    return RunDirectory(_once(f"compared-{by}-{seed}", make))
 
 
 def stop_at_write(patch, kill: int) -> list[int]:

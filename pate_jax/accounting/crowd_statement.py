@@ -20,6 +20,7 @@ from pate_jax.accounting.statement import NOT_PRIVATE, RELATIONS
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import (
     ClassSums,
+    Comparison,
     CrowdRelease,
     HeadCount,
     NeighbourCounts,
@@ -190,6 +191,11 @@ def _described(release: CrowdRelease, whom: str, voters: int) -> str:
     noise = "Gaussian noise, rounded," if release.family == "rounded_gaussian" else "discrete Gaussian noise"
     if isinstance(release, HeadCount):
         return f"the number of voters, about {voters:,}, with {noise} of scale {release.sigma:.6g}"
+    if isinstance(release, Comparison):
+        return (
+            f"how many held-out voters agree with each of {release.students} students, times "
+            f"{release.students} and less the sum over all, with {noise} of scale {release.sigma:.6g}"
+        )
     if not isinstance(release, NeighbourCounts | ClassSums):
         return (
             "the number of held-out voters who agree with a student, to which one of them adds at most 1, "

@@ -18,12 +18,12 @@ from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
 from pate_jax.data import partition
-from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, Score
+from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, HeadCount, Score
 from pate_jax.runs import batches, budget, chain, ledger
-from pate_jax.runs.crowds import public_side, release, rounds, stages, students
+from pate_jax.runs.crowds import comparison, public_side, release, rivals, rounds, stages, students
 from pate_jax.runs.crowds.certificate import faults, held_out
 from pate_jax.runs.crowds.certificate import voters as certified_voters
-from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -92,6 +92,15 @@ def _last_file(run: RunDirectory) -> int:
 def _files(run: RunDirectory, round: int) -> tuple[Path, ...]:
     first = () if round == 1 else (run.student_of(round - 1) / "student.json", run.score_of(round))
     return (*first, run.public_side_of(round), run.table_of(round), run.certificate_of(round))
+
+
+def _read_by(run: RunDirectory, line: CrowdLine) -> tuple[Path, ...]:
+    """The files that one line of the ledger is compared with."""
+    if isinstance(line.release, Comparison):
+        kept = (run.compared(method) / "student.json" for method in comparison.methods(run))
+        return (*kept, run.comparison)
+    files = _files(run, rounds.round_of(line))
+    return files[:2] if isinstance(line.release, Score) else files
 
 
 def named(round: int) -> str:
@@ -174,6 +183,7 @@ def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
     numbers = [line.release for line in (*shown.numbers, *shown.scores)]
     if wished.rounds > 1 and numbers != (planned := _numbers(wished, scored)):
         yield failed(f"numbers of voters are released as {numbers}, and {planned} was planned")
+    yield from _compared(run, shown, wished)
     early = [round for round in range(2, made + 1) if not rounds.continues(run, round - 1)]
     if early:
         yield failed(f"round {early[0]} was made, and the score before it says that rounds end there")
@@ -181,6 +191,22 @@ def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
         yield unchecked(f"{made} of at most {wished.rounds} rounds were made, and the run can go on")
     elif made < wished.rounds:
         yield passed(f"{made} of at most {wished.rounds} rounds were made, as the last score says")
+
+
+def _compared(run: RunDirectory, shown: rounds.Shown, wished: CrowdChoice) -> Iterator[Finding]:
+    """Whether students were compared only if this run does that, and the best of them was taken."""
+    found = [line.release for line in shown.comparisons]
+    planned = [comparison_of(run, wished)] if shown.numbers and compares(run, wished) else []
+    if found and found != planned:
+        yield failed(f"students are compared by {found}, and {planned} was planned")
+        return
+    if not found or not run.results.exists() or not isinstance(run.record.read().student, student.Auto):
+        return
+    method, better = storage.read_json(run.results, "results")["method"], comparison.taken(run)
+    yield from judged(
+        [] if method == better else [f"the comparison favours {better}, and the student is {method}"],
+        f"the student is {method}, as the comparison of the held-out voters says",
+    )
 
 
 def _numbers(wished: CrowdChoice, scored: int) -> list[CrowdRelease]:
@@ -193,7 +219,7 @@ def _numbers(wished: CrowdChoice, scored: int) -> list[CrowdRelease]:
 def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
     """What of one line differs from the files of the run."""
     round, is_table = rounds.round_of(line), not _is_number(line)
-    files = _files(run, round)[: 2 if isinstance(line.release, Score) else None]
+    files = _read_by(run, line)
     missing = [path.name for path in files if not path.exists()]
     if missing:
         yield f"{missing[0]} is missing"
@@ -217,13 +243,15 @@ def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
 
 
 def _is_number(line: CrowdLine) -> bool:
-    return isinstance(line.release, HeadCount | Score)
+    return isinstance(line.release, HeadCount | Score | Comparison)
 
 
 def _asked_on(run: RunDirectory, line: CrowdLine) -> str:
-    """The digest of what a release was asked on: a public side, a student, or nothing."""
+    """The digest of what a release was asked on: a public side, students, or nothing."""
     if isinstance(line.release, HeadCount):
         return release.NOTHING
+    if isinstance(line.release, Comparison):
+        return rivals.digest(run)
     round = rounds.round_of(line)
     if isinstance(line.release, Score):
         return students.digest(student.Student.load(run.student_of(round - 1)), round)
@@ -231,10 +259,12 @@ def _asked_on(run: RunDirectory, line: CrowdLine) -> str:
 
 
 def _exact(run: RunDirectory, line: CrowdLine) -> np.ndarray:
-    """What a release is the noisy form of: the certified number of voters, the score, or the table."""
+    """What a release is the noisy form of: the certified number of voters, a score, a comparison, a table."""
     round = rounds.round_of(line)
     if isinstance(line.release, Score):
         return students.load_score(run, round)
+    if isinstance(line.release, Comparison):
+        return rivals.load(run)
     if isinstance(line.release, HeadCount):
         return np.array([[certified_voters(storage.read_json(run.certificate, "certificate"))]])
     return release.load_table(run, round)

@@ -12,7 +12,7 @@ from pate_jax.audit.crowds import begun, named
 from pate_jax.audit.retraining import compared, method_again
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
-from pate_jax.runs.crowds import answers, release, rounds, stages, students
+from pate_jax.runs.crowds import answers, comparison, release, rivals, rounds, stages, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Finding, judged, unchecked
@@ -20,7 +20,6 @@ from pate_jax.runs.students import taught
 
 _MOVED = 1e-3  # share of a table that rounding of features may move between two machines
 _ALONE = 20  # voters who are counted one by one
-_LEARNED_FROM = "public inputs and noisy tables"
 _LEARNED_FROM = "public inputs and noisy tables"
 
 
@@ -40,6 +39,8 @@ def recounted(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
         yield from _recounted(run, crowd.at(round))
     for line in rounds.shown(run).scores:
         yield from _judged_again(run, crowd.at((line.batch + 1) // 2))
+    if rounds.shown(run).comparisons:
+        yield from _compared_again(run, crowd)
 
 
 def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
@@ -68,16 +69,31 @@ def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
 
 def _judged_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
     """Whether the voters who are held out give the score before a round again."""
-    kept, again = int(students.load_score(run, crowd.round)[0, 0]), int(students.counted(crowd)[0, 0])
-    off, most = abs(kept - again), crowd.judging
-    if 0 < off <= max(1, most // 1000):
-        yield unchecked(f"the score before round {crowd.round} differs by {off}, as rounding may make it")
+    kept, again, what = (
+        students.load_score(run, crowd.round),
+        students.counted(crowd),
+        "the score before round",
+    )
+    yield from _same(kept, again, crowd.judging, f"{what} {crowd.round}")
+
+
+def _compared_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
+    """Whether the voters who are held out give the comparison of students again."""
+    if not run.comparison.exists():
+        yield absent(run, run.comparison, "run")
+        return
+    again = rivals.counted(crowd, rivals.every(crowd))
+    yield from _same(rivals.load(run), again, crowd.judging, "the comparison of students")
+
+
+def _same(kept: np.ndarray, again: np.ndarray, voters: int, what: str) -> Iterator[Finding]:
+    off = int(np.abs(kept - again).max())
+    if 0 < off <= max(1, kept.size * voters // 1000):
+        yield unchecked(f"{what} differs by {off}, as rounding may make it")
     else:
         yield from judged(
-            [f"the held-out voters give the score {again} before round {crowd.round}, not {kept}"]
-            if off
-            else [],
-            f"{most:,} held-out voters give the score before round {crowd.round} again",
+            [f"the held-out voters give {what} as {again.tolist()}, not {kept.tolist()}"] if off else [],
+            f"{voters:,} held-out voters give {what} again",
         )
 
 
@@ -114,8 +130,11 @@ def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding
 
 
 def between_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
-    """Whether the students between rounds come out again."""
+    """Whether the students between rounds, and those that were compared, come out again."""
     for line in rounds.shown(run).scores:
         here = crowd.at((line.batch + 1) // 2)
         which, again = f"the student before round {here.round}", students.learned(here)
         yield compared(here.before.parameters, again.parameters, which, _LEARNED_FROM)
+    for method in comparison.methods(run) if rounds.shown(run).comparisons else ():
+        kept, again = rivals.kept(crowd, method), rivals.learned(crowd, method)
+        yield compared(kept.parameters, again.parameters, f"the compared student {method}", _LEARNED_FROM)

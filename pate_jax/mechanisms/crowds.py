@@ -25,6 +25,7 @@ is released.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -170,8 +171,59 @@ class Score(_Number):
         return _times(change, 1)
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """How many held-out voters agree with each of several students, less the mean of all, with noise.
+
+    To be whole numbers, the cells are `students` times that: a voter that agrees with `m` of `k` students
+    adds `k - m` to each of these and takes `m` from each of the others. The square of that length is
+    `k m (k - m)`, which is largest where m is half of k. So that is how far a voter moves the table that is
+    added or removed. One whose contents change moves it by twice that length at most, which is reached where
+    it agrees with the other students afterwards. What all students have in common is not in the table.
+
+    >>> release = Comparison(students=3, sigma=20.0)
+    >>> release.squared_shift("changed"), release.squared_shift("joined"), release.shape
+    (24, 6, (1, 3))
+    """
+
+    name: ClassVar[str] = "comparison"
+    students: int
+    sigma: float
+    family: WholeFamily = "rounded_gaussian"
+
+    def __post_init__(self) -> None:
+        if self.students < 2:
+            raise PateError(f"students={self.students} must be at least 2 to be compared")
+        _check(self, 2)
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on each cell."""
+        return Noise(self.family, self.sigma)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the table that is released."""
+        return 1, self.students
+
+    @property
+    def between_two(self) -> float:
+        """The scale of the noise in the difference of two students, in voters.
+
+        >>> round(Comparison(students=2, sigma=10.0).between_two, 2)
+        7.07
+        """
+        return math.sqrt(2) * self.sigma / self.students
+
+    def squared_shift(self, change: Change) -> int:
+        """The square of the length by which one voter moves the table."""
+        half = self.students // 2
+        return self.students * half * (self.students - half) * _times(change, 4)
+
+
 CrowdTable = NeighbourCounts | ClassSums
-CrowdRelease = NeighbourCounts | ClassSums | HeadCount | Score
+Judgement = Score | Comparison  # what voters say who vote in no table
+CrowdRelease = NeighbourCounts | ClassSums | HeadCount | Score | Comparison
 BY_NAME: dict[str, type[CrowdRelease]] = {kind.name: kind for kind in get_args(CrowdRelease)}
 
 
@@ -207,7 +259,7 @@ def from_dict(description: object) -> CrowdRelease:
     return make(**settings)
 
 
-def _check(release: NeighbourCounts | ClassSums | _Number, classes: int) -> None:
+def _check(release: NeighbourCounts | ClassSums | Comparison | _Number, classes: int) -> None:
     """Refuse what makes no sense; a scale of another library's type becomes a float."""
     sigma, family = release.sigma, release.family
     if classes < 2:

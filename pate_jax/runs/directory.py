@@ -49,6 +49,7 @@ class RunDirectory:
     votes = _Place("home", "votes.npz")
     public_side = _Place("home", "public_side.npz")
     table = _Place("home", "table.npz")
+    comparison = _Place("home", "comparison.npz")
     data = _Place("private", "data")
     teachers = _Place("private", "teachers")
     answers = _Place("private", "answers.npz")
@@ -138,6 +139,14 @@ class RunDirectory:
     def student_of(self, round: int) -> Path:
         """The folder of the student of one round of a crowd, whose last layer is the next round's space."""
         return self.home / "rounds" / f"{round:04d}"
+
+    def compared(self, method: str) -> Path:
+        """The folder of one of the students that held-out voters compared.
+
+        >>> RunDirectory("run").compared("ridge").name
+        'ridge'
+        """
+        return self.home / "compared" / method
 
     @property
     def batches(self) -> int:

@@ -21,6 +21,7 @@ from pate_jax.system import storage
 Stages = dict[str, dict[str, Any]]
 CROWD = "crowd"  # the stage that only the run of a crowd has
 ROUNDS = "rounds"  # and the one that it has where it votes more than once
+COMPARED = "compared"  # how students are trained that a crowd's sums may be compared with
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
 
 
@@ -86,6 +87,11 @@ class Settings:
     def between(self) -> StudentConfig:
         """How a crowd's student of every round but the last was trained."""
         return student.from_dict(self.of(ROUNDS))
+
+    @property
+    def rivals(self) -> dict[str, StudentConfig]:
+        """How the students are trained that the classifier of a crowd's sums is compared with, by method."""
+        return {method: student.from_dict(one) for method, one in self.of(COMPARED).items()}
 
     @property
     def student(self) -> StudentConfig:

@@ -34,8 +34,10 @@ from pate_jax.mechanisms import laws
 from pate_jax.mechanisms.crowds import (
     LARGEST_SIGMA,
     Change,
+    Comparison,
     CrowdRelease,
     HeadCount,
+    Judgement,
     NeighbourCounts,
     Score,
     Voting,
@@ -203,6 +205,21 @@ def score_for(mu: float, voting: Voting, scores: int) -> Score:
     return Score(max(1.0, math.sqrt(scores / _JOINED[voting]) / mu * _MORE))
 
 
+def comparison_for(mu: float, students: int) -> Comparison:
+    """A comparison of students that costs nothing more than sums which cost `mu`.
+
+    A held-out voter whose contents change moves it as far as `mu` allows at this noise, and moves nothing
+    else. Added or removed it moves it half as far, a quarter of `mu^2`, beside the number of voters, for
+    which `headcount_for` charges 3/4 at most.
+
+    >>> found = comparison_for(0.1, 2)
+    >>> round(found.sigma, 2), round(found.between_two, 2), round(comparison_for(0.1, 3).between_two, 2)
+    (28.28, 20.0, 23.09)
+    """
+    length = math.sqrt(Comparison(students, 1.0).squared_shift("changed"))
+    return Comparison(students, max(1.0, length / mu * _MORE))
+
+
 class Unmade(NamedTuple):
     """Rounds that a run had planned and did not make: what each table might have cost, as its mu.
 
@@ -216,8 +233,8 @@ class Unmade(NamedTuple):
 def worst(releases: Sequence[CrowdRelease], delta: float, unmade: Unmade | None = None) -> float:
     """The epsilon of several releases together for a voter who is changed, added or removed.
 
-    Where there are scores, a voter is held out or votes in tables, or a change moves it from one to the
-    other. `unmade` counts as made: the released numbers decided that it was not needed.
+    Where there are scores, or a comparison, a voter is held out or votes in tables, or a change moves it
+    from one to the other. `unmade` counts as made: the released numbers decided that it was not needed.
 
     >>> from pate_jax.mechanisms.crowds import ClassSums
     >>> table, mu = ClassSums(classes=3, directions=4, length=100, sigma=2000.0), 0.1
@@ -226,19 +243,21 @@ def worst(releases: Sequence[CrowdRelease], delta: float, unmade: Unmade | None 
     True
     >>> worst([table, headcount_for(mu, "sums"), score_for(mu, "sums", 2)], 1e-5) == alone
     True
+    >>> worst([table, headcount_for(mu, "sums"), comparison_for(mu, 3)], 1e-5) == alone
+    True
     """
     rounds, mu = unmade or (0, 0.0)
-    scores = [release for release in releases if isinstance(release, Score)]
-    others = [release for release in releases if not isinstance(release, Score)]
+    judged = [release for release in releases if isinstance(release, Judgement)]
+    others = [release for release in releases if not isinstance(release, Judgement)]
     tables = [release for release in others if not isinstance(release, HeadCount)]
     kept = {"changed": mu * math.sqrt(rounds)}
     kept["joined"] = kept["changed"] * math.sqrt(_JOINED[tables[0].name]) if tables else 0.0
     found = [epsilon(others, delta, change=change, other_mu=kept[change]) for change in get_args(Change)]
-    if scores:
+    if judged:
         numbers = [release for release in others if isinstance(release, HeadCount)]
-        judged = [*scores, *[scores[0]] * (rounds - 1)]
+        judged = [*judged, *[judged[0]] * (rounds - 1)]
         found += [epsilon(judged, delta), epsilon([*numbers, *judged], delta, change="joined")]
-        # A voter whose new contents come under another name may move from tables to scores, or back.
+        # A voter whose new contents come under another name may move from tables to judging, or back.
         found.append(epsilon([*tables, *judged], delta, change="joined", other_mu=kept["joined"]))
     return max(found)
 

@@ -18,13 +18,13 @@ from pate_jax.crowd.plan import Plan, doubts, plan, space_kind
 from pate_jax.data import Dataset, partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import HeadCount, Voting
+from pate_jax.mechanisms.crowds import Comparison, HeadCount, Voting
 from pate_jax.models import spaces
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.record import CROWD
+from pate_jax.runs.record import COMPARED, CROWD
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
@@ -32,7 +32,8 @@ from pate_jax.system import headcount, progress
 
 KEY = 0  # of a net that learns from public inputs alone, so no secret
 LEAST = 3e-4  # mu, whose noise is still drawn
-HELD_OUT = 10  # of so many voters one is held out, where there are several rounds
+HELD_OUT = 10  # of so many voters one is held out, where some judge
+WORTH = 20  # so many voters for each unit of noise have to compare students
 
 
 def is_crowd(run: RunDirectory) -> bool:
@@ -101,7 +102,7 @@ class Crowd:
     @property
     def people(self) -> crowd.Voters:
         """Who votes: all, or all but those that are held out."""
-        return self.everybody if self.choice.rounds == 1 else self.everybody.take(~self.held_out)
+        return self.everybody.take(~self.held_out) if self.judged else self.everybody
 
     @property
     def judges(self) -> crowd.Voters:
@@ -113,10 +114,15 @@ class Crowd:
     def held_out(self) -> Bool[np.ndarray, " record"]:
         """Which records are of voters that vote in no table: by a keyed hash of the voter's own id."""
         units = partition.units_of(self.dataset.private, self.choice.by)
-        if self.choice.rounds == 1:
+        if not self.judged:
             return np.zeros(len(units), bool)
         key = self.run.secret.derive("held out")
         return np.asarray(partition.assign(units, HELD_OUT, key=key) == 0)
+
+    @cached_property
+    def judged(self) -> bool:
+        """Whether some voters are held out: to judge between rounds, or to compare students."""
+        return self.choice.rounds > 1 or compares(self.run, self.choice)
 
     @property
     def judging(self) -> int:
@@ -150,7 +156,7 @@ class Crowd:
     def voting(self) -> int:
         """About how many voters vote in a table, from what the run has told; public."""
         some = told(self.run)
-        return some if self.choice.rounds == 1 else max(1, some - some // HELD_OUT)
+        return max(1, some - some // HELD_OUT) if self.judged else some
 
     def check_public(self) -> None:
         """Refuse public inputs that teach no space, or are too few, before anything is recorded."""
@@ -229,6 +235,23 @@ class Crowd:
         """A plan of this run as its file holds it; a later round's says which, so that no two are equal."""
         named = {} if self.round == 1 else {"round": np.array(self.round)}
         return public_side.arrays(plan, self.dataset.preprocessing) | named
+
+
+def compares(run: RunDirectory, choice: CrowdChoice) -> bool:
+    """Whether held-out voters compare students of a run's sums: it began so, and they are enough.
+
+    Where the noise is more than a twentieth of their number, they would hardly see what a student gains. The
+    number of voters that is read here has been released with noise.
+    """
+    if choice.voters != "sums" or COMPARED not in run.record.read():
+        return False
+    return told(run) >= WORTH * HELD_OUT * comparison_of(run, choice).between_two
+
+
+def comparison_of(run: RunDirectory, choice: CrowdChoice) -> Comparison:
+    """The comparison of students that a run's settings plan for."""
+    students = 1 + len(run.record.read().rivals)
+    return counts.comparison_for(counts.mu_for(choice.epsilon, choice.delta), students)
 
 
 def told(run: RunDirectory) -> int:

@@ -19,6 +19,7 @@ from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import COMPARED
 from pate_jax.runs.settings import RunConfig
 from pate_jax.system import devices
 
@@ -91,6 +92,11 @@ def _open(crowd: Crowd) -> None:
         raise PateError(
             f"--rounds {crowd.choice.rounds} runs in one process, which uses all its devices: leave out "
             "--processes, or --rounds"
+        )
+    if COMPARED in crowd.run.record.read() and devices.processes() > 1:
+        raise PateError(
+            f"{crowd.run.root} holds out voters to compare students, and was begun in one process: leave "
+            "out --processes, or choose another --out"
         )
     crowd.mu, crowd.everybody  # noqa: B018  # checked now
 

@@ -11,6 +11,11 @@ Each of these but the ledger has a number in its name from the second round on, 
     rounds/0001/      the student of the rounds so far, public
     score-0002.npz    how many held-out voters agree with it; private, and a line of the ledger with noise
 
+After the one table of a run whose sums have several students come
+
+    compared/         the students, public
+    comparison.npz    how many held-out voters agree with each; private, and a line with noise
+
 The noise is derived from the run's secret, the release, and the digests of the table and the public side. So
 no noise serves two tables, nor one table twice, and a run that a crash interrupts ends with the same numbers.
 """
@@ -33,12 +38,13 @@ from pate_jax.mechanisms.crowds import (
     to_dict,
 )
 from pate_jax.runs import batches, budget, chain, ledger, register
-from pate_jax.runs.crowds import processes, public_side, rounds, students
+from pate_jax.runs.crowds import comparison, processes, public_side, rivals, rounds, students
 from pate_jax.runs.crowds.certificate import certificate, faults
-from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
-from pate_jax.system import storage
+from pate_jax.runs.report import crowd_words
+from pate_jax.system import progress, storage
 
 Table = Int[np.ndarray, "rows columns"]
 _TABLE = "crowd-table"
@@ -96,7 +102,8 @@ def release(crowd: Crowd) -> None:
     """Release the number of voters, and each round's table, with noise and once; a line each.
 
     What the voters are asked follows from the noisy number, so that it comes first. Between two rounds the
-    score of the student so far is released, and rounds end where it says so.
+    score of the student so far is released, and rounds end where it says so. After a single table several
+    students may be compared.
     """
     run = crowd.run
     run.record.agree("budget", ledger.budget_to_dict(None))
@@ -114,6 +121,8 @@ def release(crowd: Crowd) -> None:
                     "restore them from a backup"
                 )
             rounds.issue(run, round, line)
+        if compares(run, crowd.choice):
+            _compare(book, crowd)
 
 
 def count_voters(crowd: Crowd) -> None:
@@ -142,6 +151,25 @@ def _continues(book: chain.Writer, crowd: Crowd) -> bool:
             "restore them from a backup"
         )
     return rounds.continues(run, crowd.round - 1)
+
+
+def _compare(book: chain.Writer, crowd: Crowd) -> None:
+    """Release the comparison of the students of a table, once, whatever is asked for later."""
+    run = crowd.run
+    rivals.every(crowd)
+    line = _shown(book, run, rounds.COMPARISON, partial(_comparison, crowd))
+    if line.public != rivals.digest(run):
+        raise PateError(
+            f"{run.ledger} shows a comparison of other students than those in {run.home / 'compared'}: "
+            "restore them from a backup"
+        )
+    progress.say(crowd_words.compared(comparison.told(run)._asdict()))
+
+
+def _comparison(crowd: Crowd) -> CrowdLine:
+    """The line of the comparison of students."""
+    exact, beside = rivals.exact(crowd), comparison_of(crowd.run, crowd.choice)
+    return _line(crowd.run, rounds.COMPARISON, beside, exact, rivals.digest(crowd.run))
 
 
 def _number(crowd: Crowd) -> CrowdLine:

@@ -1,8 +1,8 @@
 """What the ledger of a crowd shows: the number of voters, then each round's table, with a score between two.
 
 Every line but the scores' is there in a run of one round too. A score tells how many held-out voters agree
-with the student of the rounds so far, and decides whether another round follows. So the decision reads
-released numbers alone.
+with the student of the rounds so far, and decides whether another round follows. In a run of one round the
+table may be followed by a comparison of students. So each decision reads released numbers alone.
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ from jaxtyping import Int
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.exact.counts import Unmade
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import ClassSums, CrowdTable, HeadCount, NeighbourCounts, Score
+from pate_jax.mechanisms.crowds import (
+    ClassSums,
+    Comparison,
+    CrowdRelease,
+    CrowdTable,
+    HeadCount,
+    NeighbourCounts,
+    Score,
+)
 from pate_jax.runs import ledger
-from pate_jax.runs.crowds.inputs import HELD_OUT, told
+from pate_jax.runs.crowds.inputs import HELD_OUT, compares, told
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.settings import CrowdChoice
@@ -27,6 +35,7 @@ from pate_jax.system import storage
 
 Table = Int[np.ndarray, "rows columns"]
 _NOISY = "noisy-table"
+COMPARISON = 3  # the number of the line that holds a comparison: after the one table
 
 
 class Shown(NamedTuple):
@@ -35,25 +44,46 @@ class Shown(NamedTuple):
     numbers: list[CrowdLine]
     tables: list[CrowdLine]  # one of each round
     scores: list[CrowdLine]  # one before each round but the first
+    comparisons: list[CrowdLine]  # one at most, of students of one round
 
     def outcomes(self) -> list[int]:
         """The noisy scores."""
         return [int(ledger.unpack_table(line.values, (1, 1))[0, 0]) for line in self.scores]
 
+    def leads(self) -> list[float]:
+        """How many more held-out voters agree with each compared student than in the mean, with noise."""
+        (line,) = self.comparisons
+        cells = ledger.unpack_table(line.values, line.release.shape)[0]
+        return [float(cell) / len(cells) for cell in cells]
+
 
 def shown(run: RunDirectory) -> Shown:
     """The lines of a run, refused where they do not follow each other as a run writes them."""
-    found = Shown([], [], [])
+    found = Shown([], [], [], [])
     for place, line in enumerate(ledger.releases(run.ledger)):
-        kinds = (HeadCount,) if place == 0 else (ClassSums, NeighbourCounts) if place % 2 else (Score,)
-        if not isinstance(line.release, kinds) or line.batch != place + 1:
+        if not isinstance(line.release, _may_come(place)) or line.batch != place + 1 or found.comparisons:
             raise PateError(
                 f"line {place + 1} of {run.ledger} shows release {line.batch}, {line.release.name}, which "
                 "does not come there: restore the file from a backup"
             )
-        into = found.numbers if place == 0 else found.tables if place % 2 else found.scores
-        into.append(line)
+        _into(found, line.release).append(line)
     return found
+
+
+def _may_come(place: int) -> tuple[type[CrowdRelease], ...]:
+    """What the line in this place, counted from 0, may release."""
+    if place % 2:
+        return ClassSums, NeighbourCounts
+    judgements = (Score, Comparison) if place == COMPARISON - 1 else (Score,)
+    return judgements if place else (HeadCount,)
+
+
+def _into(found: Shown, release: CrowdRelease) -> list[CrowdLine]:
+    if isinstance(release, HeadCount):
+        return found.numbers
+    if isinstance(release, Score):
+        return found.scores
+    return found.comparisons if isinstance(release, Comparison) else found.tables
 
 
 def table_batch(round: int) -> int:
@@ -71,8 +101,8 @@ def score_batch(round: int) -> int:
 
 
 def round_of(line: CrowdLine) -> int:
-    """The round of a table, or that which a score comes before; the number of voters is of the first."""
-    return (line.batch + 1) // 2
+    """The round of a table, or that which a score comes before; all else is of the first."""
+    return 1 if isinstance(line.release, Comparison) else (line.batch + 1) // 2
 
 
 def goes_on(scores: Sequence[int], noise: float, chance: float) -> bool:
@@ -133,8 +163,10 @@ def load_noisy(run: RunDirectory, round: int = 1) -> tuple[CrowdTable, Table]:
 
 
 def finished(run: RunDirectory, choice: CrowdChoice) -> bool:
-    """Whether a run has released all that it will: its last round, or a score that ended the rounds."""
+    """Whether a run has released all that it will: its last round, a score that ended them, a comparison."""
     found = shown(run)
+    if choice.rounds == 1:
+        return bool(found.tables) and (bool(found.comparisons) or not compares(run, choice))
     if len(found.tables) == choice.rounds and len(found.scores) == choice.rounds - 1:
         return True
     ended = 0 < len(found.scores) == len(found.tables) < choice.rounds

@@ -14,11 +14,11 @@ from pate_jax.errors import PateError
 from pate_jax.runs import budget, ledger
 from pate_jax.runs import stages as shared
 from pate_jax.runs import students as training
-from pate_jax.runs.crowds import answers, processes, rounds, students
+from pate_jax.runs.crowds import answers, comparison, processes, rivals, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds.inputs import Crowd, told
+from pate_jax.runs.crowds.inputs import Crowd, compares, told
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import CROWD, PLANNED, ROUNDS
+from pate_jax.runs.record import COMPARED, CROWD, PLANNED, ROUNDS
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import crowd_pages, seen, sheet
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
@@ -46,7 +46,7 @@ def begin(
     crowd.check_rounds()
     run.secret.draw(voters.seed)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
-    run.record.agree(CROWD, _recorded(voters))
+    _agree(crowd, config)
     if voters.rounds > 1:
         pool, image = len(crowd.dataset.public.ids), crowd.dataset.kind == "image"
         chosen = students.between(config, voters, pool=pool, image=image)
@@ -54,6 +54,16 @@ def begin(
     run.record.agree("relation", {"relation": voters.by})
     budget.warn_of_delta(voters.delta, len(crowd.dataset.private.ids))
     return crowd
+
+
+def _agree(crowd: Crowd, config: student.StudentConfig) -> None:
+    """Record a crowd, and with it whether its students may be compared; later commands change neither."""
+    wanted, record = _recorded(crowd.choice), crowd.run.record
+    found = comparison.rivals(config, crowd)
+    if CROWD in record.read() or not found:
+        record.agree(CROWD, wanted)
+    else:
+        record.revise({COMPARED: {one.method: to_settings(one) for one in found}, CROWD: wanted})
 
 
 def _recorded(voters: CrowdChoice) -> dict[str, Any]:
@@ -117,7 +127,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     dataset = crowd.dataset
     students.check(config, crowd)
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
-    learned, given, asked, choice = learn(crowd, config)
+    learned, given, asked, choice = learn(crowd, config, again=False)
     doubt = shares.doubt(answers.shares(crowd)[0])
     progress.warn(doubt)
     found = seen.look(learned, dataset)
@@ -135,6 +145,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "queries": len(asked.ids),
         "pool": len(dataset.public.ids),
         **_told_of_rounds(run, crowd),
+        **_told_of_rivals(run, crowd),
         "method": choice.config.method,
         "comparison": choice.comparison,
         "planned": run.record.stages().get(PLANNED, {}).get("at", []),
@@ -152,11 +163,16 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
 
 
 def learn(
-    crowd: Crowd, config: student.StudentConfig
+    crowd: Crowd, config: student.StudentConfig, *, again: bool = True
 ) -> tuple[student.Student, aggregate.Answers, data.Part, student.Choice]:
-    """The student, from public inputs and noisy tables alone; answers, what they answer, and its method."""
+    """The student, from public inputs and noisy tables alone; answers, what they answer, and its method.
+
+    Without `again` a student that was compared with others is taken as it was then.
+    """
     found, asked = answers.given(crowd)
     choice = students.chosen(config, crowd, found, asked)
+    if not again and isinstance(config, student.Auto) and compares(crowd.run, crowd.choice):
+        return rivals.kept(crowd, choice.config.method), found, asked, choice
     if isinstance(choice.config, student.Linear):
         return students.of_sums(crowd), found, asked, choice
     return training.learn(crowd.run, choice.config, crowd.dataset, asked, found), found, asked, choice
@@ -175,6 +191,11 @@ def _told_of_rounds(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
         "scores": scores,
         "score_noise": noise,
     }
+
+
+def _told_of_rivals(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
+    """What is said of the students of a run's sums, if some voters compared them."""
+    return {"compared": comparison.told(run)._asdict()} if compares(run, crowd.choice) else {}
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:

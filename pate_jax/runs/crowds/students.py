@@ -19,8 +19,8 @@ from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.models import trees
 from pate_jax.runs import students as training
-from pate_jax.runs.crowds import answers, public_side
-from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds import answers, comparison, public_side
+from pate_jax.runs.crowds.inputs import Crowd, compares
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import CrowdChoice
 from pate_jax.student import (
@@ -72,13 +72,16 @@ def check(config: StudentConfig, crowd: Crowd) -> None:
 def chosen(config: StudentConfig, crowd: Crowd, found: Answers, asked: Part) -> Choice:
     """The method that trains the last student, for `auto` the one that suits the answers.
 
-    Sums of one round are a classifier, which `auto` takes as it is, but that of an owner's encoder. Of
-    images that this package draws it is known that small turns keep the class, which fixmatch learns.
+    Sums of one round are a classifier, which `auto` takes as it is, but that of an owner's encoder, and but
+    where held-out voters have compared it with other students and prefer one of these. Of images that this
+    package draws it is known that small turns keep the class, which fixmatch learns.
     Each answer of neighbours has noise of its own, so methods are compared on them; those of sums share one.
     """
     check(config, crowd)
     if not isinstance(config, Auto):
         return Choice(config, [])
+    if compares(crowd.run, crowd.choice):
+        return Choice(crowd.run.record.read().rivals.get(comparison.taken(crowd.run), Linear()), [])
     of_counts = crowd.choice.voters == "neighbours"
     if not of_counts and crowd.dataset.synthetic and crowd.dataset.kind == "image":
         return Choice(with_method(config, "fixmatch"), [])

@@ -98,6 +98,24 @@ def rounds(facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def compared(found: Mapping[str, Any]) -> str:
+    """What voters who were held out say of several students.
+
+    >>> leads = {"linear": 0.0, "supervised": -0.0042, "fixmatch": 0.0213}
+    >>> compared({"leads": leads, "noise": 0.01, "voters": 6000})
+    'Of about 6,000 held-out voters 0.4 points fewer agree with supervised and 2.1 points more agree with \
+fixmatch than with linear (noise: 1.0 points).'
+    """
+    first, *others = found["leads"].items()
+    said = [f"{_points(lead)} agree with {name}" for name, lead in others]
+    noise = f"(noise: {100 * found['noise']:.1f} points)"
+    return f"Of about {found['voters']:,} held-out voters {' and '.join(said)} than with {first[0]} {noise}."
+
+
+def _points(lead: float) -> str:
+    return f"{abs(100 * lead):.1f} points {'fewer' if lead < 0 else 'more'}"
+
+
 def _taught(facts: Mapping[str, Any]) -> str:
     later = facts.get("rounds", 1) > 1
     return "the rounds before taught" if later else "public inputs alone taught"
@@ -108,6 +126,7 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     lines = [f"{voters(facts).capitalize()}, gave labels to {asked(facts)}."]
     lines += [f"Their space, which {_taught(facts)}: {space(facts)}."]
     lines += rounds(facts)
+    lines += [compared(facts["compared"])] if "compared" in facts else []
     if facts.get("doubt"):
         lines.append(f"Beware: {facts['doubt']}.")
     if facts["label_accuracy"] is not None:

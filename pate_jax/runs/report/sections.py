@@ -38,6 +38,7 @@ def every(results: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[s
     if sheet:
         found += _asked(sheet)
     found += _planned(results.get("planned") or [])
+    found += _judged(results.get("compared"), results.get("method"))
     return found + _compared(results.get("comparison") or [], results.get("method"))
 
 
@@ -182,6 +183,24 @@ def _compared(rows: Sequence[Mapping[str, Any]], taken: str | None) -> list[str]
         "the comparison costs no privacy.</p>"
     )
     heads = ("Method", "Score", "Standard error", "Answers")
+    return [html.heading("How the student was chosen"), said, html.rows(heads, body)]
+
+
+def _judged(compared: Mapping[str, Any] | None, taken: str | None) -> list[str]:
+    """How the student was chosen, by voters who were held out."""
+    if not compared:
+        return []
+    noise, (first, *_) = f"{100 * compared['noise']:.1f} points", compared["leads"]
+    body = [[_method(first, taken), "", ""]]
+    others = [(name, lead) for name, lead in compared["leads"].items() if name != first]
+    body += [[_method(name, taken), f"{100 * lead:+.1f} points", noise] for name, lead in others]
+    said = (
+        f"<p>About {compared['voters']:,} voters, one in ten, were held out: they added nothing to the table "
+        "from which the students follow. The share of them whose label a student gives was compared with "
+        f"that of {escape(first)}, and released with noise. It is part of the figure, and raises it by "
+        "nothing.</p>"
+    )
+    heads = ("Method", f"Beyond {escape(first)}", "Noise (one standard deviation)")
     return [html.heading("How the student was chosen"), said, html.rows(heads, body)]
 
 

@@ -1,0 +1,66 @@
+"""The comparison of students of one round's sums: when there is one, and what it has shown.
+
+All answers of sums share one noise, so no answer can judge a student that learned from the others. Where the
+inputs are images, a student may be right more often than the classifier of the sums, or less. So one voter in
+ten votes in no table, and they say, with noise, how many of them agree with each student. What follows from
+that reads the released numbers alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pate_jax.errors import PateError
+from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.student import Auto, StudentConfig, with_method
+from pate_jax.student.settings import Settings
+from pate_jax.system import devices
+
+FIRST, RIVALS = "linear", ("supervised", "fixmatch")
+
+
+def rivals(config: StudentConfig, crowd: Crowd) -> list[Settings]:
+    """How the students are trained that a crowd's classifier is compared with, if its voters are sums.
+
+    There are none where the user names a method, for tables and vectors, for images that this package draws,
+    for an encoder of the owner's, and over several rounds or processes. No private record is read.
+    """
+    dataset, choice = crowd.dataset, crowd.choice
+    image = dataset.kind == "image" and not dataset.synthetic and crowd.kind != "encoder"
+    if not isinstance(config, Auto) or not image or choice.rounds > 1 or devices.processes() > 1:
+        return []
+    return [with_method(config, method).resolved(image=True, whole=True) for method in RIVALS]
+
+
+def methods(run: RunDirectory) -> list[str]:
+    """Of the students that are compared, the classifier's first."""
+    return [FIRST, *run.record.read().rivals]
+
+
+def taken(run: RunDirectory) -> str:
+    """The method with which the most held-out voters agree, as far as the released numbers tell."""
+    found = rounds.shown(run)
+    if not found.comparisons:
+        raise PateError(f"{run.ledger} shows no comparison of students yet: repeat the command of the run")
+    leads = found.leads()
+    return methods(run)[leads.index(max(leads))]
+
+
+class Compared(NamedTuple):
+    """What a run's results say of a comparison."""
+
+    leads: dict[str, float]  # by method: the share of those held out who agree with it, less the first's
+    noise: float  # standard deviation of each
+    voters: int  # about how many were held out
+
+
+def told(run: RunDirectory) -> Compared:
+    """What a run has released of its comparison."""
+    found, some = rounds.shown(run), rounds.held_out(run)
+    leads = found.leads()
+    beyond = {name: (lead - leads[0]) / some for name, lead in zip(methods(run), leads, strict=True)}
+    (line,) = found.comparisons
+    noise = line.release.sigma * 2**0.5 / len(leads)
+    return Compared(beyond, noise / some, some)
