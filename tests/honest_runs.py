@@ -216,7 +216,7 @@ def images(folder: Path) -> DataChoice:
 def comparing(out: Path, by: str = "record", seed: int | None = None) -> RunConfig:
     """A run of sums whose classifier some voters compare with other students."""
     partition = PartitionChoice(by=by, seed=seed)
-    return RunConfig(most(), partition, voters="sums", epsilon=16.0, out=out)
+    return RunConfig(most(), partition, voters="sums", epsilon=8.0, out=out)
 
 
 def rivals(config: object, crowd: object) -> list[Settings]:

@@ -53,7 +53,10 @@ def _key(run: RunDirectory) -> jax.Array:
 
 def taught(run: RunDirectory) -> student.StudentConfig:
     """The settings by which the student of a run was trained; `auto` is what was chosen then."""
-    config = run.record.read().student
-    if not isinstance(config, student.Auto):
-        return config
-    return student.with_method(config, storage.read_json(run.results, "results")["method"])
+    settings = run.record.read()
+    if not isinstance(settings.student, student.Auto):
+        return settings.student
+    results = storage.read_json(run.results, "results")
+    compared = settings.rivals if "compared" in results else {}
+    method = results["method"]
+    return compared.get(method) or student.with_method(settings.student, method)

@@ -230,10 +230,11 @@ class Tandem(NetTraining, Aligned):
 
 @dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
-    """Linear for sums; else the method that agrees best with noisy answers that it has not seen.
+    """Linear for sums, or for images what held-out voters prefer; else what agrees best with noisy answers.
 
-    That is what runs do (`student.choose`). Where nothing is compared, in `student.fit` and for answers whose
-    noise is shared, it is ridge where soft answers cover the pool, else fixmatch or, for tables, vat.
+    That is what runs do, with answers that a method has not seen (`student.choose`). Where nothing is
+    compared, in `student.fit` and for answers whose noise is shared, it is ridge where soft answers cover
+    the pool, else fixmatch or, for tables, vat.
 
     What the chosen method has no use for is not read. Fixmatch and vat guess what inputs without an answer
     are. Where soft answers cover the pool (see `covers`) there is little to guess, and ridge stays close to

@@ -49,7 +49,7 @@ def test_a_run_that_compares_students_stands_every_check(by):
     assert "the compared student ridge follows from public inputs" in passed
     assert "as the comparison of the held-out voters says" in passed
     statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
-    assert 15.998 < statement.headline.epsilon <= 16.0
+    assert 7.999 < statement.headline.epsilon <= 8.0
     assert "how many held-out voters agree with each of 3 students" in statement.charged
 
 
@@ -245,7 +245,7 @@ def begun(folder, config):
     return crowd
 
 
-@pytest.mark.parametrize("kill", [8, 11, 14, 16, 18, 19])
+@pytest.mark.parametrize("kill", [8, 14, 18, 21])
 def test_a_run_that_is_stopped_goes_on_with_the_same_noise(tmp_path, monkeypatch, kill):
     honest = honest_runs.compared("record", 5)
     wanted, run = honest_runs.comparing(tmp_path, seed=5), RunDirectory(tmp_path)

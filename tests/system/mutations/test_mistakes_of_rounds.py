@@ -58,9 +58,9 @@ def without_unmade(run, statement):
     return replace(statement, unmade=None, figure=figure)
 
 
-def other_student(run):
+def other_student(run, folder=None):
     """A student that somebody exchanged, as one that has seen private records would be."""
-    path = run.student_of(1) / "parameters.npz"
+    path = (folder or run.student_of(1)) / "parameters.npz"
     arrays = {name: array + 0.01 for name, array in storage.read_arrays(path, "student-parameters").items()}
     storage.write_arrays(path, "student-parameters", arrays)
 
