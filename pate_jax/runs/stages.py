@@ -124,12 +124,12 @@ def vote(
     run.record.agree(stage, chosen)
     key = run.secret.derive(f"selection {stage}")
     asked = queries.select(pool, dataset.preprocessing, wanted, selection, key)
-    votes = _votes(inputs, asked)
+    votes = votes_on(inputs, asked)
     voting.save_votes(run.votes_of(batch), votes)
     return votes
 
 
-def _votes(inputs: Inputs, asked: data.Part) -> voting.Votes:
+def votes_on(inputs: Inputs, asked: data.Part) -> voting.Votes:
     """What the teachers say of inputs, with the names of these."""
     dataset = inputs.dataset
     seen = inputs.seen_of(asked)
