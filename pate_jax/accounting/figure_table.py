@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.statement import Statement
+
+if TYPE_CHECKING:
+    from pate_jax.accounting.party_statement import PartyStatement  # which uses this module
 
 Rows = Sequence[tuple[str, Figure]]
 _TITLES = {"exact": "exact, Renyi", "pld": "exact, PLD", "data_independent": "data-independent"}
@@ -24,7 +28,7 @@ def rounded_up(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}" if epsilon < 1e6 else f"{epsilon * (1 + 1e-4):.4g}"
 
 
-def card_line(statement: Statement | CrowdStatement, caveat: str = "") -> str:
+def card_line(statement: Statement | CrowdStatement | PartyStatement, caveat: str = "") -> str:
     """One line for a model card, from the publishable headline only."""
     warning = f"{statement.warning} " if statement.warning else ""
     if statement.headline.epsilon is None:
@@ -36,7 +40,9 @@ def card_line(statement: Statement | CrowdStatement, caveat: str = "") -> str:
     )
 
 
-def text(statement: Statement | CrowdStatement, rows: Rows, *, publishable_only: bool) -> str:
+def text(
+    statement: Statement | CrowdStatement | PartyStatement, rows: Rows, *, publishable_only: bool
+) -> str:
     """The table for a terminal; sensitive rows say so."""
     lines = [statement.warning, ""] if statement.warning else []
     lines += [
@@ -57,7 +63,7 @@ def text(statement: Statement | CrowdStatement, rows: Rows, *, publishable_only:
     return "\n".join(lines) + "\n"
 
 
-def html(statement: Statement | CrowdStatement, rows: Rows) -> str:
+def html(statement: Statement | CrowdStatement | PartyStatement, rows: Rows) -> str:
     """The table as a self-contained HTML fragment; words and colour mark the sensitive rows."""
     warning = f"<p><strong>{escape(statement.warning)}</strong></p>\n" if statement.warning else ""
     heads = "".join(

@@ -18,6 +18,7 @@ from pate_jax.models import trees
 from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.parties import join
 from pate_jax.runs.queries import public_parts
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Finding
@@ -38,7 +39,7 @@ def secrets(subject: Subject) -> check.Secrets:
     texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
     entropy = storage.read_json(run.keys, "keys").get("entropy")
     texts |= {"the secret of the run": entropy} if entropy else {}
-    for line in ledger.entries(run.ledger):
+    for line in () if join.is_party(run) else ledger.entries(run.ledger):
         own = {"votes": line.votes} if isinstance(line, ledger.Line) else {"table": line.table}
         digests = {**own, "noise": line.noise, "digest": line.digest}
         texts |= {f"the {name} of batch {line.batch}": digest for name, digest in digests.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter
+from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms import from_dict
@@ -225,7 +226,7 @@ def covers(stated: float, again: float) -> bool:
 
 
 def coherent(
-    body: dict[str, Any], statement: accounting.Statement | accounting.CrowdStatement
+    body: dict[str, Any], statement: accounting.Statement | accounting.CrowdStatement | PartyStatement
 ) -> Iterator[Finding]:
     """Whether the sentences of a published statement follow from its numbers."""
     yield from judged(

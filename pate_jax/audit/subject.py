@@ -11,6 +11,7 @@ from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.parties import ballot, join
 from pate_jax.runs.release.findings import Finding, unchecked
 
 ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
@@ -27,7 +28,9 @@ class Subject:
         """The inputs of the run, or why they are not available."""
         if "data" not in self.run.record.read():
             return unchecked(ELSEWHERE)
-        if is_crowd(self.run):
+        if join.is_party(self.run):
+            opened = ballot.inputs(join.opened(self.run), tolerant=True)
+        elif is_crowd(self.run):
             opened = crowd_inputs.opened(self.run, tolerant=True).inputs
         else:
             opened = inputs.open(self.run, tolerant=True)

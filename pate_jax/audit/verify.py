@@ -15,12 +15,14 @@ from functools import partial
 from pathlib import Path
 
 from pate_jax import accounting
-from pate_jax.audit import crowds, recounts, retraining, secrets, shards, spending
+from pate_jax.accounting.party_statement import PartyStatement
+from pate_jax.audit import crowds, parties, recounts, retraining, secrets, shards, spending
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import register
 from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.parties import join
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Examination, Finding, examine, unchecked
 from pate_jax.system import storage
@@ -62,6 +64,8 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
     student is trained again from public inputs and answers alone.
     """
     subject = Subject(run)
+    if join.is_party(run):
+        return examine(str(run.root), _of_party(subject))
     checks, again = _of_crowd(subject) if is_crowd(run) else _of_teachers(subject, retrained)
     if not deep:
         again = dict.fromkeys(again, _shallow)
@@ -112,6 +116,22 @@ def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
     return checks, again
 
 
+def _of_party(subject: Subject) -> Checks:
+    """The checks of one party's part of a vote among several, as far as its own files allow."""
+    run, member = subject.run, join.opened(subject.run)
+    return {
+        "keys": partial(shards.keys, run),
+        "agreement": partial(parties.agreed, member),
+        "apart": partial(shards.public_apart, subject),
+        "ledger": partial(parties.lines, member),
+        "noise": partial(parties.own, member),
+        "transcript": partial(parties.signed, member),
+        "register": partial(register.examined_party, run, member.vote),
+        "statement": partial(parties.stated, member),
+        "release": partial(_released, subject),
+    }
+
+
 def of_release(folder: Path) -> Examination:
     """The checks of an auditor who has only release/."""
     checks: Checks = {
@@ -140,6 +160,11 @@ def _released(subject: Subject) -> Iterator[Finding]:
 
 def _stated(folder: Path) -> Iterator[Finding]:
     body = storage.read_json(folder / "statement.json", "statement")
+    if "shared" in body:
+        shared = PartyStatement.from_dict(body)
+        yield from spending.coherent(body, shared)
+        yield from parties.published(shared)
+        return
     statement = accounting.Statement.from_dict(body)
     yield from spending.coherent(body, statement)
     if isinstance(statement, accounting.CrowdStatement):

@@ -89,6 +89,20 @@ COMMANDS = {
         "Write salted digests of the ids whose teachers voted, so that nobody is with two owners (`pate "
         "merge`).",
     ),
+    "party certificate": Command(
+        "party.certificate", "Make this party's key and the card that goes into the agreement."
+    ),
+    "party init": Command(
+        "party.init",
+        "Write the agreement that all parties vote under: who takes part, what is asked, and how much noise.",
+    ),
+    "party join": Command(
+        "party.join",
+        "Take part in a vote: train this party's voters, vote with all others, and keep what was opened.",
+    ),
+    "party student": Command(
+        "party.student", "Train a student on what the parties have opened together, and write release/."
+    ),
 }
 _GROUPS = {name.split()[0] for name in COMMANDS if " " in name}  # commands of two words
 

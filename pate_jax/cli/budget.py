@@ -60,12 +60,16 @@ def _summary(run: RunDirectory) -> dict[str, Any]:
 def _registered(found: dict[str, Any]) -> list[str]:
     lines = [f"Register {found['register']}: {len(found['runs'])} runs on the same private records"]
     for one in found["runs"]:
-        crowd = one["plan"].get("crowd")
-        plan = crowd or one["plan"]
-        what = f"at most {plan['queries']:,} answers of {plan['teachers']:,} teachers" if not crowd else ""
+        crowd, party = one["plan"].get("crowd"), one["plan"].get("party")
+        plan = crowd or party or one["plan"]
+        if party:
+            what = f"a vote of {party['vote']['parties']} parties, against the audience that learns most"
+        elif crowd:
+            what = f"the noisy tables of {crowd['voters']}"
+        else:
+            what = f"at most {plan['queries']:,} answers of {plan['teachers']:,} teachers"
         lines.append(
-            f"  {one['time']}  {one['name']}: {_said(one['epsilon'])} by {plan['relation']}, for "
-            f"{what or 'the noisy tables of ' + plan['voters']}"
+            f"  {one['time']}  {one['name']}: {_said(one['epsilon'])} by {plan['relation']}, for {what}"
         )
     delta, limit = found["delta"], found["limit"]
     for relation, epsilon in found["epsilon"].items():

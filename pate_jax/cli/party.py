@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from pate_jax.cli.output import RunPath, say
+from pate_jax.runs.parties.terms import Terms
+from pate_jax.runs.parties.write import Asked
+from pate_jax.runs.settings import DataChoice, StudentFlags
+from pate_jax.student.settings import Auto
+
+if TYPE_CHECKING:
+    from pate_jax.accounting.party_statement import PartyStatement
 
 
 def salt(file: Positional[Path]) -> None:
@@ -47,3 +56,128 @@ def ids(
     files = union.Private(private, by, id_column, user_column)
     found = union.identify(source, files, salt=salt, out=out)
     print(f"{out}: digests of {len(found.digests):,} {found.by} ids")
+
+
+def certificate(
+    name: Positional[str],
+    voters: int,
+    host: str = "localhost",
+    port: int = 7000,
+    out: Path = Path(),
+) -> None:
+    """Make this party's key and the card that goes into the agreement.
+
+    The key stays with the party. The card is public: give it to whoever runs `pate party init`.
+
+    Args:
+        name: the name of this party.
+        voters: how many voters it has: of teachers exactly so many, of records or users no more than so many.
+            The number is public.
+        host: where the other parties reach it.
+        port: the port that it listens on while a vote is held.
+        out: the folder for NAME.key.pem and NAME.card.json.
+    """
+    from pate_jax.runs.parties import cards
+
+    key, card = cards.make(out, name, host, port, voters)
+    print(f"{key}: keep it; whoever has it can take part as {name}")
+    print(f"{card}: give it to whoever runs `pate party init`")
+
+
+def init(
+    file: Annotated[Positional[Path], arg(metavar="AGREEMENT")],
+    cards: tuple[Path, ...],
+    data: Annotated[DataChoice, OmitArgPrefixes],
+    terms: Annotated[Terms, OmitArgPrefixes],
+    asked: Annotated[Asked, OmitArgPrefixes],
+    name: str = "",
+    json: bool = False,
+) -> None:
+    """Write the agreement that all parties vote under: who takes part, what is asked, and how much noise.
+
+    The noise is the least that keeps every audience within --epsilon: outsiders, each party, and as many
+    colluding parties as you allow. No private record is read beyond a check that the files fit. Every party
+    gets the agreement and the file of questions beside it.
+
+    Args:
+        file: the agreement to write (.toml); the questions are written beside it (.npz).
+        cards: the cards of all parties (`pate party certificate`).
+        data: this party's data; only the public part is used.
+        terms: what the parties choose.
+        asked: what is asked.
+        name: a name for people; unset: that of the file.
+        json: print one JSON object.
+    """
+    from pate_jax.accounting import parties
+    from pate_jax.runs.parties import write
+    from pate_jax.runs.parties.join import questions_beside
+
+    made, seen = write.write(file, name or file.stem, cards, data, terms, asked)
+    if json:
+        say({"agreement": made.digest, "audiences": [one._asdict() for one in seen]}, json)
+        return
+    print(parties.text(seen, made.delta, made.unit), end="")
+    print(f"{file} and {questions_beside(file)}: give both to all parties; each then runs")
+    print(f"  pate party join {file} --key NAME.key.pem --private OWN --public POOL ... --out RUN")
+
+
+def join(
+    agreement: Positional[Path],
+    key: Path,
+    data: Annotated[DataChoice, OmitArgPrefixes],
+    out: Path,
+    register: Path | None = None,
+    transcript: Path | None = None,
+    seed: int | None = None,
+    json: bool = False,
+) -> None:
+    """Take part in a vote: train this party's voters, vote with all others, and keep what was opened.
+
+    All parties run this within the agreement's time limit. A vote that was stopped goes on when all repeat
+    the command: with the same ballot, the same noise and the same parties, charged once.
+
+    Args:
+        agreement: the agreement (.toml), with the file of questions beside it.
+        key: this party's key (`pate party certificate`).
+        data: this party's private records, and the public pool that all parties share.
+        out: this party's run directory.
+        register: enter the vote in this file beside the private data; a vote beyond its limit is refused
+            before anything is sent (`pate budget --register`).
+        transcript: take the result from another party's transcript.json, where this party was stopped after
+            the vote.
+        seed: make this party's noise reproducible and therefore NOT private.
+        json: print one JSON object.
+    """
+    from pate_jax.runs.parties import join as joining
+
+    member, secret = joining.of_party(agreement, key, data, out, seed=seed)
+    if transcript is not None:
+        made = joining.receive(member, transcript)
+    else:
+        made = joining.join(member, secret, joining.connected, register)
+    _finish(made, out, json)
+
+
+def student(run: RunPath, config: Annotated[StudentFlags, arg(name="")] = Auto(), json: bool = False) -> None:  # noqa: B008
+    """Train a student on what the parties have opened together, and write release/.
+
+    Args:
+        run: the run directory of a party (`pate party join`).
+        config: how the student learns.
+        json: print one JSON object.
+    """
+    from pate_jax.runs.directory import RunDirectory
+    from pate_jax.runs.parties import students
+
+    directory = RunDirectory(run)
+    with directory.writing():
+        say(students.teach(directory, config), json)
+
+
+def _finish(made: PartyStatement, out: Path, json: bool) -> None:
+    if json:
+        facts: dict[str, Any] = made.publishable()
+        say(facts, json)
+        return
+    print(made.text())
+    print(f"{out / 'transcript.json'}: equal in all parties. Next: pate party student {out}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting import curves, filter
+from pate_jax.accounting import curves, filter, parties
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.slack import sampler_slack
@@ -15,6 +16,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, from_dict, laws, to_dict
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA
 from pate_jax.mechanisms.descriptions import Noise
+from pate_jax.mechanisms.shared_votes import SharedVote
 
 Curve = NDArray[np.float64]
 _UP = 1 + 1e-9  # what may be spent is rounded up
@@ -109,10 +111,56 @@ class CrowdPlan(NamedTuple):
         return same and self.mu * _UP >= other.mu
 
 
-AnyPlan = Plan | CrowdPlan
+class PartyPlan(NamedTuple):
+    """What this party's voters may lose by one vote among parties, against the audience that learns most."""
+
+    vote: SharedVote
+    relation: str
+    records: str | None  # a digest of the ids
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"party": {**self._asdict(), "vote": dataclasses.asdict(self.vote)}}
+
+    @classmethod
+    def from_dict(cls, described: Any) -> PartyPlan:
+        """The plan that `to_dict` described."""
+        found = described.get("party") if isinstance(described, dict) and len(described) == 1 else None
+        if not (
+            isinstance(found, dict) and set(found) == set(cls._fields) and isinstance(found["vote"], dict)
+        ):
+            raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
+        vote = dict(found["vote"])
+        vote["voters_of_parties"] = tuple(vote.get("voters_of_parties", ()))
+        try:
+            return cls(SharedVote(**vote), str(found["relation"]), found["records"])
+        except TypeError as error:
+            raise PateError(f"plan={described!r} is no vote among parties: restore the file") from error
+
+    def curve(self, orders: Curve) -> Curve:
+        """The Renyi curve of what is opened."""
+        unit = cast(parties.Unit, self.relation)
+        return np.array([parties.cost(self.vote, float(order), unit=unit).rdp for order in orders])
+
+    def strays(self) -> float:
+        """How far all its noise may stray from its law."""
+        return parties.slack(self.vote)
+
+    def cost(self, order: float) -> Cost:
+        """What it may spend under a limit with this order."""
+        return parties.cost(self.vote, order, unit=cast(parties.Unit, self.relation))
+
+    def covers(self, other: AnyPlan) -> bool:
+        """Whether a run that was entered with this plan may do what the other one says."""
+        return isinstance(other, PartyPlan) and self[:2] == other[:2]
+
+
+AnyPlan = Plan | CrowdPlan | PartyPlan
 
 
 def from_json(described: Any) -> AnyPlan:
-    """The plan of either kind of run that a register holds."""
+    """The plan of any kind of run that a register holds."""
+    if isinstance(described, dict) and "party" in described:
+        return PartyPlan.from_dict(described)
     crowd = isinstance(described, dict) and "crowd" in described
     return CrowdPlan.from_dict(described) if crowd else Plan.from_dict(described)

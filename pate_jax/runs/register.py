@@ -26,9 +26,10 @@ from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
+from pate_jax.mechanisms.shared_votes import SharedVote
 from pate_jax.runs import budget, chain, ledger, plans
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import AnyPlan, CrowdPlan, Plan
+from pate_jax.runs.plans import AnyPlan, CrowdPlan, PartyPlan, Plan
 from pate_jax.runs.record import CROWD
 from pate_jax.runs.release.findings import Finding, judged, unchecked
 from pate_jax.system import storage
@@ -247,6 +248,21 @@ def examined(run: RunDirectory) -> Iterator[Finding]:
     yield from judged(
         [] if stands else [f"{file} does not show this run with {what}"],
         f"the register shows this run with at least {what}",
+    )
+
+
+def examined_party(run: RunDirectory, vote: SharedVote) -> Iterator[Finding]:
+    """Whether a party's part of a vote is entered in the register that it was recorded with."""
+    if _STAGE not in run.record.read():
+        return
+    file = _file(run)
+    if not file.exists():
+        yield unchecked(f"{file} is not here, so nobody can see whether the vote stands in it")
+        return
+    entered = [entry.plan for entry in read(file).entries if entry.run == _key(run)]
+    stands = any(isinstance(plan, PartyPlan) and plan.vote == vote for plan in entered)
+    yield from judged(
+        [] if stands else [f"{file} does not show this vote among parties"], "the register shows this vote"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +20,11 @@ from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.certificate import certificate
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties import terms
 from pate_jax.runs.parties.questions import Questions
-from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, Space, to_settings
+from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.system import storage
 from pate_jax.voting import save_votes
 
@@ -76,6 +77,16 @@ def open_dataset(member: Member) -> Dataset:
     return dataset
 
 
+def inputs(member: Member, *, tolerant: bool = False) -> Inputs:
+    """The data of a party, and what they were read by."""
+    return replace(_crowd(member).inputs, tolerant=tolerant)
+
+
+def seen(member: Member) -> Dataset:
+    """The data as a crowd's space sees them: features beside inputs may take their place."""
+    return _crowd(member).seen
+
+
 def cast(member: Member) -> Table:
     """The exact numbers of the party's own voters, made once and kept. They are private."""
     if member.questions.plan is None:
@@ -111,7 +122,6 @@ def _of_crowd(member: Member) -> Table:
     if not (run.table.exists() and run.certificate.exists()):
         crowd = _crowd(member)
         _check_number(member, crowd.number)
-        run.record.agree("data", to_settings(crowd.inputs.choice), but_not=("data_dir", "manual_dir", "devices"))
         table = asking.table(member.questions, crowd)
         release, own = plan.release, asking.opened_table(member.questions, table)
         made = certificate(
@@ -130,15 +140,15 @@ def _of_crowd(member: Member) -> Table:
 def _check_number(member: Member, number: int) -> None:
     if number > member.voters:
         raise PateError(
-            f"{member.name} has more voters than the {member.voters:,} of its card: make a new card that says "
-            "how many it may have at most, and a new agreement"
+            f"{member.name} has more voters than the {member.voters:,} of its card: make a new card that "
+            "says how many it may have at most, and a new agreement"
         )
 
 
 def _crowd(member: Member) -> Crowd:
     """The crowd of this party; of teachers only its data are read."""
     kind = "sums" if member.agreement.voters == "teachers" else member.agreement.voters
-    space: Space | None = member.agreement.training.get("space")  # type: ignore[assignment]
+    space: Any = member.agreement.training.get("space")
     by = "user" if member.by == "user" else "record"
     choice = CrowdChoice(kind, by=by, seed=member.seed, space=space)  # type: ignore[arg-type]
     return crowd_inputs.made(member.run, member.data, choice)

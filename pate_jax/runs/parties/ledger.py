@@ -1,6 +1,6 @@
 """A party's ledger: what it is charged, with whom it voted, and what was opened.
 
-    charge   before anything is sent: the agreement, a digest of the own ballot and noise, every audience's figure
+    charge   before anything is sent: the agreement, digests of the own ballot and noise, all figures
     begun    before any share is sent: who is there, and what each of them has promised to bring
     opened   after the vote: the digest of the transcript, and the numbers that everybody has
 
@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from pate_jax.accounting.parties import Audience
 from pate_jax.errors import PateError
 from pate_jax.runs import chain
+from pate_jax.runs.ledger import PARTY as SCHEMA
 from pate_jax.runs.ledger import pack_table, unpack_table
 
-SCHEMA = 6
 Table = Int[np.ndarray, "rows columns"]
 _RESTORE = "restore it from a backup; a party whose ledger is lost must not vote on this agreement again"
 
@@ -72,7 +71,8 @@ def read(path: Path) -> Shown:
         kind = kinds[place] if place < len(kinds) else None
         if entry["schema"] != SCHEMA or kind is None or not isinstance(entry.get(kind), dict):
             raise PateError(f"line {place + 1} of {path} is not that of a vote among parties: {_RESTORE}")
-        found = found._replace(**{kind: _parsed(kind, entry[kind], path)})
+        parsed: Any = _parsed(kind, entry[kind], path)
+        found = found._replace(**{kind: parsed})
     return found
 
 
@@ -113,15 +113,15 @@ def _other_company(before: Mapping[str, str], present: Mapping[str, str]) -> str
     changed = [name for name in before if name in present and before[name] != present[name]]
     if changed:
         return (
-            f"{changed[0]} brings another ballot or other noise than when this vote was begun, and two sums with "
-            "different noise would show more than was charged: let it restore its run directory, or make a new "
-            "agreement (vote = 2)"
+            f"{changed[0]} brings another ballot or other noise than when this vote was begun, and two sums "
+            "with different noise would show more than was charged: let it restore its run directory, or "
+            "make a new agreement (vote = 2)"
         )
     gone, new = sorted({*before} - {*present}), sorted({*present} - {*before})
     who = f"{', '.join(gone)} is missing" if gone else f"{', '.join(new)} was not there"
     return (
-        f"this vote was begun by {', '.join(before)}, and {who}: two sums of different parties would show the "
-        "difference; repeat it with the same parties, or make a new agreement (vote = 2)"
+        f"this vote was begun by {', '.join(before)}, and {who}: two sums of different parties would show "
+        "the difference; repeat it with the same parties, or make a new agreement (vote = 2)"
     )
 
 

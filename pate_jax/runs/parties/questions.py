@@ -1,4 +1,4 @@
-"""What all parties ask their voters: rows of the public pool, or a crowd's plan; one file beside the agreement.
+"""What all parties ask their voters, in a file beside the agreement: rows of the pool, or a crowd's plan.
 
 It follows from public inputs and settings alone. The file goes to every party, since a space that is learned
 on two machines may differ in a last bit, and votes in two spaces cannot be added up. The agreement holds the
@@ -93,7 +93,9 @@ def load(path: Path, digest: str) -> Questions:
     """Read the file of this digest; refused where it holds anything else."""
     made = storage.read_arrays(path, KIND)
     if public_side.digest(made) != digest:
-        raise PateError(f"{path} holds other questions than the agreement names: copy it again with the agreement")
+        raise PateError(
+            f"{path} holds other questions than the agreement names: copy it again with the agreement"
+        )
     if set(made) == {"rows"}:
         return Questions(made["rows"], None)
     return Questions(None, public_side.plan_of(made, path))
@@ -109,7 +111,9 @@ def table(questions: Questions, crowd: Crowd) -> Int[np.ndarray, "query class"]:
     return found.T if isinstance(questions.plan.release, ClassSums) else found
 
 
-def opened_table(questions: Questions, values: Int[np.ndarray, "query class"]) -> Int[np.ndarray, "rows columns"]:
+def opened_table(
+    questions: Questions, values: Int[np.ndarray, "query class"]
+) -> Int[np.ndarray, "rows columns"]:
     """The table of a release that was opened as `table` votes on it."""
     if questions.plan is None:
         raise PateError("teachers have no table of a crowd: open the agreement's own questions")
@@ -121,5 +125,3 @@ def largest_cell(questions: Questions, voters: int) -> int:
     if questions.plan is None or isinstance(questions.plan.release, NeighbourCounts):
         return voters
     return voters * questions.plan.release.length
-
-

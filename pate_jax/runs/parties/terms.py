@@ -33,7 +33,7 @@ class Terms:
     delta: float = 1e-5
     """The delta of every figure; well below one over the number of private records."""
     unit: Literal["record", "user", "party"] = "record"
-    """Whose data are protected: one record, all records of one user, or a whole party with all of its voters."""
+    """Whose data are protected: one record, all records of one user, or a whole party with its voters."""
     colluding: int = 1
     """How many parties may put together what they know; fewer than half of them."""
     absent: int = 0
@@ -63,7 +63,10 @@ def agreed(
     pool: str,
     training: Mapping[str, str | int | float | bool],
 ) -> Agreement:
-    """The agreement with the least noise that keeps every audience within epsilon; without the questions' digest."""
+    """The agreement with the least noise that keeps every audience within epsilon.
+
+    The digest of the questions is still to come: their file holds the scale of the noise.
+    """
     vote = accounting.least_noise(
         _unsettled(terms, cards, questions, classes), terms.epsilon, terms.delta, unit=terms.unit
     )
@@ -74,7 +77,9 @@ def agreed(
         vote.sigma_threshold,
         float(vote.length if terms.voters == "sums" else vote.votes),
     )
-    budget = {one.name: terms.epsilon * _UP for one in accounting.audiences(vote, terms.delta, unit=terms.unit)}
+    budget = {
+        one.name: terms.epsilon * _UP for one in accounting.audiences(vote, terms.delta, unit=terms.unit)
+    }
     return Agreement(
         name,
         pool,
@@ -174,8 +179,9 @@ def audiences(agreement: Agreement, questions: Questions) -> tuple[Audience, ...
         if most is None or one.epsilon > most:
             limit = "no budget" if most is None else f"a budget of {most:g}"
             raise PateError(
-                f"{one.name} may learn epsilon {one.epsilon:.4f} at delta {agreement.delta:g} by this agreement, and "
-                f"it has {limit} for them: make it anew with more noise, fewer queries or another budget"
+                f"{one.name} may learn epsilon {one.epsilon:.4f} at delta {agreement.delta:g} by this "
+                f"agreement, and it has {limit} for them: make it anew with more noise, fewer queries or "
+                "another budget"
             )
     return found
 
@@ -185,5 +191,3 @@ def voters_of(agreement: Agreement, name: str, questions: Questions) -> int:
     release = None if questions.plan is None else questions.plan.release
     length = release.length if isinstance(release, ClassSums) else 1
     return agreement.party(name).votes // length
-
-

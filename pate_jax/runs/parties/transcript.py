@@ -68,6 +68,6 @@ def check_signatures(agreement: Agreement, transcript: Transcript, signatures: M
         certificate = agreement.party(name).certificate
         if not certificates.verify(certificate, transcript.digest.encode(), signatures.get(name, b"")):
             raise PateError(
-                f"{name} has not signed this transcript: it saw other numbers than you, or its key was changed; "
-                "nobody should use them before that is explained"
+                f"{name} has not signed this transcript: it saw other numbers than you, or its key was "
+                "changed; nobody should use them before that is explained"
             )

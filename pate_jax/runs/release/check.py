@@ -44,7 +44,7 @@ _STATEMENT = frozenset(
     {
         *("artefact", "schema", "warning", "asked", "answered", "delta", "relation", "relation_in_words"),
         *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line"),
-        *("teachers", "classes", "declared", "rule", "releases", "unmade", "voters"),
+        *("teachers", "classes", "declared", "rule", "releases", "unmade", "voters", "shared", "audiences"),
     }
 )
 FIELDS = {
@@ -306,7 +306,7 @@ def agrees(folder: Path) -> Iterator[Finding]:
     statement = storage.read_json(folder / "statement.json", "statement")
     line = str(statement.get("model_card_line"))
     private = statement.get("private") is True
-    of_crowd = "releases" in statement
+    of_crowd = "releases" in statement or statement.get("shared", {}).get("voters") == "sums"
     bought = f"{statement.get('answered')} of {statement.get('asked')} asked"
     if not private and _ALARM not in json.dumps(statement):
         yield failed("statement.json is of a seeded run and does not say NOT PRIVATE")

@@ -48,7 +48,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     examples = shapes.get("examples", shapes.get("patches/examples"))
     if examples is not None:
         lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
-    asked = "voters" if "releases" in statement else "teachers"
+    asked = "voters" if "releases" in statement or "shared" in statement else "teachers"
     body = "".join(f"- {line}\n" for line in lines)
     declared = ", as declared by the makers of the votes" if statement.get("declared") else ""
     covers = _COVERS.format(whom=_WHOM[statement["relation"]], declared=declared, asked=asked)
@@ -88,6 +88,8 @@ def _learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     if "releases" in statement:
         by = f",{method}" if method else ""
         return f"public inputs and noisy tables of {crowd_words.voters(facts)}{by}; no private record"
+    if "shared" in statement:
+        return f"public inputs and what {facts['parties']} parties opened together{method}; no private record"
     return f"public inputs and the answers of {facts['teachers']} teachers{method}; no private record"
 
 
@@ -95,6 +97,9 @@ def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     if "releases" in statement:
         right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
         return f"Labels: of {crowd_words.asked(facts)}, at no cost beyond that of the tables; right: {right}."
+    if statement.get("shared", {}).get("voters") == "sums":
+        right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
+        return f"Labels: of all {facts['queries']:,} public inputs, from one noisy table; right: {right}."
     chosen = f", chosen by {facts['selection']}" if facts.get("selection") else ""
     right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
     return f"Labels bought: {statement['answered']} of {statement['asked']} asked{chosen}; right: {right}."

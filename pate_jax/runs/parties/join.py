@@ -1,0 +1,192 @@
+"""One party's part of a vote, from the agreement to the answers; what is finished already is not repeated.
+
+private/ledger.jsonl     what this party was charged, with whom it voted, what was opened
+private/answers.npz      what was opened; written again from the ledger where it is missing
+private/statement.json   the figure of each audience
+transcript.json          who voted, what was opened, and every party's signature; equal in all parties
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+
+from pate_jax.accounting.party_statement import PartyStatement, party_statement
+from pate_jax.errors import PateError
+from pate_jax.parties import agreement as agreements
+from pate_jax.parties.agreement import Agreement
+from pate_jax.runs import register
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.parties import ballot, cards, ledger, meeting, terms, transcript
+from pate_jax.runs.parties import questions as asking
+from pate_jax.runs.parties.ballot import Member
+from pate_jax.runs.parties.meeting import Meeting
+from pate_jax.runs.plans import PartyPlan
+from pate_jax.runs.record import CROWD
+from pate_jax.runs.settings import DataChoice, to_settings
+from pate_jax.system import storage
+
+Opener = Callable[[Agreement, str, str, tuple[str, ...] | None], AbstractContextManager[Meeting]]
+STAGE, AGREEMENT, QUESTIONS = "party", "agreement.toml", "questions.npz"
+_OPENED = "opened"
+
+
+def check_own(data: DataChoice) -> None:
+    """Refuse a data set by name, whose private records would be the same in all parties."""
+    if data.private is None:
+        raise PateError(
+            "a party has records of its own: give --private OWN and the --public pool of all parties"
+        )
+
+
+def questions_beside(agreement: Path) -> Path:
+    """The file of questions that goes with an agreement's file.
+
+    >>> questions_beside(Path("study/vote.toml")).name
+    'vote.npz'
+    """
+    return agreement.with_suffix(".npz")
+
+
+def of_party(
+    file: Path, key: Path, data: DataChoice, out: Path, *, seed: int | None = None
+) -> tuple[Member, str]:
+    """A party of the agreement in a file, by its key, whose text comes second."""
+    check_own(data)
+    agreement, secret = agreements.read(file), storage.read_bytes(key).decode()
+    found = asking.load(questions_beside(file), agreement.query_list)
+    name = cards.own_name(agreement, secret)
+    return Member(RunDirectory(out), agreement, name, found, data, seed), secret
+
+
+def join(member: Member, key: str, opener: Opener, book: Path | None = None) -> PartyStatement:
+    """Vote once, and write what came of it; a repeated command goes on, and never charges twice.
+
+    `book` is a register beside the private data: a vote that would exceed its limit is refused before
+    anything is sent.
+    """
+    run = member.run
+    terms.audiences(member.agreement, member.questions)  # refuses a budget that would be exceeded
+    with run.writing():
+        _begin(member)
+        if ledger.read(run.ledger).opened is None:
+            _vote(member, key, opener, book)
+        return finish(member)
+
+
+def _begin(member: Member) -> None:
+    """Record which agreement the run belongs to, with copies of its files."""
+    run = member.run
+    settings = run.record.read()
+    if STAGE not in settings and any(one in settings for one in ("data", "votes", CROWD)):
+        raise PateError(f"{run.root} holds a run of another kind: choose another --out for this vote")
+    run.secret.draw(member.seed)
+    run.record.agree(STAGE, ballot.facts(member))
+    if not (run.private / AGREEMENT).exists():
+        dataset = ballot.open_dataset(member)
+        run.record.agree("data", to_settings(member.data), but_not=("data_dir", "manual_dir"))
+        asking.save(run.private / QUESTIONS, member.questions, dataset)
+        agreements.write(run.private / AGREEMENT, member.agreement)
+
+
+def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
+    """Train, charge, and take part."""
+    run = member.run
+    dataset = ballot.open_dataset(member)
+    if book is not None:
+        records = register.digest_of(dataset.private.ids)
+        register.enter(run, book, PartyPlan(member.vote, member.agreement.unit, records))
+    table = ballot.cast(member)
+    noise = ballot.shares(member, table)
+    audiences = terms.audiences(member.agreement, member.questions)
+    ledger.charge(
+        run.ledger,
+        ledger.Charge(
+            agreement=member.agreement.digest,
+            name=member.name,
+            vote=member.agreement.vote,
+            ballot=storage.digest(table),
+            promise=hashlib.sha256(ballot.promise(member, table).encode()).hexdigest(),
+            unit=member.agreement.unit,
+            delta=member.agreement.delta,
+            audiences={one.name: one.epsilon for one in audiences},
+        ),
+    )
+    before = ledger.read(run.ledger).begun
+    present = None if before is None else tuple(name for name in member.agreement.names if name in before)
+    with opener(member.agreement, member.name, key, present) as met:
+        meeting.hold(met, member, table, noise, key, run.root / "transcript.json")
+
+
+def finish(member: Member) -> PartyStatement:
+    """Write the opened numbers from the ledger, and the statement."""
+    run, table = member.run, ledger.read(member.run.ledger).table
+    if table is None:
+        raise PateError(f"{run.ledger} shows no result yet: repeat `pate party join`")
+    storage.write_arrays(run.answers, _OPENED, {"values": table})
+    made = stated(member, table)
+    storage.write_json(run.statement, "statement", made.to_dict())
+    storage.write_json(run.public_statement, "statement", made.publishable())
+    return made
+
+
+def stated(member: Member, table: np.ndarray) -> PartyStatement:
+    """The statement of a vote that has opened this table."""
+    answered = None
+    if member.agreement.opened == "answers":
+        answered = int((table[:, 0] >= 0).sum())
+    return party_statement(
+        member.vote,
+        member.agreement.delta,
+        unit=member.agreement.unit,
+        answered=answered,
+        private=member.run.secret.seed is None,
+    )
+
+
+def receive(member: Member, file: Path) -> PartyStatement:
+    """Take the result from another party's transcript, where this party was stopped after all had voted."""
+    run = member.run
+    with run.writing():
+        shown = ledger.read(run.ledger)
+        found = transcript.load(file, member.agreement)
+        if shown.begun is None or shown.begun != dict(found.promises):
+            raise PateError(
+                f"{file} is of a vote in which this run did not take part with these promises: repeat `pate "
+                "party join` with all parties"
+            )
+        ledger.opened(run.ledger, found.digest, found.opened)
+        storage.write_bytes(run.root / "transcript.json", storage.read_bytes(file))
+        return finish(member)
+
+
+def opened(run: RunDirectory) -> Member:
+    """The party of a run directory, from its own copies of the agreement and the questions."""
+    settings = run.record.read()
+    agreement = agreements.read(run.existing(run.private / AGREEMENT, "party join"))
+    said = settings.of(STAGE)
+    if said["agreement"] != agreement.digest:
+        raise PateError(
+            f"{run.private / AGREEMENT} is not the agreement of this run: restore it from a backup"
+        )
+    found = asking.load(run.private / QUESTIONS, agreement.query_list)
+    return Member(run, agreement, said["name"], found, settings.data, run.secret.seed)
+
+
+def is_party(run: RunDirectory) -> bool:
+    """Whether a run is a party's part of a vote."""
+    return STAGE in run.record.read()
+
+
+def connected(
+    agreement: Agreement, name: str, key: str, present: tuple[str, ...] | None
+) -> AbstractContextManager[Meeting]:
+    """The vote over TLS between the parties' own machines."""
+    session = importlib.import_module("pate_jax.parties.session")
+    met: AbstractContextManager[Meeting] = session.open(agreement, name, key, present=present)
+    return met

@@ -1,0 +1,383 @@
+"""Votes among parties: charged once, before anything is sent, and opened once, alike in all parties."""
+
+import json
+
+import numpy as np
+import party_files as files
+import pytest
+
+from pate_jax import student
+from pate_jax.accounting import parties as accounting
+from pate_jax.audit import verify
+from pate_jax.data import Part
+from pate_jax.errors import PateError
+from pate_jax.parties import agreement as agreements
+from pate_jax.parties import certificates
+from pate_jax.runs import chain, register
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.parties import ballot, cards, join, ledger, students, terms, transcript
+from pate_jax.runs.parties.transcript import Transcript
+
+
+@pytest.fixture(scope="module")
+def voted(tmp_path_factory):
+    """Three parties have voted as neighbours."""
+    folder = files.prepare(tmp_path_factory.mktemp("parties"))
+    file = files.agree(folder, "neighbours")
+    found = files.vote(folder, file)
+    assert not [one for one in found.values() if isinstance(one, BaseException)], found
+    return folder, file, found
+
+
+def lines(folder, name):
+    return chain.read(folder / f"run-{name}" / "private" / "ledger.jsonl")
+
+
+def refused(found):
+    return " ".join(repr(one) for one in found.values() if isinstance(one, BaseException))
+
+
+def test_all_parties_end_with_the_same(voted):
+    folder, _, found = voted
+    shown = [(folder / f"run-{name}" / "transcript.json").read_bytes() for name in files.NAMES]
+    assert len({*shown}) == 1
+    tables = [ledger.read(RunDirectory(folder / f"run-{name}").ledger).table for name in files.NAMES]
+    assert all(np.array_equal(table, tables[0]) for table in tables)
+    assert len({one.model_card_line() for one in found.values()}) == 1
+    assert [[*entry][4] for entry in lines(folder, "east")] == ["charge", "begun", "opened"]
+
+
+def test_what_is_opened_is_everybodys_votes_and_noise(voted):
+    folder, file, _ = voted
+    total = 0
+    for name in files.NAMES:
+        party, _ = files.member(folder, name, file)
+        votes = ballot.cast(party)
+        assert votes.sum() <= files.RECORDS * party.vote.votes
+        total = total + votes + ballot.shares(party, votes).counts
+    assert np.array_equal(total, ledger.read(RunDirectory(folder / "run-west").ledger).table)
+
+
+def test_the_figures_are_the_accountants(voted):
+    folder, file, found = voted
+    party, _ = files.member(folder, "east", file)
+    wanted = accounting.audiences(party.vote, party.agreement.delta)
+    assert found["east"].audiences == wanted and found["east"].worst.name == "one party"
+    assert max(one.epsilon for one in wanted) <= 8.0
+    assert lines(folder, "east")[0]["charge"]["audiences"] == {one.name: one.epsilon for one in wanted}
+
+
+def test_a_repeated_command_sends_nothing_and_charges_nothing(voted):
+    folder, file, found = voted
+    before = lines(folder, "north")
+
+    def nobody(*_):
+        raise AssertionError("a finished vote meets nobody")
+
+    again = files.vote(folder, file, ["north"], opener=lambda name: nobody)
+    assert again["north"] == found["north"] and lines(folder, "north") == before
+
+
+def test_the_student_learns_from_what_was_opened(voted):
+    folder, *_ = voted
+    run = RunDirectory(folder / "run-west")
+    with run.writing():
+        results = students.teach(run, student.Ridge())
+        assert students.teach(run, student.Ridge()) == results
+    assert results["student_accuracy"] > 0.8 and results["answered"] == results["queries"] == 9
+    card = (run.student / "MODEL_CARD.md").read_text()
+    assert "against one party" in card and "what 3 parties opened together" in card
+
+
+def test_an_honest_party_is_verified(voted):
+    folder, *_ = voted
+    found = verify.verify(RunDirectory(folder / "run-east"))
+    assert {*found} >= {"ledger", "transcript", "noise", "statement"}
+    assert not any(found.values()), found
+
+
+# ---- a party that is stopped, and comes back
+
+
+class Stopped(BaseException):
+    """What SIGKILL is to a process."""
+
+
+def stopping(table_open, name, victim, at):
+    """The opener of a party, which is stopped at a step of the protocol."""
+    import contextlib
+
+    @contextlib.contextmanager
+    def opened(*given):
+        with table_open(*given) as seat:
+            if name == victim:
+                if at == "met":
+                    raise Stopped
+                setattr(seat, at, lambda *_: (_ for _ in ()).throw(Stopped))
+            yield seat
+
+    return opened
+
+
+@pytest.mark.parametrize("at", ["met", "exchange", "sum"])
+def test_a_stopped_vote_goes_on_with_the_same_noise_and_is_charged_once(at, tmp_path, monkeypatch):
+    folder = files.prepare(tmp_path)
+    file = files.agree(folder, "neighbours")
+    real = files.RoundTable.open
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            files.RoundTable,
+            "open",
+            lambda table, agreement, name, key, present=None: stopping(
+                lambda *given: real(table, *given), name, "north", at
+            )(agreement, name, key, present),
+        )
+        first = files.vote(folder, file)
+    assert all(isinstance(one, BaseException) for one in first.values())
+    kinds = [[*entry][4] for entry in lines(folder, "north")]
+    assert kinds == ["charge"] + ["begun"] * (at == "sum")
+    charges = [entry["charge"] for entry in lines(folder, "north") if "charge" in entry]
+    again = files.vote(folder, file)
+    assert not refused(again), again
+    assert [entry["charge"] for entry in lines(folder, "north") if "charge" in entry] == charges
+    total = 0
+    for name in files.NAMES:
+        party, _ = files.member(folder, name, file)
+        total = total + (votes := ballot.cast(party)) + ballot.shares(party, votes).counts
+    assert np.array_equal(total, ledger.read(RunDirectory(folder / "run-east").ledger).table)
+
+
+def test_fresh_noise_in_a_begun_vote_is_refused_by_all(tmp_path):
+    """One who lost its folder would bring new noise: whoever saw both sums could average it away."""
+    folder = files.prepare(tmp_path)
+    file = files.agree(folder, "neighbours")
+    found = files.vote(folder, file)
+    for name in files.NAMES:
+        book = RunDirectory(folder / f"run-{name}").ledger
+        kept = chain.read(book)[:2]
+        book.unlink()
+        chain.head_path(book).unlink()
+        with chain.Writer(book) as writer:
+            for entry in kept:
+                kind = "charge" if "charge" in entry else "begun"
+                writer.append({"schema": ledger.SCHEMA, kind: entry[kind]})
+    (folder / "run-north").rename(folder / "lost")
+    again = files.vote(folder, file)
+    assert "north brings another ballot or other noise" in refused(again)
+    assert all(isinstance(one, BaseException) for one in again.values())
+    (folder / "run-north").rename(folder / "new")
+    (folder / "lost").rename(folder / "run-north")
+    assert files.vote(folder, file)["west"] == found["west"]
+
+
+def test_another_ballot_under_the_same_noise_is_refused(voted):
+    folder, file, _ = voted
+    party, _ = files.member(folder, "east", file)
+    shown = ledger.read(party.run.ledger)
+    with pytest.raises(PateError, match="shows a charge with another ballot"):
+        ledger.charge(party.run.ledger, shown.charge._replace(ballot="0" * 64))
+    with pytest.raises(PateError, match="has opened other numbers"):
+        ledger.opened(party.run.ledger, shown.opened.transcript, shown.table + 1)
+    with pytest.raises(PateError, match="north is missing"):
+        ledger.begin(party.run.ledger, {name: shown.begun[name] for name in ("east", "west")})
+
+
+def test_noise_differs_between_agreements_and_ballots(voted):
+    folder, file, _ = voted
+    party, _ = files.member(folder, "east", file)
+    votes = ballot.cast(party)
+    other = files.agree(folder, "neighbours", file="second.toml", vote=2)
+    second, _ = files.member(folder, "east", other)
+    first, moved = ballot.shares(party, votes).counts, ballot.shares(party, votes + 1).counts
+    assert np.array_equal(first, ballot.shares(party, votes).counts)
+    assert not np.array_equal(first, moved)
+    assert not np.array_equal(first, ballot.shares(second, votes).counts)
+
+
+# ---- refusals before anything is sent
+
+
+def test_a_budget_that_would_be_exceeded_is_refused(tmp_path):
+    folder = files.prepare(tmp_path)
+    file = files.agree(folder, "neighbours")
+    text = file.read_text().replace('"one party" = 8', '"one party" = 2')
+    assert text != file.read_text()
+    file.write_text(text)
+    found = files.vote(folder, file, ["east"], opener=lambda name: pytest.fail)
+    assert "one party may learn epsilon" in refused(found)
+    assert not (folder / "run-east").exists()
+
+
+def test_a_register_adds_votes_up_and_refuses_one_too_many(tmp_path):
+    folder, book, met = files.prepare(tmp_path), tmp_path / "register.jsonl", []
+    register.limit(book, 3.5, 1e-5)
+
+    def opener(*_):
+        met.append(1)
+        raise Stopped
+
+    for number, ends in ((1, Stopped), (2, PateError)):  # each may cost 2.95
+        file = files.agree(folder, "neighbours", file=f"vote-{number}.toml", vote=number)
+        party, key = files.member(folder, "east", file, run=f"out-{number}")
+        with pytest.raises(ends):
+            join.join(party, key, opener, book)
+    assert met == [1] and not (folder / "out-2" / "private" / "ledger.jsonl").exists()
+    (entered,) = register.summary(book, None)["runs"]
+    assert entered["plan"]["party"]["relation"] == "record" and 2.9 < entered["epsilon"] < 3.5
+
+
+def other_pool(folder):
+    with np.load(folder / "pool.npz") as pool:
+        arrays = {name: pool[name] for name in pool}
+    np.savez(folder / "pool.npz", **{**arrays, "inputs": arrays["inputs"] + 1})
+
+
+def other_questions(folder):
+    files.agree(folder, "neighbours", file="other.toml", epsilon=4.0, asked=files.Asked(queries=5))
+    (folder / "vote.npz").write_bytes((folder / "other.npz").read_bytes())
+
+
+def no_questions(folder):
+    (folder / "vote.npz").unlink()
+
+
+def other_key(folder):
+    cards.make(folder / "new", "east", "localhost", 7009, 60)[0].replace(folder / "east.key.pem")
+
+
+def more_records(folder):
+    with np.load(folder / "east.npz") as own:
+        arrays = {name: np.concatenate([own[name]] * 2) for name in own}
+    arrays["ids"] = np.array([f"east-{7 * row % 120:03d}y" for row in range(120)])
+    np.savez(folder / "east.npz", **arrays)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (other_pool, "your public pool is not that of the agreement"),
+        (other_questions, "holds other questions than the agreement names"),
+        (no_questions, "vote.npz does not exist"),
+        (other_key, "the key belongs to none of the parties"),
+        (more_records, "has more voters than the 60 of its card"),
+    ],
+)
+def test_what_does_not_fit_the_agreement_is_refused(change, said, tmp_path):
+    folder = files.prepare(tmp_path)
+    file = files.agree(folder, "neighbours")
+    change(folder)
+    found = files.vote(folder, file, ["east"], opener=lambda name: pytest.fail)
+    assert said in refused(found), found
+
+
+def test_a_party_has_records_of_its_own(tmp_path):
+    with pytest.raises(PateError, match="a party has records of its own"):
+        join.check_own(files.DataChoice("mnist"))
+
+
+def test_cards_and_keys_are_not_overwritten(tmp_path):
+    key, card = cards.make(tmp_path, "north", "localhost", 7001, 80)
+    assert key.stat().st_mode & 0o077 == 0 and "PRIVATE" not in card.read_text()
+    with pytest.raises(PateError, match="a party keeps its key"):
+        cards.make(tmp_path, "north", "localhost", 7001, 80)
+    with pytest.raises(PateError, match="port of south"):
+        cards.make(tmp_path, "south", "localhost", 0, 80)
+    assert not (tmp_path / "south.key.pem").exists()
+
+
+# ---- transcripts
+
+
+def signed(folder, agreement, **changes):
+    table = np.arange(6).reshape(2, 3)
+    found = Transcript(agreement.digest, 1, dict.fromkeys(files.NAMES, "ab" * 32), table)
+    found = found._replace(**changes)
+    keys = {name: (folder / f"{name}.key.pem").read_text() for name in found.promises}
+    return found, {name: certificates.sign(keys[name], found.digest.encode()) for name in keys}
+
+
+def test_a_transcript_is_read_as_it_was_signed(voted, tmp_path):
+    folder, file, _ = voted
+    agreement = agreements.read(file)
+    found, signatures = signed(folder, agreement)
+    transcript.save(tmp_path / "t.json", found, signatures)
+    again = transcript.load(tmp_path / "t.json", agreement)
+    assert again.digest == found.digest and np.array_equal(again.opened, found.opened)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda body: body.update(opened="1 1 2 3 4 5"), "or was changed"),
+        (lambda body: body["signatures"].update(north=body["signatures"]["east"]), "north has not signed"),
+        (lambda body: body["signatures"].pop("west"), "west has not signed"),
+        (lambda body: body.update(agreement="0" * 64), "of another agreement"),
+        (lambda body: body.update(rows=7), "7 x 3"),
+        (lambda body: body.pop("promises"), "is no transcript"),
+    ],
+)
+def test_a_changed_transcript_is_refused(edit, said, voted, tmp_path):
+    folder, file, _ = voted
+    transcript.save(tmp_path / "t.json", *signed(folder, agreements.read(file)))
+    body = json.loads((tmp_path / "t.json").read_text())
+    edit(body)
+    (tmp_path / "t.json").write_text(json.dumps(body))
+    with pytest.raises(PateError) as refused:
+        transcript.load(tmp_path / "t.json", agreements.read(file))
+    assert said in str(refused.value)
+
+
+def test_a_party_that_missed_the_end_takes_the_result_from_another(voted):
+    folder, file, found = voted
+    run = RunDirectory(folder / "run-north")
+    book, kept = run.ledger, chain.read(run.ledger)[:2]
+    book.unlink()
+    chain.head_path(book).unlink()
+    with chain.Writer(book) as writer:
+        for kind, entry in zip(("charge", "begun"), kept, strict=True):
+            writer.append({"schema": ledger.SCHEMA, kind: entry[kind]})
+    (run.root / "transcript.json").unlink()
+    party, _ = files.member(folder, "north", file)
+    assert join.receive(party, folder / "run-east" / "transcript.json") == found["north"]
+    assert not any(verify.verify(run).values())
+
+
+# ---- the other voters, and answers alone
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen"),
+    [("teachers", {"opened": "answers", "threshold": 9.0}), ("teachers", {}), ("sums", {})],
+)
+@pytest.mark.long
+def test_other_voters_vote_too(kind, chosen, tmp_path):
+    folder = files.prepare(tmp_path, voters=6 if kind == "teachers" else files.RECORDS)
+    file = files.agree(folder, kind, **chosen)
+    found = files.vote(folder, file)
+    assert not refused(found), found
+    run = RunDirectory(folder / "run-west")
+    with run.writing():
+        results = students.teach(run, student.Auto())
+    assert results["student_accuracy"] > 0.6
+    assert not any(verify.verify(run).values())
+
+
+def test_answers_alone_are_kept_with_their_refusals(tmp_path):
+    folder = files.prepare(tmp_path)
+    file = files.agree(folder, "neighbours", opened="answers", threshold=10.0, epsilon=16.0)
+    found = files.vote(folder, file)
+    assert not refused(found), found
+    party, _ = files.member(folder, "east", file)
+    table = ledger.read(party.run.ledger).table
+    assert table.shape == (9, 1) and found["east"].answered == (table >= 0).sum()
+    given = students.lesson(party, ballot.open_dataset(party))
+    assert isinstance(given.asked, Part) and np.asarray(given.answers.answered).sum() == (table >= 0).sum()
+
+
+def test_an_agreement_is_as_loud_as_its_epsilon_allows(tmp_path):
+    folder = files.prepare(tmp_path)
+    for epsilon in (1.0, 4.0):
+        file = files.agree(folder, "neighbours", file=f"e{epsilon:g}.toml", epsilon=epsilon)
+        party, _ = files.member(folder, "east", file)
+        audiences = terms.audiences(party.agreement, party.questions)
+        assert max(one.epsilon for one in audiences) <= epsilon * (1 + 1e-9)
