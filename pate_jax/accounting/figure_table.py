@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.accounting.figures import Figure
+from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.accounting.statement import Statement
-
-if TYPE_CHECKING:
-    from pate_jax.accounting.party_statement import PartyStatement  # which uses this module
 
 Rows = Sequence[tuple[str, Figure]]
 _TITLES = {"exact": "exact, Renyi", "pld": "exact, PLD", "data_independent": "data-independent"}

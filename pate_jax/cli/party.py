@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.cli.output import RunPath, say
 from pate_jax.runs.parties.terms import Terms
 from pate_jax.runs.parties.write import Asked
 from pate_jax.runs.settings import DataChoice, StudentFlags
 from pate_jax.student.settings import Auto
-
-if TYPE_CHECKING:
-    from pate_jax.accounting.party_statement import PartyStatement
 
 
 def salt(file: Positional[Path]) -> None:
