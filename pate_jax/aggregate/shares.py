@@ -13,7 +13,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise
 
 
-def share(of: Noise, shape: tuple[int, ...], *, key: jax.Array) -> Int[np.ndarray, ...]:
+def share(of: Noise, shape: tuple[int, ...], *, key: jax.Array) -> Int[np.ndarray, "*shape"]:
     """Independent whole noise for every number of a table; a key serves one table only.
 
     >>> share(Noise("discrete_gaussian", 28.3), (2, 3), key=noise.seeded_key(7)).shape
