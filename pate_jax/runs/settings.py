@@ -166,8 +166,8 @@ class RunConfig:
     neighbours for the public inputs nearest to it, or sums, by one vector in the row of its class. Unset:
     teachers, if you set something of theirs; else neighbours or sums, as public inputs favour them."""
     epsilon: float | None = None
-    """What the run may cost: the figure to publish is at most this. Unset: 1; teachers whose number or noise
-    you set, and no epsilon, cost what they cost."""
+    """What the run may cost: the figure to publish is at most this. Unset: 1; teachers whose mechanism you
+    set, and no epsilon, cost what they cost."""
     encoder: str = ""
     """For neighbours and sums: a function of your own, as module:function, that makes a vector of one input.
     Unset: they compare images by their patches, and tables by their columns."""
@@ -178,8 +178,8 @@ class RunConfig:
     """For neighbours and sums: how often they vote at most, at the same cost in all. A further round
     compares them in the last layer of the student so far, which one voter in ten is held out to judge."""
     queries: int | None = None
-    """Number of public inputs that the voters are asked about; unset: 500 of teachers, of neighbours as many
-    as the noise allows."""
+    """Number of public inputs that the voters are asked about; unset: as many as the noise allows, and 500
+    of teachers whose mechanism you set."""
     selection: Selection = "first"
     """Which: the first of the public part, random ones, or one for each of as many clusters: kmeans compares
     pixels or columns, learned (images; a few minutes) what a net learned of the public part. Free."""
@@ -194,7 +194,7 @@ class RunConfig:
     teacher: Annotated[TeacherConfig, OmitArgPrefixes] = field(default_factory=TeacherConfig)
     student: StudentFlags = field(default_factory=Auto)
     mechanism: MechanismOrAuto = None
-    """Unset: a confident discrete Gaussian whose threshold and noise follow the number of teachers."""
+    """Unset: it follows from `--epsilon`, or with `--budget-epsilon` from the number of teachers."""
 
     def __post_init__(self) -> None:
         from pate_jax.accounting.inputs import check_delta
@@ -222,7 +222,9 @@ class RunConfig:
     @property
     def budget(self) -> float | None:
         """The most that teachers may spend, whatever the votes; None: what their list costs."""
-        return self.epsilon if self.budget_epsilon is None else self.budget_epsilon
+        if self.budget_epsilon is not None:
+            return self.budget_epsilon
+        return CUSTOMARY_EPSILON if self.epsilon is None and self.mechanism is None else self.epsilon
 
     def _check_of_teachers(self) -> None:
         """Refuse what only crowds take."""

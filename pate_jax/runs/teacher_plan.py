@@ -10,6 +10,7 @@ import numpy as np
 from pate_jax import mechanisms
 from pate_jax.accounting import planning
 from pate_jax.data import partition
+from pate_jax.runs import queries
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.record import PLANNED
@@ -25,7 +26,7 @@ def settled(run: RunDirectory, config: RunConfig) -> RunConfig:
     The choice reads the number of records or users, rounded down to two digits, and no record. It is kept
     with the settings, so that the run can be continued.
     """
-    if config.epsilon is None or config.mechanism is not None:
+    if config.budget_epsilon is not None or config.mechanism is not None:
         return config
     config = replace(config, data=config.data.drawn(STROKES))
     stages = run.record.stages()
@@ -35,6 +36,7 @@ def settled(run: RunDirectory, config: RunConfig) -> RunConfig:
     progress.say(_said(found))
     return replace(
         config,
+        epsilon=config.budget,
         partition=replace(config.partition, teachers=found["teachers"]),
         queries=found["queries"],
         mechanism=mechanisms.from_dict(found["mechanism"]),
@@ -44,19 +46,23 @@ def settled(run: RunDirectory, config: RunConfig) -> RunConfig:
 def _planned(config: RunConfig) -> dict[str, Any]:
     """The plan as it is recorded."""
     dataset = open_data(config.data)
-    units = len(np.unique(partition.units_of(dataset.private, config.partition.by)))
+    units = np.unique(partition.units_of(dataset.private, config.partition.by))
     given = config.partition.teachers
+    if given != PartitionChoice.teachers:
+        partition.check_enough(units, given)
+    if config.queries is not None:
+        queries.different(dataset.public, config.queries, [])
     pool = len(dataset.public.inputs)
     found = planning.plan(
-        planning.counted(units),
+        planning.counted(len(units)),
         dataset.classes,
-        float(config.epsilon or 0),
+        float(config.budget or 0),
         config.delta,
         most_queries=min(pool, config.queries or _MOST_QUERIES),
         teachers=planning.TEACHERS if given == PartitionChoice.teachers else (given,),
     ).best
     return {
-        "epsilon": config.epsilon,
+        "epsilon": config.budget,
         "delta": config.delta,
         "teachers": found.teachers,
         "queries": found.queries,

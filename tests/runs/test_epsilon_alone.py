@@ -198,16 +198,24 @@ def test_what_only_teachers_take_makes_it_a_run_of_teachers(given):
     assert RunConfig(**given).who == "teachers" and RunConfig().who == "auto"
 
 
+def test_teachers_may_spend_an_epsilon_of_1_unless_told_otherwise():
+    assert RunConfig(voters="teachers").budget == RunConfig(**TEACHERS["a number"]).budget == 1.0
+    assert RunConfig(voters="teachers", epsilon=2.0, mechanism=GNMax(4.0)).budget == 2.0
+    assert RunConfig(voters="teachers", budget_epsilon=3.0).budget == 3.0
+    assert RunConfig(mechanism=GNMax(4.0)).budget is None
+
+
 @pytest.mark.long
-def test_teachers_get_their_number_noise_and_queries_from_epsilon(tmp_path, capsys):
+@pytest.mark.parametrize(("epsilon", "said"), [(2.0, "2"), (None, "1")])
+def test_teachers_get_their_number_noise_and_queries_from_epsilon(epsilon, said, tmp_path, capsys):
     wished = RunConfig(
-        DataChoice("strokes", records=6000), voters="teachers", epsilon=2.0, out=tmp_path / "run"
+        DataChoice("strokes", records=6000), voters="teachers", epsilon=epsilon, out=tmp_path / "run"
     )
     run = RunDirectory(tmp_path / "run")
     made = teacher_plan.settled(run, wished)
-    assert made.mechanism is not None and made.queries and made.budget == 2.0
+    assert made.mechanism is not None and made.queries and made.budget == float(said)
     assert teacher_plan.settled(run, wished) == made  # from the record
-    assert "Chosen for epsilon 2 at delta 1e-05" in capsys.readouterr().err
+    assert f"Chosen for epsilon {said} at delta 1e-05" in capsys.readouterr().err
 
 
 CONFIGS = {
