@@ -209,7 +209,7 @@ def test_teachers_may_spend_an_epsilon_of_1_unless_told_otherwise():
 @pytest.mark.parametrize(("epsilon", "said"), [(2.0, "2"), (None, "1")])
 def test_teachers_get_their_number_noise_and_queries_from_epsilon(epsilon, said, tmp_path, capsys):
     wished = RunConfig(
-        DataChoice("strokes", records=6000), voters="teachers", epsilon=epsilon, out=tmp_path / "run"
+        DataChoice("strokes", records=12000), voters="teachers", epsilon=epsilon, out=tmp_path / "run"
     )
     run = RunDirectory(tmp_path / "run")
     made = teacher_plan.settled(run, wished)

@@ -48,6 +48,8 @@ def test_programs_hold_no_record(voters, tmp_path):
     if voters == "teachers":
         flags += ["--teachers", 4, "--queries", 8, "--epochs", 1, "--min-steps", 2]
     flags += ["--student.method", "supervised", "--student.steps", 2]
+    if voters == "teachers":
+        flags += ["discrete-gaussian", "--sigma", 3]
     _, said = child("-m", "pate_jax.cli", "run", *flags, **REPORT)
     assert all("(Preprocessing.apply)" in constant for constant in constants(said)), said
     assert constants(said) or voters == "sums"
