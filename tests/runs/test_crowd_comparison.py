@@ -16,6 +16,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import seeded_key
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.audit import verify
+from pate_jax.audit.attacks import shifts
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount
 from pate_jax.runs import chain, ledger, pipeline
@@ -169,6 +170,26 @@ def test_a_changed_record_moves_the_table_or_the_comparison_and_never_both(tmp_p
             assert 0 < moved <= crowd.plan.release.squared_shift("changed") and step == 0
         else:
             assert moved == 0 and step <= Comparison(3, 2.0).squared_shift("changed")
+
+
+def test_the_risk_of_single_voters_knows_the_comparison():
+    """A voter who judges moves the number of voters and its own cells; by brute force."""
+    run = honest_runs.compared()
+    crowd, (number, _, compared) = inputs.opened(run), ledger.releases(run.ledger)
+    says = [spaces.labels(one, crowd.dataset.private.inputs) for one in rivals.every(crowd)]
+    agree = np.array([one == crowd.everybody.labels for one in says]).T.astype(int)
+    everything = np.array(list(itertools.product((0, 1), repeat=3)))
+    found = shifts.of(crowd)
+    places = {name: place for place, name in enumerate(found.names.tolist())}
+    ids = crowd.dataset.private.ids.tolist()
+    for row in np.flatnonzero(crowd.held_out)[:40]:
+        own, others = 3 * agree[row] - agree[row].sum(), 3 * everything - everything.sum(1, keepdims=True)
+        gone = 1 / number.release.sigma**2 + (own**2).sum() / compared.release.sigma**2
+        furthest = ((others - own) ** 2).sum(1).max() / compared.release.sigma**2
+        assert found.removed[places[ids[row]]] ** 2 == pytest.approx(gone)
+        assert found.changed[places[ids[row]]] ** 2 == pytest.approx(furthest)
+    mu = counts.mu_for(8.0, 1e-5)
+    assert max(found.removed.max(), found.changed.max()) <= mu
 
 
 def test_what_each_student_says_of_a_record_depends_on_that_record_alone():

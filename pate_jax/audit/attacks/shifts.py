@@ -1,12 +1,13 @@
 """How far a crowd's noisy tables move without one voter, in standard deviations of their noise.
 
 Every voter adds a table of its own to the sum, so without it each sum is less by just that table. All noise
-is Gaussian, and its squares add up over the releases of a run. A voter who is held out moves scores alone.
-The public side and the released numbers stay as they were.
+is Gaussian, and its squares add up over the releases of a run. A voter who is held out moves scores, or a
+comparison, alone. The public side and the released numbers stay as they were.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from pate_jax.crowd import agreement, tables
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import rivals, rounds
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.student import spaces
@@ -34,7 +35,7 @@ def of(crowd: Crowd) -> Shifts:
     """The shifts of all voters of a crowd's run, over all that it has released."""
     names, which = np.unique(units_of(crowd.dataset.private, crowd.choice.by), return_inverse=True)
     shown, held = rounds.shown(crowd.run), crowd.held_out
-    _check([*shown.numbers, *shown.tables, *shown.scores])
+    _check([*shown.numbers, *shown.tables, *shown.scores, *shown.comparisons])
     removed, changed = np.zeros((2, len(names)))
     removed += sum(1 / line.release.sigma**2 for line in shown.numbers)
     for line in shown.tables:
@@ -47,7 +48,28 @@ def of(crowd: Crowd) -> Shifts:
         own = agreement.agreed(crowd.judges, lambda seen: spaces.labels(before, seen))  # noqa: B023
         _add(removed, which, held, crowd, own / line.release.sigma**2)
         _add(changed, which, held, crowd, np.ones(len(own)) / line.release.sigma**2)
+    for line in shown.comparisons:
+        gone, other = _compared(crowd)
+        _add(removed, which, held, crowd, gone / line.release.sigma**2)
+        _add(changed, which, held, crowd, other / line.release.sigma**2)
     return Shifts(names, np.sqrt(removed), np.sqrt(changed))
+
+
+def _compared(crowd: Crowd) -> tuple[Float[np.ndarray, " voter"], Float[np.ndarray, " voter"]]:
+    """How far held-out voters move a comparison of students, squared: removed, and changed at most.
+
+    A voter of `m` of `k` students moves it by `k m (k - m)` in square. If it changes, it may lose `lost` of
+    the `m` and win `won` of the others, and moves it by `k^2 (won + lost) - k (won - lost)^2`.
+    """
+    students = rivals.every(crowd)
+    rules = [functools.partial(spaces.labels, student) for student in students]
+    k, agreed = len(students), np.sum([agreement.agreed(crowd.judges, rule) for rule in rules], axis=0)
+    changed = [
+        max(k * k * (won + lost) - k * (won - lost) ** 2 for won in range(k - m + 1) for lost in range(m + 1))
+        for m in range(k + 1)
+    ]
+    gone = np.array([k * m * (k - m) for m in range(k + 1)], np.float64)
+    return gone[agreed], np.array(changed, np.float64)[agreed]
 
 
 def _add(
