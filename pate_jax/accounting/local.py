@@ -8,6 +8,7 @@ less at a delta: the smaller of the Renyi sum and of the exact composition of pu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,7 @@ from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local, OneHotNoise, RandomisedResponse
 
 Curve = NDArray[np.float64]
+Answers = Sequence[tuple[Local, int]]  # mechanisms, and how many answers each has given
 _UP = 1 + 1e-9
 _DOWN = 1 - 1e-9
 
@@ -57,15 +59,27 @@ def spent(mechanism: Local, answers: int, delta: float = 0.0) -> float:
     >>> spent(one, 100), round(spent(one, 100, 1e-5), 2)
     (10.0, 1.99)
     """
-    if type(answers) is not int or answers < 0:
-        raise PateError(f"answers={answers!r} must be a whole number of at least 0")
-    one = local.log_ratio(mechanism)
-    plain = answers * one
-    if delta == 0 or answers == 0:
+    return together([(mechanism, answers)], delta)
+
+
+def together(given: Answers, delta: float = 0.0) -> float:
+    """The least proven epsilon of all answers of one voter, which may be of different mechanisms.
+
+    >>> given = [(RandomisedResponse(10, 0.1), 100), (OneHotNoise(4, 0.5), 2)]
+    >>> together(given), round(together(given, 1e-5), 2)
+    (11.0, 2.72)
+    """
+    for _, answers in given:
+        if type(answers) is not int or answers < 0:
+            raise PateError(f"answers={answers!r} must be a whole number of at least 0")
+    steps = [(local.log_ratio(mechanism), answers) for mechanism, answers in given if answers]
+    plain = math.fsum(one * answers for one, answers in steps)
+    if delta == 0 or not steps:
         return plain
     orders = curves.default_orders()
-    renyi = curves.epsilon(orders, answers * rdp(mechanism, orders), check_delta(delta)).epsilon
-    return min(plain, float(renyi), composition.pure_epsilon([(one, answers)], delta))
+    curve = np.sum([answers * rdp(mechanism, orders) for mechanism, answers in given], axis=0)
+    renyi = curves.epsilon(orders, curve, check_delta(delta)).epsilon
+    return min(plain, float(renyi), composition.pure_epsilon(steps, delta))
 
 
 def loudest(name: str, classes: int, answers: int, budget: float, delta: float = 0.0) -> Local:
@@ -94,19 +108,23 @@ def loudest(name: str, classes: int, answers: int, budget: float, delta: float =
     return found if spent(found, answers, delta) <= budget else local.make(name, classes, low * _DOWN)
 
 
-def affords(mechanism: Local, budget: float, delta: float = 0.0, used: int = 0) -> int:
-    """How many more answers of this epsilon fit a voter's budget after `used` of them: never louder ones.
+def affords(mechanism: Local, budget: float, delta: float = 0.0, before: Answers = ()) -> int:
+    """How many more answers of this mechanism fit a voter's budget: fewer answers, never softer ones.
 
     >>> one = RandomisedResponse(classes=10, epsilon=4.0)
-    >>> affords(one, budget=8.0), affords(one, budget=13.0, used=1), affords(one, budget=3.0)
+    >>> affords(one, budget=8.0), affords(one, budget=13.0, before=[(one, 1)]), affords(one, budget=3.0)
     (2, 2, 0)
     """
-    low, high = used, used + 1
-    if spent(mechanism, used, delta) > budget:
+
+    def fits(answers: int) -> bool:
+        return together([*before, (mechanism, answers)], delta) <= budget
+
+    if not fits(0):
         return 0
-    while spent(mechanism, high, delta) <= budget:
+    low, high = 0, 1
+    while fits(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if spent(mechanism, middle, delta) <= budget else (low, middle)
-    return low - used
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -81,6 +81,16 @@ COMMANDS = {
     "merge": Command(
         "merge.merge", "Join the votes files of several owners who asked their own teachers the same queries."
     ),
+    "local plan": Command(
+        "local.plan",
+        "Plan a vote in which voters noise their own answers: how many questions each answers, how loudly.",
+    ),
+    "local vote": Command(
+        "local.vote", "Noise the answers of one party's voters and charge them to that party's ledger."
+    ),
+    "local count": Command(
+        "local.count", "Count the noisy answers of all parties; anybody can, and it costs no privacy."
+    ),
     "party salt": Command(
         "party.salt", "Write a fresh salt for `pate party ids`, which one owner makes and all owners share."
     ),

@@ -70,6 +70,16 @@ def test_without_a_delta_epsilons_add_up_and_many_answers_cost_less_with_one():
     assert figures.spent(mechanism, 0, 1e-5) == 0
 
 
+def test_answers_of_two_mechanisms_cost_no_less_than_their_enumeration():
+    first, second = local.RandomisedResponse(3, 0.7), local.OneHotNoise(3, 0.5)
+    worst = 0.0
+    for i, j in itertools.permutations(range(3), 2):
+        p, q = (np.multiply.outer(rows(first)[at], rows(second)[at]).ravel() for at in (i, j))
+        over = [np.maximum(p - math.exp(epsilon) * q, 0).sum() for epsilon in np.arange(0, 1.3, 1e-3)]
+        worst = max(worst, 1e-3 * int(np.argmax(np.array(over) <= 0.02)))
+    assert worst - 1e-3 <= figures.together([(first, 1), (second, 1)], 0.02) < 1.2
+
+
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("answers", [1, 3, 40])
 def test_the_loudest_answers_keep_the_budget_and_leave_nothing(answers, delta):
@@ -82,9 +92,10 @@ def test_the_loudest_answers_keep_the_budget_and_leave_nothing(answers, delta):
 def test_a_budget_decides_how_many_answers_and_never_how_loud(delta):
     mechanism = local.RandomisedResponse(5, 0.3)
     for budget, used in itertools.product((0.2, 1.0, 7.0), (0, 2)):
-        more = figures.affords(mechanism, budget, delta, used)
+        before = [(mechanism, used)]
+        more = figures.affords(mechanism, budget, delta, before)
         if more:
-            assert figures.spent(mechanism, used + more, delta) <= budget
+            assert figures.together([*before, (mechanism, more)], delta) <= budget
         assert figures.spent(mechanism, used + more + 1, delta) > budget
 
 

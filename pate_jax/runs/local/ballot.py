@@ -1,0 +1,184 @@
+"""A party's part in a vote with local noise: its noisy answers, charged before they leave.
+
+    FOLDER/ledger.jsonl      what each voter of the party has spent; private
+    FOLDER/sent-DIGEST.npz   the noisy answers to one plan, so that they are never drawn twice
+
+Answers are drawn and stored first, then charged, and only then given out. After a crash in between, answers
+that were not charged have not left, and are drawn again. Answers that were charged are the stored ones, and
+repeating the command charges nothing. Each voter of a party spends the same: the ledger speaks of one voter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pate_jax import voting
+from pate_jax.accounting import local as figures
+from pate_jax.aggregate import fresh_key
+from pate_jax.aggregate import local as drawing
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import local
+from pate_jax.mechanisms.local import Local
+from pate_jax.runs import chain
+from pate_jax.runs.local import terms as plans
+from pate_jax.runs.local.terms import Terms
+from pate_jax.system import storage
+
+KIND = "local-answers"
+_LONGEST_NAME = 100
+
+
+class Ballot(NamedTuple):
+    """What a party gives out, and what each of its voters has spent by then."""
+
+    voters: int
+    answers: int  # of each voter
+    spent: float  # by one voter, in this vote and all before it
+    budget: float
+    repeated: bool  # whether these answers were drawn and charged before
+
+
+class _Charge(NamedTuple):
+    """A line of the ledger."""
+
+    plan: str
+    mechanism: Local
+    answers: int
+    budget: float
+    delta: float
+    sent: str  # digest of the file of noisy answers
+
+
+def vote(
+    plan: Path, votes: Path, *, party: str, folder: Path, out: Path, budget: float | None = None
+) -> Ballot:
+    """Noise the answers of a party's voters, charge them, and write what may leave the party to `out`.
+
+    A budget smaller than the plan's makes voters answer fewer questions, and never more softly. The budget is
+    fixed by the first vote in `folder`, and a vote that exceeds it is refused before anything is drawn.
+    """
+    terms, (labels, queries) = plans.read(plan), _labels(votes, party)
+    if labels.shape[1] != terms.questions:
+        raise PateError(f"{votes} answers {labels.shape[1]} questions where {plan} asks {terms.questions}")
+    with chain.Writer(folder / "ledger.jsonl") as book:
+        charges = [_charge(entry, book.path) for entry in chain.entries(book.path)]
+        fixed, delta = _budget(charges, terms, budget)
+        stored = folder / f"sent-{terms.digest[:32]}.npz"
+        mine = next((one for one in charges if one.plan == terms.digest), None)
+        if mine is None:
+            answers = _affordable(charges, terms, fixed, delta)
+            content = _drawn(terms, labels, queries, party, answers)
+            storage.write_bytes(stored, content, mode=0o600)
+            book.append(_entry(terms, answers, fixed, delta, _digest(content)))
+        content = memoryview(storage.read_bytes(stored))
+        charges = [_charge(entry, book.path) for entry in chain.entries(book.path)]
+        now = next(one for one in charges if one.plan == terms.digest)
+        if now.sent != _digest(content):
+            raise PateError(f"{stored} was changed after it was charged: restore it from a backup")
+        _check_same(content, stored, party, len(labels))
+        storage.write_bytes(out, content)
+    total = figures.together([(one.mechanism, one.answers) for one in charges], delta)
+    return Ballot(len(labels), now.answers, total, fixed, mine is not None)
+
+
+def spent(folder: Path) -> tuple[float, float, float]:
+    """What one voter has spent, its budget and its delta, from a party's ledger."""
+    path = folder / "ledger.jsonl"
+    charges = [_charge(entry, path) for entry in chain.entries(path)]
+    if not charges:
+        raise PateError(f"{path} has no line: nothing was spent")
+    given = [(one.mechanism, one.answers) for one in charges]
+    return figures.together(given, charges[0].delta), charges[0].budget, charges[0].delta
+
+
+def _labels(votes: Path, party: str) -> tuple[np.ndarray, str]:
+    """The voters' labels [voter, question], and a digest of what the file says about the questions."""
+    if not 1 <= len(party) <= _LONGEST_NAME or not party.isprintable():
+        raise PateError(f"party={party!r} must be a name of 1 to {_LONGEST_NAME} printable characters")
+    found = voting.load_votes(votes)
+    if found.teacher_labels is None:
+        raise PateError(
+            f"{votes} holds counts of votes only, and every voter noises its own answer: give a file with "
+            "teacher_labels[teacher, query]"
+        )
+    return np.asarray(found.teacher_labels), storage.digest(found.ids, found.digests)
+
+
+def _drawn(terms: Terms, labels: np.ndarray, queries: str, party: str, answers: int) -> memoryview:
+    """The content of the file that leaves the party."""
+    asked = plans.asked(terms, party, len(labels), answers)
+    chosen = np.take_along_axis(labels.astype(np.int64), asked, axis=1)
+    sent = drawing.send(terms.mechanism, chosen, key=fresh_key())
+    names = {"plan": terms.digest, "party": party, "queries": queries}
+    arrays = {name: np.array(value) for name, value in names.items()}
+    return storage.pack_arrays(KIND, {**arrays, "sent": sent.astype(np.int16)})
+
+
+def _affordable(charges: Iterable[_Charge], terms: Terms, budget: float, delta: float) -> int:
+    before = [(one.mechanism, one.answers) for one in charges]
+    answers = min(figures.affords(terms.mechanism, budget, delta, before), terms.answers_each)
+    if answers < 1:
+        used = figures.together(before, delta)
+        raise PateError(
+            f"budget={budget:g} at delta={delta:g} of a voter, of which {used:.4g} is spent, does not afford "
+            f"one answer of epsilon {terms.mechanism.epsilon:g}: this party cannot take part in this vote"
+        )
+    return answers
+
+
+def _budget(charges: list[_Charge], terms: Terms, budget: float | None) -> tuple[float, float]:
+    """The budget and the delta of a voter, which the first line of the ledger fixes."""
+    if not charges:
+        first = terms.budget if budget is None else float(budget)
+        if not 0 < first < float("inf"):
+            raise PateError(f"budget={budget!r} must be a finite epsilon above 0")
+        return first, terms.delta
+    if budget is not None and budget != charges[0].budget:
+        raise PateError(
+            f"budget={budget:g} is not the one that this ledger fixed, {charges[0].budget:g}: leave it out"
+        )
+    return charges[0].budget, charges[0].delta
+
+
+def _entry(terms: Terms, answers: int, budget: float, delta: float, sent: str) -> dict[str, Any]:
+    return {
+        "plan": terms.digest,
+        "mechanism": terms.mechanism.name,
+        "classes": terms.mechanism.classes,
+        "epsilon": terms.mechanism.epsilon,
+        "answers": answers,
+        "budget": budget,
+        "delta": delta,
+        "sent": sent,
+    }
+
+
+def _charge(entry: dict[str, Any], path: Path) -> _Charge:
+    kinds = {"plan": str, "mechanism": str, "classes": int, "epsilon": float, "answers": int}
+    kinds |= {"budget": float, "delta": float, "sent": str}
+    for name, kind in kinds.items():
+        if type(entry.get(name)) is not kind:
+            raise PateError(
+                f"{path} has a line that is not of a local vote: name the folder of another ledger"
+            )
+    mechanism = local.make(entry["mechanism"], entry["classes"], entry["epsilon"])
+    rest = (entry[name] for name in ("answers", "budget", "delta", "sent"))
+    return _Charge(entry["plan"], mechanism, *rest)
+
+
+def _check_same(content: memoryview, stored: Path, party: str, voters: int) -> None:
+    arrays = storage.parse_arrays(bytes(content), stored, KIND)
+    if str(arrays["party"]) != party or len(arrays["sent"]) != voters:
+        raise PateError(
+            f"{stored} holds the answers of {len(arrays['sent'])} voters of {str(arrays['party'])!r} to this "
+            f"plan, and they are given once: {voters} voters of {party!r} cannot answer it again"
+        )
+
+
+def _digest(content: bytes | memoryview) -> str:
+    return hashlib.sha256(content).hexdigest()

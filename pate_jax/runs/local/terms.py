@@ -1,0 +1,118 @@
+"""The plan of a vote with local noise: one public file on which all parties agree.
+
+It fixes the mechanism, the epsilon of one answer and how many questions a voter answers at the most. Which
+questions a voter answers follows from the plan, the party's name and the voter's number, so nobody chooses
+them, and parties can join late or leave without changing anything for the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate_jax.accounting import local as figures
+from pate_jax.accounting.local_plan import LocalPlan
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import local
+from pate_jax.mechanisms.local import Local
+from pate_jax.system import storage
+
+KIND = "local-plan"
+
+
+class Terms(NamedTuple):
+    """What the file says."""
+
+    mechanism: Local
+    questions: int
+    answers_each: int  # the most questions that one voter answers
+    budget: float  # of one voter, unless its party has another
+    delta: float
+    vote: str  # a random name, so that two plans are never the same
+
+    @property
+    def digest(self) -> str:
+        """The name of the plan in every file that belongs to it."""
+        return hashlib.sha256(json.dumps(to_dict(self), sort_keys=True).encode()).hexdigest()
+
+
+def to_dict(terms: Terms) -> dict[str, str | int | float]:
+    """As JSON."""
+    return {
+        "mechanism": terms.mechanism.name,
+        "classes": terms.mechanism.classes,
+        "epsilon": terms.mechanism.epsilon,
+        "questions": terms.questions,
+        "answers_each": terms.answers_each,
+        "budget": terms.budget,
+        "delta": terms.delta,
+        "vote": terms.vote,
+    }
+
+
+def write(path: Path, plan: LocalPlan, *, questions: int, budget: float, delta: float) -> Terms:
+    """Write the file of a new plan; an existing file is never overwritten."""
+    if path.exists():
+        raise PateError(f"{path} exists, and parties may rely on it: choose another name")
+    terms = Terms(plan.mechanism, questions, plan.answers_each, budget, delta, secrets.token_hex(16))
+    storage.write_json(path, KIND, to_dict(terms))
+    return terms
+
+
+def read(path: Path) -> Terms:
+    """The plan of a file, checked."""
+    body = storage.read_json(path, KIND)
+    kinds = {"mechanism": str, "classes": int, "epsilon": float, "questions": int, "answers_each": int}
+    kinds |= {"budget": float, "delta": float, "vote": str}
+    if set(body) != set(kinds):
+        raise PateError(f"{path} has {sorted(body)} where {sorted(kinds)} are wanted: get it again")
+    for name, kind in kinds.items():
+        if kind is float and type(body[name]) is int:
+            body[name] = float(body[name])
+        if type(body[name]) is not kind:
+            raise PateError(f"{path}: {name}={body[name]!r} must be of type {kind.__name__}")
+    mechanism = local.make(body["mechanism"], body["classes"], body["epsilon"])
+    rest = ("questions", "answers_each", "budget", "delta", "vote")
+    terms = Terms(mechanism, *(body[name] for name in rest))
+    _check(path, terms)
+    return terms
+
+
+def asked(terms: Terms, party: str, voters: int, answers: int) -> NDArray[np.int64]:
+    """The questions of each voter of a party, [voter, answer]; no voter is asked one twice.
+
+    The questions stand in a random order that the plan fixes, and a party begins at a place that its name
+    fixes. Each voter takes the next few, so the questions of a party are spread as evenly as they can be.
+
+    >>> terms = Terms(local.RandomisedResponse(3, 1.0), 5, 2, 2.0, 0.0, "demo")
+    >>> asked(terms, "a", voters=5, answers=2).shape
+    (5, 2)
+    """
+    random = np.random.default_rng(int.from_bytes(hashlib.sha256(f"order {terms.digest}".encode()).digest()))
+    order = random.permutation(terms.questions)
+    name = hashlib.sha256(f"{terms.digest} {party}".encode()).digest()
+    start = int.from_bytes(name) % terms.questions
+    places = start + np.arange(voters * answers).reshape(voters, answers)
+    chosen: NDArray[np.int64] = order[places % terms.questions]
+    return chosen
+
+
+def _check(path: Path, terms: Terms) -> None:
+    if not 1 <= terms.answers_each <= terms.questions:
+        raise PateError(
+            f"{path}: answers_each={terms.answers_each} must be from 1 to the {terms.questions} questions"
+        )
+    if not (terms.budget > 0 and 0 <= terms.delta < 1):
+        raise PateError(f"{path}: budget={terms.budget} must be above 0 and delta={terms.delta} from 0 to 1")
+    whole = figures.spent(terms.mechanism, terms.answers_each, terms.delta)
+    if whole > terms.budget:
+        raise PateError(
+            f"{path}: {terms.answers_each} answers of epsilon {terms.mechanism.epsilon:g} cost {whole:g}, "
+            f"more than its budget of {terms.budget:g}: whoever wrote it must make another plan"
+        )
