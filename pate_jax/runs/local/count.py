@@ -77,7 +77,7 @@ def _values(terms: Terms) -> int:
 
 
 def _read(file: Path, terms: Terms) -> tuple[str, str, np.ndarray]:
-    """The party, the digest of its questions, and its answers [voter, answer, and class for bits], checked."""
+    """The party, the digest of its questions, and its answers [voter, answer, class for bits], checked."""
     arrays = storage.read_arrays(file, ballot.KIND)
     if set(arrays) != {"plan", "party", "queries", "sent"}:
         raise PateError(f"{file} holds {sorted(arrays)}; plan, party, queries and sent are wanted")
