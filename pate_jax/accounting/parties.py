@@ -77,14 +77,11 @@ def text(found: Sequence[Audience], delta: float, unit: Unit = "record") -> str:
 
     >>> vote = SharedVote("teachers", "counts", parties=3, colluding=1, sigma=40.0, queries=64, classes=10)
     >>> print(text(audiences(vote, 1e-5), 1e-5).splitlines()[1])
-    outsiders             0.8493    48.9  the opened counts
+    outsiders             0.8493    49.0  the opened counts
     """
     whose = "all voters of one other party" if unit == "party" else f"one {unit} of another party"
     head = f"{'who looks on':<20}{'epsilon':>8}{'noise':>8}  what they see (for {whose}, delta = {delta:g})"
-    rows = [
-        f"{one.name:<20}{_printed(one.epsilon):>8}{math.floor(one.noise * 10) / 10:>8.1f}  {one.sees}"
-        for one in found
-    ]
+    rows = [f"{one.name:<20}{_printed(one.epsilon):>8}{one.noise:>8.1f}  {one.sees}" for one in found]
     return "\n".join([head, *rows]) + "\n"
 
 

@@ -83,13 +83,15 @@ COMMANDS = {
     ),
     "local plan": Command(
         "local.plan",
-        "Plan a vote in which voters noise their own answers: how many questions each answers, how loudly.",
+        "Choose how many questions each voter answers, and how loudly, and write the plan for all parties.",
     ),
     "local vote": Command(
-        "local.vote", "Noise the answers of one party's voters and charge them to that party's ledger."
+        "local.vote",
+        "Noise the answers of this party's voters, charge them to its ledger, and write what may leave it.",
     ),
     "local count": Command(
-        "local.count", "Count the noisy answers of all parties; anybody can, and it costs no privacy."
+        "local.count",
+        "Count the noisy answers of all parties: the answer to each question, and unbiased counts.",
     ),
     "party salt": Command(
         "party.salt", "Write a fresh salt for `pate party ids`, which one owner makes and all owners share."
