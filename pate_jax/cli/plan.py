@@ -5,9 +5,9 @@ from __future__ import annotations
 import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from pate_jax import voting
+from pate_jax import data, voting
 from pate_jax.accounting import planning, vote_models
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
@@ -16,7 +16,7 @@ from pate_jax.mechanisms import to_dict
 def plan(
     records: int,
     epsilon: float,
-    classes: int = 10,
+    classes: int | str | None = None,
     delta: float = 1e-5,
     answers: int | None = None,
     queries: int = 2000,
@@ -27,16 +27,22 @@ def plan(
     dataset: str | None = None,
     public: Path | None = None,
     public_labels: bool = False,
+    label_column: str | None = None,
+    id_column: str | None = None,
+    categories: Path | None = None,
+    scales: Path | None = None,
+    image_size: int | None = None,
     json: bool = False,
 ) -> None:
     """Choose teachers, noise, threshold and queries for a wished epsilon, before any vote is cast.
 
-    With --public it rehearses crowds instead, whose records vote by themselves, as `pate run --epsilon` does.
+    With --public it rehearses all kinds of voters on your public inputs: crowds, whose records vote by
+    themselves, in one round and in two, as `pate run --epsilon` does, and linear teachers.
 
     Args:
         records: how many private records there are; only the two first digits count.
         epsilon: what may be spent at most, by data-independent accounting.
-        classes: number of classes.
+        classes: number of classes, or their names; unset: those of the public labels, else 10.
         delta: the delta of the guarantee.
         answers: how many answers are wanted; unset: the most that a student can use.
         queries: how many public inputs may be asked about at most.
@@ -45,16 +51,38 @@ def plan(
         votes: a file of public or synthetic votes to judge by, in place of a model; needs --judged-on.
         judged_on: whose records those votes come from; private votes are refused.
         dataset: the data set to name in the command; unset: files of your own.
-        public: your public inputs (.npz), to say how right neighbours and sums are expected to be on them.
-        public_labels: judge these by their own labels, which are public, and not by made-up ones.
+        public: your public inputs, of any kind that `pate run` takes, to say how right each kind of voters is
+            expected to be on them: judged by their own labels, if they have any, else by made-up ones.
+        public_labels: refuse public inputs that have no labels to judge by.
+        label_column: column of a public table that holds the label.
+        id_column: column of a public table that holds the id, from which nothing is learned.
+        categories: JSON file with the categories of categorical columns; unset: those of the public part.
+        scales: JSON file with offset and scale of numeric columns; unset: by the public part.
+        image_size: height and width to which the images of a public folder are resized.
         json: print one JSON object.
     """
     records = planning.counted(records)
     if public is not None:
-        _tell_of_crowds(public, records, classes, epsilon, delta, public_labels, json)
+        _tell_of_all(
+            _Wish(
+                public.expanduser(),
+                records,
+                epsilon,
+                delta,
+                public_labels,
+                label_column,
+                id_column,
+                categories,
+                scales,
+                classes,
+                image_size,
+            ),
+            json,
+        )
         return
     if public_labels:
         raise PateError("--public-labels goes with --public, the file that holds them")
+    known_classes = _number(classes)
     models: Sequence[vote_models.VoteModel | vote_models.VotesOf] = tuple(
         model for model in vote_models.MODELS if like in ("any", model.name)
     )
@@ -66,13 +94,13 @@ def plan(
             )
         known = voting.load_votes(votes)
         size = max(1, records // int(known.votes[0].sum()))
-        models, classes = (
+        models, known_classes = (
             (vote_models.VotesOf(votes.stem, known.votes, known.labels, size),),
             known.votes.shape[1],
         )
     found = planning.plan(
         records,
-        classes,
+        known_classes,
         epsilon,
         delta,
         answers=answers,
@@ -84,33 +112,77 @@ def plan(
     if json:
         print(json_format.dumps({**found.to_dict(), "command": command, "delta": delta}))
     else:
-        _tell(found, command, delta, classes)
+        _tell(found, command, delta, known_classes)
 
 
-def _tell_of_crowds(
-    public: Path, records: int, classes: int, epsilon: float, delta: float, by_labels: bool, json: bool
-) -> None:
-    from pate_jax import data
+class _Wish(NamedTuple):
+    """What is wished, and the public inputs that it is planned for."""
+
+    public: Path
+    records: int
+    epsilon: float
+    delta: float
+    labelled: bool
+    label_column: str | None
+    id_column: str | None
+    categories: Path | None
+    scales: Path | None
+    classes: int | str | None
+    image_size: int | None
+
+    def opened(self) -> data.Dataset:
+        """The public inputs, as a run opens them."""
+        names = ("label_column", "id_column", "categories", "scales", "classes", "image_size")
+        found = data.public_parts(self.public, **{name: getattr(self, name) for name in names})
+        if self.labelled and found.public.labels is None:
+            raise PateError(f"{self.public} has no labels to judge by: leave out --public-labels")
+        return found
+
+    def command(self, voters: str) -> str:
+        """The run that these voters make."""
+        flags = {
+            "--label-column": self.label_column,
+            "--id-column": self.id_column,
+            "--categories": self.categories,
+            "--scales": self.scales,
+            "--classes": self.classes,
+            "--image-size": self.image_size,
+        }
+        given = "".join(f" {flag} {value}" for flag, value in flags.items() if value is not None)
+        private = f"PRIVATE{self.public.suffix}"
+        return f"pate run --private {private} --public {self.public}{given} --delta {self.delta:g} {voters}"
+
+
+def _tell_of_all(wish: _Wish, json: bool) -> None:
     from pate_jax.accounting.inputs import check_delta
-    from pate_jax.runs.crowds import forecast
+    from pate_jax.runs import every_kind
 
-    check_delta(delta)
-    if not 0 < epsilon < float("inf"):
-        raise PateError(f"epsilon={epsilon} must be a finite number above 0; 1 is an example")
-    pool = data.pool(public, classes=classes)
-    found = forecast.expected(pool, records=records, epsilon=epsilon, delta=delta, by_labels=by_labels)
-    chosen = forecast.best(found)
+    check_delta(wish.delta)
+    if not 0 < wish.epsilon < float("inf"):
+        raise PateError(f"epsilon={wish.epsilon} must be a finite number above 0; 1 is an example")
+    pool = wish.opened()
+    found = every_kind.rehearsed(pool, records=wish.records, epsilon=wish.epsilon, delta=wish.delta)
+    command = wish.command(found.flags(wish.epsilon))
     if json:
-        print(json_format.dumps({"voters": chosen, **{kind: one._asdict() for kind, one in found.items()}}))
+        kinds = {name: one._asdict() for name, one in found.expected.items()}
+        print(
+            json_format.dumps({"voters": found.best, **kinds, "refused": found.refused, "command": command})
+        )
         return
-    labels = "their own labels" if by_labels else "labels that were made up in several ways"
-    print(f"Some {records:,} records, {len(pool.public.inputs):,} public inputs, judged by {labels}:\n")
-    for kind, one in found.items():
-        print(f"  {kind:<11} {one.text()}; the most frequent class {one.majority:.0%}")
+    labels = "labels that were made up in several ways" if pool.public.labels is None else "their own labels"
+    print(f"Some {wish.records:,} records, {len(pool.public.inputs):,} public inputs, judged by {labels}:\n")
+    for name, one in found.expected.items():
+        print(f"  {name:<25} {one.text()}")
+    if found.refused:
+        print(f"  {'teachers':<25} none: {found.refused}")
     print(
-        f"\npate run --private PRIVATE.npz --public {public} --voters {chosen} --epsilon {epsilon:g} "
-        f"--delta {delta:g}"
+        f"\nThe most frequent class alone: {next(iter(found.expected.values())).majority:.0%}.\n\n{command}"
     )
+
+
+def _number(classes: int | str | None) -> int:
+    """How many classes there are, by their number or names."""
+    return len(classes.split(",")) if isinstance(classes, str) else 10 if classes is None else classes
 
 
 def _tell(found: planning.Plan, command: str, delta: float, classes: int) -> None:

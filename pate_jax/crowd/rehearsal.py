@@ -2,13 +2,14 @@
 
 What labels depend on is not known beforehand, so several made-up ones stand for them: clusters of the pool,
 one for each class, or three or ten of them joined to one class at random, and random linear functions of the
-coordinates, with noise and without. As many voters as there are records are drawn from the pool, with
-replacement; noise is drawn as a release has it; and what follows is judged on the pool. Where true labels of
-the public inputs may be used, they take the place of the made-up ones.
+coordinates, with noise and without. As many voters as there are records are drawn from one part of the pool,
+with replacement; noise is drawn as a release has it; and what follows is judged on the rest. Where the public
+inputs have labels of their own, these take the place of the made-up ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,9 @@ from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.models.spaces.space import Space
 
 Labels = Int[np.ndarray, " pool"]
-Guess = Callable[[Labels], Float[np.ndarray, "judged classes"]]
+Rows = Int[np.ndarray, " row"]
+Shares = Float[np.ndarray, "row classes"]
+Guess = Callable[[Labels], Shares]
 Places = Int[np.ndarray, "pool directions"]
 _CLUSTERS = (1, 3, 10)  # of each class
 _UNSURE = (0.0, 0.7)  # noise in the scores of linear functions
@@ -33,20 +36,35 @@ _JUDGED = 3000  # public inputs, at most
 
 
 class Expected(NamedTuple):
-    """The share of public inputs that is labelled right: the mean over made-up labels, and the ends."""
+    """The share of judged inputs that is labelled right, with several labels or with the pool's own.
 
-    accuracy: float
+    Of several labels, `low` and `high` are what the least and the most kind of them bring; of one, where the
+    share of all inputs like these lies, by how few were judged.
+    """
+
+    accuracy: float  # the mean
     low: float
     high: float
     majority: float  # share of the most frequent class
+    judged: int = 0  # how many inputs
+    labels: int = 1
 
     def text(self) -> str:
         """In words.
 
-        >>> Expected(0.871, 0.402, 1.0, 0.5).text()
-        '87% right (40% to 100%)'
+        >>> Expected(0.871, 0.402, 1.0, 0.5, 900, labels=5).text()
+        '87% right (40% with the least kind labels, 100% with the kindest)'
+        >>> Expected(0.871, 0.85, 0.89, 0.5, 900).text()
+        '87% right (85% to 89%)'
         """
-        return f"{self.accuracy:.0%} right ({self.low:.0%} to {self.high:.0%})"
+        of_several = "{:.0%} with the least kind labels, {:.0%} with the kindest"
+        ends = (of_several if self.labels > 1 else "{:.0%} to {:.0%}").format(self.low, self.high)
+        return f"{self.accuracy:.0%} right ({ends})"
+
+    @property
+    def chance(self) -> float:
+        """Two standard deviations of the difference between two such shares, as few inputs are judged."""
+        return 2 * math.sqrt(2 * max(0.0, self.low * (1 - self.low)) / max(self.judged, 1))
 
 
 def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
@@ -66,39 +84,76 @@ def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
     return [*made, *((scores + noise * random.gumbel(size=scores.shape)).argmax(1) for noise in _UNSURE)]
 
 
+class Cast(NamedTuple):
+    """Who is who in a rehearsal: public inputs that stand for voters, and others that are judged."""
+
+    times: Int[np.ndarray, " pool"]  # how many voters each public input stands for
+    judged: Rows
+
+
+def cast(pool: int, voters: int) -> Cast:
+    """Half of a pool at most is judged, and the other inputs stand for this number of voters.
+
+    No input is both, since a voter next to itself knows its own label.
+
+    >>> made = cast(pool=6, voters=40)
+    >>> int(made.times.sum()), len(made.judged), made.times[made.judged].tolist()
+    (40, 3, [0, 0, 0])
+    """
+    random = np.random.default_rng(1)
+    order = random.permutation(pool)
+    judged, others = np.split(order, [min(_JUDGED, pool // 2)])
+    times = np.zeros(pool, np.int64)
+    times[others] = random.multinomial(voters, np.full(len(others), 1 / len(others)))
+    return Cast(times, judged)
+
+
 def rehearse(made: Plan, public: Places, labels: Sequence[Labels], voters: int) -> Expected:
     """What a plan is expected to bring, its `public` inputs' coordinates having each of these labels.
 
     `voters` is their public, rounded number. The same call says the same.
     """
-    random = np.random.default_rng(1)
-    times = random.multinomial(voters, np.full(len(public), 1 / len(public)))
-    judged = random.permutation(len(public))[:_JUDGED]
+    roles = cast(len(public), voters)
+    guess = guesser(made, public, roles.times, roles.judged)
+    return judged([guess(each) for each in labels], labels, roles)
+
+
+def judged(guesses: Sequence[Shares], labels: Sequence[Labels], roles: Cast) -> Expected:
+    """How right the guesses of judged inputs are, for each of several labels."""
+    truth = [each[roles.judged] for each in labels]
+    right = [float((one.argmax(1) == each).mean()) for one, each in zip(guesses, truth, strict=True)]
+    usual = [float(np.bincount(each).max()) / len(each) for each in truth]
+    low, high, number = min(right), max(right), len(roles.judged)
+    if len(labels) == 1:
+        around = 2 * math.sqrt(low * (1 - low) / number)
+        low, high = max(0.0, low - around), min(1.0, high + around)
+    return Expected(float(np.mean(right)), low, high, float(np.mean(usual)), number, len(labels))
+
+
+def guesser(made: Plan, public: Places, times: Int[np.ndarray, " pool"], rows: Rows) -> Guess:
+    """A function from labels of the pool to the shares that a noisy table gives at some of its rows."""
     begun = _by_sums if isinstance(made.release, ClassSums) else _by_counts
-    guess = begun(made, public, times, judged, random)
-    right = [float((guess(each).argmax(1) == each[judged]).mean()) for each in labels]
-    usual = [float(np.bincount(each[judged]).max()) / len(judged) for each in labels]
-    return Expected(float(np.mean(right)), min(right), max(right), float(np.mean(usual)))
+    return begun(made, public, times, rows, np.random.default_rng(2))
 
 
 def _by_sums(
     made: Plan,
     public: Places,
     times: Int[np.ndarray, " pool"],
-    judged: Int[np.ndarray, " judged"],
+    rows: Rows,
     random: np.random.Generator,
 ) -> Guess:
     """The probabilities that noisy sums give."""
     release, width = made.release, len(made.space.variances)
     assert isinstance(release, ClassSums)
-    cast = vectors(made.scaling, public[:, :width])
-    pool = classifier.measured(cast, release.length)
+    seen = vectors(made.scaling, public[:, :width])
+    pool = classifier.measured(seen, release.length)
 
-    def guessed(labels: Labels) -> Float[np.ndarray, "judged classes"]:
-        table = np.eye(release.classes)[labels].T @ (times[:, None] * cast)
+    def guessed(labels: Labels) -> Shares:
+        table = np.eye(release.classes)[labels].T @ (times[:, None] * seen)
         table = table[1:] - table[:1] if release.classes == 2 else table
         noisy = _noisy(table, release.sigma, random)
-        return classifier.of_pool(noisy, release, pool, int(times.sum())).probabilities(cast[judged])
+        return classifier.of_pool(noisy, release, pool, int(times.sum())).probabilities(seen[rows])
 
     return guessed
 
@@ -107,7 +162,7 @@ def _by_counts(
     made: Plan,
     public: Places,
     times: Int[np.ndarray, " pool"],
-    judged: Int[np.ndarray, " judged"],
+    rows: Rows,
     random: np.random.Generator,
 ) -> Guess:
     """The probabilities that neighbours' noisy counts give, carried on to other inputs by nearness."""
@@ -115,9 +170,9 @@ def _by_counts(
     assert queries is not None and isinstance(release, NeighbourCounts)
     gaps = _gaps(made, queries, public) + (queries.offsets - _squares(queries))
     nearest = np.argpartition(gaps, release.votes - 1, axis=1)[:, : release.votes]
-    carry = _carrier(queries, _gaps(made, queries, public[judged]))
+    carry = _carrier(queries, _gaps(made, queries, public[rows]))
 
-    def guessed(labels: Labels) -> Float[np.ndarray, "judged classes"]:
+    def guessed(labels: Labels) -> Shares:
         table = np.zeros(release.shape)
         np.add.at(table, (nearest, labels[:, None]), times[:, None])
         found = shares.of_counts(_noisy(table, release.sigma, random), release).probabilities
@@ -127,7 +182,7 @@ def _by_counts(
     return guessed
 
 
-def _carrier(queries: Queries, gaps: np.ndarray) -> Float[np.ndarray, "judged query"]:
+def _carrier(queries: Queries, gaps: np.ndarray) -> Float[np.ndarray, "row query"]:
     """How what queries say is carried on to other inputs: least squares on a Gaussian kernel."""
     chosen = queries.vectors.astype(np.float64)
     apart = _squares(queries)[:, None] + _squares(queries) - 2 * chosen.T @ chosen

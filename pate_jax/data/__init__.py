@@ -2,7 +2,7 @@
 
 from pate_jax.data.catalogue import NAMES, SYNTHETIC, load
 from pate_jax.data.dataset import Dataset, Part, Preprocessing
-from pate_jax.data.own_files import from_files, pool
+from pate_jax.data.own_files import from_files, pool, public_parts
 
 __all__ = [
     "NAMES",
@@ -13,4 +13,5 @@ __all__ = [
     "from_files",
     "load",
     "pool",
+    "public_parts",
 ]

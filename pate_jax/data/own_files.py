@@ -21,7 +21,6 @@ from pate_jax.data.dataset import (
     check,
     check_inputs,
     check_part,
-    class_names_of,
     numbered_ids,
 )
 from pate_jax.data.raw import Raw, of_arrays, of_table
@@ -87,20 +86,59 @@ def from_files(
 
 def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:
     """A dataset of public inputs only (.npz), for votes that were made elsewhere; no private part."""
-    paths = {"public": public, "test": test}
-    files = {name: Path(path).expanduser() for name, path in paths.items() if path is not None}
-    if kind_of(files.values()) != "arrays":
+    paths = [Path(path).expanduser() for path in (public, test) if path is not None]
+    if kind_of(paths) != "arrays":
         raise PateError(
             f"{public} is not an .npz: save the public inputs in one as `inputs`, in the order of the votes"
         )
-    raw = {part: of_arrays(path) for part, path in files.items()}
-    nobody = np.array([], np.str_)
-    raw["private"] = Raw(np.asarray(raw["public"].inputs)[:0], nobody, nobody, None)
-    dataset = _assemble(raw, class_names_of(classes), True, {}, {})
+    return public_parts(public, test, classes=classes)
+
+
+def public_parts(
+    public: File,
+    test: File | None = None,
+    *,
+    label_column: str | None = None,
+    id_column: str | None = None,
+    user_column: str | None = None,
+    categories: Declared = None,
+    scales: Declared = None,
+    classes: int | str | Sequence[str] | None = None,
+    image_size: int | None = None,
+) -> Dataset:
+    """What `from_files` makes of the same public files, with no private record in it.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "pool.csv"
+    >>> _ = path.write_text("age,sick\\n20,no\\n60,yes\\n")
+    >>> clinic = public_parts(path, label_column="sick")
+    >>> len(clinic.private.inputs), clinic.public.inputs.tolist(), clinic.public.labels.tolist()
+    (0, [[20.0], [60.0]], [0, 1])
+    """
+    paths = {"public": public, "test": test}
+    files = {name: Path(path).expanduser() for name, path in paths.items() if path is not None}
+    raw = _read(files, {"labels": label_column, "ids": id_column, "users": user_column}, image_size)
+    if label_column is not None and isinstance(raw["public"].inputs, dict) and raw["public"].labels is None:
+        say(f"{public} has no column {label_column!r}: its rows have no labels")
+    values = dict(_declared(categories))
+    if label_column in values and classes is None:
+        classes = values.pop(label_column)
+    known = [part.labels for part in raw.values() if part.labels is not None]
+    class_names, numbered = labels.classes(known, classes)
+    parts = {**raw, "private": _nobody(raw["public"])}
+    dataset = _assemble(parts, class_names, numbered, values, _declared(scales))
     for name, part in (("public", dataset.public), ("test", dataset.test)):
         if part is not None:
-            check_part(name, part, classes)
+            check_part(name, part, dataset.classes)
     return dataset
+
+
+def _nobody(public: Raw) -> Raw:
+    """A private part without records, whose columns are those of the public part."""
+    inputs = public.inputs
+    none = {name: values[:0] for name, values in inputs.items()} if isinstance(inputs, dict) else inputs[:0]
+    features = None if public.features is None else public.features[:0]
+    return Raw(none, np.array([], np.int64), np.array([], np.str_), None, features)
 
 
 def kind_of(paths: Collection[Path]) -> Kind:
@@ -125,9 +163,9 @@ def _read(
     """The content of every part."""
     kind = kind_of(files.values())
     if image_size is not None and kind != "folder":
-        raise PateError(f"--image-size {image_size} is for folders of images, and {files['private']} is none")
+        raise PateError(f"--image-size {image_size} is for folders of images, and {files['public']} is none")
     if kind == "table":
-        if names["labels"] is None:
+        if names["labels"] is None and "private" in files:
             raise PateError(
                 f"{files['private']} is a table: name the column of its labels with --label-column"
             )

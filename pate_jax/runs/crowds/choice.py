@@ -1,49 +1,55 @@
 """Which voters a run has where the user leaves that open: those that a rehearsal on public inputs favours.
 
-It reads the public inputs, the number of classes, epsilon and the noisy number of voters, which is released
-before it. A run begins as one of neighbours, with the noise that their number of voters needs, which is more
-than sums need. So the figure holds for either choice.
+It reads the public inputs, their labels if the user's own file has any, the number of classes, epsilon and
+the noisy number of voters, which is released before it. A run begins as one of neighbours, with the noise
+that their number of voters needs, which is more than sums need, and as much for two rounds as for one. So
+the figure holds for every choice.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from dataclasses import replace
+from typing import Any
 
 from pate_jax.accounting.exact import counts
-from pate_jax.crowd import rehearsal
-from pate_jax.crowd.rehearsal import Expected
+from pate_jax.crowd.rehearsal import Expected, Labels
 from pate_jax.mechanisms.crowds import Voting
-from pate_jax.runs.crowds import forecast, release
+from pate_jax.runs.crowds import forecast, release, students
+from pate_jax.runs.crowds.forecast import Candidate
 from pate_jax.runs.crowds.inputs import LEAST, Crowd
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import CROWD, PLANNED
+from pate_jax.runs.record import CROWD, PLANNED, ROUNDS
 from pate_jax.runs.report import crowd_words
-from pate_jax.system import progress
+from pate_jax.runs.settings import to_settings
+from pate_jax.student import Auto, StudentConfig
+from pate_jax.system import devices, progress
 
 FIRST: Voting = "neighbours"  # what a run begins as
-Labellings = Sequence[rehearsal.Labels]
+_AUTO = Auto()
 
 
-def begun_as(run: RunDirectory) -> Voting:
+def begun_as(run: RunDirectory) -> Candidate:
     """The voters with which a run that chooses them begins, or goes on."""
     settings = run.record.read()
-    return settings.crowd.voters if CROWD in settings else FIRST
+    return Candidate(settings.crowd.voters, settings.crowd.rounds) if CROWD in settings else Candidate(FIRST)
 
 
-def decided(crowd: Crowd) -> Crowd:
-    """The crowd with the voters that were chosen for it, now or when the run was begun."""
-    run = crowd.run
-    if _open(run):
+def decided(crowd: Crowd, config: StudentConfig = _AUTO) -> Crowd:
+    """The crowd with the voters and rounds that were chosen for it, now or when the run was begun."""
+    if _open(crowd.run):
         release.count_voters(crowd)
-        labels = rehearsal.labellings(*crowd.wide, crowd.dataset.classes)
+        labels = judges(crowd)
         found = _rehearsed(crowd, labels)
-        voters = forecast.best(found)
-        wanted = run.record.read().of(CROWD) | {"voters": voters}
-        crowd = crowd.of(voters)
-        facts = {"voters": voters, "expected": _listed(found), "at": _at_others(crowd, labels, found[voters])}
-        run.record.revise({CROWD: wanted, PLANNED: facts})
+        chosen = forecast.best(found)
+        begun, crowd = crowd, _of(crowd, chosen)
+        facts = {
+            **chosen._asdict(),
+            "expected": {one.name: expected._asdict() for one, expected in found.items()},
+            "at": _at_others(begun, labels, chosen, found[chosen]),
+        }
+        crowd.run.record.revise(_recorded(crowd, config) | {PLANNED: facts})
         for line in said(crowd, facts):
             progress.say(line)
     return crowd
@@ -54,48 +60,89 @@ def _open(run: RunDirectory) -> bool:
 
     A run that was begun with sums by name has told its number of voters with too little noise for neighbours.
     """
-    begun = run.record.read().crowd.voters == FIRST and not run.public_side.exists()
-    return begun and PLANNED not in run.record.read()
+    settings = run.record.read()
+    begun = begun_as(run) == Candidate(FIRST) and not run.public_side.exists()
+    return begun and PLANNED not in settings
 
 
-def _rehearsed(crowd: Crowd, labels: Labellings) -> dict[Voting, Expected]:
+def _of(crowd: Crowd, chosen: Candidate) -> Crowd:
+    """The same crowd as it was chosen, in a space that is learned once."""
+    return replace(crowd, choice=replace(crowd.choice, **chosen._asdict()), rounds={})
+
+
+def _recorded(crowd: Crowd, config: StudentConfig) -> dict[str, dict[str, Any]]:
+    """The settings that follow from the choice; those of one round are what they are where it was named."""
+    choice, dataset = crowd.choice, crowd.dataset
+    wanted = crowd.run.record.read().of(CROWD) | {"voters": choice.voters}
+    if choice.rounds == 1:
+        return {CROWD: wanted}
+    image = dataset.kind == "image"
+    between = students.between(config, choice, pool=len(dataset.public.ids), image=image)
+    return {CROWD: wanted | {"rounds": choice.rounds}, ROUNDS: to_settings(between)}
+
+
+def judges(crowd: Crowd) -> list[Labels]:
+    """The labels that judge: those of the user's own public file, if it has any, else several made-up ones.
+
+    A data set by name has public labels to measure with, which a user of such data would not have.
+    """
+    return forecast.judges(crowd.dataset, crowd.wide, own=crowd.inputs.choice.private is not None)
+
+
+def _rehearsed(crowd: Crowd, labels: Sequence[Labels]) -> dict[Candidate, Expected]:
     """What is expected of each kind of voters; the number of queries can be chosen of neighbours only."""
-    kinds = get_args(Voting) if crowd.choice.queries is None else (FIRST,)
-    return {kind: _expected(crowd.of(kind), crowd.mu, labels) for kind in kinds}
+    queries = crowd.choice.queries
+    several = queries is None and devices.processes() == 1
+    wanted = forecast.candidates(crowd.voting, crowd.mu, several=several)
+    return _expected(crowd, crowd.mu, labels, [Candidate(FIRST)] if queries else wanted)
 
 
-def _expected(crowd: Crowd, mu: float, labels: Labellings) -> Expected:
-    """What a plan of this cost is expected to bring."""
-    return rehearsal.rehearse(crowd.planned(mu), crowd.wide.pool, labels, crowd.voting)
+def _expected(
+    crowd: Crowd, mu: float, labels: Sequence[Labels], wanted: Sequence[Candidate]
+) -> dict[Candidate, Expected]:
+    """What voters are expected to bring at this cost."""
+    return forecast.of_crowds(
+        wanted,
+        crowd.wide,
+        labels,
+        voters=crowd.voting,
+        classes=crowd.dataset.classes,
+        mu=mu,
+        queries=crowd.choice.queries,
+    )
 
 
-def _listed(found: Mapping[Voting, Expected]) -> dict[str, dict[str, float]]:
-    return {kind: each._asdict() for kind, each in found.items()}
-
-
-def _at_others(crowd: Crowd, labels: Labellings, here: Expected) -> list[dict[str, float]]:
+def _at_others(
+    crowd: Crowd, labels: Sequence[Labels], chosen: Candidate, here: Expected
+) -> list[dict[str, float]]:
     """What this epsilon, twice and half of it (if tables hold so much noise) are expected to bring."""
     found = {crowd.choice.epsilon: here}
     for epsilon in (crowd.choice.epsilon / 2, 2 * crowd.choice.epsilon):
         mu = counts.mu_for(epsilon, crowd.choice.delta)
-        if mu >= LEAST:
-            found[epsilon] = _expected(crowd, mu, labels)
+        if mu >= LEAST * math.sqrt(chosen.rounds):
+            found[epsilon] = _expected(crowd, mu, labels, [chosen])[chosen]
     return [{"epsilon": epsilon, **found[epsilon]._asdict()} for epsilon in sorted(found)]
 
 
 def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     """What was chosen and why, in five lines."""
     choice, dataset = crowd.choice, crowd.dataset
-    expected = "; ".join(f"{kind} {Expected(**one).text()}" for kind, one in facts["expected"].items())
-    plan = crowd.plan
+    each = {kind: Expected(**one) for kind, one in facts["expected"].items()}
+    expected = "; ".join(f"{kind} {one.text()}" for kind, one in each.items())
+    plan, own = crowd.plan, next(iter(each.values())).labels == 1
     space = crowd_words.space({"space": plan.space.description()._asdict()})
+    best = (
+        "do best on the labels of your public file" if own else "do best where labels are least kind to them"
+    )
+    name = Candidate(choice.voters, choice.rounds).name
+    by = "these labels, which are public" if own else "labels that were made up in several ways"
     return [
         f"Chosen by public inputs alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: about "
         f"{crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public inputs.",
-        f"  voters: {choice.voters}, which do best where labels are least kind to them. Expected with labels "
-        f"that were made up in several ways: {expected}.",
+        f"  voters: {name}, which {best}. Expected with {by}: {expected}.",
         f"  space: {space}.",
-        f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers, "
-        "which are all that leaves.",
-        "  Change what you like: --voters, --space, --queries, --student.method (`pate run --help-all`).",
+        f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers"
+        + (", which are all that leaves." if choice.rounds == 1 else " of each round."),
+        "  Change what you like: --voters, --rounds, --space, --queries, --student.method "
+        "(`pate run --help-all`).",
     ]

@@ -1,54 +1,116 @@
-"""What crowds are expected to bring on a public pool, before there is any run; no private record is read."""
+"""What crowds are expected to bring on a public pool, in one round or in two; no private record is read."""
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
 
 import jax
 import numpy as np
 
 from pate_jax.accounting.exact import counts
-from pate_jax.crowd import plan, rehearsal, space_kind
+from pate_jax.crowd import plan, rehearsal, second_round, space_kind
 from pate_jax.crowd.rehearsal import Expected, Labels
 from pate_jax.data import Dataset
-from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Voting
-from pate_jax.runs.crowds.inputs import KEY
+from pate_jax.runs.crowds.inputs import KEY, LEAST, Learned
 from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount
 
+_ENOUGH = 1000  # voters, of whom a tenth can judge a student between two rounds
+
+
+class Candidate(NamedTuple):
+    """A crowd that may vote."""
+
+    voters: Voting
+    rounds: int = 1
+
+    @property
+    def name(self) -> str:
+        """In words.
+
+        >>> Candidate("sums").name, Candidate("sums", 2).name
+        ('sums', 'sums in two rounds')
+        """
+        return self.voters if self.rounds == 1 else f"{self.voters} in two rounds"
+
+
+def candidates(voters: int, mu: float, *, several: bool = True) -> list[Candidate]:
+    """The crowds that may vote: `several` rounds only of enough voters, and of noise that can be drawn.
+
+    >>> [one.name for one in candidates(5000, 0.3)][:2], len(candidates(90, 0.3)), len(candidates(5000, 3e-4))
+    (['neighbours', 'sums'], 2, 2)
+    """
+    rounds = (1, 2) if several and voters >= _ENOUGH and mu**2 >= 2 * LEAST**2 else (1,)
+    return [Candidate(kind, number) for number in rounds for kind in get_args(Voting)]
+
 
 def expected(
-    dataset: Dataset, *, records: int, epsilon: float, delta: float, by_labels: bool = False
-) -> dict[Voting, Expected]:
-    """The accuracy of both kinds of voters on the public part: with made-up labels, or with its own.
+    dataset: Dataset, wide: Learned, labels: Sequence[Labels], *, records: int, epsilon: float, delta: float
+) -> dict[Candidate, Expected]:
+    """The accuracy of every crowd on the public part, in its space.
 
     `records` is rounded down to two digits, as a run does with their noisy number.
     """
-    public = PublicInputs.of(dataset)
-    space = trained.learn(space_kind(dataset), public, key=jax.random.key(KEY))
-    pool, voters = space.coordinates(dataset.public.inputs), headcount.coarse(records)
-    labels = _own(dataset) if by_labels else rehearsal.labellings(space, pool, dataset.classes)
-    mu = counts.mu_for(epsilon, delta)
-    each: dict[Voting, Expected] = {}
-    for kind in get_args(Voting):
-        made = plan(kind, space, pool, voters=voters, classes=dataset.classes, mu=mu)
-        each[kind] = rehearsal.rehearse(made, pool, labels, voters)
-    return each
+    voters, mu, classes = headcount.coarse(records), counts.mu_for(epsilon, delta), dataset.classes
+    return of_crowds(candidates(voters, mu), wide, labels, voters=voters, classes=classes, mu=mu)
 
 
-def best(found: dict[Voting, Expected]) -> Voting:
-    """The voters that do best where labels are least kind to them.
+def learned(dataset: Dataset) -> Learned:
+    """The space that a run would compare these public inputs in."""
+    kind = "encoder" if dataset.public.features is not None else space_kind(dataset)
+    seen = dataset.seen_in(kind)
+    space = trained.learn(kind, PublicInputs.of(seen), key=jax.random.key(KEY))
+    return Learned(space, space.coordinates(seen.public.inputs))
 
-    >>> best({"neighbours": Expected(0.9, 0.4, 1.0, 0.2), "sums": Expected(0.8, 0.5, 0.9, 0.2)})
+
+def judges(dataset: Dataset, wide: Learned, *, own: bool = True) -> list[Labels]:
+    """The labels that judge: the public part's `own`, if it has any, else several that are made up."""
+    if own and dataset.public.labels is not None:
+        return [np.asarray(dataset.public.labels)]
+    return rehearsal.labellings(*wide, dataset.classes)
+
+
+def of_crowds(
+    wanted: Sequence[Candidate],
+    wide: Learned,
+    labels: Sequence[Labels],
+    *,
+    voters: int,
+    classes: int,
+    mu: float,
+    queries: int | None = None,
+) -> dict[Candidate, Expected]:
+    """What these crowds are expected to bring; the number of queries can be chosen of neighbours only."""
+    settings = {"voters": voters, "classes": classes, "mu": mu}
+    found: dict[Candidate, Expected] = {}
+    for one in wanted:
+        if one.rounds > 1:
+            found[one] = second_round.rehearse(one.voters, *wide, labels, **settings)
+        else:
+            made = plan(one.voters, *wide, **settings, queries=queries)
+            found[one] = rehearsal.rehearse(made, wide.pool, labels, voters)
+    return found
+
+
+def best(found: dict[Candidate, Expected]) -> Candidate:
+    """The voters that do best where labels are least kind to them; one round, unless two are surely ahead.
+
+    >>> kind, kinder = Expected(0.9, 0.4, 1.0, 0.2, 3000, 5), Expected(0.8, 0.5, 0.9, 0.2, 3000, 5)
+    >>> best({Candidate("neighbours"): kind, Candidate("sums"): kinder}).name
+    'sums'
+    >>> nearly = kinder._replace(low=0.51)
+    >>> best({Candidate("sums"): kinder, Candidate("sums", 2): nearly}).name
     'sums'
     """
-    return max(found, key=lambda one: (found[one].low, one))
+    once = [one for one in found if one.rounds == 1]
+    first = max(once, key=lambda one: (found[one].low, one))
+    ahead = max(found, key=lambda one: (found[one].low, one))
+    return ahead if surely(found[ahead], found[first]) else first
 
 
-def _own(dataset: Dataset) -> list[Labels]:
-    """The labels of the public part, all of which have to be there."""
-    if dataset.public.labels is None:
-        raise PateError("the public inputs have no labels to judge by: leave out --public-labels")
-    return [np.asarray(dataset.public.labels)]
+def surely(one: Expected, other: Expected) -> bool:
+    """Whether one is ahead of another by more than the few judged inputs can make it."""
+    return one.low > other.low + other.chance

@@ -35,13 +35,15 @@ def _released(run: RunDirectory, config: RunConfig) -> None:
 def _release(run: RunDirectory, config: RunConfig) -> Crowd:
     """Begin, choose the voters if that is left open, and release; what is released is not counted again."""
     open_yet = config.who == "auto"
-    wanted = config.crowd_as(choice.begun_as(run)) if open_yet else config.crowd
+    begun = choice.begun_as(run)
+    wanted = replace(config.crowd_as(begun.voters), rounds=begun.rounds) if open_yet else config.crowd
     crowd = stages.begin(run, config.data, wanted, config.student)
     if config.register is not None:
         records = register.digest_of(crowd.dataset.private.ids)
         register.enter(run, config.register, register.crowd_plan(run, records))
-    crowd = choice.decided(crowd) if open_yet else crowd
-    chosen = replace(config, voters=crowd.choice.voters, epsilon=crowd.choice.epsilon)
+    crowd = choice.decided(crowd, config.student) if open_yet else crowd
+    made = crowd.choice
+    chosen = replace(config, voters=made.voters, rounds=made.rounds, epsilon=made.epsilon)
     config_file.write(run.config, chosen)
     release.release(crowd)
     return crowd

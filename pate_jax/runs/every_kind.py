@@ -1,0 +1,75 @@
+"""All kinds of voters on a public pool: crowds in one round and in two, and linear teachers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pate_jax.accounting.planning import Option
+from pate_jax.crowd.rehearsal import Expected
+from pate_jax.data import Dataset
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import name_of, to_dict
+from pate_jax.runs import teacher_rehearsal
+from pate_jax.runs.crowds import forecast
+from pate_jax.runs.crowds.forecast import Candidate
+
+TEACHERS = "linear teachers"
+
+
+class Rehearsed(NamedTuple):
+    """What each kind of voters is expected to bring, and which is best."""
+
+    crowds: dict[Candidate, Expected]
+    teachers: teacher_rehearsal.Teachers | None
+    refused: str | None  # why no teachers were rehearsed
+
+    @property
+    def crowd(self) -> Candidate:
+        """The best crowd."""
+        return forecast.best(self.crowds)
+
+    @property
+    def of_teachers(self) -> Option | None:
+        """How teachers are asked, if they are surely ahead of the best crowd."""
+        if self.teachers is None:
+            return None
+        ahead = forecast.surely(self.teachers.expected, self.crowds[self.crowd])
+        return self.teachers.option if ahead else None
+
+    @property
+    def best(self) -> str:
+        """The best voters of all, by name."""
+        return TEACHERS if self.of_teachers else self.crowd.name
+
+    @property
+    def expected(self) -> dict[str, Expected]:
+        """What is expected of each, by name."""
+        crowds = {one.name: expected for one, expected in self.crowds.items()}
+        return crowds | ({} if self.teachers is None else {TEACHERS: self.teachers.expected})
+
+    def flags(self, epsilon: float) -> str:
+        """What makes a run of the best voters.
+
+        >>> Rehearsed({Candidate("sums"): Expected(0.8, 0.7, 0.9, 0.5, 900)}, None, None).flags(0.5)
+        '--voters sums --epsilon 0.5'
+        """
+        option = self.of_teachers
+        if option is None:
+            rounds = f" --rounds {self.crowd.rounds}" if self.crowd.rounds > 1 else ""
+            return f"--voters {self.crowd.voters}{rounds} --epsilon {epsilon:g}"
+        asked = f"--teachers {option.teachers} --net linear --queries {option.queries}"
+        settings = {name: value for name, value in to_dict(option.mechanism).items() if name != "name"}
+        noise = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in settings.items())
+        return f"{asked} {name_of(option.mechanism)} {noise}"
+
+
+def rehearsed(dataset: Dataset, *, records: int, epsilon: float, delta: float) -> Rehearsed:
+    """All kinds of voters on the public part of a data set, judged by the same labels."""
+    wide = forecast.learned(dataset)
+    labels = forecast.judges(dataset, wide)
+    crowds = forecast.expected(dataset, wide, labels, records=records, epsilon=epsilon, delta=delta)
+    try:
+        teachers = teacher_rehearsal.rehearse(dataset, labels, records=records, epsilon=epsilon, delta=delta)
+    except PateError as error:  # they are no candidates then, and the user reads why
+        return Rehearsed(crowds, None, str(error))
+    return Rehearsed(crowds, teachers, None)
