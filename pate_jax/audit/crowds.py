@@ -20,12 +20,13 @@ from pate_jax.audit.subject import Subject
 from pate_jax.data import partition
 from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, HeadCount, Score
 from pate_jax.runs import batches, budget, chain, ledger
-from pate_jax.runs.crowds import comparison, public_side, release, rivals, rounds, stages, students
+from pate_jax.runs.crowds import choice, comparison, public_side, release, rivals, rounds, stages, students
 from pate_jax.runs.crowds.certificate import faults, held_out
 from pate_jax.runs.crowds.certificate import voters as certified_voters
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.record import PLANNED
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.runs.settings import CrowdChoice
 from pate_jax.system import storage
@@ -181,7 +182,7 @@ def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
         yield failed(f"the ledger shows {names}, and this run releases tables of {wished.voters}")
         return
     numbers = [line.release for line in (*shown.numbers, *shown.scores)]
-    if wished.rounds > 1 and numbers != (planned := _numbers(wished, scored)):
+    if wished.rounds > 1 and numbers != (planned := _numbers(run, wished, scored)):
         yield failed(f"numbers of voters are released as {numbers}, and {planned} was planned")
     yield from _compared(run, shown, wished)
     early = [round for round in range(2, made + 1) if not rounds.continues(run, round - 1)]
@@ -209,11 +210,15 @@ def _compared(run: RunDirectory, shown: rounds.Shown, wished: CrowdChoice) -> It
     )
 
 
-def _numbers(wished: CrowdChoice, scored: int) -> list[CrowdRelease]:
-    """The releases of single numbers that settings plan for, with so many scores."""
+def _numbers(run: RunDirectory, wished: CrowdChoice, scored: int) -> list[CrowdRelease]:
+    """The releases of single numbers that settings plan for, with so many scores.
+
+    Where the run chose its voters, their number has the noise of those that it began as.
+    """
+    begun = choice.FIRST if PLANNED in run.record.read() else wished.voters
     mu = counts.mu_for(wished.epsilon, wished.delta)
     score = counts.score_for(mu, wished.voters, wished.rounds - 1)
-    return [counts.headcount_for(mu, wished.voters), *[score] * scored]
+    return [counts.headcount_for(mu, begun), *[score] * scored]
 
 
 def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:

@@ -45,13 +45,19 @@ def rehearse(
     dataset: Dataset, labels: Sequence[Labels], *, records: int, epsilon: float, delta: float
 ) -> Teachers:
     """The best of the plans that `accounting.plan` proposes; it refuses where no plan is of use."""
-    entries = np.asarray(teachers_net(_CONFIG, dataset).front(seen_by(_CONFIG, dataset).public.inputs))
+    entries = _seen(dataset)
     roles = rehearsal.cast(len(entries), records)
     asked = int((roles.times > 0).sum())
     found = planning.plan(records, dataset.classes, epsilon, delta, most_queries=min(MOST_QUERIES, asked))
     options = (found.best, *found.others)
     each = [Teachers(one, _expected(one, entries, labels, dataset.classes, roles)) for one in options]
     return max(each, key=lambda one: one.expected.low)
+
+
+def _seen(dataset: Dataset) -> Entries:
+    """Public inputs as linear teachers see them."""
+    front, inputs = teachers_net(_CONFIG, dataset).front, seen_by(_CONFIG, dataset).public.inputs
+    return inputs if front is None else np.asarray(front(inputs))
 
 
 def _expected(

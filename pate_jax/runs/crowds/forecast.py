@@ -84,15 +84,15 @@ def of_crowds(
     queries: int | None = None,
 ) -> dict[Candidate, Expected]:
     """What these crowds are expected to bring; the number of queries can be chosen of neighbours only."""
-    settings = {"voters": voters, "classes": classes, "mu": mu}
-    found: dict[Candidate, Expected] = {}
-    for one in wanted:
+
+    def rehearsed(one: Candidate) -> Expected:
+        kind = one.voters
         if one.rounds > 1:
-            found[one] = second_round.rehearse(one.voters, *wide, labels, **settings)
-        else:
-            made = plan(one.voters, *wide, **settings, queries=queries)
-            found[one] = rehearsal.rehearse(made, wide.pool, labels, voters)
-    return found
+            return second_round.rehearse(kind, *wide, labels, voters=voters, classes=classes, mu=mu)
+        made = plan(kind, *wide, voters=voters, classes=classes, mu=mu, queries=queries)
+        return rehearsal.rehearse(made, wide.pool, labels, voters)
+
+    return {one: rehearsed(one) for one in wanted}
 
 
 def best(found: dict[Candidate, Expected]) -> Candidate:

@@ -243,7 +243,7 @@ def compares(run: RunDirectory, choice: CrowdChoice) -> bool:
     Where the noise is more than a twentieth of their number, they would hardly see what a student gains. The
     number of voters that is read here has been released with noise.
     """
-    if choice.voters != "sums" or COMPARED not in run.record.read():
+    if choice.voters != "sums" or choice.rounds > 1 or COMPARED not in run.record.read():
         return False
     return told(run) >= WORTH * HELD_OUT * comparison_of(run, choice).between_two
 
