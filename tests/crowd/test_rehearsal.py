@@ -180,8 +180,9 @@ def xor(size, seed=0):
     return places, ((places[:, 0] * places[:, 1]) > 0).astype(int)
 
 
-def test_two_rounds_are_ahead_where_labels_depend_on_few_directions_in_a_way_no_line_tells():
-    places, labels = xor(2400)
+@pytest.mark.long
+def test_two_rounds_are_ahead_where_labels_depend_on_two_directions_in_a_way_no_line_tells():
+    places, labels = xor(3000)
     space = spaces.learn("identity", places)
     wide = Learned(space, space.coordinates(places))
     mu = counts.mu_for(1.0, 1e-5)
