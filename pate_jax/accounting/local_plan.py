@@ -19,6 +19,7 @@ from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local
 
 ASSUMED_ACCURACY = 0.8  # of one voter; wrong votes are spread evenly over the other classes
+_SENSIBLE = (local.RandomisedResponse.name, local.OneHotNoise.name)
 _MOST_TRIED = 60  # different numbers of answers that a plan tries
 
 
@@ -31,7 +32,7 @@ class LocalPlan(NamedTuple):
 
 
 def plan(
-    name: str,
+    name: str | None = None,
     *,
     classes: int,
     questions: int,
@@ -42,15 +43,19 @@ def plan(
 ) -> LocalPlan:
     """The number of answers of each voter that promises the most right answers.
 
-    >>> found = plan("randomised-response", classes=10, questions=100, voters=250, budget=8.0)
-    >>> found.answers_each, round(found.mechanism.epsilon, 2), found.right > 0.9
-    (2, 4.0, True)
+    Without a name, it is that of the better of randomised response and one-hot noise.
+
+    >>> found = plan(classes=10, questions=100, voters=250, budget=8.0)
+    >>> found.answers_each, found.mechanism, found.right > 0.9
+    (2, RandomisedResponse(classes=10, epsilon=4.0), True)
     """
     _check(classes, questions, voters, accuracy)
     tried = np.unique(np.geomspace(1, questions, _MOST_TRIED).round().astype(int)).tolist()
     afforded = [k for k in tried if budget / k >= local.SMALLEST_EPSILON] or [1]
     plans = [
-        _with(name, classes, questions, voters, k, budget, delta=delta, accuracy=accuracy) for k in afforded
+        _with(kind, classes, questions, voters, answers, budget, delta=delta, accuracy=accuracy)
+        for kind in ([name] if name else _SENSIBLE)
+        for answers in afforded
     ]
     return max(plans, key=lambda one: one.right)
 

@@ -21,7 +21,7 @@ def plan(
     voters: int,
     budget: float,
     delta: float = 0.0,
-    mechanism: Name = "randomised-response",
+    mechanism: Name | None = None,
     assumed_accuracy: float = ASSUMED_ACCURACY,
     json: bool = False,
 ) -> None:
@@ -34,7 +34,7 @@ def plan(
         voters: about how many voters (teachers) all parties have together.
         budget: epsilon of one voter, for all its answers together.
         delta: delta of that budget; 0 asks for pure epsilon.
-        mechanism: one-hot is for many classes; truncated-geometric is for comparison only.
+        mechanism: how an answer gets its noise; unset: the better one; truncated-geometric is for comparison.
         assumed_accuracy: how often a voter is right, as you believe; never measured on private records.
         json: print one JSON object.
     """
@@ -49,7 +49,7 @@ def plan(
         return
     print(
         f"{out}: each voter answers {made.answers_each} of {questions:,} questions, at epsilon "
-        f"{made.mechanism.epsilon:.4g} each ({mechanism})\n"
+        f"{made.mechanism.epsilon:.4g} each ({made.mechanism.name})\n"
         f"expected: {found.right:.0%} right, if a voter is right {assumed_accuracy:.0%} of the time\n"
         f"next, at each party: {shlex.join(['pate', 'local', 'vote', str(out)])} VOTES --party NAME "
         "--ledger FOLDER --out FILE"

@@ -126,6 +126,24 @@ def test_answers_cost_no_more_than_claimed_whatever_noise_an_observer_knows(test
     assert np.max(ratios) > 0.95  # the bound is not idle
 
 
+@pytest.mark.parametrize("test", [{}, {"threshold": 17.0, "sigma_threshold": 6.0}], ids=["plain", "test"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_answers_cost_outsiders_no_more_than_claimed(test, classes):
+    vote = SharedVote(
+        "teachers", "answers", 3, 5.0, classes, colluding=1, voters_of_parties=(7, 6, 7), **test
+    )
+    orders, random = np.array([1.5, 3.0, 8.0]), np.random.default_rng(1)
+    bound, ratios = party_curves.rdp(vote, 3, orders, offset=False), []
+    sure, close = np.eye(classes, dtype=int)[0] * 20, np.eye(classes, dtype=int)[:2].sum(axis=0) * 10
+    for counts in (sure, close, *random.multinomial(20, [1 / classes] * classes, 5)):
+        order = np.argsort(-counts)
+        for a, b in ((order[0], order[-1]), (order[0], order[1]), (order[1], order[0])):
+            if counts[a]:
+                laws = [answer_law(each, (0,) * classes, vote, 3) for each in (counts, moved(counts, a, b))]
+                ratios.append([renyi(*laws, order) for order in orders] / bound)
+    assert 0.8 < np.max(ratios) <= 1
+
+
 def test_a_party_who_knows_its_noise_can_learn_more_than_the_figure_of_an_outsider():
     """Outsiders know that counts add up to the number of teachers; a known share breaks this."""
     vote = SharedVote(

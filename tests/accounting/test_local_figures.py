@@ -99,6 +99,14 @@ def test_a_budget_decides_how_many_answers_and_never_how_loud(delta):
         assert figures.spent(mechanism, used + more + 1, delta) > budget
 
 
+@pytest.mark.parametrize(("budget", "best"), [(8.0, "randomised-response"), (1.0, "one-hot")])
+def test_a_plan_without_a_mechanism_takes_the_better_one(budget, best):
+    settings = {"classes": 30, "questions": 40, "voters": 4000, "budget": budget}
+    named = [local_plan.plan(name, **settings) for name in ("randomised-response", "one-hot")]
+    assert local_plan.plan(**settings) == max(named, key=lambda one: one.right)
+    assert local_plan.plan(**settings).mechanism.name == best
+
+
 def test_a_plan_for_many_answers_at_a_delta_is_no_worse_than_the_pure_one():
     settings = {"classes": 4, "questions": 50, "voters": 500, "budget": 1.0}
     pure = local_plan.plan("randomised-response", **settings)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from experiments import local_noise
 from pate_jax.accounting import local_plan
 from pate_jax.aggregate import fresh_key, seeded_key
 from pate_jax.aggregate import local as drawing
@@ -108,3 +109,10 @@ def test_fresh_keys_give_different_noise_and_one_key_the_same():
 def test_labels_that_are_no_classes_are_refused(labels, message):
     with pytest.raises(PateError, match=message):
         drawing.send(local.RandomisedResponse(3, 1.0), labels, key=seeded_key(1))
+
+
+def test_the_experiment_says_how_right_answers_are():
+    trial = local_noise.Trial(questions=20, voters=50, answers=(1, 20), repeats=2)
+    found = list(local_noise.rows(trial))
+    assert [row["answers"] for row in found] == [1, 20] * 3
+    assert found[0]["right"] > found[1]["right"] and found[0]["epsilon"] == 8.0
