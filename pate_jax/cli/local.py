@@ -78,6 +78,7 @@ def vote(
         budget: epsilon of one voter in all votes together, fixed by the first; unset: the plan's.
         json: print one JSON object.
     """
+    from pate_jax.accounting.figure_table import rounded_up
     from pate_jax.runs.local import ballot
 
     made = ballot.vote(plan, votes, party=party, folder=ledger, out=out, budget=budget)
@@ -86,7 +87,10 @@ def vote(
         return
     again = " (drawn and charged before)" if made.repeated else ""
     print(f"{out}: {made.voters:,} voters answered {made.answers} questions each{again}")
-    print(f"spent by each voter: epsilon {made.spent:.4g} of {made.budget:g}")
+    print(
+        f"spent by each voter: epsilon {rounded_up(made.spent)} of {made.budget:g} (plain sum "
+        f"{rounded_up(made.plain)}); by all of the party together: {rounded_up(made.whole_party)}"
+    )
 
 
 def count(

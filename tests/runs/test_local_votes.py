@@ -134,12 +134,20 @@ def test_a_ledger_adds_up_all_votes_and_refuses_what_exceeds_its_budget(tmp_path
         storage.write_json(plans[-1], terms.KIND, terms.to_dict(agreed._replace(vote=f"v{number}")))
     first, second = (cast(tmp_path, plans[at], budget=7.0)[1] for at in (0, 1))
     assert (first.answers, first.spent, second.answers, second.spent) == (2, 4.0, 1, 6.0)
-    assert ballot.spent(tmp_path / "a") == (6.0, 7.0, 0.0)
+    assert second.budget == 7.0 and second.plain == 6.0 and second.whole_party == 30 * 6.0  # of thirty voters
     with pytest.raises(PateError, match="of which 6 is spent, does not afford"):
         cast(tmp_path, plans[2])
     with pytest.raises(PateError, match="not the one that this ledger fixed, 7"):
         cast(tmp_path, plans[2], budget=70.0)
     assert len(chain.read(tmp_path / "a" / "ledger.jsonl")) == 2
+
+
+def test_with_a_delta_many_answers_cost_less_than_their_plain_sum(tmp_path):
+    agreed = terms.Terms(terms.local.OneHotNoise(CLASSES, 0.05), QUESTIONS, 12, 1.0, 1e-5, "v")
+    storage.write_json(tmp_path / "plan.json", terms.KIND, terms.to_dict(agreed))
+    made = cast(tmp_path, tmp_path / "plan.json", voters=40)[1]
+    assert made.answers == 12 and made.spent <= made.plain == pytest.approx(0.6)
+    assert made.plain < made.whole_party < 40 * made.plain / 3
 
 
 def test_the_questions_of_voters_are_fixed_by_public_names_and_spread_evenly(plan):

@@ -39,6 +39,8 @@ class Ballot(NamedTuple):
     voters: int
     answers: int  # of each voter
     spent: float  # by one voter, in this vote and all before it
+    plain: float  # the same as a plain sum of epsilons, with no delta
+    whole_party: float  # what all of the party's voters have spent together, if all of them may change
     budget: float
     repeated: bool  # whether these answers were drawn and charged before
 
@@ -48,7 +50,8 @@ class _Charge(NamedTuple):
 
     plan: str
     mechanism: Local
-    answers: int
+    voters: int
+    answers: int  # of each voter
     budget: float
     delta: float
     sent: str  # digest of the file of noisy answers
@@ -74,7 +77,7 @@ def vote(
             answers = _affordable(charges, terms, fixed, delta)
             content = _drawn(terms, labels, queries, party, answers)
             storage.write_bytes(stored, content, mode=0o600)
-            book.append(_entry(terms, answers, fixed, delta, _digest(content)))
+            book.append(_entry(terms, len(labels), answers, fixed, delta, _digest(content)))
         content = memoryview(storage.read_bytes(stored))
         charges = [_charge(entry, book.path) for entry in chain.entries(book.path)]
         now = next(one for one in charges if one.plan == terms.digest)
@@ -82,18 +85,10 @@ def vote(
             raise PateError(f"{stored} was changed after it was charged: restore it from a backup")
         _check_same(content, stored, party, len(labels))
         storage.write_bytes(out, content)
-    total = figures.together([(one.mechanism, one.answers) for one in charges], delta)
-    return Ballot(len(labels), now.answers, total, fixed, mine is not None)
-
-
-def spent(folder: Path) -> tuple[float, float, float]:
-    """What one voter has spent, its budget and its delta, from a party's ledger."""
-    path = folder / "ledger.jsonl"
-    charges = [_charge(entry, path) for entry in chain.entries(path)]
-    if not charges:
-        raise PateError(f"{path} has no line: nothing was spent")
-    given = [(one.mechanism, one.answers) for one in charges]
-    return figures.together(given, charges[0].delta), charges[0].budget, charges[0].delta
+    each = [(one.mechanism, one.answers) for one in charges]
+    everybody = [(one.mechanism, one.answers * one.voters) for one in charges]
+    sums = figures.together(each, delta), figures.together(each), figures.together(everybody, delta)
+    return Ballot(len(labels), now.answers, *sums, fixed, mine is not None)
 
 
 def _labels(votes: Path, party: str) -> tuple[np.ndarray, str]:
@@ -145,12 +140,13 @@ def _budget(charges: list[_Charge], terms: Terms, budget: float | None) -> tuple
     return charges[0].budget, charges[0].delta
 
 
-def _entry(terms: Terms, answers: int, budget: float, delta: float, sent: str) -> dict[str, Any]:
+def _entry(terms: Terms, voters: int, answers: int, budget: float, delta: float, sent: str) -> dict[str, Any]:
     return {
         "plan": terms.digest,
         "mechanism": terms.mechanism.name,
         "classes": terms.mechanism.classes,
         "epsilon": terms.mechanism.epsilon,
+        "voters": voters,
         "answers": answers,
         "budget": budget,
         "delta": delta,
@@ -159,7 +155,8 @@ def _entry(terms: Terms, answers: int, budget: float, delta: float, sent: str) -
 
 
 def _charge(entry: dict[str, Any], path: Path) -> _Charge:
-    kinds = {"plan": str, "mechanism": str, "classes": int, "epsilon": float, "answers": int}
+    kinds = {"plan": str, "mechanism": str, "classes": int, "epsilon": float, "voters": int}
+    kinds |= {"answers": int}
     kinds |= {"budget": float, "delta": float, "sent": str}
     for name, kind in kinds.items():
         if type(entry.get(name)) is not kind:
@@ -167,7 +164,7 @@ def _charge(entry: dict[str, Any], path: Path) -> _Charge:
                 f"{path} has a line that is not of a local vote: name the folder of another ledger"
             )
     mechanism = local.make(entry["mechanism"], entry["classes"], entry["epsilon"])
-    rest = (entry[name] for name in ("answers", "budget", "delta", "sent"))
+    rest = (entry[name] for name in ("voters", "answers", "budget", "delta", "sent"))
     return _Charge(entry["plan"], mechanism, *rest)
 
 
