@@ -1,8 +1,10 @@
 """How far the planner's choice of voters is from the better one in hindsight: `python -m benchmarks.planner`.
 
-For every data set and epsilon it rehearses sums and neighbours on the public inputs, as `pate run --epsilon`
-does, and then really counts all records with both, once for each seed. The student of sums is their own
-classifier, and that of neighbours is `ridge`. Labels of the test part judge; nothing is chosen by them.
+For every data set and epsilon it rehearses crowds on the public inputs, as `pate run --epsilon` does, with
+made-up labels and with the public part's own. Then it really counts all records with sums and neighbours,
+once for each seed. The student of sums is their own classifier, and that of neighbours is `ridge`; rounds are
+rehearsed only. Labels of the test part judge; nothing is chosen by them. `inside` says for which voters what
+they really bring lies in the expected range.
 
     python -m benchmarks.planner adult mnist --archives FOLDER
     python -m benchmarks.planner --files a.csv b.csv c.csv --label-column died --id-column patient
@@ -10,47 +12,83 @@ classifier, and that of neighbours is `ridge`. Labels of the test part judge; no
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.crowds import accuracy, counts_of, main, planned, prepared, sums_of
+from experiments.crowds import DELTA, accuracy, counts_of, main, planned, prepared, sums_of
+from pate_jax.accounting.exact import counts as cost
 from pate_jax.aggregate import seeded_key, soft_answers
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.crowd import rehearsal, shares
 from pate_jax.crowd.plan import doubts
+from pate_jax.crowd.rehearsal import Expected, Labels
 from pate_jax.data import Dataset
+from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs.crowds import forecast
+from pate_jax.runs.crowds.inputs import Learned
 from pate_jax.student import PublicInputs, Ridge, fit
 
 EPSILONS = [0.1, 0.3, 1.0, 3.0]
-KINDS = ("sums", "neighbours")
+KINDS: tuple[Voting, ...] = ("sums", "neighbours")
 
 
 def lines(dataset: Dataset, epsilons: list[float], seeds: int) -> Iterator[dict[str, Any]]:
     """One line for each epsilon: what was expected and chosen, and what both voters really bring."""
     here = prepared(dataset)
     pool = here.places["pool"]
-    labels = rehearsal.labellings(here.space, pool, here.classes)
+    made_up, own = rehearsal.labellings(here.space, pool, here.classes), here.labels["pool"]
     usual = np.bincount(here.labels["test"]).max() / len(here.labels["test"])
     for epsilon in epsilons:
         plans = {kind: planned(kind, here, epsilon) for kind in KINDS}
-        found = {kind: rehearsal.rehearse(plan, pool, labels, here.voters) for kind, plan in plans.items()}
-        chosen = forecast.best(found)
         right = {kind: _right(plan, here, dataset, seeds) for kind, plan in plans.items()}
-        said = doubts(plans[chosen], here.space, pool, voters=here.voters)
+        said = _judged(here, epsilon, made_up, right)
+        if own is not None:
+            said["by_public_labels"] = _judged(here, epsilon, [own], right)
+        chosen = said["chosen"].partition(" ")[0]
+        warned = doubts(plans[chosen], here.space, pool, voters=here.voters)
         yield {
             "data": here.name,
             "epsilon": epsilon,
-            "chosen": chosen,
-            "expected": {kind: [round(100 * each, 1) for each in one[:3]] for kind, one in found.items()},
+            **said,
             "test": {kind: round(100 * one, 2) for kind, one in right.items()},
-            "behind": round(100 * (max(right.values()) - right[chosen]), 2),
             "majority": round(100 * usual, 2),
-            "doubts": said is not None,
+            "doubts": warned is not None,
         }
+
+
+def _judged(here: Any, epsilon: float, labels: list[Labels], right: dict[Voting, float]) -> dict[str, Any]:
+    """What is expected and chosen with these labels, and how far it is from what is really reached."""
+    mu = cost.mu_for(epsilon, DELTA)
+    began = time.process_time()
+    found = forecast.contenders(
+        forecast.candidates(here.voters, mu),
+        Learned(here.space, here.places["pool"]),
+        labels,
+        voters=here.voters,
+        classes=here.classes,
+        mu=mu,
+    )
+    seconds, chosen = time.process_time() - began, forecast.best(found)
+    reached = right[chosen.voters] if chosen.rounds == 1 else None
+    return {
+        "chosen": chosen.name,
+        "expected": {one.name: _percent(expected) for one, expected in found.items()},
+        "behind": None if reached is None else round(100 * (max(right.values()) - reached), 2),
+        "inside": [kind for kind in KINDS if _inside(found[forecast.Candidate(kind)], right[kind])],
+        "seconds": round(seconds, 1),
+    }
+
+
+def _percent(expected: Expected) -> list[float]:
+    return [round(100 * each, 1) for each in expected[:3]]
+
+
+def _inside(expected: Expected, right: float) -> bool:
+    return expected.low <= right <= expected.high
 
 
 def _right(plan: Any, here: Any, dataset: Dataset, seeds: int) -> float:

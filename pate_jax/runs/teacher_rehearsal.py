@@ -30,8 +30,9 @@ _TEACHERS = (20, 200)  # that stand for all, at least and at most
 _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # of the student
 MOST_QUERIES = 2000
 
-Entries = Float[np.ndarray, "pool entries"]
+Entries = Float[np.ndarray, "row entries"]
 Targets = Float[np.ndarray, "row targets"]
+Matrix = Float[np.ndarray, "entries targets"]
 
 
 class Teachers(NamedTuple):
@@ -100,7 +101,7 @@ def cast(
     return votes * (option.teachers / number)
 
 
-def ridge(inputs: Entries, targets: Targets, penalty: float) -> Targets:
+def ridge(inputs: Entries, targets: Targets, penalty: float) -> Matrix:
     """The matrix of ridge regression, from the smaller of two systems of equations.
 
     >>> ridge(np.array([[2.0, 0, 0]]), np.array([[5.0]]), 1.0).ravel().tolist()
@@ -140,7 +141,7 @@ def student(inputs: Entries, answers: Targets) -> Callable[[Entries], Targets]:
     along, wanted = inputs @ axes, answers - middle
     told = along.T @ wanted
 
-    def solved(penalty: float) -> tuple[float, Targets]:
+    def solved(penalty: float) -> tuple[float, Matrix]:
         shrunk = 1 / (np.maximum(values, 0) + penalty)
         weights = shrunk[:, None] * told
         own = np.minimum((along**2) @ shrunk, 0.99)  # of each answer in what is said of it

@@ -1,6 +1,8 @@
 """The rehearsal of a plan on public inputs: it says what a crowd of such records really brings."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +11,14 @@ from PIL import Image
 
 from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts
+from pate_jax.accounting.planning import Option
 from pate_jax.aggregate import seeded_key
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.crowd import rehearsal, shares
 from pate_jax.data import Part
+from pate_jax.mechanisms import GNMax
 from pate_jax.models import spaces
+from pate_jax.runs import every_kind, teacher_rehearsal
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.crowds.inputs import Learned
 
@@ -189,6 +194,8 @@ def test_two_rounds_are_ahead_where_labels_depend_on_two_directions_in_a_way_no_
     wanted = forecast.candidates(20_000, mu)
     found = forecast.of_crowds(wanted, wide, [labels], voters=20_000, classes=2, mu=mu)
     assert forecast.best(found) == forecast.Candidate("neighbours", 2)
+    fewer = forecast.contenders(wanted, wide, [labels], voters=20_000, classes=2, mu=mu)
+    assert forecast.Candidate("neighbours", 2) in fewer
     assert found[forecast.Candidate("sums")].accuracy < 0.6
 
 
@@ -198,6 +205,9 @@ def test_one_round_is_taken_where_a_line_tells_the_labels():
     wanted = forecast.candidates(VOTERS, mu)
     found = forecast.of_crowds(wanted, wide, [TRUTH["pool"]], voters=VOTERS, classes=CLASSES, mu=mu)
     assert len(found) == 4 and forecast.best(found).rounds == 1
+    settings = {"voters": VOTERS, "classes": CLASSES, "mu": mu}
+    fewer = forecast.contenders(wanted, wide, [TRUTH["pool"]], **settings)
+    assert forecast.best(fewer) == forecast.best(found) and fewer.items() <= found.items()
 
 
 def test_a_folder_of_public_images_has_the_classes_of_its_folders(tmp_path):
@@ -207,3 +217,41 @@ def test_a_folder_of_public_images_has_the_classes_of_its_folders(tmp_path):
         ("bright", "dark"),
         (60, 8, 8, 1),
     )
+
+
+def lifted(places):
+    """The coordinates of a Gaussian kernel with 300 landmarks: what linear teachers of images learn from."""
+    landmarks = places[:300]
+    gaps = ((places[:, None, :] - landmarks) ** 2).sum(2)
+    return np.c_[np.exp(-gaps / (0.3 * np.median(gaps))), np.full(len(places), 0.2)].astype(np.float32)
+
+
+@pytest.mark.long
+def test_linear_teachers_are_ahead_where_their_space_bends_what_no_line_of_sums_tells(monkeypatch):
+    """Labels by the distance from the middle, in twelve directions alike: few are anybody's neighbours."""
+    places = np.random.default_rng(0).normal(size=(1600, 12)).astype(np.float32)
+    radius = (places**2).sum(1)
+    labels = (radius > np.median(radius)).astype(int)
+    ids = np.arange(len(places)).astype(str)
+    dataset = SimpleNamespace(public=Part(places, labels, ids), classes=2)
+    monkeypatch.setattr(teacher_rehearsal, "_seen", lambda _: lifted(places))
+    settings = {"records": 50_000, "epsilon": 2.0, "delta": 1e-5}
+    found = teacher_rehearsal.rehearse(dataset, [labels], **settings)
+    space = spaces.learn("identity", places)
+    wide, mu = Learned(space, space.coordinates(places)), counts.mu_for(2.0, 1e-5)
+    once = forecast.candidates(50_000, mu, several=False)
+    crowds = forecast.of_crowds(once, wide, [labels], voters=50_000, classes=2, mu=mu)
+    both = every_kind.Rehearsed(crowds, found, None)
+    assert both.best == every_kind.TEACHERS
+    assert f"--teachers {found.option.teachers} --net linear" in both.flags(2.0)
+    assert every_kind.Rehearsed(crowds, None, "too few").best in ("sums", "neighbours")
+
+
+def test_teachers_who_are_drowned_are_as_right_as_the_most_frequent_class():
+    places = PLACES["pool"].astype(np.float32)
+    drowned = Option(25, 100, 60, GNMax(1e4), 0.1, 60.0, 0.3, 1.0)
+    roles = rehearsal.cast(len(places), VOTERS)
+    found = teacher_rehearsal._expected(drowned, places, [TRUTH["pool"]], CLASSES, roles)
+    assert found.accuracy < found.majority + 0.15
+    clear = replace(drowned, mechanism=GNMax(1.0))
+    assert teacher_rehearsal._expected(clear, places, [TRUTH["pool"]], CLASSES, roles).accuracy > 0.9

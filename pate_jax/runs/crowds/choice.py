@@ -101,7 +101,8 @@ def _expected(
     crowd: Crowd, mu: float, labels: Sequence[Labels], wanted: Sequence[Candidate]
 ) -> dict[Candidate, Expected]:
     """What voters are expected to bring at this cost."""
-    return forecast.of_crowds(
+    measure = forecast.contenders if len(wanted) > 1 else forecast.of_crowds
+    return measure(
         wanted,
         crowd.wide,
         labels,
