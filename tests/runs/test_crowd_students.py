@@ -85,13 +85,16 @@ def test_methods_are_compared_on_answers_of_neighbours_once(tmp_path, monkeypatc
     copy = RunDirectory(tmp_path / "run")
     results, content = storage.read_json(copy.results, "results"), copy.results.read_bytes()
     assert [each["method"] for each in results["comparison"]] == ["ridge", "supervised", "vat"]
-    assert {each["answers"] for each in results["comparison"]} == {24} and results["method"] == "ridge"
+    judged = [each["answers"] for each in results["comparison"]]
+    assert judged[0] == 24 and set(judged) <= {8, 16, 24}  # a net that is clearly worse is judged no further
+    best = results["method"]  # which of the three that are one depends on the draw
     found = verify.of_run(copy, deep=True)
     assert found.of("failed") == [] == found.of("unchecked")
-    assert any("the student learned by ridge follows from" in one for one in found.of("passed"))
-    storage.write_json(copy.results, "results", {**results, "method": "vat"})
+    assert any(f"the student learned by {best} follows from" in one for one in found.of("passed"))
+    other = "vat" if best == "ridge" else "ridge"
+    storage.write_json(copy.results, "results", {**results, "method": other})
     again = next(recounts.student_again(copy, opened(copy)))
-    assert again.outcome == "unchecked" and "compared again ridge is better" in again.text
+    assert again.outcome == "unchecked" and f"compared again {best} is better" in again.text
     copy.results.write_bytes(content)
     monkeypatch.setattr("pate_jax.runs.students.choose", None)  # a student that is there is not chosen again
     pipeline.run(wanted)

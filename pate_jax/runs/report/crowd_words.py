@@ -126,7 +126,8 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     lines = [f"{voters(facts).capitalize()}, gave labels to {asked(facts)}."]
     lines += [f"Their space, which {_taught(facts)}: {space(facts)}."]
     lines += rounds(facts)
-    lines += [compared(facts["compared"])] if "compared" in facts else []
+    if "compared" in facts:
+        lines += ["One voter in ten was held out, to compare students.", compared(facts["compared"])]
     if facts.get("doubt"):
         lines.append(f"Beware: {facts['doubt']}.")
     if facts["label_accuracy"] is not None:
