@@ -358,6 +358,30 @@ def test_a_rebuilt_mechanism_with_known_bad_values_is_refused():
         aggregate.answer(bad, VOTES, key=noise.seeded_key(1))
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "other"),
+    [(GNMax(15.0), GNMax(30.0)), (DiscreteGaussianMax(5.0), DiscreteGaussianMax(5.0))],
+    ids=["gnmax", "discrete-gaussian"],
+)
+def test_nothing_is_compiled_for_other_votes_and_keys(mechanism, other):
+    compiled = []
+
+    def note(event, seconds, **about):
+        compiled.extend([event] * ("backend_compile" in event))
+
+    first, second = np.random.default_rng(0).multinomial(100, [0.5, 0.3, 0.2], size=(2, 64))
+    aggregate.answer(mechanism, first, key=noise.seeded_key(1))
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        aggregate.answer(mechanism, second, key=noise.seeded_key(2))
+        aggregate.answer(other, 2 * second, key=noise.seeded_key(3))
+        assert not compiled
+        jax.jit(lambda x: x + 12345)(1.0)
+        assert compiled  # so the listener hears
+    finally:
+        jax.monitoring.clear_event_listeners()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_inside_shard_map_over_queries_and_over_teachers(name):
