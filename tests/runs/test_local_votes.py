@@ -217,7 +217,9 @@ def test_bad_votes_and_names_are_refused_before_anything_is_charged(tmp_path, pl
         ({"epsilon": 1000.0}, "epsilon=1000"),
         ({"mechanism": "coin"}, "'coin' is unknown"),
         ({"questions": "many"}, "questions='many'"),
+        ({"questions": 10**30}, "must be from 1 to 16,777,216"),
         ({"budget": -1}, "budget=-1"),
+        ({"budget": 10**400}, "must be of type float"),
         ({"more": 1}, "are wanted: get it again"),
     ],
 )

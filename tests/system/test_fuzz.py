@@ -32,9 +32,11 @@ from pate_jax.ensemble import checkpoint
 from pate_jax.ensemble.checkpoint import Store
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax
+from pate_jax.mechanisms.local import RandomisedResponse
 from pate_jax.models import trees
 from pate_jax.runs import budget, chain, ledger
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.local import ballot, count, terms
 from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.student import serving
 from pate_jax.student.released import predict
@@ -230,6 +232,18 @@ def rows(folder):
     results.append(folder / "results.jsonl", [{"cell": "a", "n": 1}, {"cell": "b", "n": 2}])
 
 
+def local_vote(folder):
+    agreed = terms.Terms(RandomisedResponse(3, 2.0), 5, 2, 4.0, 0.0, "one")
+    storage.write_json(folder / "plan.json", terms.KIND, terms.to_dict(agreed))
+    votes(folder)
+    given = {"party": "a", "folder": folder, "out": folder / "a.npz"}
+    ballot.vote(folder / "plan.json", folder / "votes.npz", **given)
+
+
+def read_local_vote(folder):
+    count.count(folder / "plan.json", [folder / "a.npz"])
+
+
 READERS = {
     "votes.npz": Reader(votes, "votes.npz", lambda folder: voting.load_votes(folder / "votes.npz")),
     "votes.npy": Reader(votes, "votes.npy", lambda folder: voting.load_votes(folder / "votes.npy")),
@@ -263,6 +277,8 @@ READERS = {
     "categories": Reader(own, "categories.json", read_table),
     "scales": Reader(own, "scales.json", read_table),
     "topology": Reader(topologies, "mine.toml", lambda folder: topology.read(str(folder / "mine.toml"))),
+    "local plan": Reader(local_vote, "plan.json", read_local_vote),
+    "local answers": Reader(local_vote, "a.npz", read_local_vote),
     "sweep": Reader(rows, "results.jsonl", lambda folder: results.read(folder)),
 }
 OURS = (PateError, predict.InputError)

@@ -39,12 +39,12 @@ def count(plan: Path, files: Sequence[Path]) -> Counted:
     if not files:
         raise PateError("no party's file was given: name at least one")
     terms = plans.read(plan)
+    read = [_read(file, terms) for file in files]
     values = terms.mechanism.classes if local.is_bits(terms.mechanism) else _values(terms)
     counted = np.zeros((terms.questions, values), np.int64)
     voters, parties = np.zeros(terms.questions, np.int64), dict[str, int]()
     queries: str | None = None
-    for file in files:
-        party, pool, sent = _read(file, terms)
+    for file, (party, pool, sent) in zip(files, read, strict=True):
         if queries not in (None, pool):
             raise PateError(f"{file} answers other questions than {files[0]}: all parties take the same ones")
         queries = pool

@@ -24,6 +24,7 @@ from pate_jax.mechanisms.local import Local
 from pate_jax.system import storage
 
 KIND = "local-plan"
+_MOST_QUESTIONS = 1 << 24
 
 
 class Terms(NamedTuple):
@@ -73,7 +74,7 @@ def read(path: Path) -> Terms:
     if set(body) != set(kinds):
         raise PateError(f"{path} has {sorted(body)} where {sorted(kinds)} are wanted: get it again")
     for name, kind in kinds.items():
-        if kind is float and type(body[name]) is int:
+        if kind is float and type(body[name]) is int and abs(body[name]) < 1 << 53:
             body[name] = float(body[name])
         if type(body[name]) is not kind:
             raise PateError(f"{path}: {name}={body[name]!r} must be of type {kind.__name__}")
@@ -104,6 +105,8 @@ def asked(terms: Terms, party: str, voters: int, answers: int) -> NDArray[np.int
 
 
 def _check(path: Path, terms: Terms) -> None:
+    if not 1 <= terms.questions <= _MOST_QUESTIONS:
+        raise PateError(f"{path}: questions={terms.questions} must be from 1 to {_MOST_QUESTIONS:,}")
     if not 1 <= terms.answers_each <= terms.questions:
         raise PateError(
             f"{path}: answers_each={terms.answers_each} must be from 1 to the {terms.questions} questions"
