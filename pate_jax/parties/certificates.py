@@ -29,7 +29,7 @@ def make(name: str) -> Identity:
     >>> one.certificate.splitlines()[0], len(fingerprint(one.certificate))
     ('-----BEGIN CERTIFICATE-----', 64)
     """
-    _needs_the_extra()
+    needs_the_extra()
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -71,7 +71,7 @@ def sign(key: str, content: bytes) -> bytes:
     >>> verify(one.certificate, b"answers", sign(one.key, b"answers")), verify(one.certificate, b"x", b"y")
     (True, False)
     """
-    _needs_the_extra()
+    needs_the_extra()
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -83,7 +83,7 @@ def sign(key: str, content: bytes) -> bytes:
 
 def verify(certificate: str, content: bytes, signature: bytes) -> bool:
     """Whether the owner of a certificate signed these bytes."""
-    _needs_the_extra()
+    needs_the_extra()
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
@@ -99,7 +99,7 @@ def verify(certificate: str, content: bytes, signature: bytes) -> bool:
     return True
 
 
-def _needs_the_extra() -> None:
+def needs_the_extra() -> None:
     """Say in one sentence which part of the installation is missing."""
     import importlib.util
 

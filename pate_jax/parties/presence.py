@@ -1,0 +1,86 @@
+"""Who takes part in a session: settled once, before any of them sends a vote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pate_jax.errors import PateError
+from pate_jax.parties import engine
+from pate_jax.parties.agreement import Agreement
+from pate_jax.parties.connections import KEYS, PRESENT, Hub
+
+
+async def settle(hub: Hub, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Who is present: the first party that is here says it, and all who are named must agree.
+
+    The vote begins without those who did not come in time if the agreement lets so many drop out.
+    """
+    agreement, order = hub.agreement, hub.agreement.names
+    await hub.until(lambda: hub.knows(wanted or order) or hub.told(), agreement.seconds)
+    here = tuple(name for name in order if name in hub.nonces)
+    first = here[0]
+    if first == hub.name:
+        named = here
+        for peer in hub.peers.values():
+            peer.send(PRESENT, json.dumps(here).encode())
+    else:
+        await hub.until(lambda: PRESENT in hub.peers[first].buffers, agreement.seconds)
+        named = _named(hub, first)
+    missing = [name for name in order if name not in named]
+    _check_missing(hub, missing, wanted)
+    if hub.name not in named or not await hub.until(lambda: hub.knows(named), agreement.seconds):
+        raise PateError("the parties do not see one another alike: start the vote again, all of you")
+    hub.settled = True
+    return named
+
+
+def _named(hub: Hub, first: str) -> tuple[str, ...]:
+    """The parties that the first one named."""
+    content = hub.peers[first].buffers.pop(PRESENT, b"[]")
+    try:
+        found = [str(name) for name in json.loads(content)]
+    except (ValueError, TypeError):
+        found = []
+    return tuple(name for name in hub.agreement.names if name in found)
+
+
+def _check_missing(hub: Hub, missing: list[str], wanted: tuple[str, ...] | None) -> None:
+    agreement = hub.agreement
+    allowed = len(missing) <= agreement.dropouts
+    if wanted is not None:
+        allowed = tuple(name for name in agreement.names if name not in missing) == wanted
+        missing = [name for name in missing if name in wanted] or missing
+    if not allowed:
+        rule = "this repeated vote needs the same parties" if wanted else _may_drop(agreement)
+        raise PateError(
+            f"{', '.join(missing)} did not come within {agreement.seconds:g} seconds"
+            f"{_reasons(hub, missing)}, and {rule}: start the vote again when all are ready"
+        )
+
+
+def _reasons(hub: Hub, missing: list[str]) -> str:
+    """What is known of why parties did not come."""
+    if hub.hung_up & {*missing}:
+        return f" (hung up on the certificate of {hub.name}: compare fingerprints)"
+    return ""
+
+
+def _may_drop(agreement: Agreement) -> str:
+    return f"the agreement lets {agreement.dropouts} drop out"
+
+
+async def runtime(hub: Hub, present: tuple[str, ...]) -> Any:
+    """MPyC's runtime of the parties that are present, with the keys of their shared randomness."""
+    own = present.index(hub.name)
+    found = engine.make(own, len(present), hub.agreement.colluders, hub.loop)
+    for index, name in enumerate(present):
+        if index != own:
+            found.parties[index].protocol = hub.peers[name]
+            hub.peers[name].send(KEYS, b"".join(found._prss_keys_to_peer(index)))
+    for name in [name for name in hub.peers if name not in present]:
+        hub.peers.pop(name).refuse(f"{name} came too late: the vote began without it")
+    for index, name in enumerate(present):
+        if index != own:
+            found._prss_keys_from_peer(index, (await found.gather([hub.peers[name].receive(KEYS)]))[0])
+    return found

@@ -1,0 +1,108 @@
+"""Agreements of a few parties with certificates and votes of their own, for tests."""
+
+import functools
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from pate_jax.parties import agreement as agreements
+from pate_jax.parties import certificates
+from pate_jax.parties.agreement import Agreement, Noise, Party
+
+NAMES = ("north", "south", "west", "east", "centre")
+
+
+@functools.cache
+def identity(name):
+    return certificates.make(name)
+
+
+def ports(number):
+    """Ports that are free now."""
+    sockets = [socket.socket() for _ in range(number)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    found = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return found
+
+
+def agree(queries=7, classes=4, votes=(5, 6, 8), **changes):
+    names = NAMES[: len(votes)]
+    parties = tuple(
+        Party(name, "127.0.0.1", port, identity(name).certificate, number)
+        for name, port, number in zip(names, ports(len(votes)), votes, strict=True)
+    )
+    settings = {
+        "name": "test",
+        "pool": "0" * 64,
+        "query_list": "1" * 64,
+        "queries": queries,
+        "classes": classes,
+        "voters": "teachers",
+        "opened": "counts",
+        "noise": Noise(4.0),
+        "delta": 1e-5,
+        "seconds": 20.0,
+        "budget": {"outsiders": 1.0},
+        "parties": parties,
+    }
+    return Agreement(**{**settings, **changes})
+
+
+def draw(agreement, seed=0):
+    """Counts and noise for each party: arrays of one party in the order that a session takes."""
+    random = np.random.default_rng(seed)
+    shape, found = (agreement.queries, agreement.classes), {}
+    for party in agreement.parties:
+        own = [random.multinomial(party.votes, np.full(shape[1], 1 / shape[1]), shape[0])]
+        if agreement.voters == "sums":
+            own = [random.integers(-party.votes, party.votes + 1, shape)]
+        if agreement.voters == "neighbours":
+            own = [random.binomial(own[0], 0.5)]
+        own.append(np.round(random.normal(0, 3, shape)).astype(np.int64))
+        if agreement.noise.threshold is not None:
+            own.append(np.round(random.normal(0, 3, shape[0])).astype(np.int64))
+        found[party.name] = own
+    return found
+
+
+def write(folder, agreement, own):
+    """The files of all parties."""
+    folder = Path(folder)
+    agreements.write(folder / "agreement.toml", agreement)
+    for name, arrays in own.items():
+        (folder / f"{name}.pem").write_text(identity(name).key)
+        np.savez(folder / f"{name}.npz", *arrays)
+
+
+class Forks:
+    """The program that makes processes of parties."""
+
+    def __init__(self):
+        command = [sys.executable, str(Path(__file__).with_name("forks.py"))]
+        self.program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, folder, parties):
+        """Run a vote; the exit code of each process, what each opened, and the sentence of each refusal."""
+        folder = Path(folder)
+        for old in [*folder.glob("*.opened.npz"), *folder.glob("*.txt")]:
+            old.unlink()
+        self.program.stdin.write(json.dumps({"folder": str(folder), "parties": parties}) + "\n")
+        self.program.stdin.flush()
+        ended = json.loads(self.program.stdout.readline())
+        opened = {
+            name: np.load(folder / f"{name}.opened.npz")["opened"] for name in ended if ended[name] == 0
+        }
+        texts = {name: folder / f"{name}.txt" for name in ended}
+        return ended, opened, {name: path.read_text() for name, path in texts.items() if path.exists()}
+
+    def close(self):
+        self.program.stdin.close()
+        self.program.wait()
+        self.program.stdout.close()

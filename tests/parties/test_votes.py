@@ -1,0 +1,194 @@
+"""Votes among real processes over TLS, with and without faults."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import small_votes
+from small_votes import agree, draw, write
+
+from pate_jax.parties import agreement as agreements
+from pate_jax.parties.agreement import Noise
+
+
+def hold(forks, folder, agreement, faults=None, own=None):
+    """Run a vote and return the exit codes, what was opened and what was said."""
+    own = draw(agreement) if own is None else own
+    write(folder, agreement, own)
+    faults = faults or {}
+    parties = {name: faults.get(name, {}) for name in agreement.names if faults.get(name, {}) is not None}
+    return (*forks.run(folder, parties), own)
+
+
+def refused(found, *, saying, alike=True):
+    """Whether all parties that live ended with a sentence that says this, and with the same one."""
+    ended, opened, said, _ = found
+    by = [name for name, code in ended.items() if code != -9]
+    assert [ended[name] for name in by] == [3] * len(by), found
+    assert len({said[name] for name in by}) == 1 or not alike, said
+    assert all(saying in said[name] for name in by), said
+    assert not opened
+
+
+@pytest.mark.parametrize("voters", ["teachers", "neighbours", "sums"])
+def test_the_sum_of_all_is_opened(forks, tmp_path, voters):
+    _, opened, _, own = hold(forks, tmp_path, agree(voters=voters, votes=(5, 300, 8)))
+    assert opened.keys() == own.keys()
+    for found in opened.values():
+        np.testing.assert_array_equal(found, sum(counts + noise for counts, noise in own.values()))
+
+
+def test_only_the_answer_is_opened(forks, tmp_path):
+    agreement = agree(queries=60, opened="answers", noise=Noise(4.0, 9.0, 5.0))
+    _, opened, _, own = hold(forks, tmp_path, agreement)
+    counts, noise, test = (sum(one[i] for one in own.values()) for i in range(3))
+    passed = counts.max(1) + test >= 9
+    assert 10 < passed.sum() < 50
+    for found in opened.values():
+        np.testing.assert_array_equal(found, opened["north"])
+        np.testing.assert_array_equal(found >= 0, passed)
+        chosen = (counts + noise)[np.arange(60), found]
+        np.testing.assert_array_equal(chosen[passed], (counts + noise).max(1)[passed])
+
+
+def test_ties_are_broken_at_random(forks, tmp_path):
+    agreement = agree(queries=600, votes=(3, 3, 3), opened="answers", classes=3)
+    counts, nothing = np.ones((600, 3), int), np.zeros((600, 3), int)
+    own = {name: [counts, nothing] for name in agreement.names}
+    _, opened, _, _ = hold(forks, tmp_path, agreement, own=own)
+    cells = np.bincount(opened["north"], minlength=3)
+    assert cells.sum() == 600
+    assert ((cells - 200) ** 2 / 200).sum() < 20.7  # a fair draw exceeds it once in 30,000 times
+
+
+def test_a_vote_goes_on_without_those_who_may_drop_out(forks, tmp_path):
+    agreement = agree(votes=(5, 6, 8, 3), dropouts=1, seconds=1.5)
+    ended, opened, _, own = hold(forks, tmp_path, agreement, {"south": None})
+    assert list(ended.values()) == [0] * 3
+    stay = [counts + noise for name, (counts, noise) in own.items() if name != "south"]
+    np.testing.assert_array_equal(opened["east"], sum(stay))
+
+
+def test_too_few_parties_are_refused_when_the_time_is_over(forks, tmp_path):
+    found = hold(forks, tmp_path, agree(seconds=1.5), {"west": None})
+    refused(found, saying="west did not come within 1.5 seconds")
+
+
+def test_a_repeated_vote_needs_the_same_parties(forks, tmp_path):
+    faults = {name: {"present": ["north", "south", "west"]} for name in ("north", "south", "west")}
+    agreement = agree(votes=(5, 6, 8, 3), dropouts=1, seconds=1.5)
+    found = hold(forks, tmp_path, agreement, {**faults, "east": None, "south": None})
+    refused(found, saying="south did not come within 1.5 seconds, and this repeated vote needs the same")
+
+
+def test_votes_beyond_the_agreed_number_are_refused_by_name(forks, tmp_path):
+    found = hold(forks, tmp_path, agree(), {"south": {"digits": [[0, 10**6]]}})
+    refused(found, saying="south sent numbers out of the agreed range")
+
+
+def test_a_negative_count_is_refused_by_name(forks, tmp_path):
+    found = hold(forks, tmp_path, agree(voters="neighbours"), {"west": {"digits": [[3, -1]]}})
+    refused(found, saying="west sent numbers out of the agreed range")
+
+
+def test_counts_that_do_not_add_up_are_refused_by_name(forks, tmp_path):
+    agreement = agree()
+    own = draw(agreement)
+    ones = [[place, 1] for place in range(28)]  # every count of the party becomes odd
+    found = hold(forks, tmp_path, agreement, {"north": {"digits": ones}}, own)
+    assert (own["north"][0] % 2 == 0).any()
+    refused(found, saying="north sent numbers out of the agreed range")
+
+
+def test_noise_out_of_range_is_refused_by_name(forks, tmp_path):
+    found = hold(forks, tmp_path, agree(opened="answers"), {"north": {"digits": [[-1, 2]]}})
+    refused(found, saying="north sent numbers out of the agreed range")
+
+
+def test_too_few_numbers_are_refused_by_name(forks, tmp_path):
+    found = hold(forks, tmp_path, agree(), {"west": {"short": 2}})
+    refused(found, saying="west sent numbers out of the agreed range")
+
+
+def test_another_agreement_is_refused(forks, tmp_path):
+    agreement = agree()
+    agreements.write(tmp_path / "other.toml", dataclasses.replace(agreement, delta=1e-3))
+    found = hold(forks, tmp_path, agreement, {"west": {"agreement": "other.toml"}})
+    refused(found, saying="west hold different agreements", alike=False)
+
+
+def test_a_replayed_query_list_is_another_agreement(forks, tmp_path):
+    agreement = agree()
+    agreements.write(tmp_path / "last.toml", dataclasses.replace(agreement, vote=2))
+    found = hold(forks, tmp_path, agreement, {"north": {"agreement": "last.toml"}})
+    refused(found, saying="hold different agreements", alike=False)
+
+
+def test_a_wrong_key_is_refused(forks, tmp_path):
+    agreement = agree(seconds=1.5)
+    (tmp_path / "wrong.pem").write_text(small_votes.identity("stranger").key)
+    ended, _, said, _ = hold(forks, tmp_path, agreement, {"west": {"key": "wrong.pem"}})
+    assert ended["west"] == 3
+    assert "not that of the certificate of west" in said["west"]
+    assert "west did not come" in said["north"]
+
+
+def test_a_wrong_certificate_is_refused(forks, tmp_path):
+    agreement = agree(seconds=1.5)
+    stranger = small_votes.identity("stranger")
+    forged = [dataclasses.replace(one, certificate=stranger.certificate) for one in agreement.parties[:1]]
+    other = dataclasses.replace(agreement, parties=(*forged, *agreement.parties[1:]))
+    agreements.write(tmp_path / "forged.toml", other)
+    (tmp_path / "forged.pem").write_text(stranger.key)
+    found = hold(forks, tmp_path, agreement, {"north": {"agreement": "forged.toml", "key": "forged.pem"}})
+    ended, _, said, _ = found
+    assert list(ended.values()) == [3] * 3
+    assert "hung up on the certificate of north" in said["north"], said
+    assert "north did not come within 1.5 seconds" in said["south"], said
+
+
+def test_a_second_process_of_a_name_is_refused(forks, tmp_path):
+    agreement = agree(seconds=5.0)
+    own = draw(agreement)
+    write(tmp_path, agreement, own)
+    parties = {name: {"pause": 0.4} for name in agreement.names} | {"twin": {"name": "west", "late": 0.2}}
+    ended, _, said = forks.run(tmp_path, parties)
+    assert ended == {"north": 0, "south": 0, "west": 0, "twin": 3}
+    assert "another process of this name" in said["twin"]
+
+
+@pytest.mark.parametrize("message", [4, 9, 12])
+def test_a_killed_party_ends_the_vote_for_all(forks, tmp_path, message):
+    found = hold(forks, tmp_path, agree(seconds=5.0), {"south": {"die": message}})
+    assert found[0]["south"] == -9
+    refused(found, saying="south left before the vote was over")
+
+
+def test_a_silent_party_ends_the_vote_for_all(forks, tmp_path):
+    found = hold(forks, tmp_path, agree(seconds=1.5), {"south": {"stop": 9}})
+    ended, opened, said, _ = found
+    assert {*ended.values()} == {3}
+    assert not opened
+    assert all("south sent nothing for 1.5 seconds" in said[name] for name in ("north", "west")), said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("opened", ["counts", "answers"])
+def test_a_party_killed_at_any_message(forks, tmp_path, opened):
+    """A real SIGKILL at every message of a vote: the others are refused, or have the right numbers."""
+    noise = Noise(4.0) if opened == "counts" else Noise(4.0, 9.0, 5.0)
+    agreement = agree(queries=2, classes=3, opened=opened, noise=noise, seconds=1.0)
+    _, whole, _, own = hold(forks, tmp_path, agreement)
+    last = int(np.load(tmp_path / "south.opened.npz")["sealed"])
+    outcomes = set()
+    for message in range(1, last + 1):
+        agreement = agree(queries=2, classes=3, opened=opened, noise=noise, seconds=1.0)
+        ended, found, said, _ = hold(forks, tmp_path, agreement, {"south": {"die": message}}, own)
+        assert ended.pop("south") == -9
+        assert {*ended.values()} <= {0, 3}, (message, said)
+        assert all("south" in text for text in said.values()), (message, said)
+        if opened == "counts":
+            assert all((one == whole["north"]).all() for one in found.values())
+        outcomes |= {*ended.values()}
+    assert outcomes >= {3}
+    assert last > (15 if opened == "counts" else 60)
