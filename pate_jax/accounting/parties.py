@@ -193,7 +193,7 @@ def _observers(vote: SharedVote) -> list[_Observer]:
     present = vote.parties - vote.absent
     what = f"the opened {vote.opened}"
     found = [
-        _Observer("outsiders", what, present, vote.absent > 0),
+        _Observer("outsiders", what, present, False),
         _Observer("one party", f"{what}; knows its own votes and noise", present - 1, True),
     ]
     if vote.colluding > 1:

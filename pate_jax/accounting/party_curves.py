@@ -25,7 +25,8 @@ _UP = 1 + 1e-12
 def rdp(vote: SharedVote, shares: int, orders: ArrayLike, *, group: int = 1, offset: bool = True) -> Curve:
     """The curve [A] of everything that is opened, if `group` voters change together.
 
-    `offset` says that the observer knows further shares, or that the number of votes is not certain.
+    `offset` says that the observer knows further shares. Without it, the counts add up to the number of
+    teachers at most: to fewer, where parties are absent.
 
     >>> vote = SharedVote("teachers", "counts", parties=3, sigma=40.0, queries=8, classes=10)
     >>> rdp(vote, 3, [2.0]).round(6)
@@ -71,7 +72,8 @@ def _ideal(vote: SharedVote, shares: int, orders: Curve, group: int, offset: boo
     teachers = sum(vote.voters_of_parties)
     if offset or not teachers:
         return vote.queries * moved_vote(vote, shares, orders)
-    return vote.queries * index_curve(vote.remaining(shares), teachers, vote.classes, orders)
+    classes = max(vote.classes, 3) if vote.absent else vote.classes  # of two, only `teachers` votes are tried
+    return vote.queries * index_curve(vote.remaining(shares), teachers, classes, orders)
 
 
 def moved_vote(vote: SharedVote, shares: int, orders: Curve) -> Curve:
