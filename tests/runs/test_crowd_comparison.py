@@ -20,7 +20,7 @@ from pate_jax.audit.attacks import shifts
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount
 from pate_jax.runs import chain, ledger, pipeline
-from pate_jax.runs.crowds import comparison, inputs, release, rivals, rounds
+from pate_jax.runs.crowds import comparison, inputs, processes, release, rivals, rounds
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import CrowdChoice
@@ -228,6 +228,16 @@ def test_nobody_is_held_out_where_nothing_is_compared(tmp_path, flags, config):
     choice = CrowdChoice("sums", **flags)
     crowd = inputs.made(RunDirectory(tmp_path / "run"), honest_runs.images(tmp_path), choice)
     assert RULE(config, crowd) == [] != RULE(Auto(), replace(crowd, choice=CrowdChoice("sums")))
+
+
+def test_several_processes_compare_nothing_and_do_not_go_on_with_a_comparison(tmp_path, monkeypatch):
+    """Who is held out follows from a secret that the first process alone has."""
+    crowd = inputs.made(RunDirectory(tmp_path / "run"), honest_runs.images(tmp_path), CrowdChoice("sums"))
+    begun_with = inputs.opened(honest_runs.compared())
+    monkeypatch.setattr(processes.devices, "processes", lambda: 2)
+    assert RULE(Auto(), crowd) == []
+    with pytest.raises(PateError, match="holds out voters to compare students, and was begun in one"):
+        processes._open(begun_with)
 
 
 def test_tables_and_images_of_this_package_are_not_compared(tmp_path):
