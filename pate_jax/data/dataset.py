@@ -96,7 +96,7 @@ class Dataset:
     name: str
     kind: str  # "image" or "table"
     private: Part
-    public: Part  # its labels, where known, are for evaluation only
+    public: Part  # its labels, where known, judge and measure, and teach nobody
     test: Part | None
     classes: int
     class_names: tuple[str, ...]

@@ -48,7 +48,7 @@ class DataChoice:
     """Your own private records: .npz with inputs, labels and ids, a table (.csv, .parquet), or a folder with
     a folder of images for each class."""
     public: Path | None = None
-    """Your own public inputs; labels, if any, serve evaluation only."""
+    """Your own public inputs; labels, if any, judge which voters suit them, and measure: they are public."""
     test: Path | None = None
     """Your own public labelled test part, to measure the student."""
     label_column: str | None = None
