@@ -101,7 +101,7 @@ def test_a_budget_decides_how_many_answers_and_never_how_loud(delta):
 
 @pytest.mark.parametrize(("budget", "best"), [(8.0, "randomised-response"), (1.0, "one-hot")])
 def test_a_plan_without_a_mechanism_takes_the_better_one(budget, best):
-    settings = {"classes": 30, "questions": 40, "voters": 4000, "budget": budget}
+    settings = {"classes": 30, "questions": 12, "voters": 300, "budget": budget}
     named = [local_plan.plan(name, **settings) for name in ("randomised-response", "one-hot")]
     assert local_plan.plan(**settings) == max(named, key=lambda one: one.right)
     assert local_plan.plan(**settings).mechanism.name == best

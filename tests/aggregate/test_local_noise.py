@@ -49,12 +49,12 @@ def law(mechanism, label):
 def test_estimates_of_counts_are_unbiased(kind):
     mechanism, classes = kind(3, 2.0), 3
     labels = np.repeat(np.arange(classes), (30, 50, 20))
-    many = np.tile(labels[:, None], (1, 3000))  # 3,000 questions with the same votes
+    many = np.tile(labels[:, None], (1, 1000))  # 1,000 questions with the same votes
     counted = drawing.counts(mechanism, drawing.send(mechanism, many, key=seeded_key(2)))
-    found = drawing.estimates(mechanism, counted, np.full(3000, 100))
-    error = found.std(axis=0) / np.sqrt(3000)
+    found = drawing.estimates(mechanism, counted, np.full(1000, 100))
+    error = found.std(axis=0) / np.sqrt(1000)
     assert np.all(np.abs(found.mean(axis=0) - (30, 50, 20)) < 4.5 * error)
-    assert np.all(error < 1)  # so that a bias of a few votes would show
+    assert np.all(error < 2)  # so that a bias of a few votes would show
 
 
 def test_few_loud_answers_beat_many_soft_ones_and_the_plan_finds_them():
@@ -79,10 +79,10 @@ def test_few_loud_answers_beat_many_soft_ones_and_the_plan_finds_them():
 @pytest.mark.parametrize(("name", "epsilon"), [("randomised-response", 2.0), ("one-hot", 1.0)])
 def test_the_expected_accuracy_is_that_of_a_simulation(name, epsilon):
     mechanism = local.make(name, 6, epsilon)
-    true, labels = voters(4000, 15, 6, 0.8, seed=3)
+    true, labels = voters(2000, 15, 6, 0.8, seed=3)
     counted = drawing.counts(mechanism, drawing.send(mechanism, labels, key=seeded_key(4)))
     right = (drawing.answers(mechanism, counted) == true).mean()
-    assert abs(right - local_plan.expected(mechanism, 15, 0.8)) < 0.04
+    assert abs(right - local_plan.expected(mechanism, 15, 0.8)) < 0.05
 
 
 def test_truncated_geometric_noise_on_class_numbers_is_far_worse_than_randomised_response():
