@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from round_table import RoundTable
 
+from pate_jax.parties import agreement as agreements
 from pate_jax.runs.parties import cards, join, write
 from pate_jax.runs.parties.terms import Terms
 from pate_jax.runs.parties.write import Asked
@@ -55,12 +56,12 @@ def member(folder, name, file, seed=None, run=None):
 
 def vote(folder, file, names=NAMES, opener=None, **more):
     """All parties vote, each in a thread; what each returned or raised, by its name."""
-    table, found = RoundTable(len(names)), {}
+    table, found = RoundTable(agreements.read(file), names), {}
 
     def one(name):
         try:
             party, key = member(folder, name, file, **more)
-            found[name] = join.join(party, key, (opener or (lambda name: table.open))(name))
+            found[name] = join.join(party, key, (opener or (lambda name: table.seat))(name))
         except BaseException as error:
             table.barrier.abort()
             found[name] = error

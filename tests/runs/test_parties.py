@@ -123,11 +123,11 @@ def stopping(table_open, name, victim, at):
 def test_a_stopped_vote_goes_on_with_the_same_noise_and_is_charged_once(at, tmp_path, monkeypatch):
     folder = files.prepare(tmp_path)
     file = files.agree(folder, "neighbours")
-    real = files.RoundTable.open
+    real = files.RoundTable.seat
     with monkeypatch.context() as patch:
         patch.setattr(
             files.RoundTable,
-            "open",
+            "seat",
             lambda table, agreement, name, key, present=None: stopping(
                 lambda *given: real(table, *given), name, "north", at
             )(agreement, name, key, present),
@@ -180,6 +180,47 @@ def test_another_ballot_under_the_same_noise_is_refused(voted):
         ledger.opened(party.run.ledger, shown.opened.transcript, shown.table + 1)
     with pytest.raises(PateError, match="north is missing"):
         ledger.begin(party.run.ledger, {name: shown.begun[name] for name in ("east", "west")})
+
+
+CHARGE = ledger.Charge("a" * 64, "east", 1, "b" * 64, "c" * 64, "record", 1e-5, {"outsiders": 1.0})
+PROMISES = {name: letter * 64 for name, letter in zip(files.NAMES, "def", strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("present", "said"),
+    [
+        (PROMISES | {"north": "0" * 64}, "north brings another ballot or other noise"),
+        ({name: PROMISES[name] for name in ("east", "west")}, "and north is missing"),
+        (PROMISES | {"south": "0" * 64}, "and south was not there"),
+    ],
+)
+def test_a_begun_vote_keeps_its_company_and_promises(present, said, tmp_path):
+    book = tmp_path / "ledger.jsonl"
+    for _ in range(2):
+        ledger.charge(book, CHARGE)
+        ledger.begin(book, PROMISES)
+    with pytest.raises(PateError, match=said):
+        ledger.begin(book, present)
+    assert len(chain.read(book)) == 2
+
+
+@pytest.mark.parametrize("field", ["ballot", "promise", "agreement"])
+def test_a_charge_is_for_one_ballot_and_one_noise(field, tmp_path):
+    book = tmp_path / "ledger.jsonl"
+    ledger.charge(book, CHARGE)
+    with pytest.raises(PateError, match=f"a charge with another {field}"):
+        ledger.charge(book, CHARGE._replace(**{field: "0" * 64}))
+    with pytest.raises(PateError, match="shows no vote that was begun"):
+        ledger.opened(book, "0" * 64, np.zeros((1, 2), np.int64))
+
+
+def test_a_repeated_party_brings_the_same_noise(tmp_path):
+    folder = files.prepare(tmp_path)
+    party, _ = files.member(folder, "east", files.agree(folder, "neighbours"))
+    party.run.secret.draw(None)
+    table = np.arange(27).reshape(9, 3)
+    first, second = (ballot.shares(party, table).counts for _ in range(2))
+    assert np.array_equal(first, second) and ballot.promise(party, table) == ballot.promise(party, table)
 
 
 def test_noise_differs_between_agreements_and_ballots(voted):
@@ -294,6 +335,15 @@ def signed(folder, agreement, **changes):
     found = found._replace(**changes)
     keys = {name: (folder / f"{name}.key.pem").read_text() for name in found.promises}
     return found, {name: certificates.sign(keys[name], found.digest.encode()) for name in keys}
+
+
+def test_a_missing_signature_is_refused(tmp_path):
+    folder = files.prepare(tmp_path)
+    agreement = agreements.read(files.agree(folder, "neighbours"))
+    found, signatures = signed(folder, agreement)
+    transcript.save(tmp_path / "t.json", found, signatures | {"west": b""})
+    with pytest.raises(PateError, match="west has not signed"):
+        transcript.load(tmp_path / "t.json", agreement)
 
 
 def test_a_transcript_is_read_as_it_was_signed(voted, tmp_path):

@@ -22,7 +22,6 @@ LIMIT = 150  # seconds that a process may take on a machine that is busy
 KINDS = [
     ("neighbours", {}),
     ("sums", {}),
-    ("teachers", {}),
     ("teachers", {"opened": "answers", "threshold": 9.0}),
 ]
 

@@ -9,7 +9,6 @@ transcript.json          who voted, what was opened, and every party's signature
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -187,6 +186,6 @@ def connected(
     agreement: Agreement, name: str, key: str, present: tuple[str, ...] | None
 ) -> AbstractContextManager[Meeting]:
     """The vote over TLS between the parties' own machines."""
-    session = importlib.import_module("pate_jax.parties.session")
-    met: AbstractContextManager[Meeting] = session.open(agreement, name, key, present=present)
-    return met
+    from pate_jax.parties import session  # which needs the extra
+
+    return session.open(agreement, name, key, present=present)

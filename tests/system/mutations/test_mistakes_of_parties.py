@@ -1,15 +1,17 @@
-"""Owners' votes that are joined although they must not be: a named test fails for each mistake."""
+"""Votes of several owners that are joined or held although they must not be: a test fails for each."""
 
+import secrets
 import tempfile
 from functools import partial
 from pathlib import Path
 
 import pytest
 import test_merge
+import test_parties
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.data import fingerprints
-from pate_jax.runs.parties import union
+from pate_jax.runs.parties import ballot, ledger, terms, transcript, union
 from pate_jax.voting import merge
 
 
@@ -19,6 +21,30 @@ def refused(before, how, said):
         test_merge.test_bad_input_is_refused_and_nothing_is_written(before, how, said, owners)
 
 
+def in_folder(test, *given):
+    """A test that takes a folder of its own."""
+
+    def run():
+        with tempfile.TemporaryDirectory() as folder:
+            test(*given, Path(folder))
+
+    run.__name__ = test.__name__
+    return run
+
+
+def fresh_each_time(real):
+    return lambda member, table: f"{real(member, table)} {secrets.token_hex(8)}"
+
+
+def company(present, said):
+    return fails(in_folder(test_parties.test_a_begun_vote_keeps_its_company_and_promises, present, said))
+
+
+GONE = {name: test_parties.PROMISES[name] for name in ("east", "west")}
+CHARGED = fails(in_folder(test_parties.test_a_charge_is_for_one_ballot_and_one_noise, "ballot"))
+BUDGET = fails(in_folder(test_parties.test_a_budget_that_would_be_exceeded_is_refused))
+SIGNED = fails(in_folder(test_parties.test_a_missing_signature_is_refused))
+SAME = fails(in_folder(test_parties.test_a_repeated_party_brings_the_same_noise))
 SHARED = fails(partial(refused, test_merge.shared, {}, "share 1 record id"))
 SALTS = fails(partial(refused, test_merge.other_salt, {}, "made with two salts"))
 OTHERS = fails(partial(refused, None, {"ids": (1, 0, 2)}, "was made for other votes"))
@@ -51,6 +77,36 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
             "votes on other inputs are added up",
             replaced(merge, "_check_same", lambda real: lambda *_: None),
             QUERIES,
+            "DID NOT RAISE",
+        ),
+        case(
+            "a vote is repeated without a party that was there",
+            source(ledger, "begin", "before != dict(present)", "False"),
+            company(GONE, "and north is missing"),
+            "DID NOT RAISE",
+        ),
+        case(
+            "a party brings another ballot under the noise that it was charged for",
+            source(ledger, "charge", "before != wanted", "False"),
+            CHARGED,
+            "DID NOT RAISE",
+        ),
+        case(
+            "a repeated vote draws its noise anew",
+            replaced(ballot, "_stream", fresh_each_time),
+            SAME,
+            "AssertionError",
+        ),
+        case(
+            "a vote beyond the agreement's budget is held",
+            source(terms, "audiences", "one.epsilon > most", "False"),
+            BUDGET,
+            "AssertionError|assert",
+        ),
+        case(
+            "a transcript that one party did not sign is taken",
+            replaced(transcript, "check_signatures", lambda real: lambda *_: None),
+            SIGNED,
             "DID NOT RAISE",
         ),
     ],
