@@ -108,8 +108,10 @@ def loudest(name: str, classes: int, answers: int, budget: float, delta: float =
     return found if spent(found, answers, delta) <= budget else local.make(name, classes, low * _DOWN)
 
 
-def affords(mechanism: Local, budget: float, delta: float = 0.0, before: Answers = ()) -> int:
-    """How many more answers of this mechanism fit a voter's budget: fewer answers, never softer ones.
+def affords(
+    mechanism: Local, budget: float, delta: float = 0.0, before: Answers = (), most: int = 1 << 20
+) -> int:
+    """How many more answers of this mechanism fit a voter's budget, up to `most`: never softer ones.
 
     >>> one = RandomisedResponse(classes=10, epsilon=4.0)
     >>> affords(one, budget=8.0), affords(one, budget=13.0, before=[(one, 1)]), affords(one, budget=3.0)
@@ -122,8 +124,9 @@ def affords(mechanism: Local, budget: float, delta: float = 0.0, before: Answers
     if not fits(0):
         return 0
     low, high = 0, 1
-    while fits(high):
+    while high <= most and fits(high):
         low, high = high, 2 * high
+    high = min(high, most + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

@@ -70,6 +70,12 @@ def test_without_a_delta_epsilons_add_up_and_many_answers_cost_less_with_one():
     assert figures.spent(mechanism, 0, 1e-5) == 0
 
 
+def test_no_more_answers_are_counted_than_are_asked_for():
+    mechanism = local.RandomisedResponse(5, 0.5)
+    assert [figures.affords(mechanism, 1e300, 0.0, (), most) for most in (0, 1, 5, 8)] == [0, 1, 5, 8]
+    assert [figures.affords(mechanism, 2.0, 0.0, (), most) for most in (3, 4, 5)] == [3, 4, 4]
+
+
 def test_answers_of_two_mechanisms_cost_no_less_than_their_enumeration():
     first, second = local.RandomisedResponse(3, 0.7), local.OneHotNoise(3, 0.5)
     worst = 0.0

@@ -116,7 +116,7 @@ def _drawn(terms: Terms, labels: np.ndarray, queries: str, party: str, answers: 
 
 def _affordable(charges: Iterable[_Charge], terms: Terms, budget: float, delta: float) -> int:
     before = [(one.mechanism, one.answers) for one in charges]
-    answers = min(figures.affords(terms.mechanism, budget, delta, before), terms.answers_each)
+    answers = figures.affords(terms.mechanism, budget, delta, before, terms.answers_each)
     if answers < 1:
         used = figures.together(before, delta)
         raise PateError(
