@@ -47,14 +47,12 @@ def modulus(runtime: Any, limits: Limits) -> int:
     return int(runtime.SecInt(limits.bits).field.modulus)
 
 
-async def answers(
-    runtime: Any, prime: Prime, limits: Limits, race: Race, label: bytes
-) -> Int32[np.ndarray, " query"]:
+async def answers(runtime: Any, prime: Prime, limits: Limits, race: Race) -> Int32[np.ndarray, " query"]:
     """Open the class with the most noisy votes for each query, or -1 where the test refuses it."""
     integers = runtime.SecInt(limits.bits)
     queries, classes = race.counts.shape
     both = np.stack([prime.add(race.counts, race.noise), prime.of(np.tile(np.arange(classes), (queries, 1)))])
-    both = await shuffle(runtime, prime, both, label)
+    both = await shuffle(runtime, prime, both)
     values, labels = (_secret(integers, values.T) for values in both)
     found = _winner(runtime, values, labels, (2 * limits.noise + limits.votes).bit_length() + 1)[1]
     if race.test is None or race.threshold is None:
@@ -97,7 +95,7 @@ def _kept(runtime: Any, values: Any, worse: Any, half: int) -> Any:
 
 
 async def shuffle(
-    runtime: Any, prime: Prime, shares: Shaped[np.ndarray, "table query class"], label: bytes
+    runtime: Any, prime: Prime, shares: Shaped[np.ndarray, "table query class"]
 ) -> Shaped[np.ndarray, "table query class"]:
     """Put the classes of each query in an order that no t parties know, the same in all tables.
 
@@ -105,9 +103,9 @@ async def shuffle(
     and the first t + 1 of them share the result anew, so that nobody else can tell what moved where.
     """
     module, parties, t = engine.library(), len(runtime.parties), runtime.threshold
-    for number, members in enumerate(itertools.combinations(range(parties), parties - t)):
+    for members in itertools.combinations(range(parties), parties - t):
         if runtime.pid in members:
-            order = _order(runtime._prss_keys[members], label + bytes([number]), *shares.shape[1:])
+            order = _order(runtime.orders[members], *shares.shape[1:])
             shares = np.take_along_axis(shares, order[None], axis=2)
         senders = members[: t + 1]
         payloads = [b""] * parties
@@ -123,7 +121,7 @@ async def shuffle(
     return shares
 
 
-def _order(key: bytes, label: bytes, queries: int, classes: int) -> Int[np.ndarray, "query class"]:
+def _order(key: bytes, queries: int, classes: int) -> Int[np.ndarray, "query class"]:
     """A uniform order of the classes for each query, from a key; two of its numbers are equal with 2^-64."""
-    raw = hashlib.shake_256(key + b"order" + label).digest(8 * queries * classes)
+    raw = hashlib.shake_256(key).digest(8 * queries * classes)
     return np.argsort(np.frombuffer(raw, "<u8").reshape(queries, classes), axis=1, kind="stable")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import logging
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pate_jax.errors import PateError
@@ -31,7 +33,9 @@ def library() -> Any:
     for name in [name for name in os.environ if name.startswith("MPYC_")]:
         del os.environ[name]
     try:
-        import mpyc.runtime
+        with _some_loop(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # MPyC 0.11 reads an old name of NumPy's
+            import mpyc.runtime
     finally:
         sys.argv, root.handlers = argv, handlers
         root.setLevel(level)
@@ -40,6 +44,21 @@ def library() -> Any:
         os.environ["MPYC_MAXWORKERS"] = "0"  # MPyC reads it again at each square root
     mpyc.runtime.pickle = wire  # see wire.py: a peer's bytes are never unpickled
     return mpyc.runtime
+
+
+@contextlib.contextmanager
+def _some_loop() -> Iterator[None]:
+    """An event loop to look at: MPyC makes a runtime when it is imported, though nobody uses that one."""
+    if asyncio._get_running_loop() is not None:
+        yield
+        return
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 def make(index: int, parties: int, threshold: int, loop: asyncio.AbstractEventLoop) -> Any:
@@ -102,7 +121,8 @@ def _kind() -> type[Any]:
             uniform given its value at 0.
             """
             await self.returnType(asyncio.Future)
-            field = type(a).sectype.field if issubclass(type(a), self.SecureArray) else type(a)
+            kind = type(a)
+            field = kind.sectype.field if issubclass(kind, self.SecureArray) else kind.field
             random = self._np_randoms(field, a.size)
             a = await self.gather(a)
             shape = a.shape

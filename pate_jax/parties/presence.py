@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import itertools
 import json
 from typing import Any
 
@@ -70,17 +72,42 @@ def _may_drop(agreement: Agreement) -> str:
     return f"the agreement lets {agreement.dropouts} drop out"
 
 
-async def runtime(hub: Hub, present: tuple[str, ...]) -> Any:
-    """MPyC's runtime of the parties that are present, with the keys of their shared randomness."""
+async def runtime(hub: Hub, present: tuple[str, ...], key: str) -> Any:
+    """MPyC's runtime of the parties that are present, with the keys of their shared randomness.
+
+    Each key is of a set of parties, whose first member makes it and gives it to the others. MPyC's are fresh
+    in every session. Those of the orders in which ties are broken are the same whenever a vote is repeated:
+    another order would open another of two equal classes, and so show that they are equal.
+    """
     own = present.index(hub.name)
     found = engine.make(own, len(present), hub.agreement.colluders, hub.loop)
+    sets = list(itertools.combinations(range(len(present)), len(present) - hub.agreement.colluders))
+    found.orders = {one: _order_key(hub, present, one, key) for one in sets if one[0] == own}
     for index, name in enumerate(present):
         if index != own:
             found.parties[index].protocol = hub.peers[name]
-            hub.peers[name].send(KEYS, b"".join(found._prss_keys_to_peer(index)))
+            orders = [found.orders[one] for one in sets if one[0] == own and index in one]
+            hub.peers[name].send(KEYS, b"".join([*found._prss_keys_to_peer(index), *orders]))
     for name in [name for name in hub.peers if name not in present]:
         hub.peers.pop(name).refuse(f"{name} came too late: the vote began without it")
     for index, name in enumerate(present):
         if index != own:
-            found._prss_keys_from_peer(index, (await found.gather([hub.peers[name].receive(KEYS)]))[0])
+            theirs = [one for one in sets if one[0] == index and own in one]
+            _take_keys(found, index, theirs, (await found.gather([hub.peers[name].receive(KEYS)]))[0], name)
     return found
+
+
+def _order_key(hub: Hub, present: tuple[str, ...], members: tuple[int, ...], key: str) -> bytes:
+    """A key that only this party can make, and makes again for the same vote of the same parties."""
+    words = json.dumps(["order of classes", hub.agreement.digest, present, members])
+    return hmac.digest(key.encode(), words.encode(), "sha256")
+
+
+def _take_keys(found: Any, index: int, sets: list[tuple[int, ...]], content: bytes, name: str) -> None:
+    """Keep the keys that a party made for sets in which both are."""
+    size = found._prss_keys_from_peer(index)
+    if len(content) != size + 32 * len(sets):
+        raise PateError(f"{name} sent keys of another length: install the same version everywhere")
+    found._prss_keys_from_peer(index, content[:size])
+    for number, one in enumerate(sets):
+        found.orders[one] = content[size + 32 * number : size + 32 * (number + 1)]

@@ -132,7 +132,7 @@ class Session:
         parts = await inputs.shared(self._runtime, prime, agreement, members, own)
         test = parts[2][:, 0] if len(parts) > 2 else None
         race = argmax.Race(parts[0], parts[1], test, agreement.noise.threshold)
-        return await argmax.answers(self._runtime, prime, limits, race, self.identifier.encode())
+        return await argmax.answers(self._runtime, prime, limits, race)
 
     async def _confirmed(self, work: Coroutine[Any, Any, np.ndarray]) -> np.ndarray:
         """The result, after all parties have shown that they have the same."""
@@ -155,7 +155,7 @@ class Session:
             self.present = await presence.settle(hub, present)
         words = [self.agreement.digest, *(f"{name} {hub.nonces[name]}" for name in self.present)]
         self.identifier = hashlib.sha256(json.dumps(words).encode()).hexdigest()
-        self._runtime = await presence.runtime(hub, self.present)
+        self._runtime = await presence.runtime(hub, self.present, key)
         self._loop.set_exception_handler(hub.on_error)  # MPyC's own prints what went wrong, and goes on
         self._watch = asyncio.ensure_future(_watch(hub))
         if len({*await self._runtime.round([self.identifier.encode()] * len(self.present))}) > 1:

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties import certificates
 from pate_jax.parties.agreement import Agreement, Noise, Party
+
+__all__ = ["Forks", "PateError", "agree", "draw", "identity", "ports", "write"]
 
 NAMES = ("north", "south", "west", "east", "centre")
 
