@@ -70,6 +70,10 @@ COMMANDS = {
         "risk.risk",
         "Say what single persons risk in a finished run, exactly: SENSITIVE, and written into private/ only.",
     ),
+    "attack": Command(
+        "risk.attack",
+        "Attack a finished run: is its noise what is charged for, and how many bad records change answers?",
+    ),
     "sweep": Command(
         "sweep.sweep",
         "Judge a grid of settings on votes: what each answers, how right it is, and what it costs.",

@@ -1,8 +1,10 @@
-"""`pate risk`: what single persons risk in a finished run."""
+"""`pate risk` and `pate attack`: what single persons risk in a finished run, and attacks on it."""
 
 from __future__ import annotations
 
 import json as json_format
+import sys
+from typing import Literal
 
 from pate_jax.cli.output import RunPath
 
@@ -32,3 +34,33 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
         found = risks.assess(directory, people)
         risks.keep(found)
     print(json_format.dumps(found.to_dict()) if json else risk_page.text(found))
+
+
+def attack(
+    run: RunPath,
+    only: Literal["mechanism", "poisoning"] | None = None,
+    draws: int | None = None,
+    json: bool = False,
+) -> None:
+    """Attack a finished run: is its noise what is charged for, and how many bad records change answers?
+
+    `mechanism` lets the run's sampler answer one question millions of times, with and without one moved
+    vote, and fails (exit code 1) if the draws tell more than the law that is charged for; it reads nothing
+    private.
+    `poisoning` counts how many bad records the teachers' agreement withstands: SENSITIVE, since it is
+    computed from the votes. The results are written into private/attacks.json.
+
+    Args:
+        run: the run directory.
+        only: one of the attacks; unset: all that this kind of run allows.
+        draws: of each side; unset: enough for a bound of about 0.9 of the truth, 40 million at most.
+        json: print one JSON object.
+    """
+    from pate_jax.audit.attacks import every
+    from pate_jax.runs.directory import RunDirectory
+
+    directory = RunDirectory(run)
+    with directory.writing():
+        found = every.attacked(directory, only, draws)
+    print(json_format.dumps(found.to_dict()) if json else found.text())
+    sys.exit(0 if found.holds else 1)

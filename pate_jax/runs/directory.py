@@ -62,6 +62,7 @@ class RunDirectory:
     sheet = _Place("private", "sheet.json")
     report = _Place("private", "report.html")
     risk = _Place("private", "risk")
+    attacks = _Place("private", "attacks.json")
     public_statement = _Place("release", "statement.json")
     student = _Place("release", "student")
     public_report = _Place("release", "report.html")

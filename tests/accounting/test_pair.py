@@ -81,16 +81,16 @@ def caught(p, q, false):
     ],
     ids=lambda mechanism: mechanism.name,
 )
-@pytest.mark.parametrize("delta", [1e-5, 1e-2])
-def test_a_persons_exposure_is_that_of_the_enumerated_outcomes(mechanism, delta):
+def test_a_persons_exposure_is_that_of_the_enumerated_outcomes(mechanism):
     p, q = both(mechanism, VOTES, PERSON)
-    (epsilon,), (variation,), (found,) = pair.of_votes(mechanism, VOTES, [PERSON], delta)
-    for value, exact, room in (
-        (epsilon, max(least(p, q, delta), least(q, p, delta)), 1e-3),
-        (variation, np.abs(p - q).sum() / 2, 1e-5),
-        (found, caught(p, q, pair.FALSE_POSITIVES), 1e-3),
-    ):
-        assert exact * (1 - 1e-6) <= value <= exact * (1 + room)
+    for delta in (1e-5, 1e-2):
+        (epsilon,), (variation,), (found,) = pair.of_votes(mechanism, VOTES, [PERSON], delta)
+        for value, exact, room in (
+            (epsilon, max(least(p, q, delta), least(q, p, delta)), 1e-3),
+            (variation, np.abs(p - q).sum() / 2, 1e-5),
+            (found, caught(p, q, pair.FALSE_POSITIVES), 1e-3),
+        ):
+            assert exact * (1 - 1e-6) <= value <= exact * (1 + room)
 
 
 def test_the_two_directions_differ_and_the_larger_one_counts():
@@ -106,7 +106,7 @@ def test_the_two_directions_differ_and_the_larger_one_counts():
         assert found == pytest.approx(max(one, other), rel=2e-3)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=5),
     st.integers(0, 2**31),
@@ -152,8 +152,8 @@ def test_shifts_agree_with_dp_accounting_and_with_one_shift_at_a_time():
         exact = composition.gaussian_epsilon(one, DELTA)
         assert exact * (1 - 1e-9) <= epsilon <= exact * (1 + 1e-6)
         assert guess == pytest.approx(stats.norm.cdf(one / 2), abs=1e-12)
-        if one >= 0.05:
-            known = losses.from_gaussian_mechanism(1 / one, value_discretization_interval=1e-4)
+        if one >= 0.2:
+            known = losses.from_gaussian_mechanism(1 / one, value_discretization_interval=1e-3)
             assert epsilon == pytest.approx(known.get_epsilon_for_delta(DELTA), rel=2e-3)
     power = stats.norm.sf(stats.norm.isf(pair.FALSE_POSITIVES) - mu)
     np.testing.assert_allclose(found.caught, power, rtol=1e-12)

@@ -1,7 +1,9 @@
-"""Attacks on a run by its owner: what one person risks.
+"""Attacks on a run by its owner: what one person risks, and attacks that would show a mistake.
 
 persons    whose risk is wanted: everybody, a sample or a list
 removals   the votes that move when a teacher is trained again without one person, in waves
 shifts     how far a crowd's tables move without one voter
 risk       all of it: the exact figures of single persons, checked, and written into private/
+mechanism  whether the noise that is drawn is the noise that is charged for, by millions of draws
+poisoning  how many bad teachers or records it takes to change an answer
 """

@@ -1,6 +1,8 @@
 """Mistakes in what single persons are said to risk: each is caught."""
 
+import functools
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,10 +12,12 @@ import numpy as np
 import pytest
 import test_pair
 from catalogue import FAILURES, case, fails, is_caught, replaced, source
+from test_attacks import ANSWERING, audited, test_a_plurality_withstands_so_many_bad_teachers_and_no_more
 from test_risk import contents, recounted, votes_without
 
+from pate_jax import aggregate
 from pate_jax.accounting.exact import pair
-from pate_jax.audit.attacks import removals, risk, shifts
+from pate_jax.audit.attacks import poisoning, removals, risk, shifts
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.crowd import tables
 from pate_jax.runs import directory, inputs
@@ -25,10 +29,21 @@ def copied(folder):
     return RunDirectory(shutil.copytree(honest_runs.whole(7).root, folder / "run"))
 
 
+@functools.cache
+def truth(name):
+    """What is voted without a person, which no mistake changes: it is computed before there is one."""
+    return votes_without(inputs.open(honest_runs.whole(7)), name)
+
+
+@functools.cache
+def truths(voters):
+    return list(recounted(honest_runs.in_rounds(voters, "user")))
+
+
 def of_teachers(patch, folder: Path) -> list[str]:
-    """The moved votes of eight people, beside a data set that never had them."""
+    """The moved votes of five people, beside a data set that never had them."""
     made = Removals(inputs.open(copied(folder)), folder / "risk")
-    names = sorted(made.rows)[:8]
+    names = sorted(made.rows)[:5]
     try:
         moved = made.moves(names)
     except FAILURES as error:
@@ -37,7 +52,7 @@ def of_teachers(patch, folder: Path) -> list[str]:
     for name, one in zip(names, moved, strict=True):
         expected = made.labels.copy()
         expected[made.teacher_of[made.rows[name][0]], one.queries] = one.after
-        if (votes_without(made.inputs, name) != expected).any():
+        if (truth(name) != expected).any():
             found.append(f"without {name} other votes are cast")
     return found
 
@@ -55,7 +70,17 @@ def of_crowd(voters, patch, folder: Path) -> list[str]:
     run = honest_runs.in_rounds(voters, "user")
     found = shifts.of(crowd_inputs.opened(run))
     said = dict(zip(found.names.tolist(), found.removed.tolist(), strict=True))
-    return [f"{name} moves more" for name, exact in recounted(run) if abs(said[name] / exact - 1) > 1e-9]
+    return [f"{name} moves more" for name, exact in truths(voters) if abs(said[name] / exact - 1) > 1e-9]
+
+
+def of_noise(patch, folder: Path) -> list[str]:
+    """The attack on a small mechanism."""
+    found = audited(ANSWERING[0])
+    return [] if found.holds else [found.sentence()]
+
+
+def a_tenth(real):
+    return lambda asked, *given, **more: real(replace(asked, sigma=asked.sigma / 10), *given, **more)
 
 
 def other_key(real):
@@ -119,6 +144,17 @@ MISTAKES = [
         replaced(tables, "own_squares", lambda real: lambda *given: np.sqrt(real(*given)).astype(int)),
         SUMS,
         "moves more",
+    ),
+]
+
+
+MISTAKES += [
+    case("a tenth of the noise", replaced(aggregate, "answer", a_tenth), of_noise, "HIDES LESS THAN IS SAID"),
+    case(
+        "a lead of 2k is taken for enough",
+        source(poisoning, "withstood", "+ 1) // 2 - 1", ") // 2"),
+        fails(test_a_plurality_withstands_so_many_bad_teachers_and_no_more),
+        "a_plurality_withstands",
     ),
 ]
 
