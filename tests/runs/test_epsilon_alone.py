@@ -17,10 +17,10 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.runs import config_file, ledger, pipeline, register, teacher_plan
-from pate_jax.runs.crowds import choice, forecast, release, stages
+from pate_jax.runs.crowds import choice, forecast, inputs, release, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import CrowdPlan
-from pate_jax.runs.record import CROWD, PLANNED
+from pate_jax.runs.record import COMPARED, CROWD, PLANNED
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Vat
 from pate_jax.system import storage
@@ -101,15 +101,14 @@ def test_the_number_of_voters_leaves_room_for_two_rounds(epsilon, voters):
 
 def two_rounds(monkeypatch, voters):
     """A rehearsal in which two rounds are ahead."""
-    real = choice._rehearsed
+    once, again = forecast.Candidate(voters), forecast.Candidate(voters, 2)
 
     def ahead(crowd, labels):
-        found = dict(real(crowd, labels))
-        again = forecast.Candidate(voters, 2)
-        return found | {again: found[forecast.Candidate(voters)]}
+        found = choice._expected(crowd, crowd.mu, labels, [once])
+        return found | {again: found[once]}
 
     monkeypatch.setattr(choice, "_rehearsed", ahead)
-    monkeypatch.setattr(forecast, "best", lambda found: forecast.Candidate(voters, 2))
+    monkeypatch.setattr(forecast, "best", lambda found: again)
 
 
 @pytest.mark.parametrize("voters", ["neighbours", "sums"])
@@ -127,6 +126,24 @@ def test_two_rounds_that_were_chosen_cost_no_more_and_stand_every_check(tmp_path
     assert 3.9 < statement.headline.epsilon <= 4.0
     assert verify.of_run(run, deep=True).of("failed") == []
     assert "rounds = 2" in run.config.read_text()
+
+
+def test_two_rounds_after_a_number_with_too_little_noise_are_found(tmp_path, monkeypatch):
+    """A run that begins with the number that sums need, and is then made one of neighbours."""
+    two_rounds(monkeypatch, "neighbours")
+    with monkeypatch.context() as patch:
+        patch.setattr(choice, "FIRST", "sums")
+        pipeline.run(config(tmp_path / "run"))
+    said = " ".join(str(one) for one in verify.of_run(RunDirectory(tmp_path / "run")).of("failed"))
+    assert "epsilon 4 was allowed, and the releases cost" in said
+    assert "numbers of voters are released as" in said
+
+
+def test_images_that_vote_in_two_rounds_compare_no_students(tmp_path):
+    """A comparison is of one round; the run began with one in view."""
+    run = RunDirectory(tmp_path / "run")
+    run.record.agree(COMPARED, {})
+    assert not inputs.compares(run, CrowdChoice("sums", rounds=2))
 
 
 def test_labels_of_the_users_public_file_judge_and_those_of_a_data_set_by_name_do_not(tmp_path, capsys):
