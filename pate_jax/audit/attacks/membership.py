@@ -1,0 +1,116 @@
+"""Who took part? Attacks on what a run publishes, calibrated with shadow runs of the whole pipeline.
+
+Each shadow run has every record with an even chance. It is the target once, while all others show what the
+pipeline says of a record that is a member and of one that is not:
+
+- `loss`: the probability of the record's own label (Yeom et al. 2018, arXiv 1709.01604);
+- `lira`: the likelihood ratio of its logit between two normal laws, fitted to shadows with and without the
+  record (Carlini et al. 2022, arXiv 2112.03570, algorithm 1); `lira, offline` fits the latter only;
+- `rmia`: how much the target raises the record's probability, compared with records that never are members
+  (Zarifzadeh et al. 2024, arXiv 2312.03262, with gamma 1);
+- `table`: `lira` on the product of the record's own vector with the noisy table, from which all else follows;
+- `table, others known`: the exact likelihood ratio for whoever knows all other records and who of them took
+  part. No attack on the table does better, and its curve is known: it shows that the noise is right.
+
+Variances are those of each record from 128 shadows on (64 with and 64 without it), and below that one for all
+records, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+from pate_jax.audit.attacks.roc import Measured, Promise, measured
+from pate_jax.audit.attacks.shadows import Shadows
+
+MANY = 128  # shadows from which on each record has a variance of its own
+_LEAST = 1e-12  # of a probability, so that its logit is finite
+Scores = Float[np.ndarray, "target record"]
+
+
+class _Side(NamedTuple):
+    """Mean and variance of each record over shadows on one side, without the target."""
+
+    mean: Scores
+    variance: Scores
+
+
+def attacked(shadows: Shadows, promise: Promise) -> list[Measured]:
+    """The figures of all attacks that the shadows allow."""
+    return [measured(name, scores, shadows.member, promise) for name, scores in each(shadows)]
+
+
+def each(shadows: Shadows) -> Iterator[tuple[str, Scores]]:
+    """The scores of each attack by its name: larger for records that are taken to be members."""
+    logits = logit(shadows.confidence)
+    yield "loss", logits
+    yield "lira", lira(logits, shadows)
+    yield "lira, offline", offline(logits, shadows)
+    yield "rmia", rmia(shadows)
+    if shadows.table is not None:
+        yield "table", lira(shadows.table, shadows)
+    if shadows.known is not None:
+        yield "table, others known", shadows.known
+
+
+def logit(confidence: Scores) -> Scores:
+    """The logit of a label's probability.
+
+    >>> np.round(logit(np.array([[0.5, 0.9, 0.0]])), 1).tolist()
+    [[0.0, 2.2, -27.6]]
+    """
+    found: np.ndarray = special.logit(np.clip(confidence, _LEAST, 1 - _LEAST))
+    return found
+
+
+def lira(seen: Scores, shadows: Shadows) -> Scores:
+    """The log-likelihood ratio of what is seen of each record, in against out."""
+    inside, outside = _side(seen, shadows.member), _side(seen, ~shadows.member)
+    found: np.ndarray = _log_density(seen, inside) - _log_density(seen, outside)
+    return found
+
+
+def offline(seen: Scores, shadows: Shadows) -> Scores:
+    """How far what is seen of each record is above shadows without it, in standard deviations."""
+    outside = _side(seen, ~shadows.member)
+    found: np.ndarray = (seen - outside.mean) / np.sqrt(outside.variance)
+    return found
+
+
+def rmia(shadows: Shadows) -> Scores:
+    """How many records that never are members the target raises less than each record, per such record.
+
+    Records of one target between the same two of these are told apart by how much they are raised themselves.
+    """
+    member = shadows.member
+    usual = (_side(shadows.confidence, member).mean + _side(shadows.confidence, ~member).mean) / 2
+    always = np.ones_like(shadows.reference, bool)
+    others = shadows.reference / np.maximum(_side(shadows.reference, always).mean, _LEAST)
+    raised = shadows.confidence / np.maximum(usual, _LEAST)
+    pairs = zip(others, raised, strict=True)
+    beaten = np.stack([np.searchsorted(np.sort(z), x, side="right") for z, x in pairs])
+    found: np.ndarray = (beaten + raised / (1 + raised)) / others.shape[1]
+    return found
+
+
+def _side(seen: Scores, there: np.ndarray) -> _Side:
+    """Mean and variance over the shadows that are `there`, each target left out."""
+    counted = np.where(there, seen - seen.mean(0), 0.0)
+    number = there.sum(0) - there
+    mean = (counted.sum(0) - counted) / number
+    square = ((counted**2).sum(0) - counted**2) / number
+    variance = np.maximum(square - mean**2, 0) * number / np.maximum(number - 1, 1)
+    if len(seen) < MANY:
+        variance = np.broadcast_to(variance.mean(1, keepdims=True), seen.shape)
+    return _Side(mean + seen.mean(0), np.maximum(variance, 1e-30))
+
+
+def _log_density(seen: Scores, side: _Side) -> Scores:
+    """Of a normal law, up to a constant."""
+    found: np.ndarray = -((seen - side.mean) ** 2) / side.variance / 2 - np.log(side.variance) / 2
+    return found

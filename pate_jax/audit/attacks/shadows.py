@@ -1,0 +1,99 @@
+"""Shadow runs: the whole pipeline again and again, each time on another random half of the records.
+
+The number of shadow and nothing else decides who is in it and what its noise is. So a game that was stopped
+goes on, and a larger one holds the smaller one. What shadows show is private, like the records.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from pate_jax.aggregate import noise
+from pate_jax.errors import PateError
+from pate_jax.system import progress, storage
+
+LEAST = 16  # shadows: each record is in and out of enough of them
+_KIND = "shadows"
+_BOTH = 3  # shadows that each record is in at least, and out of
+
+
+class Seen(NamedTuple):
+    """What one run of a pipeline shows."""
+
+    confidence: Float[np.ndarray, " record"]  # the published probability of each record's own label
+    reference: Float[np.ndarray, " reference"]  # the same of records that never are members
+    table: Float[np.ndarray, " record"] | None = None  # of each record's own table with the noisy one
+    known: Float[np.ndarray, " record"] | None = None  # the log-likelihood ratio if all others are known
+
+
+class Shadows(NamedTuple):
+    """What all runs showed, and who was a member of each."""
+
+    member: Bool[np.ndarray, "shadow record"]
+    confidence: Float[np.ndarray, "shadow record"]
+    reference: Float[np.ndarray, "shadow reference"]
+    table: Float[np.ndarray, "shadow record"] | None
+    known: Float[np.ndarray, "shadow record"] | None
+
+
+class Pipeline(Protocol):
+    """From records that take part to what is published."""
+
+    @property
+    def records(self) -> int:
+        """How many records may be members."""
+
+    def __call__(self, member: Bool[np.ndarray, " record"], *, key: jax.Array) -> Seen:
+        """What is published if these records take part."""
+
+
+def played(pipeline: Pipeline, shadows: int, seed: int, folder: Path | None = None) -> Shadows:
+    """Run a pipeline so many times; with a folder, each run is kept there, and found there again.
+
+    `seed` decides who is a member and all noise. Nothing of it may be published in place of a run.
+    """
+    if shadows < LEAST:
+        raise PateError(f"shadows={shadows} must be at least {LEAST}, or nothing is known of most records")
+    member = np.stack([members(pipeline.records, seed, number) for number in range(shadows)])
+    often = member.sum(0)
+    if (often < _BOTH).any() or (often > shadows - _BOTH).any():
+        raise PateError(f"shadows={shadows} leave some record always in or out: take more of them")
+    found = []
+    with progress.bar("shadow runs", total=shadows) as steps:
+        for number in range(shadows):
+            path = None if folder is None else folder / f"shadow-{number:05d}.npz"
+            there = path is not None and path.exists()
+            found.append(_read(path) if path is not None and there else _run(pipeline, member, seed, number))
+            if path is not None and not there:
+                given = {name: leaf for name, leaf in found[-1]._asdict().items() if leaf is not None}
+                storage.write_arrays(path, _KIND, given)
+            steps.advance(1, found=there)
+    return Shadows(member, *(_stacked([one[place] for one in found]) for place in range(len(Seen._fields))))  # type: ignore[arg-type]
+
+
+def members(records: int, seed: int, number: int) -> Bool[np.ndarray, " record"]:
+    """Who is in a shadow: each record with an even chance, independent of all others.
+
+    >>> bool((members(9, 1, 0) == members(9, 1, 0)).all()), bool((members(9, 1, 0) == members(9, 1, 1)).all())
+    (True, False)
+    """
+    return np.random.default_rng([seed, number, 0]).random(records) < 0.5
+
+
+def _run(pipeline: Pipeline, member: np.ndarray, seed: int, number: int) -> Seen:
+    word = int(np.random.default_rng([seed, number, 1]).integers(1 << 32))
+    return pipeline(member[number], key=noise.seeded_key(word))
+
+
+def _read(path: Path) -> Seen:
+    return Seen(**storage.read_arrays(path, _KIND))
+
+
+def _stacked(each: list[np.ndarray | None]) -> np.ndarray | None:
+    there = [one for one in each if one is not None]
+    return np.stack(there).astype(np.float64) if len(there) == len(each) else None

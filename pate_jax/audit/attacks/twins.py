@@ -1,0 +1,62 @@
+"""Broken twins of a pipeline: an attack that does not detect them is worth nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import Bool
+
+from pate_jax.audit.attacks.shadows import Seen
+from pate_jax.audit.attacks.sums_pipeline import Sums
+from pate_jax.crowd.classifier import Linear
+from pate_jax.mechanisms.crowds import ClassSums, HeadCount
+
+Released = TypeVar("Released", ClassSums, HeadCount)
+_RIDGE = 1e-3  # of the mean square of an entry
+
+
+def without_noise(honest: Sums) -> Sums:
+    """The same, and the exact sums are published and read as such."""
+    return replace(honest, release=replace(honest.release, sigma=1.0), draw=lambda release, table, key: table)
+
+
+def too_little_noise(honest: Sums, times: float = 10.0) -> Sums:
+    """The same with noise that is so many times smaller than the guarantee asks for."""
+    return replace(honest, release=_less(honest.release, times), number=_less(honest.number, times))
+
+
+def _less(release: Released, times: float) -> Released:
+    return replace(release, sigma=max(1.0, release.sigma / times))
+
+
+def on_private_records(honest: Sums) -> OnPrivate:
+    """A student that is fitted to the private records themselves."""
+    return OnPrivate(honest)
+
+
+@dataclass(frozen=True)
+class OnPrivate:
+    """Least squares on the members' own vectors and labels, in place of noisy sums and the public pool."""
+
+    honest: Sums
+
+    @property
+    def records(self) -> int:
+        """How many records may be members."""
+        return self.honest.records
+
+    def __call__(self, member: Bool[np.ndarray, " record"], *, key: jax.Array) -> Seen:
+        """What such a student says."""
+        del key
+        made, there = self.honest, np.flatnonzero(member)
+        rows = made.vectors[there] / made.release.length
+        wanted = np.eye(made.release.classes)[made.labels[there]] - 1 / made.release.classes
+        square = rows.T @ rows
+        square += _RIDGE * np.trace(square) / len(square) * np.eye(len(square))
+        weights = np.linalg.solve(square, rows.T @ wanted)
+        none = np.zeros_like(rows[:0].T)
+        found = made.confidence(Linear(weights, made.release.length, none, 0.0))
+        return Seen(found[: made.records], found[made.records :])
