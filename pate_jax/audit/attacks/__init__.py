@@ -6,4 +6,10 @@ shifts     how far a crowd's tables move without one voter
 risk       all of it: the exact figures of single persons, checked, and written into private/
 mechanism  whether the noise that is drawn is the noise that is charged for, by millions of draws
 poisoning  how many bad teachers or records it takes to change an answer
+shadows    a whole pipeline again and again, each time on another half of the records
+membership who took part, guessed from what shadows show: loss, LiRA, RMIA, and the noisy table
+roc        how good such guesses are, beside what a guarantee allows
+twins      broken pipelines, which every attack must detect
+sums_pipeline  the pipeline of a crowd's class sums in memory
+members    all of it for a finished run
 """
