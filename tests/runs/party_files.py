@@ -54,14 +54,15 @@ def member(folder, name, file, seed=None, run=None):
     return join.of_party(Path(file), folder / f"{name}.key.pem", data_of(folder, name), out, seed=seed)
 
 
-def vote(folder, file, names=NAMES, opener=None, **more):
+def vote(folder, file, names=NAMES, opener=None, table_opener=None, **more):
     """All parties vote, each in a thread; what each returned or raised, by its name."""
     table, found = RoundTable(agreements.read(file), names), {}
+    opener = opener or (table_opener(table) if table_opener else table.seat)
 
     def one(name):
         try:
             party, key = member(folder, name, file, **more)
-            found[name] = join.join(party, key, (opener or (lambda name: table.seat))(name))
+            found[name] = join.join(party, key, opener)
         except BaseException as error:
             table.barrier.abort()
             found[name] = error

@@ -1,5 +1,6 @@
 """Votes among parties: charged once, before anything is sent, and opened once, alike in all parties."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_a_repeated_command_sends_nothing_and_charges_nothing(voted):
     def nobody(*_):
         raise AssertionError("a finished vote meets nobody")
 
-    again = files.vote(folder, file, ["north"], opener=lambda name: nobody)
+    again = files.vote(folder, file, ["north"], opener=nobody)
     assert again["north"] == found["north"] and lines(folder, "north") == before
 
 
@@ -103,48 +104,53 @@ class Stopped(BaseException):
     """What SIGKILL is to a process."""
 
 
-def stopping(table_open, name, victim, at):
-    """The opener of a party, which is stopped at a step of the protocol."""
-    import contextlib
+def stopping(table, victim, at):
+    """The opener of a party, which is stopped at a step of the protocol: of two exchanges, before which."""
 
     @contextlib.contextmanager
-    def opened(*given):
-        with table_open(*given) as seat:
+    def opened(agreement, name, key, present=None):
+        with files.RoundTable.seat(table, agreement, name, key, present) as seat:
             if name == victim:
-                if at == "met":
-                    raise Stopped
-                setattr(seat, at, lambda *_: (_ for _ in ()).throw(Stopped))
+                steps, exchange = iter(["promise", "signature"]), seat.exchange
+                seat.exchange = lambda content: stop(at == next(steps)) or exchange(content)
+                seat.sum = seat.sum if at != "sum" else lambda *_: stop(True)
+                stop(at == "met")
             yield seat
 
     return opened
 
 
-@pytest.mark.parametrize("at", ["met", "exchange", "sum"])
-def test_a_stopped_vote_goes_on_with_the_same_noise_and_is_charged_once(at, tmp_path, monkeypatch):
+def stop(here):
+    if here:
+        raise Stopped
+
+
+@pytest.mark.parametrize(
+    ("at", "kinds"),
+    [
+        ("met", ["charge"]),
+        ("promise", ["charge"]),
+        ("sum", ["charge", "begun"]),
+        ("signature", ["charge", "begun", "opened"]),
+    ],
+)
+def test_a_stopped_vote_goes_on_with_the_same_noise_and_is_charged_once(at, kinds, tmp_path):
     folder = files.prepare(tmp_path)
     file = files.agree(folder, "neighbours")
-    real = files.RoundTable.seat
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            files.RoundTable,
-            "seat",
-            lambda table, agreement, name, key, present=None: stopping(
-                lambda *given: real(table, *given), name, "north", at
-            )(agreement, name, key, present),
-        )
-        first = files.vote(folder, file)
+    first = files.vote(folder, file, table_opener=lambda table: stopping(table, "north", at))
     assert all(isinstance(one, BaseException) for one in first.values())
-    kinds = [[*entry][4] for entry in lines(folder, "north")]
-    assert kinds == ["charge"] + ["begun"] * (at == "sum")
-    charges = [entry["charge"] for entry in lines(folder, "north") if "charge" in entry]
+    before = lines(folder, "north")
+    assert [[*entry][4] for entry in before] == kinds
     again = files.vote(folder, file)
     assert not refused(again), again
-    assert [entry["charge"] for entry in lines(folder, "north") if "charge" in entry] == charges
+    assert lines(folder, "north")[: len(before)] == before and len(lines(folder, "north")) == 3
     total = 0
     for name in files.NAMES:
         party, _ = files.member(folder, name, file)
         total = total + (votes := ballot.cast(party)) + ballot.shares(party, votes).counts
     assert np.array_equal(total, ledger.read(RunDirectory(folder / "run-east").ledger).table)
+    shown = [(folder / f"run-{name}" / "transcript.json").read_bytes() for name in files.NAMES]
+    assert len({*shown}) == 1
 
 
 def test_fresh_noise_in_a_begun_vote_is_refused_by_all(tmp_path):
@@ -244,7 +250,7 @@ def test_a_budget_that_would_be_exceeded_is_refused(tmp_path):
     text = file.read_text().replace('"one party" = 8', '"one party" = 2')
     assert text != file.read_text()
     file.write_text(text)
-    found = files.vote(folder, file, ["east"], opener=lambda name: pytest.fail)
+    found = files.vote(folder, file, ["east"], opener=pytest.fail)
     assert "one party may learn epsilon" in refused(found)
     assert not (folder / "run-east").exists()
 
@@ -307,7 +313,7 @@ def test_what_does_not_fit_the_agreement_is_refused(change, said, tmp_path):
     folder = files.prepare(tmp_path)
     file = files.agree(folder, "neighbours")
     change(folder)
-    found = files.vote(folder, file, ["east"], opener=lambda name: pytest.fail)
+    found = files.vote(folder, file, ["east"], opener=pytest.fail)
     assert said in refused(found), found
 
 

@@ -31,7 +31,7 @@ from pate_jax.runs.settings import DataChoice, to_settings
 from pate_jax.system import storage
 
 Opener = Callable[[Agreement, str, str, tuple[str, ...] | None], AbstractContextManager[Meeting]]
-STAGE, AGREEMENT, QUESTIONS = "party", "agreement.toml", "questions.npz"
+STAGE, AGREEMENT, QUESTIONS, TRANSCRIPT = "party", "agreement.toml", "questions.npz", "transcript.json"
 _OPENED = "opened"
 
 
@@ -66,6 +66,8 @@ def of_party(
 def join(member: Member, key: str, opener: Opener, book: Path | None = None) -> PartyStatement:
     """Vote once, and write what came of it; a repeated command goes on, and never charges twice.
 
+    A party that has the result but not everybody's signature meets the others again, and opens the same.
+
     `book` is a register beside the private data: a vote that would exceed its limit is refused before
     anything is sent.
     """
@@ -73,7 +75,7 @@ def join(member: Member, key: str, opener: Opener, book: Path | None = None) -> 
     terms.audiences(member.agreement, member.questions)  # refuses a budget that would be exceeded
     with run.writing():
         _begin(member)
-        if ledger.read(run.ledger).opened is None:
+        if ledger.read(run.ledger).opened is None or not (run.root / TRANSCRIPT).exists():
             _vote(member, key, opener, book)
         return finish(member)
 
@@ -119,7 +121,7 @@ def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     before = ledger.read(run.ledger).begun
     present = None if before is None else tuple(name for name in member.agreement.names if name in before)
     with opener(member.agreement, member.name, key, present) as met:
-        meeting.hold(met, member, table, noise, key, run.root / "transcript.json")
+        meeting.hold(met, member, table, noise, key, run.root / TRANSCRIPT)
 
 
 def finish(member: Member) -> PartyStatement:
@@ -160,7 +162,7 @@ def receive(member: Member, file: Path) -> PartyStatement:
                 "party join` with all parties"
             )
         ledger.opened(run.ledger, found.digest, found.opened)
-        storage.write_bytes(run.root / "transcript.json", storage.read_bytes(file))
+        storage.write_bytes(run.root / TRANSCRIPT, storage.read_bytes(file))
         return finish(member)
 
 
