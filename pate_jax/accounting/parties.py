@@ -146,6 +146,9 @@ def least_noise(vote: SharedVote, target: float, delta: float, *, unit: Unit = "
     low, high, sigma = least / min(1.0, ratio), math.inf, vote.sigma
     if worst(with_noise(vote, low), delta, unit=unit) <= target:
         return with_noise(vote, low)
+    if vote.threshold is not None:  # begin where the same vote without a test ends, which is found sooner
+        plain = dataclasses.replace(vote, threshold=None, sigma_threshold=None)
+        sigma = max(low * (1 + 1e-3), least_noise(plain, target, delta, unit=unit).sigma)
     while high / low > 1 + 1e-3:
         figure = worst(with_noise(vote, sigma), delta, unit=unit)
         low, high = (low, sigma) if figure <= target else (sigma, high)

@@ -224,11 +224,15 @@ def test_neighbours_of_a_party_may_all_vote_at_the_same_queries():
         SharedVote("neighbours", "counts", 3, 40.0, 10, queries=50, votes=2, colluding=1),
         SharedVote("sums", "counts", 3, 40.0, 3, directions=8, length=20, colluding=1, absent=1),
         pytest.param(
+            SharedVote("teachers", "answers", 3, 9.0, 5, queries=20, threshold=20.0, sigma_threshold=18.0),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             SharedVote("teachers", "answers", 3, 40.0, 5, queries=20, colluding=1),
             marks=pytest.mark.long,  # searches a worst case for each scale that it tries
         ),
     ],
-    ids=["neighbours", "sums", "teachers"],
+    ids=["neighbours", "sums", "teachers and a test", "teachers"],
 )
 def test_the_noise_found_for_a_target_keeps_it_for_every_audience_and_is_not_idle(vote):
     found = parties.least_noise(vote, 1.0, DELTA)
