@@ -12,7 +12,7 @@ from test_pair import both, least
 
 from pate_jax import accounting, ensemble
 from pate_jax.accounting.exact import pair
-from pate_jax.audit.attacks import persons, removals, risk, shifts
+from pate_jax.audit.attacks import persons, removals, risk, risk_page, shifts
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.crowd import agreement, tables
 from pate_jax.data import partition
@@ -241,6 +241,22 @@ def test_people_are_named_by_a_list(tmp_path):
     ):
         with pytest.raises(PateError, match=said):
             persons.chosen(["ann", "bob"], wanted, key=b"k")
+
+
+def test_equal_and_infinite_figures_are_shown(assessed):
+    """Every voter of neighbours risks the same, and where there is hardly any noise no epsilon is finite."""
+    run = honest_runs.crowd("neighbours")
+    same = risk.assess(run)
+    assert same.histogram() == ([80], [same.exposure.epsilon[0]] * 2)
+    assert " 80" in risk_page.text(same)
+    _, found = assessed
+    endless = found.exposure._replace(epsilon=np.where(np.arange(40) < 3, np.inf, found.exposure.epsilon))
+    told = risk.Risk(**{**vars(found), "exposure": endless, "promised": {"published": np.inf}})
+    assert told.to_dict()["epsilon"]["most"] is None and sum(told.histogram()[0]) == 37
+    assert json.loads(json.dumps(told.to_dict(), allow_nan=False))["promised_to_everybody"] == {
+        "published": None
+    }
+    assert "inf" in risk_page.text(told)
 
 
 def test_a_run_from_votes_alone_knows_nobody():

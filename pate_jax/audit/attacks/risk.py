@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,8 +67,12 @@ class Risk:
         }
 
     def histogram(self) -> tuple[list[int], list[float]]:
-        """How many people have an epsilon between two of the edges."""
-        people, edges = np.histogram(self.exposure.epsilon, _BINS)
+        """How many people have an epsilon between two of the edges; infinite ones are left out."""
+        finite = self.exposure.epsilon[np.isfinite(self.exposure.epsilon)]
+        least, most = float(finite.min(initial=math.inf)), float(finite.max(initial=0.0))
+        if not least < most:
+            return [len(finite)], [most, most]
+        people, edges = np.histogram(finite, _BINS)
         return people.tolist(), edges.tolist()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -89,17 +94,19 @@ class Risk:
         """The summary as JSON, with the most exposed by name."""
         people, edges = self.histogram()
         named = [
-            {name: value for name, value in row.items() if value == value} for row in self.rows()[:NAMED]
+            {name: _plain(value) for name, value in row.items() if value == value}
+            for row in self.rows()[:NAMED]
         ]
+        levels = {name: {at: _plain(one) for at, one in each.items()} for name, each in self.levels().items()}
         return {
             "warning": SENSITIVE,
             "delta": self.delta,
             "by": self.by,
             "people": len(self.names),
             "of": self.everybody,
-            "promised_to_everybody": self.promised,
+            "promised_to_everybody": {name: _plain(epsilon) for name, epsilon in self.promised.items()},
             "false_positives": pair.FALSE_POSITIVES,
-            **self.levels(),
+            **levels,
             "histogram": {"epsilon": edges, "people": people},
             "most_exposed": named,
         }
@@ -113,6 +120,11 @@ class Risk:
             {name: "" if value != value else value for name, value in row.items()} for row in self.rows()
         )
         return page.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: no number where there is no finite one."""
+    return None if value == math.inf else value
 
 
 def assess(run: RunDirectory, people: str | None = None) -> Risk:
@@ -152,7 +164,7 @@ def refuse_more_than_promised(risk: Risk) -> None:
 def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
     """The risk of a crowd's voters: one Gaussian shift each."""
     crowd = crowd_inputs.opened(run, tolerant=True)
-    found, delta = shifts.of(crowd), crowd.choice.delta
+    found, delta = shifts.of(crowd), _delta(run)
     wanted = persons.chosen(found.names.tolist(), people or persons.EVERYBODY, key=_sampling(run))
     rows = np.searchsorted(found.names, wanted)
     slack = counts.slack_of([line.release for line in ledger.releases(run.ledger)])

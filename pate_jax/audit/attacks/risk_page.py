@@ -44,7 +44,7 @@ def _levels(risk: Risk) -> list[str]:
 def _bars(risk: Risk) -> list[str]:
     """A bar for the people between two epsilons."""
     people, edges = risk.histogram()
-    most = max(people)
+    most = max(1, *people)
     return [
         f"{low:>8.4f} to {high:<8.4f} {'#' * -(-_WIDTH * number // most):<{_WIDTH}} {number:,}"
         for number, low, high in zip(people, edges[:-1], edges[1:], strict=True)
