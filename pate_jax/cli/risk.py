@@ -30,6 +30,7 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
     from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
+    directory.existing(directory.settings, "run")  # before a lock makes a folder
     with directory.writing():
         found = risks.assess(directory, people)
         risks.keep(found)
@@ -60,6 +61,7 @@ def attack(
     from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
+    directory.existing(directory.settings, "run")  # before a lock makes a folder
     with directory.writing():
         found = every.attacked(directory, only, draws)
     print(json_format.dumps(found.to_dict()) if json else found.text())

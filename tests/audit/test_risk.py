@@ -264,6 +264,13 @@ def test_a_run_from_votes_alone_knows_nobody():
         risk.assess(honest_runs.elsewhere())
 
 
+@pytest.mark.parametrize("command", ["risk", "attack"])
+def test_a_folder_without_a_run_is_refused_and_stays_as_it_is(tmp_path, capsys, command):
+    assert call(command, tmp_path / "nowhere") == 2
+    assert "run `pate run` first" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_the_drawn_answers_tell_what_the_figure_says():
     """The real sampler: how often the best guess of one answer is right, among 200,000 draws of each."""
     import jax
