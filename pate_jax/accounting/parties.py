@@ -23,6 +23,7 @@ from pate_jax.mechanisms import noise_shares
 from pate_jax.mechanisms.shared_votes import SharedVote
 
 Unit = Literal["record", "user", "party"]  # whose contents may change: one voter's, or all of a party's
+COMPARISON = 2.0**-80  # statistical distance of a secure comparison (`pate_jax.parties.engine.SECURITY`)
 _UP = 1 + 1e-12
 _WIDEST = 1e6  # the largest noise that a search tries
 
@@ -115,17 +116,18 @@ def cost(vote: SharedVote, order: float, *, unit: Unit = "record") -> Cost:
 def slack(vote: SharedVote) -> float:
     """An upper bound of the total-variation distance of all drawn shares from their laws.
 
-    A word that chooses among tied classes favours some of them by `classes * 2^-128` in all.
+    A word that chooses among tied classes favours some of them by `classes * 2^-128` in all. Where answers
+    are opened, numbers are compared under masks, and each comparison may tell at most `COMPARISON` of them.
 
     >>> vote = SharedVote("teachers", "answers", parties=3, sigma=40.0, queries=64, classes=10)
-    >>> slack(vote) < 1e-30
+    >>> slack(vote) < 1e-20
     True
     """
     total = vote.cells * noise_shares.distance(vote.noise, vote.parties)
     if vote.test_noise is not None:
         total += vote.queries * noise_shares.distance(vote.test_noise, vote.parties)
     if vote.opened == "answers":
-        total += vote.queries * vote.classes * 2.0**-128
+        total += vote.queries * vote.classes * (2.0**-128 + 2 * COMPARISON)
     return total * (1 + 2.0**-40)
 
 

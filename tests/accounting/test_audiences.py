@@ -257,6 +257,17 @@ def test_outsiders_gain_from_a_threshold_and_absent_parties_take_little_of_it():
     assert parties.audiences(fewer, DELTA)[1].epsilon > 1.2 * gone.epsilon
 
 
+def test_the_distance_of_secure_comparisons_is_paid_for_as_the_protocol_states_it():
+    from pate_jax.parties import engine
+
+    assert 2.0**-engine.SECURITY <= parties.COMPARISON
+    counts, answers = (
+        SharedVote("teachers", opened, 3, 40.0, 10, queries=50) for opened in ("counts", "answers")
+    )
+    comparisons = 50 * (2 * 10 - 1)  # tournaments of the counts and of the noisy counts, and the test
+    assert parties.slack(answers) - parties.slack(counts) >= comparisons * parties.COMPARISON
+
+
 def test_bad_arguments_are_refused_by_name():
     vote = SharedVote("teachers", "counts", 3, 40.0, 3)
     with pytest.raises(PateError, match="needs voters_of_parties"):
