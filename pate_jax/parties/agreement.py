@@ -183,7 +183,7 @@ def text(agreement: Agreement) -> str:
     nested = ("noise", "budget", "training")
     plain = [_line(key, value) for key, value in tables.items() if key not in (*nested, "parties")]
     parts = ["\n".join(plain)]
-    parts += [_table(f"[{key}]", tables[key]) for key in nested if tables[key]]
+    parts += [_table(f"[{key}]", tables[key]) for key in nested if key != "training" or tables[key]]
     parts += [_table("[[parties]]", party) for party in tables["parties"]]
     return "\n\n".join(parts) + "\n"
 

@@ -36,7 +36,7 @@ def fork(folder, name, faults):
     if pid:
         return pid
     code = 1
-    signal.alarm(60)  # no test waits for ever
+    signal.alarm(faults.get("limit", 60))  # no test waits for ever
     try:
         code = vote(folder, name, faults)
     except BaseException as error:

@@ -20,6 +20,11 @@ def test_a_file_holds_the_whole_agreement(one, tmp_path):
     assert found.digest == one.digest
 
 
+def test_what_may_be_empty_may_be_empty(one):
+    bare = dataclasses.replace(one, budget={}, training={})
+    assert agreements.parse(agreements.text(bare)) == bare
+
+
 def test_the_digest_is_of_the_content_and_not_of_the_bytes(one):
     lines = agreements.text(one).splitlines()
     head = [line for line in lines[: lines.index("")] if line]
