@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, Suppress, arg
 
 from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.cli.output import RunPath, say
@@ -13,6 +14,16 @@ from pate_jax.runs.parties.terms import Terms
 from pate_jax.runs.parties.write import Asked
 from pate_jax.runs.settings import DataChoice, StudentFlags
 from pate_jax.student.settings import Auto
+
+
+@dataclass(frozen=True)
+class OwnData(DataChoice):
+    """A party's own records, and the pool that all parties share; no data set by name."""
+
+    dataset: Annotated[str, Suppress] = DataChoice.dataset
+    records: Annotated[int | None, Suppress] = None
+    data_dir: Annotated[Path | None, Suppress] = None
+    manual_dir: Annotated[Path | None, Suppress] = None
 
 
 def salt(file: Positional[Path]) -> None:
@@ -85,7 +96,7 @@ def certificate(
 def init(
     file: Annotated[Positional[Path], arg(metavar="AGREEMENT")],
     cards: tuple[Path, ...],
-    data: Annotated[DataChoice, OmitArgPrefixes],
+    data: Annotated[OwnData, OmitArgPrefixes],
     terms: Annotated[Terms, OmitArgPrefixes],
     asked: Annotated[Asked, OmitArgPrefixes],
     name: str = "",
@@ -122,7 +133,7 @@ def init(
 def join(
     agreement: Positional[Path],
     key: Path,
-    data: Annotated[DataChoice, OmitArgPrefixes],
+    data: Annotated[OwnData, OmitArgPrefixes],
     out: Path,
     register: Path | None = None,
     transcript: Path | None = None,

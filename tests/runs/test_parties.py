@@ -6,6 +6,7 @@ import json
 import numpy as np
 import party_files as files
 import pytest
+from commands import call
 
 from pate_jax import student
 from pate_jax.accounting import parties as accounting
@@ -330,6 +331,26 @@ def test_cards_and_keys_are_not_overwritten(tmp_path):
     with pytest.raises(PateError, match="port of south"):
         cards.make(tmp_path, "south", "localhost", 0, 80)
     assert not (tmp_path / "south.key.pem").exists()
+
+
+def test_the_commands_make_cards_and_an_agreement(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(files.prepare(tmp_path))
+    for place, name in enumerate(files.NAMES):
+        card = "--voters", files.RECORDS, "--port", 7101 + place, "--out", "new"
+        assert call("party", "certificate", name, *card) == 0
+    assert "keep it; whoever has it can take part as west" in capsys.readouterr().out
+    shown = "--cards", *(f"new/{name}.card.json" for name in files.NAMES)
+    own = "--private", "east.npz", "--public", "pool.npz"
+    given = *shown, *own, "--voters", "neighbours", "--queries", 9, "--epsilon", 8
+    assert call("party", "init", "vote.toml", *given) == 0
+    out = capsys.readouterr().out
+    assert "outsiders" in out and "one party" in out and "vote.toml and vote.npz: give both" in out
+    assert call("party", "init", "vote.toml", *given) == 2
+    assert "others may have it already" in capsys.readouterr().err
+    joined = "--key", "east.key.pem", *own, "--out", "run"  # the key of another card
+    assert call("party", "join", "vote.toml", *joined) == 2
+    assert "the key belongs to none of the parties" in capsys.readouterr().err
+    assert call("party", "student", "run") == 2 and not (tmp_path / "run" / "release").exists()
 
 
 # ---- transcripts

@@ -90,9 +90,9 @@ def _begin(member: Member) -> None:
     run.record.agree(STAGE, ballot.facts(member))
     if not (run.private / AGREEMENT).exists():
         dataset = ballot.open_dataset(member)
-        run.record.agree("data", to_settings(member.data), but_not=("data_dir", "manual_dir"))
         asking.save(run.private / QUESTIONS, member.questions, dataset)
         agreements.write(run.private / AGREEMENT, member.agreement)
+    run.record.agree("data", to_settings(member.data))
 
 
 def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
