@@ -31,6 +31,7 @@ from pate_jax.mechanisms import Mechanism, check_votes_suffice
 
 FALSE_POSITIVES = 1e-3  # at which an attacker's true positives are given
 _STEPS = 60  # of a bisection
+_AT_ONCE = 200  # distinct moves whose curves are held at a time
 _ROUNDING = 4e-16  # as in `composition.gaussian_log_delta`
 
 
@@ -202,12 +203,14 @@ def _losses(
         row = np.array([local[one] for one in distinct[here, 0].tolist()])
         a, b = (np.argmax(piece.counts[row] == distinct[here, side, None], axis=1) for side in (1, 2))
         laws = profile.of_moves(mechanism.noise, mechanism.test, piece, row, a, b)
-        alone = laws._replace(row=np.arange(len(row)))
-        reach = profile.reach(alone, step, finer * pld.POINTS)
-        curves = profile.time_values(alone, len(row), step, reach)
-        for place, forward, backward in zip(here.tolist(), *curves, strict=True):
-            sides = [_Table(*pld.trimmed(curve, step, budget)) for curve in (forward, backward)]
-            found.append((place, (sides[0], sides[1])))
+        for start in range(0, len(here), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            alone = profile.Outcomes(np.arange(len(here[some])), *(part[some] for part in laws[1:]))
+            reach = profile.reach(alone, step, finer * pld.POINTS)
+            curves = profile.time_values(alone, len(alone.row), step, reach)
+            for place, forward, backward in zip(here[some].tolist(), *curves, strict=True):
+                sides = [_Table(*pld.trimmed(curve, step, budget)) for curve in (forward, backward)]
+                found.append((place, (sides[0], sides[1])))
     return found
 
 
