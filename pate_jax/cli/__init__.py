@@ -72,7 +72,7 @@ COMMANDS = {
     ),
     "attack": Command(
         "risk.attack",
-        "Attack a finished run: is its noise what is charged for, and how many bad records change answers?",
+        "Attack a finished run: is its noise as charged, who took part, and do bad records change answers?",
     ),
     "sweep": Command(
         "sweep.sweep",

@@ -39,22 +39,25 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
 
 def attack(
     run: RunPath,
-    only: Literal["mechanism", "poisoning"] | None = None,
+    only: Literal["mechanism", "poisoning", "membership"] | None = None,
     draws: int | None = None,
+    shadows: int = 128,
     json: bool = False,
 ) -> None:
-    """Attack a finished run: is its noise what is charged for, and how many bad records change answers?
+    """Attack a finished run: is its noise as charged, who took part, and do bad records change answers?
 
     `mechanism` lets the run's sampler answer one question millions of times, with and without one moved
     vote, and fails (exit code 1) if the draws tell more than the law that is charged for; it reads nothing
     private.
     `poisoning` counts how many bad records the teachers' agreement withstands: SENSITIVE, since it is
-    computed from the votes. The results are written into private/attacks.json.
+    computed from the votes. `membership` (class sums) repeats the run on random halves of its records and
+    guesses who took part: SENSITIVE too. The results are written into private/attacks.json.
 
     Args:
         run: the run directory.
         only: one of the attacks; unset: all that this kind of run allows.
         draws: of each side; unset: enough for a bound of about 0.9 of the truth, 40 million at most.
+        shadows: how often the run is repeated to guess who took part.
         json: print one JSON object.
     """
     from pate_jax.audit.attacks import every
@@ -63,6 +66,6 @@ def attack(
     directory = RunDirectory(run)
     directory.existing(directory.settings, "run")  # before a lock makes a folder
     with directory.writing():
-        found = every.attacked(directory, only, draws)
+        found = every.attacked(directory, only, draws, shadows)
     print(json_format.dumps(found.to_dict()) if json else found.text())
     sys.exit(0 if found.holds else 1)

@@ -1,11 +1,14 @@
 """Membership inference: its statistics beside plain loops, its honest pipeline, and its broken twins."""
 
+import json
 import math
+import shutil
 from functools import cache
 
 import honest_runs
 import numpy as np
 import pytest
+from commands import call
 from scipy import stats
 
 from pate_jax import accounting
@@ -19,6 +22,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.directory import RunDirectory
 
 LENGTH, DELTA = 200, 1e-5
 
@@ -139,6 +143,13 @@ def test_limits_hold_where_guesses_of_one_run_agree():
     assert held >= 180  # plain Clopper-Pearson would hold in about 110
 
 
+def test_a_promise_covers_the_table_and_the_number_of_voters():
+    for epsilon in (0.1, 1.0, 4.0):
+        promise = crowd(epsilon=epsilon).promise(DELTA)
+        assert promise.mu == pytest.approx(counts.mu_for(epsilon, DELTA), rel=1e-4)
+        assert promise.epsilon == pytest.approx(epsilon, rel=1e-3)
+
+
 def test_a_promise_is_the_exact_curve_of_a_gaussian_shift():
     for mu in (0.1, 0.5, 2.0):
         exact = pair.of_shifts(np.array([mu]), DELTA)
@@ -213,3 +224,21 @@ def test_attacks_on_a_run_leave_it_as_it_is():
     assert before == {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
     with pytest.raises(PateError, match="class sums"):
         members.attacked(honest_runs.crowd("neighbours"))
+
+
+def test_the_command_guesses_who_took_part_and_writes_into_private_alone(tmp_path, capsys):
+    run = RunDirectory(shutil.copytree(honest_runs.crowd("sums").root, tmp_path / "run"))
+    before = {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
+    assert call("attack", run.root, "--only", "membership", "--shadows", "20", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["mechanism"] == [] and "SENSITIVE" in told["membership"]["warning"]
+    assert [one["attack"] for one in told["membership"]["attacks"]] == EVERY
+    assert all(
+        "of 100 cases; guessing would give 50" in one["sentence"] for one in told["membership"]["attacks"]
+    )
+    after = {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
+    assert [path for path in after if before.get(path) != after[path]] == [run.attacks]
+    assert run.attacks.stat().st_mode & 0o777 == 0o600
+    assert call("attack", run.root, "--only", "membership", "--shadows", "20") == 0
+    assert "by 20 shadow runs on half of the records (SENSITIVE" in capsys.readouterr().out
+    assert call("attack", honest_runs.crowd("neighbours").root, "--only", "membership") == 2

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from pate_jax.audit.attacks import mechanism, poisoning
+from pate_jax.audit.attacks import mechanism, members, poisoning
 from pate_jax.audit.attacks.mechanism import Audit
 from pate_jax.audit.attacks.poisoning import Certified
+from pate_jax.audit.attacks.roc import Measured
 from pate_jax.errors import PateError
 from pate_jax.runs import answers, ledger
 from pate_jax.runs.crowds.inputs import is_crowd
@@ -15,6 +16,7 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
 SENSITIVE = "SENSITIVE, from the votes: keep it in private/ and publish none of it"
+OF_RECORDS = "SENSITIVE, from the private records: keep it in private/ and publish none of it"
 
 
 class Attacked(NamedTuple):
@@ -22,33 +24,43 @@ class Attacked(NamedTuple):
 
     audits: list[Audit]
     certified: Certified | None
+    membership: list[Measured]
 
     @property
     def holds(self) -> bool:
         """Whether no attack found a mistake."""
-        return all(audit.holds for audit in self.audits)
+        return all([one.holds for one in self.audits] + [one.holds for one in self.membership])
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; the part about votes is sensitive."""
+        """As JSON; the parts about votes and records are sensitive."""
         audits = [
             {**audit._asdict(), "holds": audit.holds, "confidence": 1 - mechanism.DOUBT}
             for audit in self.audits
         ]
-        if self.certified is None:
-            return {"mechanism": audits}
-        shares = {str(bad): share for bad, share in self.certified.shares.items()}
-        votes = {"warning": SENSITIVE, **self.certified._asdict(), "shares": shares}
-        return {"mechanism": audits, "poisoning": votes}
+        found: dict[str, Any] = {"mechanism": audits}
+        if self.membership:
+            each = [{**one.to_dict(), "sentence": one.sentence()} for one in self.membership]
+            found["membership"] = {"warning": OF_RECORDS, "attacks": each}
+        if self.certified is not None:
+            shares = {str(bad): share for bad, share in self.certified.shares.items()}
+            found["poisoning"] = {"warning": SENSITIVE, **self.certified._asdict(), "shares": shares}
+        return found
 
     def text(self) -> str:
         """For a terminal."""
         lines = [f"mechanism: {audit.sentence()}" for audit in self.audits]
         if self.certified is not None:
             lines.append(f"poisoning ({SENSITIVE}): {self.certified.sentence()}.")
+        if self.membership:
+            shadows = self.membership[0].targets
+            lines.append(f"membership, by {shadows} shadow runs on half of the records ({OF_RECORDS}):")
+            lines.extend(f"  {one.sentence()}" for one in self.membership)
         return "\n".join(lines)
 
 
-def attacked(run: RunDirectory, only: str | None = None, draws: int | None = None) -> Attacked:
+def attacked(
+    run: RunDirectory, only: str | None = None, draws: int | None = None, shadows: int = members.SHADOWS
+) -> Attacked:
     """Attack a run and keep what came of it in private/attacks.json."""
     crowd = is_crowd(run)
     if only == "poisoning" and crowd:
@@ -58,9 +70,14 @@ def attacked(run: RunDirectory, only: str | None = None, draws: int | None = Non
     if draws is not None and draws < 1:
         raise PateError(f"draws={draws} must be at least 1; a million are few")
     run.existing(run.ledger, "aggregate")
-    audits = [] if only == "poisoning" else list(_tables(run, draws) if crowd else _answers(run, draws))
-    votes = None if crowd or only == "mechanism" else poisoning.certified(answers.load_asked(run).votes)
-    found = Attacked(audits, votes)
+    whole = only is None
+    audits = (
+        list(_tables(run, draws) if crowd else _answers(run, draws)) if whole or only == "mechanism" else []
+    )
+    certify = not crowd and (whole or only == "poisoning")
+    votes = poisoning.certified(answers.load_asked(run).votes) if certify else None
+    guess = only == "membership" or (whole and members.suits(run))
+    found = Attacked(audits, votes, members.attacked(run, shadows) if guess else [])
     storage.write_json(run.attacks, "attacks", found.to_dict(), mode=0o600)
     return found
 

@@ -29,7 +29,7 @@ from pate_jax.audit.attacks.roc import Measured, Promise, measured
 from pate_jax.audit.attacks.shadows import Shadows
 
 MANY = 128  # shadows from which on each record has a variance of its own
-_LEAST = 1e-12  # of a probability, so that its logit is finite
+_LEAST = 0.01  # of a probability whose logit is fitted: fitted shares may be 0, and tails would rule the fit
 Scores = Float[np.ndarray, "target record"]
 
 
@@ -48,7 +48,7 @@ def attacked(shadows: Shadows, promise: Promise) -> list[Measured]:
 def each(shadows: Shadows) -> Iterator[tuple[str, Scores]]:
     """The scores of each attack by its name: larger for records that are taken to be members."""
     logits = logit(shadows.confidence)
-    yield "loss", logits
+    yield "loss", shadows.confidence
     yield "lira", lira(logits, shadows)
     yield "lira, offline", offline(logits, shadows)
     yield "rmia", rmia(shadows)
@@ -62,7 +62,7 @@ def logit(confidence: Scores) -> Scores:
     """The logit of a label's probability.
 
     >>> np.round(logit(np.array([[0.5, 0.9, 0.0]])), 1).tolist()
-    [[0.0, 2.2, -27.6]]
+    [[0.0, 2.2, -4.6]]
     """
     found: np.ndarray = special.logit(np.clip(confidence, _LEAST, 1 - _LEAST))
     return found

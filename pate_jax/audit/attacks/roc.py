@@ -2,7 +2,7 @@
 
 Guesses about one run share its noise, so they are not independent. How much their rates vary between runs
 says how many independent guesses they are worth, and Clopper and Pearson's limits are those of that number
-(Korn and Graubard, 1998). Derived in docs/attacks.md, section 4.
+(Korn and Graubard, 1998). Derived in docs/attacks.md, section 5.
 """
 
 from __future__ import annotations

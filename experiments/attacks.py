@@ -1,0 +1,219 @@
+"""Membership inference on crowds of class sums: `python -m experiments.attacks strokes --shadows 128`.
+
+Shadow runs of the whole pipeline, each on another random half of the records, attack one another as the
+docs tell (attacks.md). Broken twins are attacked too: those that an attack does not detect show what it is
+worth. One line of JSON for each case, with the curve of each attack; `--draw` draws the lines that are there.
+Shadow runs are kept in a folder, so a command that was stopped goes on when it is repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pate_jax.system import devices, headcount
+
+devices.prepare()
+
+import numpy as np  # noqa: E402
+
+from experiments import crowds  # noqa: E402
+from pate_jax import crowd, data  # noqa: E402
+from pate_jax.accounting import plots  # noqa: E402
+from pate_jax.accounting.exact import counts  # noqa: E402
+from pate_jax.audit.attacks import membership, roc, shadows, twins  # noqa: E402
+from pate_jax.audit.attacks.shadows import Pipeline  # noqa: E402
+from pate_jax.audit.attacks.sums_pipeline import Sums  # noqa: E402
+from pate_jax.crowd import classifier  # noqa: E402
+from pate_jax.system import storage  # noqa: E402
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results/attacks.jsonl"
+SEED, REFERENCE, SMALL = 14, 2000, 400  # records that never are members; records of a small crowd
+LEVELS = np.logspace(-4, 0, 41)
+COLOURS = {
+    "loss": "#9aa0a6", "lira": "#1b6ca8", "lira, offline": "#6aa9d6", "rmia": "#2f855a", "table": "#c8553d",
+    "table, others known": "#7b3f00",
+}  # fmt: skip
+
+
+class Case(NamedTuple):
+    """A pipeline that is attacked, by name, at an epsilon that it promises."""
+
+    name: str
+    epsilon: float
+    make: Callable[[crowds.Prepared], tuple[Pipeline, Sums]]
+
+
+def cases(epsilons: list[float]) -> Iterator[Case]:
+    """The honest pipeline at each epsilon, and its twins at epsilon 1."""
+    for epsilon in epsilons:
+        yield Case("honest", epsilon, partial(made, epsilon=epsilon))
+    broken: dict[str, tuple[Callable[[Sums], Pipeline], int | None]] = {
+        "noise ten times too small": (twins.too_little_noise, None),
+        f"no noise, crowd of {SMALL // 2}": (twins.without_noise, SMALL),
+        f"fitted to {SMALL // 2} private records": (twins.on_private_records, SMALL),
+    }
+    for name, (twin, records) in broken.items():
+        yield Case(name, 1.0, partial(made, epsilon=1.0, twin=twin, records=records))
+
+
+def made(
+    here: crowds.Prepared,
+    epsilon: float,
+    twin: Callable[[Sums], Pipeline] | None = None,
+    records: int | None = None,
+) -> tuple[Pipeline, Sums]:
+    """A pipeline, and the honest one that makes its promise; a small crowd has the space of the large one."""
+    mu = counts.mu_for(epsilon, crowds.DELTA)
+    half = headcount.coarse((len(here.labels["private"]) - REFERENCE) // 2)
+    plan = crowds.planned("sums", here._replace(voters=half), epsilon)
+    some = len(here.labels["private"]) - REFERENCE if records is None else records
+    rows = np.r_[:some, len(here.labels["private"]) - REFERENCE : len(here.labels["private"])]
+    wide = len(plan.space.variances)
+    vectors = crowd.vectors(plan.scaling, here.places["private"][rows, :wide])
+    public = crowd.vectors(plan.scaling, here.places["pool"][:, :wide])
+    pool = classifier.measured(public, plan.release.length)
+    labels, number = np.asarray(here.labels["private"])[rows], counts.headcount_for(mu, "sums")
+    honest = Sums(vectors, labels, pool, plan.release, number, REFERENCE)
+    return (honest if twin is None else twin(honest)), honest
+
+
+def line(here: crowds.Prepared, case: Case, runs: int, folder: Path) -> dict[str, Any]:
+    """What all attacks achieve on one case."""
+    began = time.perf_counter()
+    pipeline, honest = case.make(here)
+    place = folder / f"{here.name}-{case.name.replace(' ', '-')}-{case.epsilon:g}-{pipeline.records}"
+    seen, promise = shadows.played(pipeline, runs, SEED, place), honest.promise(crowds.DELTA)
+    found = []
+    for name, scores in membership.each(seen):
+        one = roc.measured(name, scores, seen.member, promise)
+        curve = np.round(roc.curve(scores, seen.member, LEVELS), 6).tolist()
+        found.append({**one.to_dict(), "curve": curve})
+    return {
+        "data": here.name, "case": case.name, "epsilon": case.epsilon, "shadows": runs,
+        "records": pipeline.records, "directions": honest.release.directions, "attacks": found,
+        "seconds": round(time.perf_counter() - began, 1),
+    }  # fmt: skip
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """The lines as Markdown."""
+    rows = [
+        "| data, pipeline | attack | AUC | right | at 0.1% | allowed | at 1% | allowed | epsilon at least |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in lines:
+        for attack in one["attacks"]:
+            strict, loose = attack["caught"]
+            cells = [
+                f"{one['data']}, {one['case']}, epsilon {one['epsilon']:g}",
+                f"`{attack['attack']}`",
+                f"{attack['auc']:.4f}",
+                f"{attack['right']:.2%}",
+                *(text for each in (strict, loose) for text in (shown(each), f"{each['most']:.2%}")),
+                f"{attack['epsilon']:.3f}",
+            ]
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def shown(caught: dict[str, float]) -> str:
+    """A share with its interval.
+
+    >>> shown({"share": 0.012, "low": 0.011, "high": 0.013})
+    '1.20% (1.10 to 1.30)'
+    """
+    return f"{caught['share']:.2%} ({100 * caught['low']:.2f} to {100 * caught['high']:.2f})"
+
+
+def draw(lines: list[dict[str, Any]]) -> bytes:
+    """Curves at epsilon 1, honest and broken, and what epsilon is at least beside what is promised."""
+    from matplotlib.figure import Figure
+
+    at_one = [one for one in lines if one["epsilon"] == 1.0]
+    figure = Figure(figsize=(3.1 * (len(at_one) + 1), 3.6), layout="constrained")
+    *panels, last = figure.subplots(1, len(at_one) + 1, squeeze=False)[0]
+    for axes, one in zip(panels, at_one, strict=True):
+        for attack in one["attacks"]:
+            axes.loglog(LEVELS, attack["curve"], color=COLOURS[attack["attack"]], label=attack["attack"])
+        promise = roc.Promise(**one["attacks"][0]["promise"])
+        axes.loglog(LEVELS, [promise.caught(at) for at in LEVELS], "k--", label="allowed")
+        axes.loglog(LEVELS, LEVELS, "k:", linewidth=0.8, label="guessing")
+        axes.set_ylim(1e-4, 1.1)
+        axes.set_title(f"{one['data']}: {one['case']}", fontsize=9)
+        axes.set_xlabel("false positives")
+    panels[0].set_ylabel("true positives")
+    panels[0].legend(frameon=False, fontsize=6)
+    bounds(last, [one for one in lines if one["case"] == "honest"])
+    for axes in (*panels, last):
+        axes.spines[["top", "right"]].set_visible(False)
+    return plots.rendered(figure)
+
+
+def bounds(axes: Any, lines: list[dict[str, Any]]) -> None:
+    """A panel of what epsilon is at least, by attack, beside what is promised."""
+    for name in sorted({one["data"] for one in lines}):
+        own = sorted((one for one in lines if one["data"] == name), key=lambda one: one["epsilon"])
+        for place in range(len(own[0]["attacks"])):
+            attack = own[0]["attacks"][place]["attack"]
+            points = [(one["epsilon"], one["attacks"][place]["epsilon"]) for one in own]
+            axes.plot(*zip(*points, strict=True), "o-", color=COLOURS[attack], markersize=3)
+    axes.plot([0.1, 8], [0.1, 8], "k--")
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=0.01)
+    axes.set_title("epsilon shown, at least", fontsize=9)
+    axes.set_xlabel("epsilon promised")
+
+
+def kept(results: Path) -> list[dict[str, Any]]:
+    """The lines that are there."""
+    return [json.loads(one) for one in results.read_text().splitlines()] if results.exists() else []
+
+
+def keep(results: Path, made: dict[str, Any]) -> None:
+    """Add a line in place of an earlier one of the same case."""
+    lines = {(one["data"], one["case"], one["epsilon"]): one for one in (*kept(results), made)}
+    content = "".join(json.dumps(one) + "\n" for one in lines.values())
+    storage.write_bytes(results, content.encode())
+
+
+def main() -> None:
+    """Attack the named data sets, and print the table of all lines."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="data sets by name")
+    parser.add_argument("--archives", type=Path, help="a folder with one folder of archives for each name")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 0.1, 0.3, 2.0, 4.0, 8.0])
+    parser.add_argument("--shadows", type=int, default=128)
+    parser.add_argument("--records", type=int, default=20_000, help="private records at most")
+    parser.add_argument("--folder", type=Path, default=Path("runs/attacks"), help="where shadows are kept")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--draw", type=Path, help="draw all lines here, as SVG")
+    chosen = parser.parse_args()
+    for name in chosen.names:
+        here = prepared(name, chosen.archives, chosen.records)
+        for case in cases(chosen.epsilons):
+            keep(chosen.results, line(here, case, chosen.shadows, chosen.folder))
+    lines = kept(chosen.results)
+    print(table(lines))
+    if chosen.draw:
+        storage.write_bytes(chosen.draw, draw(lines))
+
+
+def prepared(name: str, archives: Path | None, records: int) -> crowds.Prepared:
+    """A data set with at most so many private records, and a pool of public ones, in its space."""
+    if archives is None or not (archives / name).exists():
+        made = data.load(name, size=records, public_size=2000, test_size=10)
+    else:
+        made = data.load(name, manual_dir=archives / name)
+    return crowds.prepared(dataclasses.replace(made, private=made.private.take(np.arange(records))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Mistakes in membership inference, and pipelines that it must find: each is caught."""
+
+import shutil
+
+import honest_runs
+import pytest
+import test_membership
+from catalogue import case, fails, is_caught, replaced, source
+from test_risk import contents
+
+from pate_jax.audit.attacks import every, membership, roc, shadows, sums_pipeline
+from pate_jax.audit.attacks.sums_pipeline import Sums
+from pate_jax.runs import directory
+from pate_jax.runs.directory import RunDirectory
+
+
+def of_noise(patch, folder):
+    """What the attacks say of a small crowd, with the sampler that is there."""
+    made = test_membership.crowd()
+    seen = shadows.played(made, 60, seed=3)
+    found = membership.attacked(seen, made.promise(test_membership.DELTA))
+    return [one.sentence() for one in found if not one.holds]
+
+
+def of_files(patch, folder):
+    """What the release holds before and after."""
+    run = RunDirectory(shutil.copytree(honest_runs.crowd("sums").root, folder))
+    before = contents(run.root / "release")
+    every.attacked(run, "membership", shadows=20)
+    return ["release/ is another"] if contents(run.root / "release") != before else []
+
+
+def a_tenth(real):
+    """A sampler of a tenth of the noise."""
+    return lambda asked, table, *, key: real(
+        test_membership.twins._less(asked, 10.0), table, key=key
+    )._replace(release=asked)
+
+
+LOOP = test_membership.test_rmia_counts_the_records_that_are_raised_less
+MISTAKES = [
+    case(
+        "the sampler adds a tenth of the noise",
+        replaced(sums_pipeline, "noisy_table", a_tenth),
+        of_noise,
+        "table, others known: .*MORE THAN THE GUARANTEE",
+    ),
+    case(
+        "the target is among its own shadows",
+        source(membership, "_side", "(counted.sum(0) - counted) / number", "counted.sum(0) / there.sum(0)"),
+        fails(LOOP),
+        "raised_less",
+    ),
+    case(
+        "the released number of voters is not in the bound",
+        source(Sums, "promise", "(self.release, self.number)", "(self.release,)"),
+        fails(test_membership.test_a_promise_covers_the_table_and_the_number_of_voters),
+        "number_of_voters",
+    ),
+    case(
+        "guesses about one run are taken to be independent",
+        source(roc, "_limits", "len(hits) > 1 and 0 < share < 1", "False"),
+        fails(test_membership.test_limits_hold_where_guesses_of_one_run_agree),
+        "guesses_of_one_run_agree",
+    ),
+    case(
+        "the results are written into release/",
+        lambda patch: patch.setattr(
+            RunDirectory, "attacks", directory._Place("release", "attacks.json"), raising=False
+        ),
+        of_files,
+        "release/ is another",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MISTAKES)
+def test_a_mistake_of_attacks_is_caught(mutation, tmp_path):
+    is_caught(mutation, tmp_path)
