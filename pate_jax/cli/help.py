@@ -26,8 +26,8 @@ COMMON = {  # commands that have more flags than two screens hold, and the flags
     "student": "--method --net --steps --public --test --json",
     "party init": "--cards --voters --opened --epsilon --delta --unit --colluding --absent --threshold "
     "--queries --private --public --label-column --id-column --json",
-    "party join": "--key --out --register --transcript --private --public --test --label-column --id-column "
-    "--seed --json",
+    "party join": "--key --out --register --transcript --prepare --private --public --test --label-column "
+    "--id-column --seed --json",
     "sweep": "--out --mechanisms --noises --thresholds --test-noises --queries --teachers --students --delta "
     "--judged-on --exact --json",
 }

@@ -137,6 +137,7 @@ def join(
     out: Path,
     register: Path | None = None,
     transcript: Path | None = None,
+    prepare: bool = False,
     seed: int | None = None,
     json: bool = False,
 ) -> None:
@@ -154,12 +155,20 @@ def join(
             before anything is sent (`pate budget --register`).
         transcript: take the result from another party's transcript.json, where this party was stopped after
             the vote.
+        prepare: train or count this party's voters and stop before anything is charged or sent, so that all
+            can join at an agreed time later.
         seed: make this party's noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
     from pate_jax.runs.parties import join as joining
 
     member, secret = joining.of_party(agreement, key, data, out, seed=seed)
+    if prepare:
+        rows = joining.prepare(member)
+        print(
+            f"{out}: the voters have answered {rows:,} questions; join without --prepare when all are ready"
+        )
+        return
     if transcript is not None:
         made = joining.receive(member, transcript)
     else:

@@ -17,15 +17,15 @@ RECORDS, POOL = 60, 40
 CENTRES = np.eye(3, 4) * 4
 
 
-def prepare(folder, ports=(7101, 7102, 7103), voters=RECORDS, records=RECORDS):
+def prepare(folder, ports=(7101, 7102, 7103, 7104), voters=RECORDS, records=RECORDS, names=NAMES):
     """Files of data, keys and cards; the same data at every call."""
     random = np.random.default_rng(11)
-    for part, count in [*((name, records) for name in NAMES), ("pool", POOL), ("test", 30)]:
+    for part, count in [*((name, records) for name in names), ("pool", POOL), ("test", 30)]:
         labels = random.integers(0, 3, count).astype(np.int32)
         inputs = (CENTRES[labels] + random.normal(size=(count, 4))).astype(np.float32)
         ids = np.array([f"{part}-{7 * row % count:03d}x" for row in range(count)])
         np.savez(folder / f"{part}.npz", inputs=inputs, labels=labels, ids=ids)
-    for name, port in zip(NAMES, ports, strict=True):
+    for name, port in zip(names, ports, strict=False):
         cards.make(folder, name, "localhost", port, voters)
     return folder
 
@@ -34,15 +34,15 @@ def data_of(folder, name):
     return DataChoice(private=folder / f"{name}.npz", public=folder / "pool.npz", test=folder / "test.npz")
 
 
-def agree(folder, kind, file="vote.toml", asked=None, **chosen):
+def agree(folder, kind, file="vote.toml", asked=None, names=NAMES, **chosen):
     """Write the agreement; returns its path."""
     chosen = {"epsilon": 8.0, "seconds": 20.0, **chosen}
     asked = asked or Asked(queries={"teachers": 12, "neighbours": 9, "sums": None}[kind], net="linear")
     write.write(
         folder / file,
         "a study",
-        [folder / f"{name}.card.json" for name in NAMES],
-        data_of(folder, NAMES[0]),
+        [folder / f"{name}.card.json" for name in names],
+        data_of(folder, names[0]),
         Terms(voters=kind, **chosen),
         asked,
     )

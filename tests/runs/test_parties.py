@@ -242,6 +242,37 @@ def test_noise_differs_between_agreements_and_ballots(voted):
     assert not np.array_equal(first, ballot.shares(second, votes).counts)
 
 
+FOUR = (*files.NAMES, "zenith")
+
+
+def test_a_vote_goes_on_without_a_party_that_may_be_absent_and_stays_without_it(tmp_path):
+    folder = files.prepare(tmp_path, names=FOUR)
+    file = files.agree(folder, "neighbours", names=FOUR, absent=1)
+    found = files.vote(folder, file, files.NAMES)
+    assert not refused(found), found
+    party, _ = files.member(folder, "east", file)
+    total = 0
+    for name in files.NAMES:
+        one, _ = files.member(folder, name, file)
+        total = total + (votes := ballot.cast(one)) + ballot.shares(one, votes).counts
+    assert np.array_equal(total, ledger.read(party.run.ledger).table)
+    assert party.vote.noise.honest == 2 and [one.shares for one in found["east"].audiences] == [3, 2]
+    book = RunDirectory(folder / "run-west").ledger
+    promises = {**ledger.read(book).begun, "zenith": "0" * 64}
+    with pytest.raises(PateError, match="zenith was not there"):
+        ledger.begin(book, promises)
+    assert students._released(party).sigma == pytest.approx(party.vote.noise.share.scale * 3**0.5)
+
+
+def test_a_prepared_party_is_not_charged_and_votes_as_it_would_have(tmp_path):
+    folder = files.prepare(tmp_path)
+    party, _ = files.member(folder, "east", files.agree(folder, "neighbours"))
+    assert join.prepare(party) == 9 and not party.run.ledger.exists()
+    kept = party.run.table.read_bytes()
+    ballot.cast(party)
+    assert party.run.table.read_bytes() == kept
+
+
 # ---- refusals before anything is sent
 
 

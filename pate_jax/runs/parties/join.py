@@ -80,6 +80,14 @@ def join(member: Member, key: str, opener: Opener, book: Path | None = None) -> 
         return finish(member)
 
 
+def prepare(member: Member) -> int:
+    """Train or count the party's own voters, and send and charge nothing; the number of questions."""
+    terms.audiences(member.agreement, member.questions)
+    with member.run.writing():
+        _begin(member)
+        return len(ballot.cast(member))
+
+
 def _begin(member: Member) -> None:
     """Record which agreement the run belongs to, with copies of its files."""
     run = member.run
