@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pate_jax import data, voting
-from pate_jax.accounting import planning, vote_models
+from pate_jax.accounting import planning, stable_plan, vote_models
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
 
@@ -112,7 +112,16 @@ def plan(
     if json:
         print(json_format.dumps({**found.to_dict(), "command": command, "delta": delta}))
     else:
-        _tell(found, command, delta, known_classes)
+        rival = stable_plan.outlook(
+            models,
+            teachers=found.best.teachers,
+            shard=found.best.shard,
+            classes=known_classes,
+            queries=queries,
+            budget=epsilon,
+            delta=delta,
+        )
+        _tell(found, command, delta, known_classes, rival)
 
 
 class _Wish(NamedTuple):
@@ -185,7 +194,7 @@ def _number(classes: int | str | None) -> int:
     return len(classes.split(",")) if isinstance(classes, str) else 10 if classes is None else classes
 
 
-def _tell(found: planning.Plan, command: str, delta: float, classes: int) -> None:
+def _tell(found: planning.Plan, command: str, delta: float, classes: int, rival: stable_plan.Outlook) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -223,6 +232,7 @@ def _tell(found: planning.Plan, command: str, delta: float, classes: int) -> Non
             "With the least favourable of these votes answers are hardly better than guesses: spend more,\n"
             "ask for fewer answers, or judge by votes that are closer to yours (--like, --votes).\n"
         )
+    print(f"{rival.text(best.teachers, best.answers)}\n")
     print(command)
 
 

@@ -1,0 +1,83 @@
+"""How many answers a list of stable answers may expect at a budget, before any private vote is cast.
+
+Expectations come from a model of votes or from public or synthetic votes (`vote_models`), like those of
+`planning`, and are no part of the guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pate_jax.accounting import stable
+from pate_jax.accounting.planning import Votes
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.stable import StableAnswers, distance
+
+CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
+
+
+class Outlook(NamedTuple):
+    """The best cutoff and what to expect of it."""
+
+    mechanism: StableAnswers | None  # None if no reading can reach the threshold of any cutoff
+    least_lead: int  # by which the plurality must lead so that a whole list is likely to be answered
+    unstable: float  # the share of queries that lead by less
+    answers: float  # expected number, all of them exact
+
+    def text(self, teachers: int, rival: float) -> str:
+        """One sentence, beside the number of answers that noisy counts would give."""
+        if self.mechanism is None or self.answers < 1:
+            return (
+                f"Stable answers (docs/stable.md) would never answer: a lead of {self.least_lead:,} of "
+                f"{teachers:,} votes would be needed."
+            )
+        judged = "fewer" if self.answers < rival else "more"
+        return (
+            f"Stable answers (docs/stable.md) would give about {self.answers:,.0f} at this epsilon, {judged} "
+            f"than that: {self.unstable:.1%} of the\nqueries lead by less than {self.least_lead:,} votes, "
+            f"and the list ends after {self.mechanism.cutoff:,} of them."
+        )
+
+
+def outlook(
+    models: Sequence[Votes],
+    *,
+    teachers: int,
+    shard: int,
+    classes: int,
+    queries: int,
+    budget: float,
+    delta: float,
+) -> Outlook:
+    """The cutoff with the most expected answers, on queries in random order; a mean over the models.
+
+    A list of queries of which a share r is unstable meets the u-th of these after about `u/r` queries.
+
+    >>> from pate_jax.accounting.vote_models import MODELS
+    >>> goal = {"shard": 240, "classes": 10, "queries": 2000, "budget": 1.0, "delta": 1e-5}
+    >>> found = outlook(MODELS[:1], teachers=250, **goal)
+    >>> found.mechanism.cutoff, found.answers < 20
+    (1, True)
+    >>> outlook(MODELS[:1], teachers=50, **goal).mechanism is None
+    True
+    """
+    random = np.random.default_rng(7)
+    votes = [random.multinomial(teachers, model.shares(shard, classes)) for model in models]
+    readings = np.concatenate([distance(counts) for counts in votes])
+    best = Outlook(None, 2 * stable.calibrate(budget, delta, 1, queries).threshold + 1, 1.0, 0.0)
+    for cutoff in CUTOFFS:
+        try:
+            mechanism = stable.calibrate(budget, delta, cutoff, queries)
+        except PateError:
+            break
+        if mechanism.threshold > teachers // 2:
+            break
+        least = stable.least_distance(mechanism, queries)
+        share = float(np.mean(readings < least))
+        answers = min(queries, cutoff / max(share, 1e-12)) * (1 - share)
+        if best.mechanism is None or answers > best.answers:
+            best = Outlook(mechanism, 2 * least + 1, share, answers)
+    return best
