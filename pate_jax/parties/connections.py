@@ -31,6 +31,14 @@ LINGER = 1.0  # seconds in which a failed party still answers
 _PATIENCE = 0.05  # seconds between two calls of a party that does not answer yet
 
 
+class Refusal(PateError):
+    """The end of a vote, in a sentence that all parties may read.
+
+    Only these are sent to others. What is wrong with a party's own numbers is told to that party alone, since
+    the sentence may show them.
+    """
+
+
 class Hub:
     """All connections of one party, and the first thing that went wrong on any of them."""
 
@@ -53,7 +61,7 @@ class Hub:
             return
         for peer in self.peers.values():
             peer.tell(sentence)
-        self.failure.set_exception(PateError(sentence))
+        self.failure.set_exception(Refusal(sentence))
 
     def hello(self) -> bytes:
         """The first message to each peer."""
@@ -63,14 +71,16 @@ class Hub:
         """Take the first message of a peer."""
         try:
             digest, nonce = (str(word)[:64] for word in json.loads(content))
-        except (ValueError, TypeError) as error:
-            raise PateError(f"{name} does not greet as this version does: install the same one") from error
+        except (ValueError, TypeError):
+            self.fail(f"{name} does not greet as this version does: install the same one")
+            return
         if digest != self.agreement.digest:
             pair = sorted([(self.name, self.agreement.digest[:12]), (name, digest[:12])])
             self.fail(
                 f"{pair[0][0]} and {pair[1][0]} hold different agreements ({pair[0][1]} and {pair[1][1]}): "
                 "compare the files"
             )
+            return
         self.nonces[name] = nonce
         self.changed.set()
 
@@ -108,7 +118,7 @@ class Hub:
         if isinstance(error, PateError):
             self.fail(str(error))
         elif error is not None and not isinstance(error, OSError):  # a stranger at the door ends no vote
-            self.fail(f"{self.name} could not go on ({type(error).__name__}: {error}): run the vote again")
+            self.fail(f"{self.name} could not go on ({type(error).__name__}): run the vote again")
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from jaxtyping import Shaped, UInt8
 from pate_jax.errors import PateError
 from pate_jax.parties import engine, ranges
 from pate_jax.parties.agreement import Agreement, Party
+from pate_jax.parties.connections import Refusal
 from pate_jax.parties.shamir import Prime
 
 
@@ -79,7 +80,7 @@ async def _agree(runtime: Any, agreement: Agreement, present: tuple[Party, ...],
             "neighbours": "with its agreed votes at most on each query",
             "sums": "with sums within the agreed size",
         }[agreement.voters]
-        raise PateError(
+        raise Refusal(
             f"{', '.join(named)} sent numbers out of the agreed range: each party sends "
             f"{agreement.queries} x {agreement.classes} counts {rule}, and noise of the agreed scale; "
             "nothing was opened"

@@ -7,10 +7,9 @@ import itertools
 import json
 from typing import Any
 
-from pate_jax.errors import PateError
 from pate_jax.parties import engine
 from pate_jax.parties.agreement import Agreement
-from pate_jax.parties.connections import KEYS, PRESENT, Hub
+from pate_jax.parties.connections import KEYS, PRESENT, Hub, Refusal
 
 
 async def settle(hub: Hub, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -32,7 +31,7 @@ async def settle(hub: Hub, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
     missing = [name for name in order if name not in named]
     _check_missing(hub, missing, wanted)
     if hub.name not in named or not await hub.until(lambda: hub.knows(named), agreement.seconds):
-        raise PateError("the parties do not see one another alike: start the vote again, all of you")
+        raise Refusal("the parties do not see one another alike: start the vote again, all of you")
     hub.settled = True
     return named
 
@@ -55,7 +54,7 @@ def _check_missing(hub: Hub, missing: list[str], wanted: tuple[str, ...] | None)
         missing = [name for name in missing if name in wanted] or missing
     if not allowed:
         rule = "this repeated vote needs the same parties" if wanted else _may_drop(agreement)
-        raise PateError(
+        raise Refusal(
             f"{', '.join(missing)} did not come within {agreement.seconds:g} seconds"
             f"{_reasons(hub, missing)}, and {rule}: start the vote again when all are ready"
         )
@@ -107,7 +106,7 @@ def _take_keys(found: Any, index: int, sets: list[tuple[int, ...]], content: byt
     """Keep the keys that a party made for sets in which both are."""
     size = found._prss_keys_from_peer(index)
     if len(content) != size + 32 * len(sets):
-        raise PateError(f"{name} sent keys of another length: install the same version everywhere")
+        raise Refusal(f"{name} sent keys of another length: install the same version everywhere")
     found._prss_keys_from_peer(index, content[:size])
     for number, one in enumerate(sets):
         found.orders[one] = content[size + 32 * number : size + 32 * (number + 1)]

@@ -20,7 +20,7 @@ from jaxtyping import Int32, Int64
 from pate_jax.errors import PateError
 from pate_jax.parties import argmax, certificates, connections, engine, inputs, presence, ranges
 from pate_jax.parties.agreement import Agreement
-from pate_jax.parties.connections import Hub
+from pate_jax.parties.connections import Hub, Refusal
 from pate_jax.parties.shamir import MERSENNE, Mersenne, Prime
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def open(
                 yield session
                 session._run(session._farewell())
             except BaseException as error:
-                session._hub.fail(str(error) if isinstance(error, PateError) else _left(name))
+                session._hub.fail(str(error) if isinstance(error, Refusal) else _left(name))
                 raise
             finally:
                 session._hub.close()
@@ -140,9 +140,7 @@ class Session:
         digest = hashlib.sha256(opened.astype("<i8").tobytes()).digest()
         received = await self._runtime.round([digest] * len(self.present))
         if len({*received}) > 1:
-            raise PateError(
-                "the parties opened different numbers, so one of them did not keep to the protocol"
-            )
+            raise Refusal("the parties opened different numbers, so one of them did not keep to the protocol")
         return opened
 
     def _members(self) -> tuple[Any, ...]:
@@ -159,7 +157,7 @@ class Session:
         self._loop.set_exception_handler(hub.on_error)  # MPyC's own prints what went wrong, and goes on
         self._watch = asyncio.ensure_future(_watch(hub))
         if len({*await self._runtime.round([self.identifier.encode()] * len(self.present))}) > 1:
-            raise PateError("the parties do not see one another alike: start the vote again, all of you")
+            raise Refusal("the parties do not see one another alike: start the vote again, all of you")
 
     async def _farewell(self) -> None:
         """Let everybody finish before connections close."""

@@ -112,6 +112,18 @@ def test_too_few_numbers_are_refused_by_name(forks, tmp_path):
     refused(found, saying="west sent numbers out of the agreed range")
 
 
+def test_what_is_wrong_with_own_numbers_is_told_to_their_owner_alone(forks, tmp_path):
+    agreement = agree(seconds=5.0)
+    own = draw(agreement)
+    own["south"][0][2, 1] += 1
+    ended, opened, said, _ = hold(forks, tmp_path, agreement, own=own)
+    assert {*ended.values()} == {3}
+    assert not opened
+    assert str(own["south"][0][2].tolist()) in said["south"]
+    for name in ("north", "west"):
+        assert said[name].startswith("south left before the vote was over"), said
+
+
 def test_another_agreement_is_refused(forks, tmp_path):
     agreement = agree()
     agreements.write(tmp_path / "other.toml", dataclasses.replace(agreement, delta=1e-3))
