@@ -116,8 +116,8 @@ def cost(vote: SharedVote, order: float, *, unit: Unit = "record") -> Cost:
 def slack(vote: SharedVote) -> float:
     """An upper bound of the total-variation distance of all drawn shares from their laws.
 
-    A word that chooses among tied classes favours some of them by `classes * 2^-128` in all. Where answers
-    are opened, numbers are compared under masks, and each comparison may tell at most `COMPARISON` of them.
+    The order of tied classes is sorted by words of 128 bits, two of which may be equal. Where answers are
+    opened, numbers are compared under masks, and each comparison may tell at most `COMPARISON` of them.
 
     >>> vote = SharedVote("teachers", "answers", parties=3, sigma=40.0, queries=64, classes=10)
     >>> slack(vote) < 1e-20
@@ -127,7 +127,8 @@ def slack(vote: SharedVote) -> float:
     if vote.test_noise is not None:
         total += vote.queries * noise_shares.distance(vote.test_noise, vote.parties)
     if vote.opened == "answers":
-        total += vote.queries * vote.classes * (2.0**-128 + 2 * COMPARISON)
+        ties = (vote.classes - 1) / 2 * 2.0**-128
+        total += vote.queries * vote.classes * (ties + 2 * COMPARISON)
     return total * (1 + 2.0**-40)
 
 

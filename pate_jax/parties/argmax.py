@@ -122,6 +122,7 @@ async def shuffle(
 
 
 def _order(key: bytes, queries: int, classes: int) -> Int[np.ndarray, "query class"]:
-    """A uniform order of the classes for each query, from a key; two of its numbers are equal with 2^-64."""
-    raw = hashlib.shake_256(key).digest(8 * queries * classes)
-    return np.argsort(np.frombuffer(raw, "<u8").reshape(queries, classes), axis=1, kind="stable")
+    """A uniform order of the classes for each query, from a key; two of its numbers are equal with 2^-128."""
+    raw = hashlib.shake_256(key).digest(16 * queries * classes)
+    words = np.frombuffer(raw, "<u8").reshape(2, queries, classes)
+    return np.lexsort(words, axis=1)

@@ -147,6 +147,20 @@ def test_answers_cost_outsiders_no_more_than_claimed(test, classes, absent):
     assert 0.75 < np.max(ratios) <= 1
 
 
+def test_outsiders_figure_holds_too_where_nobody_stays_away():
+    """More noise on a test that hardly ever passes lets more close races through, so it can cost more."""
+    settings = {"classes": 3, "colluding": 1, "absent": 2, "threshold": 40, "sigma_threshold": 6.0}
+    vote = SharedVote("teachers", "answers", 5, 6.0, voters_of_parties=(2,) * 5, **settings)
+    orders = np.array([1.5, 3.0, 8.0])
+    claim = party_curves.rdp(vote, 3, orders, offset=False)
+    for shares, teachers in ((3, 6), (4, 8), (5, 10)):
+        counts, nothing = [teachers // 2, teachers // 2, 0], np.zeros(3, int)
+        laws = (answer_law(one, nothing, vote, shares) for one in (counts, moved(counts, 0, 1)))
+        first, second = laws
+        exact = np.array([renyi(first, second, order) for order in orders])
+        assert (exact <= claim).all(), (shares, exact, claim)
+
+
 def test_a_party_who_knows_its_noise_can_learn_more_than_the_figure_of_an_outsider():
     """Outsiders know that counts add up to the number of teachers; a known share breaks this."""
     vote = SharedVote(

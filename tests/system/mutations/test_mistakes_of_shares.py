@@ -96,6 +96,12 @@ SHARES = [
         "unknown_shares",
     ),
     case(
+        "outsiders' figure holds only if as many parties stay away as may",
+        source(party_curves, "_least_to_all", "vote.parties + 1", "shares + 1"),
+        fails(test_audiences.test_outsiders_figure_holds_too_where_nobody_stays_away),
+        "nobody_stays_away",
+    ),
+    case(
         "a party who knows its share of the noise is accounted for as an outsider",
         replaced(party_curves, "moved_vote", as_if_nothing_were_known),
         fails(test_audiences.test_a_party_who_knows_its_noise_can_learn_more_than_the_figure_of_an_outsider),
