@@ -23,7 +23,7 @@ from pate_jax.mechanisms import noise_shares
 from pate_jax.mechanisms.shared_votes import SharedVote
 
 Unit = Literal["record", "user", "party"]  # whose contents may change: one voter's, or all of a party's
-COMPARISON = 2.0**-80  # statistical distance of a secure comparison (`pate_jax.parties.engine.SECURITY`)
+COMPARISON = 2.0**-80  # one over the size of a comparison's mask (`pate_jax.parties.engine.SECURITY`)
 _UP = 1 + 1e-12
 _WIDEST = 1e6  # the largest noise that a search tries
 
@@ -117,7 +117,7 @@ def slack(vote: SharedVote) -> float:
     """An upper bound of the total-variation distance of all drawn shares from their laws.
 
     The order of tied classes is sorted by words of 128 bits, two of which may be equal. Where answers are
-    opened, numbers are compared under masks, and each comparison may tell at most `COMPARISON` of them.
+    opened, numbers are compared under masks, and each comparison may tell what `masked` says of them.
 
     >>> vote = SharedVote("teachers", "answers", parties=3, sigma=40.0, queries=64, classes=10)
     >>> slack(vote) < 1e-20
@@ -128,8 +128,22 @@ def slack(vote: SharedVote) -> float:
         total += vote.queries * noise_shares.distance(vote.test_noise, vote.parties)
     if vote.opened == "answers":
         ties = (vote.classes - 1) / 2 * 2.0**-128
-        total += vote.queries * vote.classes * (ties + 2 * COMPARISON)
+        total += vote.queries * vote.classes * (ties + 2 * masked(vote))
     return total * (1 + 2.0**-40)
+
+
+def masked(vote: SharedVote) -> float:
+    """The statistical distance of one secure comparison, for as many colluding parties as were agreed on.
+
+    What is opened is a difference plus a mask, a sum of numbers of which every set of `m - t` parties knows
+    one. Colluders know all of these but one. Its range is that of the whole mask divided by the number of
+    sets, rounded down to a power of two. Another difference moves the opened number by at most one step of it.
+
+    >>> vote = SharedVote("teachers", "answers", parties=5, colluding=2, sigma=40.0, classes=10)
+    >>> 2.0**-76 < masked(vote) <= 2.0**-75
+    True
+    """
+    return 2 * math.comb(vote.parties, max(vote.colluding, 1)) * COMPARISON
 
 
 def least_noise(vote: SharedVote, target: float, delta: float, *, unit: Unit = "record") -> SharedVote:

@@ -279,7 +279,24 @@ def test_the_distance_of_secure_comparisons_is_paid_for_as_the_protocol_states_i
         SharedVote("teachers", opened, 3, 40.0, 10, queries=50) for opened in ("counts", "answers")
     )
     comparisons = 50 * (2 * 10 - 1)  # tournaments of the counts and of the noisy counts, and the test
-    assert parties.slack(answers) - parties.slack(counts) >= comparisons * parties.COMPARISON
+    ties = 50 * math.comb(10, 2) * 2.0**-128
+    assert parties.slack(answers) - parties.slack(counts) >= comparisons * parties.masked(answers) + ties
+
+
+@pytest.mark.parametrize(("members", "colluding"), [(3, 1), (4, 1), (5, 2)])
+def test_a_masked_comparison_shows_no_more_than_is_charged_for(members, colluding):
+    """The opened number is enumerated, as those see it who know all parts of the mask but one."""
+    bits, security = 3, 7
+    sets = math.comb(members, colluding)
+    part = 1 << max(0, (2**security // sets).bit_length() - 1)  # the range of one part, as MPyC draws it
+    laws = np.zeros((2**bits, (part + 3) << bits))
+    for row, difference in enumerate(range(-(2 ** (bits - 1)), 2 ** (bits - 1))):
+        for low, high in itertools.product(range(2**bits), range(part)):
+            laws[row, difference + 2**bits + low + (high << bits)] += 1 / part / 2**bits
+    apart = max(np.abs(one - two).sum() / 2 for one, two in itertools.combinations(laws, 2))
+    vote = SharedVote("teachers", "answers", members, 40.0, 10, colluding=colluding)
+    charged = parties.masked(vote) / parties.COMPARISON * 2.0**-security
+    assert 2.0**-security < apart <= charged
 
 
 def test_bad_arguments_are_refused_by_name():

@@ -102,6 +102,12 @@ SHARES = [
         "nobody_stays_away",
     ),
     case(
+        "a mask that all parties make counts in full against those who know most of it",
+        source(parties, "masked", "math.comb(vote.parties, max(vote.colluding, 1))", "0.5"),
+        fails(partial(test_audiences.test_a_masked_comparison_shows_no_more_than_is_charged_for, 5, 2)),
+        "masked_comparison",
+    ),
+    case(
         "a party who knows its share of the noise is accounted for as an outsider",
         replaced(party_curves, "moved_vote", as_if_nothing_were_known),
         fails(test_audiences.test_a_party_who_knows_its_noise_can_learn_more_than_the_figure_of_an_outsider),
