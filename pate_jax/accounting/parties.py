@@ -137,7 +137,7 @@ def masked(vote: SharedVote) -> float:
 
     What is opened is a difference plus a mask, a sum of numbers of which every set of `m - t` parties knows
     one. Colluders know all of these but one. Its range is that of the whole mask divided by the number of
-    sets, rounded down to a power of two. Another difference moves the opened number by at most one step of it.
+    sets, rounded down to a power of two. Another difference moves the opened number by one such step at most.
 
     >>> vote = SharedVote("teachers", "answers", parties=5, colluding=2, sigma=40.0, classes=10)
     >>> 2.0**-76 < masked(vote) <= 2.0**-75
