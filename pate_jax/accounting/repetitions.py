@@ -150,8 +150,9 @@ def law(repetitions: NegativeBinomial | Poisson) -> NDArray[np.float64]:
         before = np.arange(1.0, math.ceil(50 * (1 + max(shape, 0.0)) / gamma) + 1)
         steps = math.log1p(-gamma) + np.log1p((shape - 1) / (before + 1))
         logs = np.concatenate([[-np.inf, 0.0], np.cumsum(steps)])
-    weights: NDArray[np.float64] = np.exp(logs - logs.max())
-    return weights / weights.sum()
+    weights = np.exp(logs - logs.max())
+    chances: NDArray[np.float64] = weights / weights.sum()
+    return chances
 
 
 def negative_binomial(mean: float, shape: float = 1.0) -> NegativeBinomial:
