@@ -11,6 +11,7 @@ import pytest
 from commands import call
 from scipy import stats
 
+from experiments import attacks, crowds
 from pate_jax import accounting
 from pate_jax.accounting.exact import counts, pair
 from pate_jax.audit.attacks import members, membership, roc, shadows, twins
@@ -20,6 +21,7 @@ from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.crowd import classifier, tables
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
+from pate_jax.models import spaces
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
@@ -159,6 +161,17 @@ def test_a_promise_is_the_exact_curve_of_a_gaussian_shift():
         assert Promise(promise.epsilon, DELTA).caught(0.001) > promise.caught(0.001)
 
 
+def test_chance_raises_no_alarm_over_an_attack_that_attains_the_bound():
+    """Of a guarantee of which every attacker's 95% intervals pass the bound now and then."""
+    random, promise, mu = np.random.default_rng(4), Promise(100.0, 0.0, 0.05), 0.05
+    held = {mu: 0, 4 * mu: 0}
+    for shift in held:
+        for _ in range(50):
+            member = random.random((20, 1000)) < 0.5
+            held[shift] += roc.measured("a", random.normal(shift * member), member, promise).holds
+    assert held == {mu: 50, 4 * mu: 0}
+
+
 def test_epsilon_is_bounded_from_below_by_either_error():
     member = np.arange(20_000).reshape(10, 2000) % 2 == 0
     for some, others in ((0.6, 0.3), (0.7, 0.4)):
@@ -242,3 +255,39 @@ def test_the_command_guesses_who_took_part_and_writes_into_private_alone(tmp_pat
     assert call("attack", run.root, "--only", "membership", "--shadows", "20") == 0
     assert "by 20 shadow runs on half of the records (SENSITIVE" in capsys.readouterr().out
     assert call("attack", honest_runs.crowd("neighbours").root, "--only", "membership") == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0])
+def test_larger_crowds_keep_their_promise_at_every_epsilon(epsilon):
+    """No alarm is raised over an honest pipeline, whichever the seed."""
+    honest = crowd(records=900, entries=100, classes=5, epsilon=epsilon, seed=9)
+    promise, shift = honest.promise(DELTA), math.sqrt(honest.squares.mean()) / honest.release.sigma
+    for seed in range(4):
+        found = membership.attacked(shadows.played(honest, 128, seed), promise)
+        assert all(one.holds for one in found)
+        assert found[-1].right == pytest.approx(stats.norm.cdf(shift / 2), abs=0.006)
+
+
+@pytest.mark.long
+def test_the_experiment_tells_honest_pipelines_from_their_twins(tmp_path, monkeypatch):
+    monkeypatch.setattr(attacks, "REFERENCE", 200)
+    monkeypatch.setattr(attacks, "SMALL", 80)
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 2000)
+    inputs = random.normal(size=(2000, 40)) + np.eye(40)[labels]
+    space = spaces.learn("identity", inputs[1000:].astype(np.float32))
+    places = {
+        "private": space.coordinates(inputs[:1000].astype(np.float32)),
+        "pool": space.coordinates(inputs[1000:].astype(np.float32)),
+    }
+    here = crowds.Prepared("made up", 3, space, places, {"private": labels[:1000]}, 1000)
+    lines = [attacks.line(here, case, 40, tmp_path / "shadows") for case in attacks.cases([1.0])]
+    for line in lines:
+        attacks.keep(tmp_path / "lines.jsonl", line)
+        attacks.keep(tmp_path / "lines.jsonl", line)
+    assert attacks.kept(tmp_path / "lines.jsonl") == json.loads(json.dumps(lines))
+    for line in lines:
+        assert (line["case"] == "honest") == all(one["holds"] for one in line["attacks"]), line["case"]
+    assert attacks.table(lines).count("\n") == 1 + 6 + 6 + 6 + 4
+    assert attacks.draw(lines)[:5] == b"<?xml"

@@ -20,6 +20,7 @@ from pate_jax.errors import PateError
 LEVELS = (0.001, 0.01)  # false positives at which an attack is told
 _ALL_LEVELS = (*LEVELS, 0.1, 0.5)  # and those from which epsilon is bounded
 DOUBT = 0.05  # of an interval
+_ALARM = 1e-4  # of the limits by which a promise is said to be broken: many are looked at
 
 
 class Promise(NamedTuple):
@@ -74,11 +75,7 @@ class Measured(NamedTuple):
     caught: tuple[Caught, ...]
     epsilon: float  # at least, with 95% confidence, at the guarantee's delta
     promise: Promise
-
-    @property
-    def holds(self) -> bool:
-        """Whether the attack shows no more than the guarantee allows."""
-        return self.epsilon <= self.promise.epsilon and all(one.low <= one.most for one in self.caught)
+    holds: bool  # whether it shows no more than the guarantee allows, beyond what chance explains
 
     def sentence(self) -> str:
         """What it says, for people."""
@@ -95,7 +92,7 @@ class Measured(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         caught = [one._asdict() for one in self.caught]
-        return {**self._asdict(), "caught": caught, "promise": self.promise._asdict(), "holds": self.holds}
+        return {**self._asdict(), "caught": caught, "promise": self.promise._asdict()}
 
 
 def measured(
@@ -117,7 +114,7 @@ def measured(
             "records, some of which are members and some are not"
         )
     inside, outside = np.sort(scores[member]), np.sort(scores[~member])
-    caught, least = [], [0.0]
+    caught, least, holds = [], [0.0], True
     for level in _ALL_LEVELS:
         cut = outside[-1 - min(int(level * len(outside)), len(outside) - 1)]
         if level in LEVELS:
@@ -125,6 +122,7 @@ def measured(
             limits = _limits(scores > cut, member, DOUBT)
             caught.append(Caught(level, share, *limits, promise.caught(level)))
         least.extend(_epsilons(scores > cut, member, promise.delta))
+        holds = holds and _allowed(scores > cut, member, promise)
     return Measured(
         attack=attack,
         targets=len(scores),
@@ -135,6 +133,7 @@ def measured(
         caught=tuple(caught),
         epsilon=max(least),
         promise=promise,
+        holds=holds,
     )
 
 
@@ -166,6 +165,15 @@ def _right(scores: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> float
     """How often the attacker is right that accuses those above the median score."""
     cut = np.median(scores)
     return float(((inside > cut).mean() + (outside <= cut).mean()) / 2)
+
+
+def _allowed(
+    accused: Bool[np.ndarray, "target record"], member: Bool[np.ndarray, "target record"], promise: Promise
+) -> bool:
+    """Whether a promise may be kept, by limits that one honest attack in thousands is beyond."""
+    found, _ = _limits(accused, member, _ALARM)
+    _, wrong = _limits(accused, ~member, _ALARM)
+    return found <= promise.caught(wrong)
 
 
 def _epsilons(
