@@ -7,6 +7,7 @@ import pytest
 from commands import call
 
 from pate_jax import voting
+from pate_jax.accounting import local_plan
 from pate_jax.errors import PateError
 from pate_jax.runs import chain
 from pate_jax.runs.local import ballot, count, terms
@@ -89,6 +90,30 @@ def test_repeating_the_command_gives_the_same_answers_and_charges_once(tmp_path,
     assert len(chain.read(tmp_path / "a" / "ledger.jsonl")) == 1
 
 
+def test_an_older_ledger_gets_the_same_answers_and_shows_them_again(tmp_path, plan):
+    """A ledger that was restored from a backup does not know what has left: the folder does."""
+    out, first, _ = cast(tmp_path, plan)
+    content, ledger = out.read_bytes(), tmp_path / "a" / "ledger.jsonl"
+    for path in (ledger, chain.head_path(ledger)):
+        path.unlink()
+    other = tmp_path / "other.json"
+    terms.write(
+        other,
+        local_plan.plan("one-hot", classes=3, questions=12, voters=90, budget=2.0),
+        questions=12,
+        budget=2.0,
+        delta=0.0,
+    )
+    with pytest.raises(PateError, match="no charge for"):  # or the budget would be spent twice
+        cast(tmp_path, other)
+    with pytest.raises(PateError, match="30 voters of 'a'"):
+        cast(tmp_path, plan, voters=29)
+    assert not ledger.exists()
+    out, again, _ = cast(tmp_path, plan)
+    assert out.read_bytes() == content and again.spent == first.spent
+    assert len(chain.read(ledger)) == 1
+
+
 @pytest.mark.parametrize("step", ["charge", "out"])
 def test_a_crash_between_drawing_charging_and_giving_never_charges_twice(tmp_path, plan, monkeypatch, step):
     class Killed(Exception):
@@ -103,7 +128,14 @@ def test_a_crash_between_drawing_charging_and_giving_never_charges_twice(tmp_pat
         if step == "charge":
             patch.setattr(chain.Writer, "append", killed)
         else:
-            patch.setattr(ballot, "_check_same", killed)
+            write = storage.write_bytes
+            patch.setattr(
+                storage,
+                "write_bytes",
+                lambda path, *more, **flags: (killed if path == settings["out"] else write)(
+                    path, *more, **flags
+                ),
+            )
         with pytest.raises(Killed):
             ballot.vote(plan, votes, **settings)
     assert not (tmp_path / "a.npz").exists()  # what is not charged has not left

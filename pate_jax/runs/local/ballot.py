@@ -3,9 +3,11 @@
     FOLDER/ledger.jsonl      what each voter of the party has spent; private
     FOLDER/sent-DIGEST.npz   the noisy answers to one plan, so that they are never drawn twice
 
-Answers are drawn and stored first, then charged, and only then given out. After a crash in between, answers
-that were not charged have not left, and are drawn again. Answers that were charged are the stored ones, and
-repeating the command charges nothing. Each voter of a party spends the same: the ledger speaks of one voter.
+Answers are drawn and stored first, then charged, and only then given out. Whatever happens in between, the
+stored answers are the only ones: a repeated command gives them out, and charges them if the ledger does not
+show them yet. It does not after a crash, or where an older copy of it was restored. So nobody sees two draws
+of the same answers. While some stored answers have no charge, no other plan is voted on, because the ledger
+may not know all that was spent. Each voter of a party spends the same: the ledger speaks of one voter.
 """
 
 from __future__ import annotations
@@ -71,13 +73,16 @@ def vote(
     with chain.Writer(folder / "ledger.jsonl") as book:
         charges = [_charge(entry, book.path) for entry in chain.entries(book.path)]
         fixed, delta = _budget(charges, terms, budget)
-        stored = folder / f"sent-{terms.digest[:32]}.npz"
+        stored = _stored(folder, terms.digest)
         mine = next((one for one in charges if one.plan == terms.digest), None)
         if mine is None:
-            answers = _affordable(charges, terms, fixed, delta)
-            content = _drawn(terms, labels, queries, party, answers)
-            storage.write_bytes(stored, content, mode=0o600)
-            book.append(_entry(terms, len(labels), answers, fixed, delta, _digest(content)))
+            _check_charged(folder, charges, stored)
+            affordable = _affordable(charges, terms, fixed, delta)
+            if not stored.exists():
+                content = _drawn(terms, labels, queries, party, affordable)
+                storage.write_bytes(stored, content, mode=0o600)
+            answers, sent = _kept(stored, party, len(labels), affordable)
+            book.append(_entry(terms, len(labels), answers, fixed, delta, sent))
         content = memoryview(storage.read_bytes(stored))
         charges = [_charge(entry, book.path) for entry in chain.entries(book.path)]
         now = next(one for one in charges if one.plan == terms.digest)
@@ -168,13 +173,43 @@ def _charge(entry: dict[str, Any], path: Path) -> _Charge:
     return _Charge(entry["plan"], mechanism, *rest)
 
 
-def _check_same(content: memoryview, stored: Path, party: str, voters: int) -> None:
+def _kept(stored: Path, party: str, voters: int, affordable: int) -> tuple[int, str]:
+    """How many answers of each voter are stored, and the digest of their file; refused if not affordable."""
+    content = memoryview(storage.read_bytes(stored))
+    answers = _check_same(content, stored, party, voters)
+    if answers > affordable:
+        raise PateError(
+            f"{stored} holds {answers} answers of each voter, and the ledger beside it affords {affordable}: "
+            "restore the newest ledger from a backup"
+        )
+    return answers, _digest(content)
+
+
+def _stored(folder: Path, plan: str) -> Path:
+    """Where the answers to a plan are kept."""
+    return folder / f"sent-{plan[:32]}.npz"
+
+
+def _check_charged(folder: Path, charges: list[_Charge], own: Path) -> None:
+    """Refuse to go on where answers to another plan are stored that the ledger does not show."""
+    known = {own, *(_stored(folder, one.plan) for one in charges)}
+    if left := sorted(set(folder.glob("sent-*.npz")) - known):
+        raise PateError(
+            f"{left[0]} holds answers, and the ledger beside it shows no charge for them: restore the newest "
+            "ledger from a backup, or repeat the vote on that plan, which gives the same answers and charges "
+            "them"
+        )
+
+
+def _check_same(content: memoryview, stored: Path, party: str, voters: int) -> int:
+    """How many answers of each voter are stored; refused where they are of others."""
     arrays = storage.parse_arrays(bytes(content), stored, KIND)
     if str(arrays["party"]) != party or len(arrays["sent"]) != voters:
         raise PateError(
             f"{stored} holds the answers of {len(arrays['sent'])} voters of {str(arrays['party'])!r} to this "
             f"plan, and they are given once: {voters} voters of {party!r} cannot answer it again"
         )
+    return int(arrays["sent"].shape[1])
 
 
 def _digest(content: bytes | memoryview) -> str:

@@ -53,6 +53,10 @@ def plan_of(folder):
     return path
 
 
+def restores(folder):
+    test_local_votes.test_an_older_ledger_gets_the_same_answers_and_shows_them_again(folder, plan_of(folder))
+
+
 def repeats(folder):
     test_local_votes.test_repeating_the_command_gives_the_same_answers_and_charges_once(
         folder, plan_of(folder)
@@ -166,6 +170,12 @@ LOCAL = [
         source(ballot, "vote", "if mine is None:", "if True:"),
         of_files(repeats),
         "repeats",
+    ),
+    case(
+        "answers that have left are drawn again where an older ledger does not show them",
+        source(ballot, "vote", "if not stored.exists():", "if True:"),
+        of_files(restores),
+        "restores",
     ),
 ]
 
