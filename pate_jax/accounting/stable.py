@@ -19,9 +19,11 @@ from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
+from pate_jax.mechanisms.descriptions import SMALLEST_SCALE
 from pate_jax.mechanisms.stable import LARGEST_SCALE, LARGEST_THRESHOLD, StableAnswers
 
 _UP = 1 + 1e-11  # relative; covers the rounding of some thousand sums
+_LARGEST_BUDGET = 40.0  # beyond it, the rounding of the noise would cost more delta than less noise is worth
 _LEAST = 1e-300  # no chance is stated below this, where float64 underflows
 _SHARES = (0.02, 0.1, 0.5)  # shares of delta that may go to composition
 
@@ -101,10 +103,11 @@ def calibrate(budget: float, delta: float, cutoff: int, queries: int = 1_000_000
     delta = check_delta(delta)
     if not (isinstance(budget, Real) and 0 < budget < math.inf):
         raise PateError(f"budget={budget!r} must be a finite epsilon above 0; 1 is an example")
-    plain = 3 * cutoff / float(budget) * (1 + 1e-10)
+    budget = min(float(budget), _LARGEST_BUDGET)
+    plain = max(3 * cutoff / budget * (1 + 1e-10), SMALLEST_SCALE)
     scales = [(plain, 1 - 1e-5)]
     if cutoff > 1:
-        scales += [(_scale(float(budget), delta * share, cutoff), 1 - share - 1e-5) for share in _SHARES]
+        scales += [(_scale(budget, delta * share, cutoff), 1 - share - 1e-5) for share in _SHARES]
     made = [_made(scale, delta * share, cutoff) for scale, share in scales if scale <= LARGEST_SCALE]
     fitting = [one for one in made if one is not None and epsilon(one, delta, queries) <= budget]
     if not fitting:
@@ -121,7 +124,7 @@ def _scale(budget: float, delta: float, cutoff: int) -> float:
         middle = (low + high) / 2
         fits = composition.pure_epsilon([(3 / middle * _UP, cutoff)], delta * (1 - 1e-6)) <= budget
         low, high = (low, middle) if fits else (middle, high)
-    return high
+    return max(high, SMALLEST_SCALE)
 
 
 def _made(scale: float, delta: float, cutoff: int) -> StableAnswers | None:

@@ -29,14 +29,14 @@ class Outlook(NamedTuple):
 
     def text(self, teachers: int, rival: float) -> str:
         """One sentence, beside the number of answers that noisy counts would give."""
-        if self.mechanism is None or self.answers < 1:
+        if self.mechanism is None:
             return (
-                f"Stable answers (docs/stable.md) would never answer: a lead of {self.least_lead:,} of "
-                f"{teachers:,} votes would be needed."
+                f"Stable answers (docs/stable.md) would hardly ever answer: {teachers:,} votes are too few "
+                "for their threshold at this epsilon."
             )
         judged = "fewer" if self.answers < rival else "more"
         return (
-            f"Stable answers (docs/stable.md) would give about {self.answers:,.0f} at this epsilon, {judged} "
+            f"Stable answers (docs/stable.md) would give about {self.answers:,.1f} at this epsilon, {judged} "
             f"than that: {self.unstable:.1%} of the\nqueries lead by less than {self.least_lead:,} votes, "
             f"and the list ends after {self.mechanism.cutoff:,} of them."
         )
@@ -67,11 +67,13 @@ def outlook(
     random = np.random.default_rng(7)
     votes = [random.multinomial(teachers, model.shares(shard, classes)) for model in models]
     readings = np.concatenate([distance(counts) for counts in votes])
-    best = Outlook(None, 2 * stable.calibrate(budget, delta, 1, queries).threshold + 1, 1.0, 0.0)
+    best = Outlook(None, teachers, 1.0, 0.0)
     for cutoff in CUTOFFS:
+        if cutoff > 1 and best.mechanism is None:
+            break
         try:
             mechanism = stable.calibrate(budget, delta, cutoff, queries)
-        except PateError:
+        except PateError:  # it needs a larger scale than noise has, and so does every larger cutoff
             break
         if mechanism.threshold > teachers // 2:
             break

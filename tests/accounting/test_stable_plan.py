@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pate_jax.accounting import stable_plan
+from pate_jax.accounting import stable, stable_plan
 from pate_jax.accounting.vote_models import VotesOf
 
 GOAL = {"shard": 240, "classes": 2, "budget": 1.0, "delta": 1e-5}
@@ -27,4 +27,14 @@ def test_a_list_ends_after_as_many_queries_as_the_share_of_doubtful_ones_says(do
 def test_few_teachers_never_answer_and_the_sentence_says_so():
     found = stable_plan.outlook(votes(0, teachers=60), teachers=60, queries=2000, **GOAL)
     assert found.mechanism is None
-    assert "never answer" in found.text(60, rival=10)
+    assert "hardly ever answer" in found.text(60, rival=10)
+
+
+@pytest.mark.parametrize("budget", [1e-6, 1e-3, 30.0, 1e6])
+def test_no_budget_of_a_plan_is_refused_and_none_is_exceeded(budget):
+    goal = {**GOAL, "budget": budget}
+    found = stable_plan.outlook(votes(4), teachers=250, queries=2000, **goal)
+    assert (found.mechanism is None) == (budget < 0.01)
+    if found.mechanism is not None:
+        assert stable.epsilon(found.mechanism, 1e-5, 2000) <= budget
+        assert found.answers > 90
