@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import lru_cache
 
 import mpmath
 import numpy as np
@@ -22,6 +23,7 @@ def transcripts(mechanism, readings):
     return patterns(mechanism.threshold, mechanism.scale, mechanism.cutoff, readings)
 
 
+@lru_cache(maxsize=10_000)
 def law_of(mechanism, firsts):
     """The law of the labels, for two classes; `firsts` are the votes for class 0, ties go to class 0."""
     readings = tuple(int(one) for one in described.distance([[n, TEACHERS - n] for n in firsts]))
