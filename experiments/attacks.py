@@ -134,41 +134,48 @@ def shown(caught: dict[str, float]) -> str:
 
 
 def draw(lines: list[dict[str, Any]]) -> bytes:
-    """Curves at epsilon 1, honest and broken, and what epsilon is at least beside what is promised."""
+    """A row for each data set: curves at epsilon 1, and what epsilon is at least beside what is promised."""
     from matplotlib.figure import Figure
 
-    at_one = [one for one in lines if one["epsilon"] == 1.0]
-    figure = Figure(figsize=(3.1 * (len(at_one) + 1), 3.6), layout="constrained")
-    *panels, last = figure.subplots(1, len(at_one) + 1, squeeze=False)[0]
-    for axes, one in zip(panels, at_one, strict=True):
-        for attack in one["attacks"]:
-            axes.loglog(LEVELS, attack["curve"], color=COLOURS[attack["attack"]], label=attack["attack"])
-        promise = roc.Promise(**one["attacks"][0]["promise"])
-        axes.loglog(LEVELS, [promise.caught(at) for at in LEVELS], "k--", label="allowed")
-        axes.loglog(LEVELS, LEVELS, "k:", linewidth=0.8, label="guessing")
-        axes.set_ylim(1e-4, 1.1)
-        axes.set_title(f"{one['data']}: {one['case']}", fontsize=9)
-        axes.set_xlabel("false positives")
-    panels[0].set_ylabel("true positives")
-    panels[0].legend(frameon=False, fontsize=6)
-    bounds(last, [one for one in lines if one["case"] == "honest"])
-    for axes in (*panels, last):
-        axes.spines[["top", "right"]].set_visible(False)
+    names = list(dict.fromkeys(one["data"] for one in lines))
+    rows = [[one for one in lines if one["data"] == name and one["epsilon"] == 1.0] for name in names]
+    wide = max(len(row) for row in rows) + 1
+    figure = Figure(figsize=(3.0 * wide, 3.3 * len(rows)), layout="constrained")
+    panels = figure.subplots(len(rows), wide, squeeze=False)
+    for name, row, places in zip(names, rows, panels, strict=True):
+        for axes in places:
+            axes.spines[["top", "right"]].set_visible(False)
+        for axes, one in zip(places, row, strict=False):
+            curves(axes, one)
+        bounds(places[-1], [one for one in lines if (one["data"], one["case"]) == (name, "honest")])
+        places[0].set_ylabel("true positives")
+    panels[0][0].legend(frameon=False, fontsize=6)
     return plots.rendered(figure)
 
 
+def curves(axes: Any, line: dict[str, Any]) -> None:
+    """The curves of one case on axes of logarithms."""
+    for attack in line["attacks"]:
+        axes.loglog(LEVELS, attack["curve"], color=COLOURS[attack["attack"]], label=attack["attack"])
+    promise = roc.Promise(**line["attacks"][0]["promise"])
+    axes.loglog(LEVELS, [promise.caught(at) for at in LEVELS], "k--", label="allowed")
+    axes.loglog(LEVELS, LEVELS, "k:", linewidth=0.8, label="guessing")
+    axes.set_ylim(1e-4, 1.1)
+    axes.set_title(f"{line['data']}: {line['case']}", fontsize=8)
+    axes.set_xlabel("false positives")
+
+
 def bounds(axes: Any, lines: list[dict[str, Any]]) -> None:
-    """A panel of what epsilon is at least, by attack, beside what is promised."""
-    for name in sorted({one["data"] for one in lines}):
-        own = sorted((one for one in lines if one["data"] == name), key=lambda one: one["epsilon"])
-        for place in range(len(own[0]["attacks"])):
-            attack = own[0]["attacks"][place]["attack"]
-            points = [(one["epsilon"], one["attacks"][place]["epsilon"]) for one in own]
-            axes.plot(*zip(*points, strict=True), "o-", color=COLOURS[attack], markersize=3)
+    """What epsilon is at least, by attack, beside what is promised."""
+    lines = sorted(lines, key=lambda one: one["epsilon"])
+    for place in range(len(lines[0]["attacks"])):
+        points = [(one["epsilon"], one["attacks"][place]["epsilon"]) for one in lines]
+        colour = COLOURS[lines[0]["attacks"][place]["attack"]]
+        axes.plot(*zip(*points, strict=True), "o-", color=colour, markersize=3)
     axes.plot([0.1, 8], [0.1, 8], "k--")
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=0.01)
-    axes.set_title("epsilon shown, at least", fontsize=9)
+    axes.set_title("honest: epsilon shown, at least", fontsize=8)
     axes.set_xlabel("epsilon promised")
 
 
