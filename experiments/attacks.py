@@ -175,6 +175,7 @@ def bounds(axes: Any, lines: list[dict[str, Any]]) -> None:
     axes.plot([0.1, 8], [0.1, 8], "k--")
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=0.01)
+    axes.set_ylim(bottom=0)
     axes.set_title("honest: epsilon shown, at least", fontsize=8)
     axes.set_xlabel("epsilon promised")
 
