@@ -143,6 +143,8 @@ def _check_stands(run: RunDirectory, plan: AnyPlan) -> None:
     again = f"enter it with `pate aggregate {run.root} --register {file}`"
     if isinstance(plan, CrowdPlan):
         again = "begin it anew in another --out"
+    if isinstance(plan, PartyPlan):
+        again = f"give `pate party join` --register {file} again"
     if not _stands(read(file), run, plan):
         raise PateError(
             f"{file} does not show what {run.root} is about to spend: it was moved, copied or changed since "
@@ -276,6 +278,12 @@ def confirm_crowd(run: RunDirectory) -> None:
     """Refuse to release where the register that a crowd's run is kept in does not show what it may spend."""
     if _STAGE in run.record.read():
         _check_stands(run, crowd_plan(run, None))
+
+
+def confirm_party(run: RunDirectory, plan: PartyPlan) -> None:
+    """Refuse to vote where the register that a party's run is kept in does not show what it may spend."""
+    if _STAGE in run.record.read():
+        _check_stands(run, plan)
 
 
 def _file(run: RunDirectory) -> Path:

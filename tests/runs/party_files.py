@@ -50,7 +50,7 @@ def agree(folder, kind, file="vote.toml", asked=None, names=NAMES, **chosen):
 
 
 def member(folder, name, file, seed=None, run=None):
-    out = folder / (run or f"run-{name}")
+    out = folder / (run or "run-{}").format(name)
     return join.of_party(Path(file), folder / f"{name}.key.pem", data_of(folder, name), out, seed=seed)
 
 

@@ -177,6 +177,21 @@ def test_fresh_noise_in_a_begun_vote_is_refused_by_all(tmp_path):
     assert files.vote(folder, file)["west"] == found["west"]
 
 
+def test_a_second_run_of_the_same_agreement_is_refused(tmp_path):
+    """All parties begin anew in another folder: no ledger there knows of the first sum, but each key does."""
+    folder = files.prepare(tmp_path)
+    file = files.agree(folder, "neighbours")
+    assert not refused(files.vote(folder, file))
+    for name in files.NAMES:
+        (folder / f"run-{name}").rename(folder / f"first-{name}")
+    again = files.vote(folder, file)
+    assert "this key has voted on this agreement in" in refused(again)
+    assert all(isinstance(one, BaseException) for one in again.values())
+    assert [[*entry][4] for name in files.NAMES for entry in lines(folder, name)] == ["charge"] * 3
+    another = files.agree(folder, "neighbours", "second.toml", vote=2)
+    assert not refused(files.vote(folder, another, run="second-{}"))
+
+
 def test_another_ballot_under_the_same_noise_is_refused(voted):
     folder, file, _ = voted
     party, _ = files.member(folder, "east", file)
@@ -289,6 +304,10 @@ def test_a_budget_that_would_be_exceeded_is_refused(tmp_path):
 
 def test_a_register_adds_votes_up_and_refuses_one_too_many(tmp_path):
     folder, book, met = files.prepare(tmp_path), tmp_path / "register.jsonl", []
+
+    def unexpected(*_):
+        raise AssertionError("a vote that no register shows meets nobody")
+
     register.limit(book, 3.5, 1e-5)
 
     def opener(*_):
@@ -303,6 +322,11 @@ def test_a_register_adds_votes_up_and_refuses_one_too_many(tmp_path):
     assert met == [1] and not (folder / "out-2" / "private" / "ledger.jsonl").exists()
     (entered,) = register.summary(book, None)["runs"]
     assert entered["plan"]["party"]["relation"] == "record" and 2.9 < entered["epsilon"] < 3.5
+    for path in (book, chain.head_path(book)):  # as an older copy of it, without this run
+        path.unlink()
+    party, key = files.member(folder, "east", folder / "vote-1.toml", run="out-1")
+    with pytest.raises(PateError, match="does not show what .*out-1 is about to spend"):
+        join.join(party, key, unexpected)
 
 
 def other_pool(folder):

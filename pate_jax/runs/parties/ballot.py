@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,7 @@ class Member:
     questions: Questions
     data: DataChoice
     seed: int | None = None
+    votes: Path | None = None  # beside the key: in which run each agreement was voted on
 
     @property
     def vote(self) -> SharedVote:

@@ -60,7 +60,8 @@ def of_party(
     agreement, secret = agreements.read(file), storage.read_bytes(key).decode()
     found = asking.load(questions_beside(file), agreement.query_list)
     name = cards.own_name(agreement, secret)
-    return Member(RunDirectory(out), agreement, name, found, data, seed), secret
+    votes = key.with_suffix(".votes") / "ledger.jsonl"
+    return Member(RunDirectory(out), agreement, name, found, data, seed, votes), secret
 
 
 def join(member: Member, key: str, opener: Opener, book: Path | None = None) -> PartyStatement:
@@ -107,9 +108,11 @@ def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     """Train, charge, and take part."""
     run = member.run
     dataset = ballot.open_dataset(member)
-    if book is not None:
-        records = register.digest_of(dataset.private.ids)
-        register.enter(run, book, PartyPlan(member.vote, member.agreement.unit, records))
+    spends = PartyPlan(member.vote, member.agreement.unit, register.digest_of(dataset.private.ids))
+    if book is None:
+        register.confirm_party(run, spends)
+    else:
+        register.enter(run, book, spends)
     table = ballot.cast(member)
     noise = ballot.shares(member, table)
     audiences = terms.audiences(member.agreement, member.questions)

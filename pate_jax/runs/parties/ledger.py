@@ -99,6 +99,25 @@ def charge(path: Path, wanted: Charge) -> None:
             )
 
 
+def claim(path: Path, agreement: str, run: str, place: Path) -> None:
+    """Record beside a party's key in which run it votes on an agreement; another run is refused.
+
+    A run of another --out has other noise. If all parties began one, nobody's ledger would know of the first.
+    """
+    with chain.Writer(path) as book:
+        before = [entry["claim"] for entry in chain.entries(path) if isinstance(entry.get("claim"), dict)]
+        mine = [one for one in before if one.get("agreement") == agreement]
+        if not mine:
+            told = {"agreement": agreement, "run": run, "place": str(place.resolve())}
+            book.append({"schema": SCHEMA, "claim": told})
+        elif mine[0].get("run") != run:
+            raise PateError(
+                f"this key has voted on this agreement in {mine[0].get('place')}, and a second vote would "
+                "have other noise and cost as much again: repeat the command there, or make a new agreement "
+                "(vote = 2), whose cost is added"
+            )
+
+
 def begin(path: Path, present: Mapping[str, str]) -> None:
     """Record who takes part with which promise, before a share is sent; another company is refused."""
     with chain.Writer(path) as book:

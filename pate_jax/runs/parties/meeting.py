@@ -55,6 +55,7 @@ def hold(meeting: Meeting, member: Member, table: Table, noise: Shares, key: str
     with progress.bar(f"vote of {member.agreement.name}", total=STEPS) as steps:
         told = meeting.exchange(ballot.promise(member, table).encode())
         promises = ledger.promised(meeting.present, told)
+        _claim(member)
         ledger.begin(book, promises)
         steps.advance(note="all are there")
         values = _opened(meeting, member, table, noise)
@@ -67,6 +68,13 @@ def hold(meeting: Meeting, member: Member, table: Table, noise: Shares, key: str
         transcript.save(file, found, {name: signatures[name] for name in promises})
         steps.advance(note="signed")
     return found
+
+
+def _claim(member: Member) -> None:
+    """Refuse to vote on an agreement in a second run, before a number is shared."""
+    if member.votes is not None:
+        run = member.run.secret.derive("name of a run that voted").hex()
+        ledger.claim(member.votes, member.agreement.digest, run, member.run.root)
 
 
 def _opened(

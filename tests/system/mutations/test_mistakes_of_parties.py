@@ -11,6 +11,7 @@ import test_parties
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.data import fingerprints
+from pate_jax.runs import register
 from pate_jax.runs.parties import ballot, ledger, terms, transcript, union
 from pate_jax.voting import merge
 
@@ -45,6 +46,8 @@ CHARGED = fails(in_folder(test_parties.test_a_charge_is_for_one_ballot_and_one_n
 BUDGET = fails(in_folder(test_parties.test_a_budget_that_would_be_exceeded_is_refused))
 SIGNED = fails(in_folder(test_parties.test_a_missing_signature_is_refused))
 SAME = fails(in_folder(test_parties.test_a_repeated_party_brings_the_same_noise))
+REGISTER = fails(in_folder(test_parties.test_a_register_adds_votes_up_and_refuses_one_too_many))
+SECOND = fails(in_folder(test_parties.test_a_second_run_of_the_same_agreement_is_refused))
 SHARED = fails(partial(refused, test_merge.shared, {}, "share 1 record id"))
 SALTS = fails(partial(refused, test_merge.other_salt, {}, "made with two salts"))
 OTHERS = fails(partial(refused, None, {"ids": (1, 0, 2)}, "was made for other votes"))
@@ -90,6 +93,18 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
             source(ledger, "charge", "before != wanted", "False"),
             CHARGED,
             "DID NOT RAISE",
+        ),
+        case(
+            "a vote that was entered goes on without its register",
+            replaced(register, "confirm_party", lambda real: lambda *_: None),
+            REGISTER,
+            "meets nobody",
+        ),
+        case(
+            "an agreement is voted on in two runs",
+            source(ledger, "claim", 'mine[0].get("run") != run', "False"),
+            SECOND,
+            "assert",
         ),
         case(
             "a repeated vote draws its noise anew",
