@@ -325,7 +325,7 @@ def test_a_register_adds_votes_up_and_refuses_one_too_many(tmp_path):
     for path in (book, chain.head_path(book)):  # as an older copy of it, without this run
         path.unlink()
     party, key = files.member(folder, "east", folder / "vote-1.toml", run="out-1")
-    with pytest.raises(PateError, match="does not show what .*out-1 is about to spend"):
+    with pytest.raises(PateError, match=r"does not show what .*out-1 is about to spend"):
         join.join(party, key, unexpected)
 
 
