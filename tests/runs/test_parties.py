@@ -329,6 +329,20 @@ def test_a_register_adds_votes_up_and_refuses_one_too_many(tmp_path):
         join.join(party, key, unexpected)
 
 
+def test_teachers_of_records_that_are_row_numbers_promise_no_record(tmp_path):
+    """Removing the first record would renumber all others, and move votes of many teachers."""
+    folder = files.prepare(tmp_path, voters=4)
+    with np.load(folder / "east.npz") as file:
+        arrays = dict(file)
+    numbered = np.array([str(row) for row in range(len(arrays["ids"]))])
+    np.savez(folder / "east.npz", **(arrays | {"ids": numbered}))
+    file = files.agree(folder, "teachers")
+    with pytest.raises(PateError, match="ids of your records are row numbers"):
+        join.prepare(files.member(folder, "east", file)[0])
+    whole = files.agree(folder, "teachers", "whole.toml", unit="party")
+    assert join.prepare(files.member(folder, "east", whole, run="whole")[0]) == 12
+
+
 def other_pool(folder):
     with np.load(folder / "pool.npz") as pool:
         arrays = {name: pool[name] for name in pool}

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax.aggregate.shares import share
-from pate_jax.data import Dataset
+from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise
@@ -99,6 +99,7 @@ def cast(member: Member) -> Table:
 def _of_teachers(member: Member) -> Table:
     """The votes of teachers that are trained as `pate train` trains them."""
     run = member.run
+    _check_covered(member)
     if run.votes.exists():
         return _counted(member)
     training = member.agreement.training
@@ -108,6 +109,17 @@ def _of_teachers(member: Member) -> Table:
     stages.train(inputs)
     save_votes(run.votes, stages.votes_on(inputs, inputs.dataset.public.take(member.questions.rows)))
     return _counted(member)
+
+
+def _check_covered(member: Member) -> None:
+    """Refuse to promise something to a record whose removal would move the votes of many teachers."""
+    if member.agreement.unit == "record" and relation.are_rows(open_dataset(member)):
+        raise PateError(
+            "the ids of your records are row numbers, so that removing one record renumbers the others and "
+            "moves them to other teachers, and the agreement promises that it moves one vote: give ids that "
+            "belong to the records, pass --ids-are-stable if each record keeps its number, or agree on "
+            "--unit party"
+        )
 
 
 def _counted(member: Member) -> Table:

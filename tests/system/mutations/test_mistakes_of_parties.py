@@ -47,6 +47,7 @@ BUDGET = fails(in_folder(test_parties.test_a_budget_that_would_be_exceeded_is_re
 SIGNED = fails(in_folder(test_parties.test_a_missing_signature_is_refused))
 SAME = fails(in_folder(test_parties.test_a_repeated_party_brings_the_same_noise))
 REGISTER = fails(in_folder(test_parties.test_a_register_adds_votes_up_and_refuses_one_too_many))
+ROWS = fails(in_folder(test_parties.test_teachers_of_records_that_are_row_numbers_promise_no_record))
 SECOND = fails(in_folder(test_parties.test_a_second_run_of_the_same_agreement_is_refused))
 SHARED = fails(partial(refused, test_merge.shared, {}, "share 1 record id"))
 SALTS = fails(partial(refused, test_merge.other_salt, {}, "made with two salts"))
@@ -99,6 +100,12 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
             replaced(register, "confirm_party", lambda real: lambda *_: None),
             REGISTER,
             "meets nobody",
+        ),
+        case(
+            "teachers of records with row numbers promise something to one record",
+            source(ballot, "_check_covered", "relation.are_rows(open_dataset(member))", "False"),
+            ROWS,
+            "DID NOT RAISE",
         ),
         case(
             "an agreement is voted on in two runs",
