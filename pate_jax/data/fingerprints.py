@@ -30,9 +30,14 @@ class Fingerprints(NamedTuple):
     """The digests of one owner's ids, sorted, and what they belong to."""
 
     digests: UInt64[np.ndarray, "ids 4"]
-    by: str  # whose ids they are: "record" or "user"
+    by: str  # whose ids they are: "record" or "user"; "contents" of records whose ids are row numbers
     salt: str  # a digest of the salt
     votes: str  # the digest of the votes in which these records or users took part
+
+    @property
+    def of(self) -> str:
+        """What has the ids: a record or a user."""
+        return "user" if self.by == "user" else "record"
 
 
 def new_salt(path: Path) -> None:
@@ -97,7 +102,7 @@ def load(path: Path) -> Fingerprints:
     digests = arrays.get("digests")
     texts = [str(arrays.get(name, "")) for name in ("by", "salt", "votes")]
     fits = digests is not None and digests.dtype == np.uint64 and digests.shape[1:] == (_WORDS,)
-    if digests is None or not fits or not len(digests) or texts[0] not in ("record", "user"):
+    if digests is None or not fits or not len(digests) or texts[0] not in ("record", "user", "contents"):
         raise PateError(f"{path} holds no digests of ids: write it again by `pate party ids`")
     if len({*map(bytes, digests)}) != len(digests):
         raise PateError(f"{path} holds a digest twice: write it again by `pate party ids`")

@@ -108,6 +108,22 @@ def test_a_run_knows_whose_ids_are_meant(tmp_path):
         union.identify(run.root, union.Private(tmp_path / "x.csv"), **given)
 
 
+def test_ids_that_are_row_numbers_cover_contents_alone(owners):
+    """Of such a run a removed record moves the votes of many teachers, so its file of ids says so."""
+    run, given = honest_runs.without_ids(), {"salt": owners / "salt.txt", "out": owners / "1.ids"}
+    assert union.identify(run.root, union.Private(), **given).by == "contents"
+    fingerprints.save(
+        owners / "1.ids", fingerprints.load(owners / "1.ids")._replace(votes=_digest(owners, 1))
+    )
+    with pytest.raises(PateError, match="declare --relation contents"):
+        joined(owners)
+    assert joined(owners, relation="contents")["relation"] == "contents"
+
+
+def _digest(folder, place):
+    return storage.digest(voting.load_votes(folder / f"{place}.npz").votes)
+
+
 def test_labels_of_teachers_are_dropped_where_one_owner_has_none():
     parts = [votes_of(5, 0), votes_of(4, 1, teacher_labels=None, digests=None, labels=None)]
     found = merge(parts, ["A", "B"])

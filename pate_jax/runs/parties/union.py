@@ -24,7 +24,7 @@ from pate_jax.voting.merge import merge
 
 KIND = "votes-of-owners"
 VOTES, CERTIFICATE = "votes.npz", "certificate.json"
-_COUNTED_BY = {"record": "record", "contents": "record", "user": "user"}  # whose ids must be disjoint
+_COVERED = {"record": ("record",), "contents": ("record", "contents"), "user": ("user",)}  # by which ids
 
 
 class Private(NamedTuple):
@@ -88,7 +88,7 @@ def _checked(
         )
     found = [fingerprints.load(path) for path in owners]
     for name, digest, path, one in zip(names, digests, owners, found, strict=True):
-        _check_belongs(name, digest, path, one, _COUNTED_BY[relation], relation)
+        _check_belongs(name, digest, path, one, relation)
         if one.salt != found[0].salt:
             raise PateError(
                 f"{owners[0]} and {path} were made with two salts, so equal ids look different: let all "
@@ -96,24 +96,31 @@ def _checked(
             )
     for first, second, both in fingerprints.overlaps(found):
         raise PateError(
-            f"{names[first]} and {names[second]} share {both} {found[0].by} id{'s' * (both > 1)}, and "
+            f"{names[first]} and {names[second]} share {both} {found[0].of} id{'s' * (both > 1)}, and "
             "whoever is with two owners moves two votes: let one of them leave these out and vote again, or "
             "declare --relation party, which promises nothing to one person"
         )
     return found
 
 
-def _check_belongs(name: str, digest: str, path: Path, one: Fingerprints, by: str, relation: str) -> None:
+def _check_belongs(name: str, digest: str, path: Path, one: Fingerprints, relation: str) -> None:
     if one.votes != digest:
         raise PateError(
             f"{path} was made for other votes than those in {name}: give --ids in the order of the votes, or "
             f"let the owner write it again by `pate party ids` with {name}"
         )
-    if one.by != by:
+    if one.by in _COVERED[relation]:
+        return
+    if one.by == "contents":
         raise PateError(
-            f"{path} holds ids of {one.by}s, and --relation {relation} is about {by}s: let the owner write "
-            f"it again with --by {by}"
+            f"{path} holds row numbers, and a record that is removed renumbers the others, so that they "
+            f"change teachers: --relation {relation} does not hold; declare --relation contents"
         )
+    by = _COVERED[relation][0]
+    raise PateError(
+        f"{path} holds ids of {one.of}s, and --relation {relation} is about {by}s: let the owner write it "
+        f"again with --by {by}"
+    )
 
 
 def identify(source: Path, private: Private, *, salt: Path, out: Path) -> Fingerprints:
@@ -124,8 +131,8 @@ def identify(source: Path, private: Private, *, salt: Path, out: Path) -> Finger
         run = directory.RunDirectory(source)
         settings = run.record.read()
         refuse_crowd(settings, run.root)
-        by: str = settings.partition.by
-        found = partition.units_of(inputs.open(run).dataset.private, by)
+        found = partition.units_of(inputs.open(run).dataset.private, settings.partition.by)
+        by: str = settings.relation or settings.partition.by
         votes = run.existing(run.votes, "vote")
     else:
         found, by, votes = _ids_of(private), private.by, source
