@@ -45,13 +45,14 @@ def settled(run: RunDirectory, config: RunConfig) -> RunConfig:
 
 def _planned(config: RunConfig) -> dict[str, Any]:
     """The plan as it is recorded."""
-    dataset = open_data(config.data)
-    units = np.unique(partition.units_of(dataset.private, config.partition.by))
     given = config.partition.teachers
-    if given != PartitionChoice.teachers:
-        partition.check_enough(units, given)
-    if config.queries is not None:
-        queries.different(dataset.public, config.queries, [])
+    with devices.failing_together():
+        dataset = open_data(config.data)
+        units = np.unique(partition.units_of(dataset.private, config.partition.by))
+        if given != PartitionChoice.teachers:
+            partition.check_enough(units, given)
+        if config.queries is not None:
+            queries.different(dataset.public, config.queries, [])
     pool = len(dataset.public.inputs)
     found = planning.plan(
         planning.counted(len(units)),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from commands import call
 from scipy import stats
+from test_risk import contents
 
 from experiments import attacks, crowds
 from pate_jax import accounting
@@ -231,17 +232,17 @@ def test_a_runs_own_pipeline_counts_what_the_run_counted():
 
 def test_attacks_on_a_run_leave_it_as_it_is():
     run = honest_runs.crowd("sums")
-    before = {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
+    before = contents(run.root)
     found = members.attacked(run, 24)
     assert [one.attack for one in found] == EVERY and all(one.holds for one in found)
-    assert before == {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
+    assert before == contents(run.root)
     with pytest.raises(PateError, match="class sums"):
         members.attacked(honest_runs.crowd("neighbours"))
 
 
 def test_the_command_guesses_who_took_part_and_writes_into_private_alone(tmp_path, capsys):
     run = RunDirectory(shutil.copytree(honest_runs.crowd("sums").root, tmp_path / "run"))
-    before = {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
+    before = contents(run.root)
     assert call("attack", run.root, "--only", "membership", "--shadows", "20", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["mechanism"] == [] and "SENSITIVE" in told["membership"]["warning"]
@@ -249,8 +250,8 @@ def test_the_command_guesses_who_took_part_and_writes_into_private_alone(tmp_pat
     assert all(
         "of 100 cases; guessing would give 50" in one["sentence"] for one in told["membership"]["attacks"]
     )
-    after = {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
-    assert [path for path in after if before.get(path) != after[path]] == [run.attacks]
+    after = contents(run.root)
+    assert [run.root / path for path in after if before.get(path) != after[path]] == [run.attacks]
     assert run.attacks.stat().st_mode & 0o777 == 0o600
     assert call("attack", run.root, "--only", "membership", "--shadows", "20") == 0
     assert "by 20 shadow runs on half of the records (SENSITIVE" in capsys.readouterr().out

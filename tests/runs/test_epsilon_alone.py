@@ -73,6 +73,7 @@ def test_who_votes_is_chosen_after_the_number_of_voters_and_recorded(run):
     assert [one["epsilon"] for one in settings.of(PLANNED)["at"]] == [2.0, 4.0, 8.0]
 
 
+@pytest.mark.long
 def test_the_least_epsilon_that_is_taken_is_planned_for_as_well(tmp_path, capsys):
     pipeline.run(config(tmp_path / "run", epsilon=7e-4))
     planned = RunDirectory(tmp_path / "run").record.read().of(PLANNED)

@@ -94,7 +94,8 @@ def test_a_run_says_so_before_it_trains(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(ensemble, "fit", stopped)
     small = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--seed", "3"]
-    assert call("run", *small, "--queries", "5", "--delta", "0.02", "--out", tmp_path / "run") == 2
+    named = ["--delta", "0.02", "--out", tmp_path / "run", "gnmax", "--sigma", "3"]
+    assert call("run", *small, "--queries", "5", *named) == 2
     assert "delta=0.02 is above one over the 90 private records" in capsys.readouterr().err
 
 
