@@ -61,5 +61,6 @@ def test_an_installed_copy_finds_its_topologies(installed, tmp_path):
 def test_an_installed_copy_runs_on_a_topology(installed, tmp_path):
     script = "import pate_jax; from pate_jax.cli import main; main(); print(pate_jax.__file__)"
     arguments = ["run", "strokes", *TINY, *NETS, "--seed", "3", "--topology", "cpu-8", "--out", "run"]
+    arguments += ["gnmax", "--sigma", "3"]
     assert Path(installed(script, *arguments)).is_relative_to(tmp_path / "installed")
     assert (tmp_path / "run" / "release").is_dir()
