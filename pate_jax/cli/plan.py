@@ -82,22 +82,7 @@ def plan(
         return
     if public_labels:
         raise PateError("--public-labels goes with --public, the file that holds them")
-    known_classes = _number(classes)
-    models: Sequence[vote_models.VoteModel | vote_models.VotesOf] = tuple(
-        model for model in vote_models.MODELS if like in ("any", model.name)
-    )
-    if votes is not None:
-        if judged_on is None:
-            raise PateError(
-                f"--votes {votes} needs --judged-on public or synthetic: a plan made on private votes would "
-                "be a release that nothing pays for"
-            )
-        known = voting.load_votes(votes)
-        size = max(1, records // int(known.votes[0].sum()))
-        models, known_classes = (
-            (vote_models.VotesOf(votes.stem, known.votes, known.labels, size),),
-            known.votes.shape[1],
-        )
+    models, known_classes = _models(records, classes, like, votes, judged_on)
     found = planning.plan(
         records,
         known_classes,
@@ -122,6 +107,22 @@ def plan(
             delta=delta,
         )
         _tell(found, command, delta, known_classes, rival)
+
+
+def _models(
+    records: int, classes: int | str | None, like: str, votes: Path | None, judged_on: str | None
+) -> tuple[Sequence[vote_models.VoteModel | vote_models.VotesOf], int]:
+    """The votes to expect, of known teachers or of a file, and the number of classes."""
+    if votes is None:
+        return tuple(model for model in vote_models.MODELS if like in ("any", model.name)), _number(classes)
+    if judged_on is None:
+        raise PateError(
+            f"--votes {votes} needs --judged-on public or synthetic: a plan made on private votes would "
+            "be a release that nothing pays for"
+        )
+    known = voting.load_votes(votes)
+    size = max(1, records // int(known.votes[0].sum()))
+    return (vote_models.VotesOf(votes.stem, known.votes, known.labels, size),), known.votes.shape[1]
 
 
 class _Wish(NamedTuple):
