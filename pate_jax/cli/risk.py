@@ -61,11 +61,12 @@ def attack(
         json: print one JSON object.
     """
     from pate_jax.audit.attacks import every
+    from pate_jax.audit.attacks.attack import Flags
     from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
     directory.existing(directory.settings, "run")  # before a lock makes a folder
     with directory.writing():
-        found = every.attacked(directory, only, draws, shadows)
+        found = every.attacked(directory, only, Flags(draws=draws, shadows=shadows))
     print(json_format.dumps(found.to_dict()) if json else found.text())
     sys.exit(0 if found.holds else 1)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+import typing
 from dataclasses import replace
 
 import honest_runs
@@ -15,7 +16,9 @@ from test_risk import contents
 
 from pate_jax import aggregate
 from pate_jax.aggregate import noise
-from pate_jax.audit.attacks import mechanism, poisoning
+from pate_jax.audit.attacks import every, mechanism, poisoning
+from pate_jax.cli.risk import attack
+from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, LNMax
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs.directory import RunDirectory
@@ -122,3 +125,10 @@ def test_the_command_keeps_its_results_and_fails_where_noise_is_missing(tmp_path
     assert call("attack", run.root, "--only", "mechanism", "--draws", "20000") == 1
     assert "HIDES LESS THAN IS SAID" in capsys.readouterr().out
     assert call("attack", honest_runs.crowd("sums").root, "--only", "poisoning") == 2
+
+
+def test_the_command_names_all_attacks_and_no_other():
+    flag = typing.get_type_hints(attack)["only"]
+    assert {*typing.get_args(typing.get_args(flag)[0])} == {*every.ATTACKS}
+    with pytest.raises(PateError, match="'luck' is not an attack; choose one of mechanism, "):
+        every.attacked(honest_runs.crowd("sums"), "luck")

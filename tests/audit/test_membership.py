@@ -218,7 +218,7 @@ def test_too_few_shadows_are_refused():
 def test_a_runs_own_pipeline_counts_what_the_run_counted():
     opened = crowd_inputs.opened(honest_runs.crowd("sums"))
     made = members.of_crowd(opened)
-    assert members.suits(opened.run) and not members.suits(honest_runs.crowd("neighbours"))
+    assert members.unfit(opened.run) is None
     rest = made.vectors[made.records :], made.labels[made.records :]
     missing = np.zeros((made.release.classes, made.release.directions), np.int64)
     np.add.at(missing, rest[1], rest[0])

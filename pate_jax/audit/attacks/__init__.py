@@ -4,6 +4,8 @@ persons    whose risk is wanted: everybody, a sample or a list
 removals   the votes that move when a teacher is trained again without one person, in waves
 shifts     how far a crowd's tables move without one voter
 risk       all of it: the exact figures of single persons, checked, and written into private/
+attack     what an attack on a run is: the interface of those below
+every      all that suit a run
 mechanism  whether the noise that is drawn is the noise that is charged for, by millions of draws
 poisoning  how many bad teachers or records it takes to change an answer
 shadows    a whole pipeline again and again, each time on another half of the records

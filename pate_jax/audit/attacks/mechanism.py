@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,8 +25,12 @@ from pate_jax.accounting.exact.pair import Moves
 from pate_jax.accounting.exact.threshold_law import passing
 from pate_jax.aggregate import noise
 from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.audit.attacks.attack import Attack, Flags, suits_all
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
+from pate_jax.runs import ledger
+from pate_jax.runs.crowds.inputs import is_crowd
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import progress
 
 DOUBT = 0.05  # the chance that the lower bound of an honest sampler is above the truth
@@ -62,6 +66,34 @@ class Audit(NamedTuple):
         if self.holds:
             return f"{found}. The noise hides what it is said to hide."
         return f"{found}. THE NOISE HIDES LESS THAN IS SAID: publish nothing, and report this."
+
+
+class Audits(NamedTuple):
+    """The audits of all mechanisms of a run."""
+
+    audits: list[Audit]
+
+    @property
+    def holds(self) -> bool:
+        """Whether no draws are more telling than the law that is charged for."""
+        return all(one.holds for one in self.audits)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """As JSON; nothing private is in it."""
+        return [{**one._asdict(), "holds": one.holds, "confidence": 1 - DOUBT} for one in self.audits]
+
+    def text(self) -> str:
+        """For a terminal."""
+        return "\n".join(f"mechanism: {one.sentence()}" for one in self.audits)
+
+
+def of_run(run: RunDirectory, flags: Flags) -> Audits:
+    """The audit of the mechanism that answered, or of every different release of a crowd."""
+    if is_crowd(run):
+        releases = dict.fromkeys(line.release for line in ledger.releases(run.ledger))
+        return Audits([of_table(one, draws=flags.draws) for one in releases])
+    line = next(ledger.lines(run.ledger))  # it names the teachers and the classes
+    return Audits([of_answers(line.mechanism, line.teachers, line.classes, draws=flags.draws)])
 
 
 def of_answers(
@@ -230,3 +262,6 @@ def _chunks(draws: int) -> Iterator[int]:
         for start in range(0, draws, _CHUNK):
             yield start
             steps.advance(min(_CHUNK, draws - start))
+
+
+ATTACK = Attack("mechanism", suits_all, of_run)

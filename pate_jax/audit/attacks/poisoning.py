@@ -8,10 +8,15 @@ answer that is released is the plurality with noise, which changes a close one a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
+
+from pate_jax.audit.attacks.attack import OF_VOTES, Attack, Flags
+from pate_jax.runs import answers
+from pate_jax.runs.crowds.inputs import is_crowd
+from pate_jax.runs.directory import RunDirectory
 
 WITHSTOOD = (1, 2, 5, 10, 20, 50)
 
@@ -22,6 +27,20 @@ class Certified(NamedTuple):
     queries: int
     median: int  # bad teachers that half of the pluralities or more withstand
     shares: dict[int, float]  # of pluralities that so many bad teachers cannot change
+
+    @property
+    def holds(self) -> bool:
+        """It is a certificate: nothing that it counts is a mistake."""
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        shares = {str(bad): share for bad, share in self.shares.items()}
+        return {"warning": OF_VOTES, **self._asdict(), "shares": shares}
+
+    def text(self) -> str:
+        """For a terminal."""
+        return f"poisoning ({OF_VOTES}): {self.sentence()}."
 
     def sentence(self) -> str:
         """What it says, for people."""
@@ -53,3 +72,18 @@ def withstood(votes: Int[np.ndarray, "query class"]) -> Int[np.ndarray, " query"
     ranked = np.sort(votes, axis=1)
     found: np.ndarray = (ranked[:, -1] - ranked[:, -2] + 1) // 2 - 1
     return found
+
+
+def unfit(run: RunDirectory) -> str | None:
+    """Why nothing of a run can be certified: it has no teachers."""
+    if not is_crowd(run):
+        return None
+    return f"{run.root} has no teachers, so no agreement of theirs withstands anything: leave out --only"
+
+
+def of_run(run: RunDirectory, flags: Flags) -> Certified:
+    """The certificate of a run's votes."""
+    return certified(answers.load_asked(run).votes)
+
+
+ATTACK = Attack("poisoning", unfit, of_run)

@@ -9,6 +9,7 @@ from catalogue import case, fails, is_caught, replaced, source
 from test_risk import contents
 
 from pate_jax.audit.attacks import every, membership, roc, shadows, sums_pipeline
+from pate_jax.audit.attacks.attack import Flags
 from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.runs import directory
 from pate_jax.runs.directory import RunDirectory
@@ -26,7 +27,7 @@ def of_files(patch, folder):
     """What the release holds before and after."""
     run = RunDirectory(shutil.copytree(honest_runs.crowd("sums").root, folder))
     before = contents(run.root / "release")
-    every.attacked(run, "membership", shadows=20)
+    every.attacked(run, "membership", Flags(shadows=20))
     return ["release/ is another"] if contents(run.root / "release") != before else []
 
 
