@@ -1,0 +1,137 @@
+"""The cost of a choice of settings on private data, where each candidate is Gaussian differentially private.
+
+The best of a random number of candidates is published (`repetitions`). Here one candidate is known by its
+privacy profile: the log of the smallest delta at each epsilon. For the truncated negative binomial law this
+gives a smaller figure than Renyi curves do. docs/tuning.md derives the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pate_jax.accounting import composition
+from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.repetitions import NegativeBinomial
+from pate_jax.accounting.slack import with_slack
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import laws
+from pate_jax.mechanisms.crowds import LARGEST_SIGMA
+from pate_jax.mechanisms.descriptions import Noise
+
+Profile = Callable[[float], float]  # from epsilon >= 0 to the log of delta, for both directions
+_UP = 1 + 1e-12  # every figure is rounded up by this
+_CELLS = 1 << 30  # of the noisy tables of one candidate, at most: a ledger's line holds fewer
+_DRAWN = 1e-11  # of the number of candidates: how far the table that it is drawn from strays from its law
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How the best candidate was chosen: the law of their number, and what the list of settings was.
+
+    >>> Tuned(NegativeBinomial(1.0, 0.1), mu=0.2, settings=3).expected
+    10.0
+    """
+
+    law: NegativeBinomial
+    mu: float  # each candidate is mu-Gaussian-DP, whatever its settings
+    settings: int  # on the list from which each candidate is drawn
+
+    def __post_init__(self) -> None:
+        if type(self.mu) is not float or not 0 < self.mu < 1e3:
+            raise PateError(f"mu={self.mu!r} of a candidate must be a number above 0")
+        if type(self.settings) is not int or self.settings < 1:
+            raise PateError(f"settings={self.settings!r} must be a whole number of at least 1")
+
+    @property
+    def expected(self) -> float:
+        """The mean number of candidates."""
+        return round(self.law.mean, 9)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self.law), "mu": self.mu, "settings": self.settings}
+
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any]) -> Tuned:
+        """What `to_dict` described."""
+        if set(described) != {"shape", "gamma", "mu", "settings"}:
+            raise PateError(f"tuned={dict(described)!r} does not say how settings were chosen: restore it")
+        law = NegativeBinomial(described["shape"], described["gamma"])
+        return cls(law, described["mu"], described["settings"])
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon of the whole choice at delta, whichever candidate won.
+
+        >>> round(Tuned(NegativeBinomial(1.0, 0.1), mu=0.125, settings=3).epsilon(1e-5), 3)
+        0.729
+        """
+        each = _CELLS * laws.distance(Noise("rounded_gaussian", LARGEST_SIGMA))
+        slack = (self.law.mean * each + _DRAWN) * _UP
+        return float(with_slack(lambda inner: Epsilon(self._ideal(inner), None), delta, slack).epsilon)
+
+    def _ideal(self, delta: float) -> float:
+        """The same for noise that follows its law exactly."""
+        one = composition.gaussian_epsilon(self.mu, delta / self.law.mean / _UP)
+        often = log_ratio(self.law, lambda epsilon: composition.gaussian_log_delta(self.mu, epsilon))
+        return (one + often) * _UP
+
+
+def log_ratio(law: NegativeBinomial, profile: Profile) -> float:
+    """A bound on how much likelier or rarer an outcome becomes by its rank alone, as a log.
+
+    It is `1 + shape` times the log of a ratio. Let x and x' be the chances of a better outcome for two neighbours. Then `x' <= e^e x + delta(e)` for each
+    e, and `(gamma + (1-gamma) x') / (gamma + (1-gamma) x)` is at most
+    `max(1 + (1-gamma)/gamma delta(e), gamma + (1-gamma)(e^e + delta(e)))`. The best e makes both equal.
+
+    >>> law = NegativeBinomial(1.0, 0.1)
+    >>> round(log_ratio(law, lambda epsilon: composition.gaussian_log_delta(0.125, epsilon)), 3)
+    0.225
+    """
+    gamma, rest = law.gamma, 1 - law.gamma
+
+    def ends(epsilon: float) -> tuple[float, float]:
+        delta = math.exp(profile(epsilon))
+        return 1 + rest / gamma * delta, gamma + rest * (math.exp(epsilon) + delta)
+
+    low, high = 0.0, 1.0
+    while high < 512 and ends(high)[0] > ends(high)[1]:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        rare, often = ends(middle)
+        low, high = (middle, high) if rare > often else (low, middle)
+    return (1 + law.shape) * math.log(max(ends(high))) * _UP
+
+
+def log_delta(law: NegativeBinomial, profile: Profile, epsilon: float) -> float:
+    """The log of a delta at which the best candidate is epsilon-private, by the profile of one.
+
+    `delta_best(epsilon) <= E[K] delta_one(epsilon - log_ratio)`, and 1 below that.
+
+    >>> law = NegativeBinomial(1.0, 0.1)
+    >>> one = lambda epsilon: composition.gaussian_log_delta(0.125, epsilon)
+    >>> math.exp(log_delta(law, one, 0.73)) < 1e-5
+    True
+    """
+    left = epsilon - log_ratio(law, profile)
+    return min(0.0, math.log(law.mean) + profile(left) + 1e-12) if left >= 0 else 0.0
+
+
+def tuned_for(law: NegativeBinomial, settings: int, epsilon: float, delta: float) -> Tuned:
+    """The choice whose candidates have the least noise that keeps the whole choice within epsilon.
+
+    >>> found = tuned_for(NegativeBinomial(1.0, 0.1), 3, epsilon=1.0, delta=1e-5)
+    >>> round(found.mu, 4), 0.999 < found.epsilon(1e-5) <= 1.0
+    (0.1689, True)
+    """
+    low, high = 0.0, 100.0
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        fits = Tuned(law, middle, settings).epsilon(delta) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    if low < 1e-6:
+        raise PateError(f"epsilon={epsilon!r} at delta={delta:g} is too little for a choice: raise it")
+    return Tuned(law, low, settings)
