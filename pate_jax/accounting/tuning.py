@@ -82,9 +82,10 @@ class Tuned:
 def log_ratio(law: NegativeBinomial, profile: Profile) -> float:
     """A bound on how much likelier or rarer an outcome becomes by its rank alone, as a log.
 
-    It is `1 + shape` times the log of a ratio. Let x and x' be the chances of a better outcome for two neighbours. Then `x' <= e^e x + delta(e)` for each
-    e, and `(gamma + (1-gamma) x') / (gamma + (1-gamma) x)` is at most
-    `max(1 + (1-gamma)/gamma delta(e), gamma + (1-gamma)(e^e + delta(e)))`. The best e makes both equal.
+    It is `1 + shape` times the log of a ratio. Let x and x' be the chances of a better outcome for two
+    neighbours. Then `x' <= e^e x + delta(e)` for each e, and `(gamma + (1-gamma) x') / (gamma + (1-gamma) x)`
+    is at most `max(1 + (1-gamma)/gamma delta(e), gamma + (1-gamma)(e^e + delta(e)))`. The best e makes both
+    equal.
 
     >>> law = NegativeBinomial(1.0, 0.1)
     >>> round(log_ratio(law, lambda epsilon: composition.gaussian_log_delta(0.125, epsilon)), 3)

@@ -1,4 +1,4 @@
-"""The privacy profile of the best of a random number of candidates: against exact laws, and another library."""
+"""The privacy profile of the best of a random number of candidates: by exact laws, and another library."""
 
 import math
 from functools import partial
