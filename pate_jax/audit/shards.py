@@ -17,13 +17,15 @@ from pate_jax.data import duplicates as asking
 from pate_jax.data import overlap, partition, relation
 from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
+from pate_jax.runs import answers
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.queries import asked_inputs, public_parts
+from pate_jax.runs.queries import asked_inputs, public_parts, ruler_of
 from pate_jax.runs.record import CROWD
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
+_ROUNDING = 1e-6  # of a distance between machines
 _SECRET = "the secret is 32 bytes with more than 8 different values; where they came from cannot be checked"
 
 
@@ -245,6 +247,23 @@ def queries(subject: Subject) -> Iterator[Finding]:
     yield from _apart(inputs)
     if run.answers.exists():
         yield from _different(inputs, batches)
+        yield from spaced(inputs)
+
+
+def spaced(inputs: Inputs) -> Iterator[Finding]:
+    """Whether queries are as far from earlier ones as the settings of their batch say, up to rounding."""
+    run, asked = inputs.run, asked_inputs(inputs).inputs
+    settings, first = run.record.read(), 0
+    for line in answers.asked(run):
+        last, wanted = first + line.asked, settings.vote(line.batch).min_distance
+        if wanted is not None:
+            kept = ruler_of(inputs.dataset).apart(asked[first:last], wanted * (1 - _ROUNDING), asked[:first])
+            near, whole = line.asked - len(kept), f"queries of batch {line.batch}"
+            yield from judged(
+                [f"{near} {whole} are nearer than {wanted:g} to earlier ones"] * (near > 0),
+                f"{line.asked:,} {whole} are {wanted:g} typical distances apart, or more",
+            )
+        first = last
 
 
 def public_apart(subject: Subject) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from pate_jax.runs.settings import (
     PartitionChoice,
     RunConfig,
     check_budget,
+    check_distance,
     check_queries,
 )
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
@@ -95,6 +96,7 @@ def vote(
     selection: Selection = "first",
     more: bool = False,
     public: Path | None = None,
+    min_distance: float | None = None,
     json: bool = False,
 ) -> None:
     """Let the teachers of a run label public inputs, into private/votes.npz.
@@ -106,16 +108,19 @@ def vote(
             or columns, learned (images; a few minutes) what a net learned of the public part.
         more: ask about further inputs, under the budget of a run that has answered already.
         public: take them from this .npz of further public inputs; goes with --more.
+        min_distance: leave out inputs nearer than this to an earlier one, in units of the typical distance
+            between a public input and its nearest; 0.5 leaves out near-duplicates.
         json: print one JSON object.
     """
     check_queries(queries)
+    check_distance(min_distance)
     if public is not None and not more:
         raise PateError(f"--public {public} goes with --more: the first inputs are those of the run's data")
     from pate_jax.runs import inputs, stages
 
     directory = RunDirectory(run)
     with directory.writing():
-        votes = stages.vote(inputs.open(directory), queries, more, public, selection)
+        votes = stages.vote(inputs.open(directory), queries, more, public, selection, min_distance)
         file = directory.votes_of(directory.batches)
     said = {"votes": str(file), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())}
     say(said, json)

@@ -30,12 +30,14 @@ def run(config: RunConfig) -> dict[str, Any]:
     if devices.processes() > 1 and not processes.train_and_vote(config):
         return {}
     with run.writing():
-        inputs = stages.begin(run, config.data, config.partition, config.teacher, config.asks, config.delta)
+        inputs = stages.begin(
+            run, config.data, config.partition, config.teacher, config.asks, config.delta, config.min_distance
+        )
         config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism))
         registration.before_training(inputs, config, mechanism)
         stages.train(inputs)
         stages.settle(inputs, mechanism, config.budget, config.delta)
-        stages.vote(inputs, config.wanted, selection=config.selection)
+        stages.vote(inputs, config.wanted, selection=config.selection, min_distance=config.min_distance)
         batches.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student, inputs=inputs)

@@ -101,10 +101,12 @@ def _train_and_vote(run: Share, config: RunConfig) -> None:
     if devices.from_first(bytes([run.votes.exists()]))[0]:
         return
     run.teacher_report.unlink(missing_ok=True)  # written again, from teachers that are finished
-    inputs = stages.begin(run, config.data, config.partition, config.teacher, config.asks, config.delta)
+    inputs = stages.begin(
+        run, config.data, config.partition, config.teacher, config.asks, config.delta, config.min_distance
+    )
     stages.train(inputs)
     mechanism = config.mechanism or default_mechanism(config.partition.teachers)
     stages.settle(inputs, mechanism, config.budget, config.delta)
-    stages.vote(inputs, config.wanted, selection=config.selection)
+    stages.vote(inputs, config.wanted, selection=config.selection, min_distance=config.min_distance)
     if not devices.is_first():
         run.votes.unlink()

@@ -3,21 +3,57 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from pate_jax import data
-from pate_jax.data import duplicates, overlap
+from pate_jax.data import duplicates, nearness, overlap
 from pate_jax.data.dataset import stored_as
 from pate_jax.errors import PateError
 from pate_jax.runs import answers
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import stage_of
 from pate_jax.student.selection import Selection
 from pate_jax.student.selection import select as select_rows
-from pate_jax.system import progress
 
-_NEAR = 0.02  # of the scale that inputs have after preprocessing
+
+class Spacing(NamedTuple):
+    """How far a query must be from all others."""
+
+    ruler: nearness.Ruler
+    distance: float  # in units of the typical one
+    before: np.ndarray | None = None  # inputs that were asked about already
+
+
+def spacing(inputs: Inputs, distance: float | None, batch: int = 1) -> Spacing | None:
+    """The spacing of a batch, by public inputs alone; None where no distance was asked for."""
+    if distance is None:
+        return None
+    before = asked_inputs(inputs).inputs if batch > 1 else None
+    return Spacing(ruler_of(inputs.dataset), distance, before)
+
+
+def ruler_of(dataset: data.Dataset) -> nearness.Ruler:
+    """What distances between the inputs of a run are measured by."""
+    return nearness.ruler(dataset.public.inputs, dataset.preprocessing)
+
+
+def near(dataset: data.Dataset, asked: data.Part) -> int:
+    """How many of the different inputs asked about are near-duplicates of an earlier one."""
+    return ruler_of(dataset).near(asked.inputs[duplicates.unique_queries(asked.inputs).first_rows])
+
+
+def distance_of(run: RunDirectory, batch: int, given: float | None) -> float | None:
+    """The least distance of a batch: that of the first one, where it has one, or as given."""
+    settings = run.record.read()
+    first = settings.vote(1).min_distance if batch > 1 and "vote" in settings else None
+    if first is not None and given not in (None, first):
+        raise PateError(
+            f"--min-distance {given:g} is not the {first:g} with which {run.root} began: leave it out"
+        )
+    return given if first is None else first
 
 
 def public_parts(inputs: Inputs) -> dict[str, data.Part]:
@@ -47,10 +83,18 @@ def pool_of(dataset: data.Dataset, public: Path | None) -> data.Part:
     return pool
 
 
-def different(pool: data.Part, wanted: int, known: list[str]) -> np.ndarray:
+def different(pool: data.Part, wanted: int, known: list[str], spacing: Spacing | None = None) -> np.ndarray:
     """The rows that differ from each other and from the known; refused if there are fewer than wanted."""
     rows = duplicates.unique_queries(pool.inputs).first_rows
     rows = rows[~duplicates.repeats(pool.inputs[rows], known)] if known else rows
+    if spacing is not None:
+        rows = rows[spacing.ruler.apart(pool.inputs[rows], spacing.distance, spacing.before)]
+    if len(rows) < wanted and spacing is not None:
+        raise PateError(
+            f"queries={wanted} is more than the {len(rows)} public inputs that are at least "
+            f"{spacing.distance:g} typical distances from each other and from those asked about before: ask "
+            "for fewer, or lower --min-distance"
+        )
     if len(rows) < wanted:
         raise PateError(
             f"queries={wanted} is more than the {len(rows)} different public inputs"
@@ -66,16 +110,8 @@ def select(
     chosen_by: Selection = "first",
     key: bytes = b"",
 ) -> data.Part:
-    """Inputs chosen from a pool of `different` ones; nearly equal ones are reported."""
-    picked = select_rows(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing)
-    chosen = pool.take(picked)
-    near = duplicates.near_duplicates(preprocessing.apply(chosen.inputs), _NEAR)
-    if len(near.pairs):
-        progress.say(
-            f"{len(near.pairs)} pairs of the {wanted} queries are nearly equal (root mean square difference "
-            f"at most {_NEAR}): asking twice buys little, and each answer is charged"
-        )
-    return chosen
+    """Inputs chosen from a pool of `different` ones."""
+    return pool.take(select_rows(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing))
 
 
 def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
@@ -124,6 +160,11 @@ def _together(parts: list[data.Part]) -> data.Part:
     return data.Part(inputs, all_labels, ids, None, all_features)
 
 
-def named(public: Path | None) -> dict[str, str]:
-    """A file of public inputs as the settings record it."""
-    return {} if public is None else {"public": str(public.resolve())}
+def named(public: Path | None, distance: float | None = None) -> dict[str, str | float]:
+    """A file of public inputs and a least distance as the settings record them.
+
+    >>> named(None), named(None, 0.5)
+    ({}, {'min_distance': 0.5})
+    """
+    found: dict[str, str | float] = {} if public is None else {"public": str(public.resolve())}
+    return found if distance is None else found | {"min_distance": distance}

@@ -40,6 +40,7 @@ class Vote(NamedTuple):
     queries: int
     selection: str | None
     public: Path | None  # a file of more public inputs
+    min_distance: float | None = None  # between two of them, in units of the typical distance
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,8 @@ class Settings:
         """The queries of a batch to the run's own teachers."""
         asked = self.of(stage_of("vote", batch))
         public = asked.get("public")
-        return Vote(asked["queries"], asked.get("selection"), None if public is None else Path(public))
+        file = None if public is None else Path(public)
+        return Vote(asked["queries"], asked.get("selection"), file, asked.get("min_distance"))
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,9 @@ class RunConfig:
     selection: Selection = "first"
     """Which: the first of the public part, random ones, or one for each of as many clusters: kmeans compares
     pixels or columns, learned (images; a few minutes) what a net learned of the public part. Free."""
+    min_distance: float | None = None
+    """For teachers: ask about no public input that is nearer than this to an earlier one, in units of the
+    distance that is typical between a public input and its nearest; 0.5 leaves out near-duplicates. Free."""
     delta: float = 1e-5
     """The delta of the privacy statement; well below one over the number of private records."""
     budget_epsilon: float | None = None
@@ -201,6 +204,7 @@ class RunConfig:
 
         check_delta(self.delta)
         check_budget(self.budget_epsilon)
+        check_distance(self.min_distance)
         if self.queries is not None:
             check_queries(self.queries)
         if isinstance(self.student, Linear) and (self.voters, self.rounds) != ("sums", 1):
@@ -252,6 +256,7 @@ class RunConfig:
             "--teachers": self.partition.teachers != PartitionChoice.teachers,
             "--budget-epsilon": self.budget_epsilon is not None,
             "--selection": self.selection != "first",
+            "--min-distance": self.min_distance is not None,
             "a mechanism": self.mechanism is not None,
             "a setting of --teacher": self.teacher != TeacherConfig(),
         }
@@ -313,6 +318,12 @@ def check_queries(queries: int) -> None:
     """Refuse a number of queries below one."""
     if queries < 1:
         raise PateError(f"queries={queries} must be at least 1")
+
+
+def check_distance(distance: float | None) -> None:
+    """Refuse a least distance between queries that is not a finite number above 0."""
+    if distance is not None and not 0 < distance < float("inf"):
+        raise PateError(f"min_distance={distance} must be a finite number above 0; 0.5 is an example")
 
 
 def check_budget(epsilon: float | None) -> None:

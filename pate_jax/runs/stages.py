@@ -36,6 +36,7 @@ def begin(
     config: ensemble.TeacherConfig,
     asks: int = 0,
     delta: float = budget.CUSTOMARY_DELTA,
+    min_distance: float | None = None,
 ) -> Inputs:
     """Open the data of a run, and record what it is made from.
 
@@ -49,7 +50,7 @@ def begin(
         inputs = Inputs(run, choice, cut, config)
         whom = relation.of(inputs.dataset, cut.by)
         if not run.teacher_report.exists():
-            _check_fit(inputs, asks)
+            _check_fit(inputs, asks, min_distance)
     run.secret.draw(cut.seed)
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     run.record.agree("partition", to_settings(cut))
@@ -59,12 +60,12 @@ def begin(
     return inputs
 
 
-def _check_fit(inputs: Inputs, asks: int) -> None:
+def _check_fit(inputs: Inputs, asks: int, min_distance: float | None) -> None:
     """Refuse data that are not enough for what is asked, and a net that does not fit them."""
     dataset, cut = inputs.dataset, inputs.cut
     partition.check_enough(partition.units_of(dataset.private, cut.by), cut.teachers)
     if asks:
-        queries.different(dataset.public, asks, [])
+        queries.different(dataset.public, asks, [], queries.spacing(inputs, min_distance))
     inputs.net  # noqa: B018  # built now: a net that cannot be built is refused before anything is recorded
 
 
@@ -103,24 +104,28 @@ def vote(
     more: bool = False,
     public: Path | None = None,
     selection: Selection = "first",
+    min_distance: float | None = None,
 ) -> voting.Votes:
     """Let every teacher label `wanted` public inputs, chosen by `selection`, equal inputs counted once.
 
-    With `more` it is a further batch under the run's budget, of inputs that were not asked about before; from
-    the file `public` where one is given. The same call again is the same batch until that is answered.
+    An input nearer than `min_distance` to an earlier one is left out before they are chosen. With `more` it
+    is a further batch under the run's budget, of inputs that were not asked about before; from the file
+    `public` where one is given. The same call again is the same batch until that is answered.
     """
     run = inputs.run
     run.existing(run.teacher_report, "train")
     batch = _batch_to_vote_on(run, more)
     stage = stage_of("vote", batch)
-    chosen = {"queries": wanted, "selection": selection, **queries.named(public)}
+    min_distance = queries.distance_of(run, batch, min_distance)
+    chosen = {"queries": wanted, "selection": selection, **queries.named(public, min_distance)}
     if run.votes_of(batch).exists():
         run.record.agree(stage, chosen)
         return voting.load_votes(run.votes_of(batch))
     dataset, teachers = inputs.dataset, inputs.cut.teachers
     wanted = budget.fit(run, budget.spent(run), wanted=wanted, teachers=teachers, classes=dataset.classes)
     pool = queries.pool_of(dataset, public)
-    pool = pool.take(queries.different(pool, wanted, batches.known_digests(run)))
+    spacing = queries.spacing(inputs, min_distance, batch)
+    pool = pool.take(queries.different(pool, wanted, batches.known_digests(run), spacing))
     run.record.agree(stage, chosen)
     key = run.secret.derive(f"selection {stage}")
     asked = queries.select(pool, dataset.preprocessing, wanted, selection, key)
@@ -228,6 +233,7 @@ def teach(
         "method": choice.config.method,
         "comparison": choice.comparison,
         "selection": _selection(run),
+        "near": queries.near(dataset, asked),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
         "student_accuracy": seen.accuracy(found),
         "seen": seen.facts(found, dataset.class_names),

@@ -9,7 +9,7 @@ import numpy as np
 
 from pate_jax import mechanisms
 from pate_jax.accounting import planning
-from pate_jax.data import partition
+from pate_jax.data import Dataset, partition
 from pate_jax.runs import queries
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
@@ -51,9 +51,7 @@ def _planned(config: RunConfig) -> dict[str, Any]:
         units = np.unique(partition.units_of(dataset.private, config.partition.by))
         if given != PartitionChoice.teachers:
             partition.check_enough(units, given)
-        if config.queries is not None:
-            queries.different(dataset.public, config.queries, [])
-    pool = len(dataset.public.inputs)
+        pool = _pool(config, dataset)
     found = planning.plan(
         planning.counted(len(units)),
         dataset.classes,
@@ -71,6 +69,16 @@ def _planned(config: RunConfig) -> dict[str, Any]:
         "answers": found.answers,
         "right": found.right,
     }
+
+
+def _pool(config: RunConfig, dataset: Dataset) -> int:
+    """How many public inputs there are to ask about; refused if they are fewer than the user wants."""
+    if config.min_distance is not None:
+        spacing = queries.Spacing(queries.ruler_of(dataset), config.min_distance)
+        return len(queries.different(dataset.public, config.queries or 1, [], spacing))
+    if config.queries is not None:
+        queries.different(dataset.public, config.queries, [])
+    return len(dataset.public.inputs)
 
 
 def _said(found: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger
+from pate_jax.runs import budget, ledger, queries
 from pate_jax.runs import stages as shared
 from pate_jax.runs import students as training
 from pate_jax.runs.crowds import answers, comparison, processes, rivals, rounds, students
@@ -143,6 +143,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "told": told(run),
         "space": crowd.plan.space.description()._asdict(),
         "queries": len(asked.ids),
+        "near": queries.near(dataset, asked) if crowd.choice.voters == "neighbours" else None,
         "pool": len(dataset.public.ids),
         **_told_of_rounds(run, crowd),
         **_told_of_rivals(run, crowd),

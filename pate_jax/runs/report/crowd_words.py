@@ -132,4 +132,5 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Beware: {facts['doubt']}.")
     if facts["label_accuracy"] is not None:
         lines.append(f"{facts['label_accuracy']:.1%} of these labels are right.")
+    lines += words.near(facts["queries"], facts.get("near"), remedy=False)
     return lines + words.learned(facts)

@@ -130,7 +130,7 @@ def sentences(results: Mapping[str, Any]) -> list[str]:
     ]
     if results["label_accuracy"] is not None:
         lines.append(f"{results['label_accuracy']:.1%} of the answers are right.")
-    return lines + words.learned(results)
+    return lines + words.near(asked, results.get("near")) + words.learned(results)
 
 
 def _of_the_votes(inside: Mapping[str, Any]) -> list[str]:

@@ -23,6 +23,28 @@ def headline(statement: Statement | CrowdStatement) -> str:
     return f"epsilon {rounded_up(epsilon)} at delta {statement.delta:g}"
 
 
+def near(asked: int, found: int | None, *, remedy: bool = True) -> list[str]:
+    """How many of the public inputs asked about are near-duplicates of an earlier one, in a sentence.
+
+    >>> near(500, 0)[0]
+    'None of the 500 inputs asked about is a near-duplicate of an earlier one.'
+    >>> print(near(500, 46)[0])
+    46 of the 500 inputs asked about are near-duplicates of an earlier one (nearer than half of the typical \
+distance to the nearest), and an answer to each was charged: --min-distance 0.5 leaves them out.
+    """
+    if found is None:  # sums answer for every input, or the run is one of an earlier version
+        return []
+    if not found:
+        return [f"None of the {asked:,} inputs asked about is a near-duplicate of an earlier one."]
+    verb = "is a near-duplicate" if found == 1 else "are near-duplicates"
+    said = (
+        f"{found:,} of the {asked:,} inputs asked about {verb} of an earlier one (nearer than half of the "
+        "typical distance to the nearest)"
+    )
+    charged = ", and an answer to each was charged: --min-distance 0.5 leaves them out" * remedy
+    return [f"{said}{charged}."]
+
+
 def share(right: int, inputs: int) -> str:
     """A share in per cent.
 

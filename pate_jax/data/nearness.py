@@ -1,0 +1,109 @@
+"""How far public inputs are from each other, so that one question is not asked twice in other words.
+
+An image is compared by the amplitudes of its Fourier transform, which stay as they are when it moves over an
+edge and comes back in at the other: a copy moved by a few pixels hardly differs. Other inputs are compared by
+their scaled numbers. Distances are told in units of the typical one: in a small sample of the public part,
+the median distance to the nearest other. The sample is a quarter at most, so most of it lacks its copies, and
+these do not shorten the unit. All of it is a function of public inputs, so it costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from pate_jax.data import duplicates
+from pate_jax.data.dataset import Preprocessing
+
+NEAR = 0.5  # of the typical distance: below it, two inputs are near-duplicates
+_SAMPLE, _SHARE = (
+    200,
+    4,
+)  # public inputs that the typical distance is measured on: at most, and one in so many
+_BLOCK = 256  # inputs that are compared with all others at a time
+Places = Float[np.ndarray, "input coordinates"]
+
+
+class Ruler(NamedTuple):
+    """What distances are measured by; both parts are public."""
+
+    preprocessing: Preprocessing
+    typical: float  # distance between a public input and the nearest other of a sample
+
+    def apart(
+        self, inputs: np.ndarray, distance: float, before: np.ndarray | None = None
+    ) -> Int[np.ndarray, " kept"]:
+        """Rows that are at least so far from all inputs `before` and from each earlier row that is kept.
+
+        `distance` is in units of the typical one.
+
+        >>> ruler = Ruler(Preprocessing((0.0,), (1.0,)), typical=2.0)
+        >>> ruler.apart(np.array([[0.0], [0.9], [2.0], [5.0]]), 0.5, before=np.array([[5.5]])).tolist()
+        [0, 2]
+        """
+        places, reach = coordinates(inputs, self.preprocessing), distance * self.typical
+        held = places[:0] if before is None else coordinates(before, self.preprocessing)
+        return _apart(places, held, reach)
+
+    def near(self, inputs: np.ndarray) -> int:
+        """How many inputs are near-duplicates of an earlier one, each of which is none."""
+        return len(inputs) - len(self.apart(inputs, NEAR))
+
+
+def ruler(public: np.ndarray, preprocessing: Preprocessing) -> Ruler:
+    """The ruler of a public part; equal inputs count once.
+
+    >>> ruler(np.arange(40.0)[:, None] % 2, Preprocessing((0.0,), (1.0,))).typical
+    1.0
+    """
+    size = min(_SAMPLE, max(2, len(public) // _SHARE))
+    some = public[np.random.default_rng(0).permutation(len(public))[:size]]
+    places = coordinates(some[duplicates.unique_queries(some).first_rows], preprocessing)
+    gaps = _gaps(places, places)
+    np.fill_diagonal(gaps, np.inf)
+    return Ruler(preprocessing, float(np.median(gaps.min(1))) if len(places) > 1 else 0.0)
+
+
+def coordinates(inputs: np.ndarray, preprocessing: Preprocessing) -> Places:
+    """Where inputs are, as stored: one row for each.
+
+    >>> image = np.zeros((1, 8, 8, 1), np.uint8)
+    >>> image[0, 2:5, 3] = 200
+    >>> moved, as_stored = np.roll(image, (1, 1), axis=(1, 2)), Preprocessing((0.0,), (1.0,))
+    >>> np.allclose(coordinates(image, as_stored), coordinates(moved, as_stored))
+    True
+    """
+    scaled = np.asarray(preprocessing.apply(inputs), np.float64)
+    if scaled.ndim == 4:
+        scaled = np.abs(np.fft.rfft2(scaled, axes=(1, 2)))
+    return scaled.reshape(len(scaled), math.prod(scaled.shape[1:]))
+
+
+def _apart(
+    places: Places, held: Float[np.ndarray, "held coordinates"], reach: float
+) -> Int[np.ndarray, " kept"]:
+    """The rows that are kept, in order: block by block, so that most distances come from one product."""
+    kept: list[int] = []
+    for start in range(0, len(places), _BLOCK):
+        block = places[start : start + _BLOCK]
+        free = np.flatnonzero(_gaps(block, held).min(1, initial=np.inf) >= reach)
+        block, among = block[free], _gaps(block[free], block[free]) < reach
+        new: list[int] = []
+        for row in range(len(block)):
+            if not among[row, new].any():
+                new.append(row)
+        kept.extend((start + free[new]).tolist())
+        held = np.concatenate([held, block[new]])
+    return np.array(kept, np.int64)
+
+
+def _gaps(
+    left: Float[np.ndarray, "left coordinates"], right: Float[np.ndarray, "right coordinates"]
+) -> Float[np.ndarray, "left right"]:
+    """All distances between two lists."""
+    squares = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2 * left @ right.T
+    gaps: np.ndarray = np.sqrt(np.maximum(squares, 0))
+    return gaps

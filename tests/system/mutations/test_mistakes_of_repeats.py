@@ -1,0 +1,34 @@
+"""Mistakes by which one question is asked again in other words: each is caught."""
+
+import pytest
+import test_nearness
+from catalogue import case, fails, is_caught, source
+
+from pate_jax.data import nearness
+
+MOVED = test_nearness.test_an_image_moved_by_a_pixel_or_changed_in_the_last_digit_is_near_and_others_are_not
+MISTAKES = [
+    case(
+        "images are compared pixel by pixel",
+        source(nearness, "coordinates", "if scaled.ndim == 4:", "if False:"),
+        fails(MOVED),
+        "moved_by_a_pixel",
+    ),
+    case(
+        "inputs that were asked about before are not looked at",
+        source(nearness.Ruler, "apart", "if before is None", "if True"),
+        fails(test_nearness.test_what_was_asked_before_counts),
+        "asked_before",
+    ),
+    case(
+        "copies in the public part shorten the unit that they are measured by",
+        source(nearness, "ruler", "size = min(_SAMPLE, max(2, len(public) // _SHARE))", "size = len(public)"),
+        fails(test_nearness.test_a_pool_that_holds_everything_twice_has_about_the_same_typical_distance),
+        "everything_twice",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MISTAKES)
+def test_a_mistake_of_repeats_is_caught(mutation, tmp_path):
+    is_caught(mutation, tmp_path)
