@@ -16,7 +16,7 @@ parties     from votes of several owners to what they open together, and nothing
 student     from public inputs and answers to a student that serves itself
 runs        one run on disk: settings, ledger, budget and stages, the release and the reports
 audit       checks that other people can make
-sweep       many settings over the same votes
+sweep       many settings over the same votes, and many methods over the same records
 cli         `pate`
 """
 

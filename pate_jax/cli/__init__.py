@@ -78,6 +78,10 @@ COMMANDS = {
         "sweep.sweep",
         "Judge a grid of settings on votes: what each answers, how right it is, and what it costs.",
     ),
+    "compare": Command(
+        "compare.compare",
+        "Compare teachers, neighbours, sums, rivals and no privacy on the same records, for a trial.",
+    ),
     "plan": Command(
         "plan.plan",
         "Choose teachers, noise, threshold and queries for a wished epsilon, before any vote is cast.",

@@ -28,6 +28,8 @@ COMMON = {  # commands that have more flags than two screens hold, and the flags
     "--queries --private --public --label-column --id-column --json",
     "party join": "--key --out --register --transcript --prepare --private --public --test --label-column "
     "--id-column --seed --json",
+    "compare": "--epsilon --delta --methods --draws --minutes --judged-on --out --private --public --test "
+    "--label-column --id-column --json",
     "sweep": "--out --mechanisms --noises --thresholds --test-noises --queries --teachers --students --delta "
     "--judged-on --exact --json",
 }

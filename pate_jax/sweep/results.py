@@ -36,9 +36,21 @@ def read(folder: Path) -> Rows:
     """Every cell of every shard's file, by digest; all lines of a cell together make its row."""
     rows: Rows = {}
     for path in sorted(folder.glob("results*.jsonl")):
-        for row in _lines(path)[0]:
-            rows[row["cell"]] = {**rows.get(row["cell"], {}), **row}
+        _add(rows, path)
     return rows
+
+
+def of_file(path: Path) -> Rows:
+    """Every cell of one file, by digest; none where there is no file yet."""
+    rows: Rows = {}
+    if path.exists():
+        _add(rows, path)
+    return rows
+
+
+def _add(rows: Rows, path: Path) -> None:
+    for row in _lines(path)[0]:
+        rows[row["cell"]] = {**rows.get(row["cell"], {}), **row}
 
 
 @contextmanager

@@ -1,0 +1,32 @@
+"""All methods that are compared, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pate_jax.errors import PateError
+from pate_jax.sweep.compare import ceiling, crowds, local, teachers
+from pate_jax.sweep.compare.contender import Contender
+
+CONTENDERS: tuple[Contender, ...] = (
+    teachers.contender("teachers"),
+    teachers.contender("250 teachers", (250,)),
+    teachers.contender("1000 teachers", (1000,)),
+    crowds.NEIGHBOURS,
+    crowds.SUMS,
+    local.LOCAL,
+    ceiling.CEILING,
+)
+
+
+def named(names: Sequence[str] = ()) -> tuple[Contender, ...]:
+    """The methods of these names; all if none is named.
+
+    >>> [one.name for one in named(["sums"])]
+    ['sums']
+    """
+    known = {one.name: one for one in CONTENDERS}
+    for name in names:
+        if name not in known:
+            raise PateError(f"method={name!r} is unknown; the methods are {', '.join(known)}")
+    return tuple(known[name] for name in names) or CONTENDERS

@@ -1,0 +1,113 @@
+"""Records that vote by themselves, in one round: by neighbours, or by sums."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+from pate_jax import aggregate, crowd
+from pate_jax.accounting.exact import counts
+from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.crowd import shares
+from pate_jax.crowd.plan import Plan
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
+from pate_jax.sweep.compare.ground import Draw, Ground
+
+_AT_ONCE = 2000  # records
+Table = Int[np.ndarray, "row column"]
+
+
+def plan(kind: crowd.Kind, ground: Ground, epsilon: float) -> Plan:
+    """The plan of a run at this epsilon; its cost is computed anew."""
+    made = crowd.plan(
+        kind,
+        *ground.wide,
+        voters=ground.records,
+        classes=ground.dataset.classes,
+        mu=counts.mu_for(epsilon, ground.delta),
+    )
+    cost = counts.epsilon([made.release], ground.delta)
+    if cost > epsilon:
+        raise PateError(f"epsilon={epsilon:g} is below the {cost:g} that {made.release} costs: raise it")
+    return made
+
+
+def by_sums(ground: Ground, draw: Draw) -> Outcome:
+    """The classifier that noisy sums of the records' vectors give."""
+    made = plan("sums", ground, draw.epsilon)
+    noisy = noisy_table(made.release, summed(made, ground), key=draw.noise_key("sums")).values
+    found = shares.of_sums(noisy, made, ground.wide.pool, ground.records, ground.tested)
+    settings = {"directions": made.release.shape[1] - 1, "sigma": round(made.release.sigma, 1)}
+    return Outcome(found.probabilities.argmax(1), counts.epsilon([made.release], ground.delta), settings)
+
+
+def by_neighbours(ground: Ground, draw: Draw) -> Outcome:
+    """A student of the noisy counts that records of each class cast for their nearest public inputs."""
+    made = plan("neighbours", ground, draw.epsilon)
+    key = draw.noise_key("neighbours")
+    noisy = noisy_table(made.release, counted(made, ground), key=key).values
+    return from_counts(noisy, made, ground, draw, counts.epsilon([made.release], ground.delta))
+
+
+def from_counts(noisy: Table, made: Plan, ground: Ground, draw: Draw, spent: float) -> Outcome:
+    """A student of noisy counts of votes at the queries of a plan."""
+    release, chosen = made.release, made.queries
+    if chosen is None or not isinstance(release, NeighbourCounts):
+        raise PateError(f"{release} has no queries: make the plan for neighbours")
+    found = shares.of_counts(noisy, release)
+    answers = aggregate.soft_answers(found.probabilities, found.deviation)
+    key = draw.number("student of counts")
+    labels, method = ground.taught(answers, chosen.rows, key, found.unbiased)
+    settings = {"queries": release.queries, "votes": release.votes, "sigma": round(release.sigma, 1)}
+    return Outcome(labels, spent, {**settings, "student": method})
+
+
+def summed(made: Plan, ground: Ground) -> Table:
+    """The table of `crowd.sums`, from coordinates that are known already."""
+    classes, release = ground.dataset.classes, made.release
+    if not isinstance(release, ClassSums):
+        raise PateError(f"{release} has no sums: make the plan for sums")
+    seen = ground.places[:, : len(made.space.variances)]
+    table = np.zeros((classes, release.directions), np.int64)
+    for start in range(0, len(seen), _AT_ONCE):
+        there = slice(start, start + _AT_ONCE)
+        np.add.at(table, ground.labels[there], crowd.vectors(made.scaling, seen[there]).astype(np.int64))
+    return table[1:] - table[:1] if classes == 2 else table
+
+
+def counted(made: Plan, ground: Ground) -> Table:
+    """The table of `crowd.counts`, from coordinates that are known already."""
+    release, chosen = made.release, made.queries
+    if chosen is None or not isinstance(release, NeighbourCounts):
+        raise PateError(f"{release} has no queries: make the plan for neighbours")
+    seen = ground.places[:, : len(made.space.variances)]
+    table = np.zeros(release.shape, np.int64)
+    for start in range(0, len(seen), _AT_ONCE):
+        there = slice(start, start + _AT_ONCE)
+        rows = crowd.vectors(chosen.scaling, seen[there]).astype(np.float64)
+        gaps = chosen.offsets - 2 * rows @ chosen.vectors
+        nearest = np.argsort(gaps, axis=1, kind="stable")[:, : release.votes]
+        np.add.at(table, (nearest, ground.labels[there][:, None]), 1)
+    return table
+
+
+SUMS = Contender(
+    "sums",
+    Needs(
+        pool="unlabelled inputs, which only say what records are compared by",
+        trust="one aggregator sees the records",
+        gives="a linear classifier, and the noisy sums",
+    ),
+    by_sums,
+)
+NEIGHBOURS = Contender(
+    "neighbours",
+    Needs(
+        pool="unlabelled inputs to ask about, which the student learns from",
+        trust="one aggregator sees each record's votes",
+        gives="a student, and the noisy counts",
+    ),
+    by_neighbours,
+)

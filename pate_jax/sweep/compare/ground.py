@@ -1,0 +1,175 @@
+"""What all methods share, and what several of them need, which is made once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from pate_jax import aggregate, ensemble, student, voting
+from pate_jax.accounting.inputs import check_delta
+from pate_jax.aggregate import Answers
+from pate_jax.data import Dataset, Part, partition
+from pate_jax.data.dataset import AS_STORED
+from pate_jax.errors import PateError
+from pate_jax.models import Model
+from pate_jax.runs import queries
+from pate_jax.runs.crowds import forecast
+from pate_jax.runs.crowds.inputs import Learned
+from pate_jax.runs.inputs import seen_by, teachers_net
+from pate_jax.student import PublicInputs
+from pate_jax.system import headcount, storage
+
+_LINEAR = ensemble.TeacherConfig(net="linear")
+MOST_QUERIES = 2000  # that teachers are asked, as in a run
+
+
+class Entries(NamedTuple):
+    """All parts as linear teachers see them, and their net behind that."""
+
+    model: Model
+    private: Float[np.ndarray, "record entries"]
+    asked: Float[np.ndarray, "query entries"]
+
+
+class Draw(NamedTuple):
+    """At which epsilon a method learns, and which draw of shards, noise and nets it is."""
+
+    epsilon: float
+    seed: int = 0
+
+    def number(self, purpose: str) -> int:
+        """A seed of its own for each purpose.
+
+        >>> Draw(1.0).number("noise") == Draw(1.0, 1).number("noise")
+        False
+        """
+        text = f"{purpose}\n{self.epsilon!r}\n{self.seed}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+    def noise_key(self, purpose: str) -> jax.Array:
+        """The key of noise; it can be guessed, so what it hides may not be released."""
+        key: jax.Array = aggregate.seeded_key(self.number(purpose))
+        return key
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The same private records, public pool, test rows and delta for every method."""
+
+    dataset: Dataset
+    delta: float = 1e-5
+    _votes: dict[tuple[int, int], Int[np.ndarray, "query class"]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        if self.dataset.test is None or self.dataset.test.labels is None:
+            raise PateError(
+                f"{self.dataset.name} has no labelled test part to judge methods on: give --test, or divide "
+                "one file by `pate split`"
+            )
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all parts."""
+        parts = (self.dataset.private, self.dataset.public, self.test)
+        each = [storage.digest(part.inputs, part.labels, part.features) for part in parts]
+        return hashlib.sha256("".join(each).encode()).hexdigest()[:32]
+
+    @property
+    def test(self) -> Part:
+        """The rows that every method is judged on."""
+        if self.dataset.test is None:
+            raise PateError(f"{self.dataset.name} has no test part: give --test")
+        return self.dataset.test
+
+    @property
+    def truth(self) -> Int[np.ndarray, " test"]:
+        """Their labels."""
+        return np.asarray(self.test.labels)
+
+    @property
+    def majority(self) -> float:
+        """The share of test rows of their most frequent class."""
+        return float(np.bincount(self.truth).max() / len(self.truth))
+
+    @property
+    def labels(self) -> Int[np.ndarray, " record"]:
+        """Of the private records."""
+        return np.asarray(self.dataset.private.labels)
+
+    @property
+    def records(self) -> int:
+        """How many private records there are, rounded down to two digits as in a run."""
+        return headcount.coarse(len(self.dataset.private.inputs))
+
+    @cached_property
+    def wide(self) -> Learned:
+        """The space in which records vote by themselves, and the pool in it."""
+        return forecast.learned(self.dataset)
+
+    @cached_property
+    def seen(self) -> Dataset:
+        """The data set as that space sees it."""
+        return self.dataset.seen_in("encoder") if self.dataset.public.features is not None else self.dataset
+
+    @cached_property
+    def places(self) -> Int[np.ndarray, "record directions"]:
+        """Where the private records lie in that space."""
+        return np.asarray(self.wide.space.coordinates(self.seen.private.inputs))
+
+    @cached_property
+    def tested(self) -> Int[np.ndarray, "test directions"]:
+        """Where the test rows lie in it."""
+        test = self.seen.test or self.test
+        return np.asarray(self.wide.space.coordinates(test.inputs))
+
+    @cached_property
+    def different(self) -> Int[np.ndarray, " query"]:
+        """Rows of the public pool that teachers may be asked about, each input once."""
+        return queries.different(self.dataset.public, 1, [])[:MOST_QUERIES]
+
+    @cached_property
+    def entries(self) -> Entries:
+        """What linear teachers learn from and are asked about."""
+        net, seen = teachers_net(_LINEAR, self.dataset), seen_by(_LINEAR, self.dataset)
+        if net.front is None:
+            raise PateError(f"net {net.description} of linear teachers has no space")
+        private, asked = (
+            np.asarray(net.front(inputs))
+            for inputs in (seen.private.inputs, seen.public.inputs[self.different])
+        )
+        return Entries(net._replace(front=None), private, asked)
+
+    def votes(self, teachers: int, seed: int) -> Int[np.ndarray, "query class"]:
+        """How so many linear teachers vote on the inputs that they may be asked about."""
+        if (teachers, seed) not in self._votes:
+            private, seen = self.dataset.private, self.entries
+            shards = partition.divide(private, teachers, key=partition.seeded_key(seed))
+            made = ensemble.fit(
+                seen.model, AS_STORED, seen.private, self.labels, shards,
+                key=jax.random.key(seed), config=_LINEAR,
+            )  # fmt: skip
+            labels = ensemble.predict(seen.model, AS_STORED, made, seen.asked)
+            self._votes[teachers, seed] = np.asarray(voting.histogram(labels, self.dataset.classes))
+        return self._votes[teachers, seed]
+
+    def taught(
+        self,
+        answers: Answers,
+        rows: Int[np.ndarray, " query"],
+        key: int,
+        shares: Float[np.ndarray, "query class"] | None = None,
+    ) -> tuple[Int[np.ndarray, " test"], str]:
+        """What a student of these answers says of the test rows, and its method, chosen as in a run."""
+        known, stream = PublicInputs.of(self.dataset, first=rows), jax.random.key(key)
+        chosen = student.choose(stream, known, answers, shares=shares)
+        learned = student.fit(stream, known, answers, chosen.config)
+        return np.asarray(learned(self.test.inputs)).argmax(1), chosen.config.method

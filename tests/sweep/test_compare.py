@@ -1,0 +1,175 @@
+"""Comparisons: tables and laws are right, epsilons are kept, rows are measured once, sentences are honest."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from commands import call
+
+from pate_jax import crowd
+from pate_jax.data.dataset import AS_STORED, Dataset, Part
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import local as described
+from pate_jax.sweep.compare import Contender, Draw, Ground, Needs, Outcome, crowds, local, recommendation
+from pate_jax.sweep.compare.cells import Cell, cells_of, measure, within
+
+NOTHING = Needs("none", "nobody", "nothing")
+
+
+def part(rows, seed):
+    random = np.random.default_rng(seed)
+    inputs = random.normal(size=(rows, 3)).astype(np.float32)
+    labels = (inputs[:, 0] > 0).astype(np.int32)
+    return Part(inputs, labels, np.array([f"{seed}-{row}" for row in rng_names(rows, seed)]))
+
+
+def rng_names(rows, seed):
+    return np.random.default_rng(seed).permutation(10_000)[:rows]
+
+
+@pytest.fixture(scope="module")
+def ground():
+    parts = part(600, 1), part(90, 2), part(70, 3)
+    names = ("no", "yes")
+    return Ground(Dataset("made-up", "table", *parts, 2, names, AS_STORED, False, "drawn by a test"))
+
+
+@pytest.fixture(scope="module")
+def people(ground):
+    return crowd.voters(ground.dataset.private, 2)
+
+
+def test_tables_are_those_of_a_run(ground, people):
+    sums, counts = (crowds.plan(kind, ground, 1.0) for kind in ("sums", "neighbours"))
+    run = crowd.sums(sums.space, sums.scaling, people, sums.release)
+    np.testing.assert_array_equal(crowds.summed(sums, ground), run)
+    run = crowd.counts(counts.space, counts.queries, people, counts.release)
+    np.testing.assert_array_equal(crowds.counted(counts, ground), run)
+
+
+@pytest.mark.parametrize("noise", [described.RandomisedResponse(4, 1.0), described.OneHotNoise(4, 1.0)])
+def test_local_counts_have_the_law_of_the_channel(noise):
+    """Mean and covariance against the channel of one record, over many draws."""
+    exact, random = np.array([5, 0, 30, 2]), np.random.default_rng(0)
+    drawn = np.array([local.received(noise, exact, random) for _ in range(2000)])
+    rows = np.array(described.channel(noise), float) / described.WORDS
+    if described.is_bits(noise):
+        each = np.where(np.eye(4, dtype=bool), rows[1, 1], rows[0, 1])
+        spread = [np.diag(row * (1 - row)) for row in each]
+    else:
+        each = rows
+        spread = [np.diag(row) - np.outer(row, row) for row in each]
+    wanted = sum(number * of for number, of in zip(exact, spread, strict=True))
+    np.testing.assert_allclose(drawn.mean(0), exact @ each, atol=4 * np.sqrt(wanted.max() / 2000))
+    np.testing.assert_allclose(np.cov(drawn.T), wanted, atol=0.15 * wanted.max())
+    unbiased = np.array([local.estimates(noise, one, 37) for one in drawn])
+    error = unbiased.std(0) / np.sqrt(len(drawn))
+    assert (abs(unbiased.mean(0) - exact) < 4 * error).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_what_a_record_sends_is_as_private_as_is_said(ground, epsilon):
+    made, noise = local.plan(ground, epsilon)
+    rows = np.array(described.channel(noise), float)
+    each = (rows.max(0) / rows.min(0)).max() ** (1 + described.is_bits(noise))
+    assert np.log(each) <= described.log_ratio(noise) * (1 + 1e-12) <= epsilon * (1 + 1e-12)
+    assert noise.classes == np.prod(made.release.shape)
+    assert made.release.votes == 1
+    assert crowds.counted(made, ground).sum() == len(ground.labels)
+
+
+def saying(labels, epsilon, name="one"):
+    calls = []
+
+    def learn(ground, draw):
+        calls.append(draw)
+        return Outcome(np.full(len(ground.truth), labels), epsilon and draw.epsilon * epsilon, {"made": "up"})
+
+    return Contender(name, NOTHING, learn, epsilon is not None), calls
+
+
+def test_a_cell_is_measured_once(ground, tmp_path):
+    one, calls = saying(1, 0.5)
+    none, others = saying(0, None, "none")
+    wanted = cells_of([one, none], [1.0, 3.0], draws=2)
+    path = tmp_path / "results.jsonl"
+    first = measure(ground, wanted[:3], path, 60)
+    assert measure(ground, wanted, path, 60)[:3] == first
+    assert calls == [Draw(1.0), Draw(1.0, 1), Draw(3.0), Draw(3.0, 1)] and others == [Draw(0.0)]
+    assert [row["spent"] for row in first] == [0.5, 0.5, None]
+    assert first[0]["right"] == pytest.approx((ground.truth == 1).mean())
+
+
+def test_a_method_that_spends_more_than_it_may_ends_the_comparison(ground, tmp_path):
+    beyond, _ = saying(1, 1.001)
+    with pytest.raises(RuntimeError, match=r"where 1\.0 was allowed"):
+        measure(ground, [Cell(beyond, 1.0)], tmp_path / "results.jsonl", 60)
+    unguarded, _ = saying(1, None)
+    with pytest.raises(RuntimeError, match="states epsilon None"):
+        measure(ground, [Cell(unguarded, 1.0)], tmp_path / "results.jsonl", 60)
+
+
+def test_a_refused_or_late_method_is_said_to_be_none(ground, tmp_path):
+    def refusing(ground, draw):
+        raise PateError("it is too small")
+
+    def slow(ground, draw):
+        while True:
+            time.process_time()
+
+    wanted = [Cell(Contender(how.__name__, NOTHING, how), 1.0) for how in (refusing, slow)]
+    rows = measure(ground, wanted, tmp_path / "results.jsonl", 0.05)
+    assert rows[0]["refused"] == "it is too small"
+    assert "longer than 0.05 CPU seconds" in rows[1]["refused"]
+    with within(0.05):
+        pass  # and no alarm is left
+    assert sum(range(10**6))
+
+
+def row(method, right, spent=1.0, test=400):
+    return {"method": method, "right": right, "spent": spent, "test": test, "seconds": 1.0}
+
+
+def test_a_choice_on_private_records_is_never_said_to_be_covered():
+    rows = [row("sums", 0.9), row("teachers", 0.6), row("no privacy", 0.95, None)]
+    said = recommendation.sentence(rows, 1.0, 0.5, "private")
+    assert "take sums (90.0%" in said and "no epsilon covers it" in said
+    assert "SENSITIVE" in recommendation.warning("private", 6)
+    for kind in ("public", "synthetic"):
+        assert f"are {kind}, so this choice costs no privacy" in recommendation.sentence(rows, 1.0, 0.5, kind)
+        assert recommendation.warning(kind, 6) is None
+
+
+def test_methods_that_the_test_rows_do_not_tell_apart_are_named_together():
+    rows = [row("sums", 0.80), row("neighbours", 0.78), row("teachers", 0.6)]
+    said = recommendation.sentence(rows, 1.0, 0.5, "public")
+    assert "do not tell from neighbours;" in said
+    assert "surely better than the most frequent class" in recommendation.sentence(rows, 1.0, 0.79, "public")
+    assert "raise epsilon" in recommendation.sentence([row("no privacy", 0.9, None)], 1.0, 0.5, "public")
+
+
+def test_the_error_of_draws_and_of_test_rows_add_up():
+    found = recommendation.standings([row("sums", right) for right in (0.7, 0.8, 0.9)])[0]
+    assert found.error**2 == pytest.approx(0.8 * 0.2 / 400 + 0.01 / 3)
+
+
+def test_the_command_warns_and_goes_on(tmp_path, capsys):
+    files = []
+    for name, seed in (("private", 1), ("public", 2), ("test", 3)):
+        made = part(600 if name == "private" else 90, seed)
+        np.savez(tmp_path / f"{name}.npz", inputs=made.inputs, labels=made.labels, ids=made.ids)
+        files += [f"--{name}", tmp_path / f"{name}.npz"]
+    flags = [*files, "--out", tmp_path / "out", "--methods", "sums", "--epsilon", "2"]
+    assert call("compare", *flags, "--json") == 0
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert "SENSITIVE" in told.err and found["judged_on"] == "private"
+    assert 1.98 < found["rows"][0]["spent"] <= 2
+    assert call("compare", *flags, "--judged-on", "public") == 0
+    told = capsys.readouterr()
+    assert "SENSITIVE" not in told.err and "costs no privacy" in told.out
+    assert f"{found['rows'][0]['right']:.1%}" in told.out
+    assert (tmp_path / "out/results.jsonl").read_text().count("\n") == 1
+    assert call("compare", *flags[:4], "--methods", "sums") == 2
+    assert "no labelled test part" in capsys.readouterr().err
