@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json as json_format
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes
 
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice
-from pate_jax.system import progress
-
-if TYPE_CHECKING:
-    from pate_jax.sweep.compare import Contender, Ground
-    from pate_jax.sweep.results import Row
 
 
 def compare(
@@ -46,44 +40,13 @@ def compare(
         json: print one JSON object.
     """
     from pate_jax.runs.inputs import open_data
-    from pate_jax.sweep import results
-    from pate_jax.sweep.compare import Ground, named
-    from pate_jax.sweep.compare.cells import cells_of, measure
-    from pate_jax.sweep.compare.recommendation import warning
+    from pate_jax.sweep.compare import comparison, named
 
-    contenders = named(methods)
-    wanted = cells_of(contenders, [epsilon], draws)
-    ground = Ground(open_data(data.drawn(STROKES)), delta)
-    kind = judged_on or ("synthetic" if ground.dataset.synthetic else "private")
-    choosing = sum(one.private for one in contenders)
-    progress.warn(warning(kind, choosing))
-    path = results.file_of((out or Path("compare") / ground.dataset.name).expanduser(), (1, 1))
-    with results.writing(path):
-        rows = measure(ground, wanted, path, 60 * minutes)
-    _tell(rows, contenders, ground, epsilon, kind, json)
-
-
-def _tell(
-    rows: Sequence[Row],
-    contenders: Sequence[Contender],
-    ground: Ground,
-    epsilon: float,
-    kind: Literal["private", "public", "synthetic"],
-    json: bool,
-) -> None:
-    from pate_jax.sweep.compare import recommendation
-
-    said = recommendation.sentence(rows, epsilon, ground.majority, kind)
+    dataset, contenders = open_data(data.drawn(STROKES)), named(methods)
+    begun = comparison.begun(dataset, contenders, epsilon, delta, judged_on)
+    folder = (out or Path("compare") / dataset.name).expanduser()
+    found = begun.measured(folder, draws, 60 * minutes)
     if json:
-        choosing = sum(one.private for one in contenders)
-        warned = recommendation.warning(kind, choosing)
-        body = {"rows": rows, "majority": ground.majority, "judged_on": kind, "warning": warned}
-        print(json_format.dumps({**body, "recommendation": said}))
-        return
-    from rich.console import Console
-
-    from pate_jax.sweep.compare import table
-
-    Console().print(table.terminal(rows, ground))
-    lines = [*table.needs(rows, contenders), *table.refusals(rows), "", said]
-    print("\n".join(lines))
+        print(json_format.dumps(found.to_dict()))
+    else:
+        found.show()
