@@ -49,8 +49,9 @@ def attack(
     `mechanism` lets the run's sampler answer one question millions of times, with and without one moved
     vote, and fails (exit code 1) if the draws tell more than the law that is charged for; it reads nothing
     private.
-    `poisoning` counts how many bad records the teachers' agreement withstands: SENSITIVE, since it is
-    computed from the votes. `membership` (class sums) repeats the run on random halves of its records and
+    `poisoning` says how many bad records the answers withstand, and tries it: labels are flipped and a
+    backdoor is put into some records, and what holds them is trained or counted again. SENSITIVE, since it is
+    computed from the records. `membership` (class sums) repeats the run on random halves of its records and
     guesses who took part: SENSITIVE too. The results are written into private/attacks.json.
 
     Args:

@@ -86,7 +86,7 @@ def fit(
 def of_pool(noisy: Int[np.ndarray, "rows entries"], release: ClassSums, pool: Pool, voters: int) -> Linear:
     """The same from what is known of the pool, for many tables on one pool."""
     scale = label_noise(release.classes, release.sigma / release.length)
-    sums = _contrasts(noisy / release.length)
+    sums = contrasts(noisy / release.length)
     return _shrunk(sums, scale, pool, voters, release)
 
 
@@ -128,7 +128,7 @@ def _measured(public: Float[np.ndarray, "pool entries"]) -> Pool:
     return Pool(constant, middle, axes, values, inside, len(public))
 
 
-def _contrasts(sums: Float[np.ndarray, "rows entries"]) -> Float[np.ndarray, "classes entries"]:
+def contrasts(sums: Float[np.ndarray, "rows entries"]) -> Float[np.ndarray, "classes entries"]:
     """The sums of each class without what all classes share."""
     return np.concatenate([-sums, sums]) / 2 if len(sums) == 1 else sums - sums.mean(0)
 

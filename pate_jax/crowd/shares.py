@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Int
+from jaxtyping import Float, Float32, Int
 
 from pate_jax.crowd import classifier, evidence
 from pate_jax.crowd.plan import Plan
@@ -48,6 +48,36 @@ def doubt(found: Shares) -> str | None:
     return f"labels are expected to be right in {right:.0%}, and {alone}"
 
 
+class Held(NamedTuple):
+    """What all queries of noisy counts are read with."""
+
+    usual: float  # votes of a query
+    middle: Float[np.ndarray, " classes"]  # how far the shares of all queries are from even ones
+    kept: float  # of what a query says beside these
+
+    def scores(self, noisy: Int[np.ndarray, "query class"]) -> Float[np.ndarray, "query class"]:
+        """The shares of each query by this rule; some may be below 0."""
+        even = 1 / noisy.shape[1]
+        return np.asarray(even + self.middle + self.kept * (self.apart(noisy) - self.middle))
+
+    def apart(self, noisy: Int[np.ndarray, "query class"]) -> Float[np.ndarray, "query class"]:
+        """How far the counts of each query are from even ones, over the usual number of votes."""
+        return np.asarray((noisy - noisy.mean(1, keepdims=True)) / self.usual)
+
+
+def held(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -> Held:
+    """The rule by which noisy counts are read; it follows from them."""
+    if noisy.shape != release.shape:
+        raise PateError(f"counts {list(noisy.shape)} do not fit a release {list(release.shape)}")
+    usual = max(float(noisy.sum()) / release.queries, release.sigma)
+    apart = (noisy - noisy.mean(1, keepdims=True)) / usual
+    noise = release.sigma / usual * np.sqrt(1 - 1 / release.classes)
+    middle = apart.mean(0)
+    middle *= classifier.believed(float((middle**2).mean()), noise**2 / release.queries)
+    kept = classifier.believed(float(((apart - middle) ** 2).mean()), noise**2)
+    return Held(usual, middle, kept)
+
+
 def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -> Shares:
     """Shares of votes at the plan's queries, of which each has about as many votes as any other.
 
@@ -61,17 +91,12 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     >>> found.probabilities.argmax(1).tolist(), bool(np.allclose(found.deviation, 0.0163, atol=1e-4))
     ([0, 1], True)
     """
-    if noisy.shape != release.shape:
-        raise PateError(f"counts {list(noisy.shape)} do not fit a release {list(release.shape)}")
-    usual = max(float(noisy.sum()) / release.queries, release.sigma)
-    apart = (noisy - noisy.mean(1, keepdims=True)) / usual
-    noise = release.sigma / usual * np.sqrt(1 - 1 / release.classes)
-    middle = apart.mean(0)
-    middle *= classifier.believed(float((middle**2).mean()), noise**2 / release.queries)
-    kept = classifier.believed(float(((apart - middle) ** 2).mean()), noise**2)
-    raw = np.maximum(1 / release.classes + middle + kept * (apart - middle), 0)
+    found = held(noisy, release)
+    raw = np.maximum(found.scores(noisy), 0)
     probabilities = (raw / raw.sum(1, keepdims=True)).astype(np.float32)
-    deviation = np.full(len(noisy), kept * noise, np.float32)
+    noise = release.sigma / found.usual * np.sqrt(1 - 1 / release.classes)
+    deviation = np.full(len(noisy), found.kept * noise, np.float32)
+    apart = found.apart(noisy)
     unbiased = (1 / release.classes + apart).astype(np.float32)
     return Shares(probabilities, deviation, evidence.of_counts(noisy, release), unbiased)
 

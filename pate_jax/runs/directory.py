@@ -63,6 +63,7 @@ class RunDirectory:
     report = _Place("private", "report.html")
     risk = _Place("private", "risk")
     attacks = _Place("private", "attacks.json")
+    poisoning = _Place("private", "poisoning")
     public_statement = _Place("release", "statement.json")
     student = _Place("release", "student")
     public_report = _Place("release", "report.html")

@@ -7,7 +7,11 @@ risk       all of it: the exact figures of single persons, checked, and written 
 attack     what an attack on a run is: the interface of those below
 every      all that suit a run
 mechanism  whether the noise that is drawn is the noise that is charged for, by millions of draws
-poisoning  how many bad teachers or records it takes to change an answer
+poisoning  how many bad teachers or voters it takes to change an answer: certificates
+leads      how far one voter moves a score of a crowd's table
+poisons    what bad records hold, and where they lie
+trials     what bad records did, beside what is certified
+poisoned   all of it for a finished run: poisoned_teachers and poisoned_crowds
 shadows    a whole pipeline again and again, each time on another half of the records
 membership who took part, guessed from what shadows show: loss, LiRA, RMIA, and the noisy table
 roc        how good such guesses are, beside what a guarantee allows

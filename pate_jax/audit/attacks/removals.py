@@ -81,7 +81,7 @@ class Removals:
 
     def moves(self, persons: Sequence[str]) -> list[Moves]:
         """The moved votes of each of these people, from the waves that are kept and from new ones."""
-        self._agree()
+        self.agree()
         found = self._found()
         waiting = [name for name in persons if name not in found]
         with progress.bar("people taken out", total=len(persons)) as steps:
@@ -95,8 +95,8 @@ class Removals:
                 steps.advance(len(wave))
         return [found[name] for name in persons]
 
-    def _agree(self) -> None:
-        """Refuse waves that were made from other votes."""
+    def agree(self) -> None:
+        """Refuse to go on in a folder whose contents were made from other votes."""
         path = self.folder / "made_from.json"
         body = {"labels": storage.digest(self.labels), "asked": storage.digest(self.votes.digests)}
         if not path.exists():
@@ -163,23 +163,8 @@ class Removals:
 
     def _trained(self, rows: Mapping[int, np.ndarray]) -> dict[int, Int[np.ndarray, " query"]]:
         """The labels of some teachers, each trained from these rows with its own key and in its own place."""
-        counts = np.zeros_like(self.inputs.shards.counts)
-        places = np.zeros_like(self.inputs.shards.rows)
-        for teacher, own in rows.items():
-            counts[teacher] = len(own)
-            places[teacher, : len(own)] = own
-        again = ensemble.fit(
-            self.inputs.net,
-            self.inputs.dataset.preprocessing,
-            self._seen,
-            np.asarray(self.inputs.dataset.private.labels),
-            Shards(places, counts),
-            key=self.inputs.teacher_key,
-            config=self.config,
-        )
-        some, order = (again, again.ids.tolist()) if self.config.closed_form else _only(again, sorted(rows))
-        labels = ensemble.predict(self.inputs.net, self.inputs.dataset.preprocessing, some, self._asked)
-        return {teacher: labels[order.index(teacher)] for teacher in sorted(rows)}
+        part = self.inputs.dataset.private
+        return trained(self.inputs, self.config, rows, self._seen, np.asarray(part.labels), self._asked)
 
     @cached_property
     def _seen(self) -> np.ndarray:
@@ -188,6 +173,26 @@ class Removals:
     @cached_property
     def _asked(self) -> np.ndarray:
         return self.inputs.seen_of(asked_inputs(self.inputs))
+
+
+def trained(
+    inputs: Inputs,
+    config: TeacherConfig,
+    rows: Mapping[int, np.ndarray],
+    seen: np.ndarray,
+    labels: Int[np.ndarray, " record"],
+    asked: np.ndarray,
+) -> dict[int, Int[np.ndarray, " query"]]:
+    """What some teachers say of what is `asked`, each trained from its rows of records as in the run."""
+    counts, places = np.zeros_like(inputs.shards.counts), np.zeros_like(inputs.shards.rows)
+    for teacher, own in rows.items():
+        counts[teacher] = len(own)
+        places[teacher, : len(own)] = own
+    net, preprocessing, shards = inputs.net, inputs.dataset.preprocessing, Shards(places, counts)
+    again = ensemble.fit(net, preprocessing, seen, labels, shards, key=inputs.teacher_key, config=config)
+    some, order = (again, again.ids.tolist()) if config.closed_form else _only(again, sorted(rows))
+    said = ensemble.predict(net, preprocessing, some, asked)
+    return {teacher: said[order.index(teacher)] for teacher in sorted(rows)}
 
 
 def _only(teachers: Teachers, wanted: list[int]) -> tuple[Teachers, list[int]]:

@@ -1,0 +1,45 @@
+"""Poisoning of a finished run: what is certified, and what bad records did in trials."""
+
+from __future__ import annotations
+
+from pate_jax.audit.attacks import poisoning
+from pate_jax.audit.attacks.attack import Attack, Flags, suits_all
+from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
+from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
+from pate_jax.audit.attacks.trials import Poisoned
+from pate_jax.ensemble import checkpoint
+from pate_jax.runs import answers, inputs
+from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds.inputs import is_crowd
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.parties.join import is_party
+
+
+def of_run(run: RunDirectory, flags: Flags) -> Poisoned:
+    """Certificates of a run and, where its records are at hand, trials."""
+    del flags
+    return of_crowd(run) if is_crowd(run) else of_teachers(run)
+
+
+def of_teachers(run: RunDirectory) -> Poisoned:
+    """Of a run by teachers; votes that were made elsewhere are certified only."""
+    votes = answers.load_asked(run)
+    trained = "data" in run.record.read() and not is_party(run) and votes.teacher_labels is not None
+    made = PoisonedTeachers(inputs.open(run, tolerant=True)) if trained else None
+    if made is not None and not (made.removals.config.closed_form or checkpoint.folders(run.teachers)):
+        made = None  # its teachers were removed
+    tried = [] if made is None else list(made.trials())
+    return Poisoned([poisoning.certified(votes.votes)], tried, [])
+
+
+def of_crowd(run: RunDirectory) -> Poisoned:
+    """Of a crowd's run, round by round."""
+    opened = crowd_inputs.opened(run, tolerant=True)
+    each = [PoisonedCrowd(opened.at(round)) for round in range(1, 1 + len(rounds.shown(run).tables))]
+    found = [poisoning.of_withstood(one.withstood, "labels", poisoning.OF_A_CROWD) for one in each]
+    alone = [told for one in each if (told := one.targeted()) is not None]
+    return Poisoned(found, [trial for one in each for trial in one.trials()], alone)
+
+
+ATTACK = Attack("poisoning", suits_all, of_run)

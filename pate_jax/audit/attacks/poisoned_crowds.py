@@ -1,0 +1,187 @@
+"""Bad voters in a crowd: their tables are taken out of the sum, and those of poisoned records put in.
+
+The noise is added, so the noisy table moves by the same. The public side of a round is held: a poisoned first
+round would give the second another space. A table is certified under the rule by which it was read; what
+follows from the poisoned table, its rule among it, is measured beside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from pate_jax.aggregate import soft_answers
+from pate_jax.audit.attacks import leads, trials
+from pate_jax.audit.attacks.leads import Rule, Table
+from pate_jax.audit.attacks.poisoned_teachers import QUICK, judged, of_student
+from pate_jax.audit.attacks.poisons import POISONS, Placement, Poison, Trigger, numbers, poisoned
+from pate_jax.audit.attacks.trials import Marked, Targeted, Trial, compared
+from pate_jax.crowd import Voters, shares, tables, vectors
+from pate_jax.crowd.plan import Plan
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.runs import students as training
+from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.students import taught
+from pate_jax.student import Linear, PublicInputs, Student, StudentConfig, sums
+
+TARGETED = 50  # answers that are attacked one by one
+_ANYWHERE: Placement = "spread"  # a crowd has no shards
+
+
+@dataclass(frozen=True)
+class PoisonedCrowd:
+    """One round of a crowd's run whose voters may be bad."""
+
+    crowd: Crowd
+
+    @cached_property
+    def released(self) -> Student | None:
+        """The run's student, if it has one and one round."""
+        run = self.crowd.run
+        known = run.results.exists() and self.crowd.choice.rounds == 1
+        return Student.load(run.student) if known else None
+
+    @cached_property
+    def noisy(self) -> Table:
+        """The table that was released."""
+        return rounds.load_noisy(self.crowd.run, self.crowd.round)[1]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The round's plan, with the release that the ledger shows."""
+        release, _ = rounds.load_noisy(self.crowd.run, self.crowd.round)
+        return self.crowd.plan._replace(release=release)
+
+    @cached_property
+    def rule(self) -> Rule:
+        """How labels follow from the table."""
+        return leads.of_plan(self.plan, self.noisy, self.crowd.pool, self.crowd.voting)
+
+    @cached_property
+    def withstood(self) -> Int[np.ndarray, " query"]:
+        """How many bad voters each label withstands."""
+        return self.rule.withstood(self.noisy)
+
+    @cached_property
+    def people(self) -> Voters:
+        """Who votes in the table."""
+        return self.crowd.people
+
+    @cached_property
+    def of(self) -> Int[np.ndarray, " record"]:
+        """The voter of each record."""
+        people = self.people
+        return np.arange(len(people.labels)) if people.users is None else people.users
+
+    def trials(self) -> Iterator[Trial]:
+        """All trials, the smaller ones first."""
+        names = np.unique(self.of)
+        word = int.from_bytes(self.crowd.run.secret.derive("poisoning")[:4], "big")
+        order = np.random.default_rng(word).permutation(names)
+        for poison in POISONS:
+            for bad in numbers(len(names)):
+                last = bad == numbers(len(names))[-1]
+                yield self._trial(poison, order[:bad], last)
+
+    def _trial(self, poison: Poison, bad: Int[np.ndarray, " voter"], last: bool) -> Trial:
+        noisy = self.noisy + self._moved(poison, np.flatnonzero(np.isin(self.of, bad)))
+        labels, first = (self.rule.scores(one).argmax(1) for one in (noisy, self.noisy))
+        given, before = (self._shares(one).probabilities.argmax(1) for one in (noisy, self.noisy))
+        return Trial(
+            poison,
+            _ANYWHERE,
+            len(bad),
+            len(bad),
+            *compared(self.withstood, labels != first, len(bad)),
+            float((given != before).mean()),
+            self._trigger(noisy, before) if poison == "backdoor" else None,
+            self._student(noisy, last) if poison == "backdoor" else None,
+            self.crowd.round,
+        )
+
+    def _moved(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> Table:
+        """How far bad records in these rows move the table; they are all the records of their voters."""
+        people = self.people.take(rows)
+        classes, trigger = self.crowd.dataset.classes, Trigger.of(self.crowd.seen.public.inputs)
+        inputs, labels = poisoned(poison, trigger, people.inputs, people.labels, classes)
+        bad = people._replace(inputs=inputs, labels=labels)
+        return np.asarray(tables.table(self.plan, bad) - tables.table(self.plan, people))
+
+    def _shares(self, noisy: Table, inputs: np.ndarray | None = None) -> shares.Shares:
+        """What is answered from a table, of what was asked or of other inputs."""
+        if isinstance(self.plan.release, NeighbourCounts):
+            return shares.of_counts(noisy, self.plan.release)
+        others = None if inputs is None else self.plan.space.coordinates(inputs)
+        return shares.of_sums(noisy, self.plan, self.crowd.pool, self.crowd.voting, others)
+
+    def _trigger(self, noisy: Table, plain: Int[np.ndarray, " query"]) -> Marked | None:
+        """Of sums, which answer any input."""
+        if not isinstance(self.plan.release, ClassSums):
+            return None
+        public = self.crowd.seen.public.inputs
+        on = Trigger.of(public).on(public)
+        said, before = (self._shares(one, on).probabilities.argmax(1) for one in (noisy, self.noisy))
+        return trials.marked(said, before, plain)
+
+    def _student(self, noisy: Table, last: bool) -> Marked | None:
+        """Of a student that is quick to make, or else in the last trial."""
+        dataset = self.crowd.dataset
+        if self.released is None or self.crowd.seen is not dataset:
+            return None
+        config = taught(self.crowd.run)
+        if config.method not in QUICK and not last:
+            return None
+        learned = self._linear(noisy) if isinstance(config, Linear) else self._trained(config, noisy)
+        learned = learned._replace(dtype=self.released.dtype, columns=self.released.columns)
+        return of_student(learned, self.released, judged(dataset.test, dataset.public))
+
+    def _linear(self, noisy: Table) -> Student:
+        crowd, plan = self.crowd, self.plan
+        model = shares.classifier_of(noisy, plan, crowd.pool, crowd.voting)
+        return sums.of_sums(PublicInputs.of(crowd.dataset), plan.space, plan.scaling, model)
+
+    def _trained(self, config: StudentConfig, noisy: Table) -> Student:
+        """A student of the answers that follow from a table."""
+        crowd, queries = self.crowd, self.plan.queries
+        public = crowd.dataset.public
+        asked = public if queries is None else public.take(queries.rows)
+        found = self._shares(noisy)
+        given = soft_answers(found.probabilities, found.deviation)
+        return training.learn(crowd.run, config, crowd.dataset, asked, given)
+
+    def targeted(self) -> Targeted | None:
+        """How few flipped labels change one answer of sums; of records that vote by themselves."""
+        if not isinstance(self.plan.release, ClassSums) or self.people.users is not None:
+            return None
+        rows = np.linspace(0, len(self.withstood) - 1, min(TARGETED, len(self.withstood))).astype(int)
+        scores = self.rule.scores(self.noisy)[rows]
+        needed = np.array([self._needed(row, one) for row, one in zip(rows, scores, strict=True)])
+        most = self.withstood[rows]
+        return Targeted(
+            len(rows), float(np.median(most)), float(np.median(needed)), int((needed <= most).sum())
+        )
+
+    def _needed(self, row: int, scores: Float[np.ndarray, " class"]) -> float:
+        """The fewest flipped labels that change one label, by voters who move it furthest."""
+        functional, labels = self.rule.functional, self.people.labels
+        if functional is None:
+            raise PateError("only labels of sums are attacked one by one")
+        told = self._vectors @ functional[row]
+        top, found = int(scores.argmax()), math.inf
+        for rival in np.flatnonzero(np.arange(len(scores)) != top):
+            lead = scores[top] - scores[rival]
+            found = min(found, leads.fewest(lead, leads.gains(told, labels, top, int(rival))))
+        return found
+
+    @cached_property
+    def _vectors(self) -> Float[np.ndarray, "voter entry"]:
+        people = self.people
+        coordinates = self.plan.space.coordinates(people.inputs)
+        return vectors(self.plan.scaling, coordinates) / self.plan.scaling.length

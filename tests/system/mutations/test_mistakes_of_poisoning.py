@@ -1,0 +1,70 @@
+"""Mistakes in certificates against bad records, and voters whom they do not hold: each is caught."""
+
+from functools import partial
+
+import honest_runs
+import pytest
+import test_attacks
+import test_poisoning
+from catalogue import case, fails, is_caught, replaced, source
+
+from pate_jax.audit.attacks import leads, poisoned, poisoned_crowds, poisoning
+from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
+
+
+def of_trials(patch, folder):
+    """What the trials of a crowd find beside their certificate."""
+    found = poisoned.of_crowd(honest_runs.crowd("sums"))
+    return [] if found.holds else [found.text()]
+
+
+WORST = test_poisoning.test_the_worst_voters_change_a_label_and_one_fewer_than_certified_do_not
+AGAIN = test_poisoning.test_a_poisoned_table_is_that_of_a_crowd_with_these_records
+MISTAKES = [
+    case(
+        "a voter of sums takes its vector away, and brings no other",
+        source(leads, "of_sums", "2 * np.linalg.norm", "np.linalg.norm"),
+        fails(partial(WORST, 3)),
+        "worst voters and the certificate",
+    ),
+    case(
+        "the constant is not in what a voter reaches",
+        source(leads, "of_sums", "norm(functional, axis=1)", "norm(functional[:, :-1], axis=1)"),
+        fails(partial(WORST, 2)),
+        "worst voters and the certificate",
+    ),
+    case(
+        "a lead of k + 1 votes of neighbours is taken to withstand k",
+        source(leads, "of_counts", "2 * held.kept", "held.kept"),
+        fails(test_poisoning.test_labels_of_counts_withstand_so_many_voters_and_no_more),
+        "all voters and the certificate",
+    ),
+    case(
+        "a lead of k + 1 votes of teachers is taken to withstand k",
+        source(
+            poisoning,
+            "withstood",
+            "(ranked[:, -1] - ranked[:, -2] + 1) // 2",
+            "ranked[:, -1] - ranked[:, -2]",
+        ),
+        fails(test_attacks.test_a_plurality_withstands_so_many_bad_teachers_and_no_more),
+        "plurality_withstands",
+    ),
+    case(
+        "voters whose tables have no bound",
+        replaced(poisoned_crowds.tables, "table", lambda real: lambda plan, people: 60 * real(plan, people)),
+        of_trials,
+        "THE CERTIFICATE IS WRONG",
+    ),
+    case(
+        "bad records are added beside the good ones, which still vote",
+        source(PoisonedCrowd, "_moved", " - tables.table(self.plan, people)", ""),
+        fails(partial(AGAIN, "sums", "record")),
+        "not equal",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MISTAKES)
+def test_a_mistake_of_poisoning_is_caught(mutation, tmp_path):
+    is_caught(mutation, tmp_path)
