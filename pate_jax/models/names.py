@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet", "patches", "tandem", "linear"]
+Net = Literal[
+    "mlp",
+    "table",
+    "cnn",
+    "pate2017",
+    "papernot2021",
+    "tutorial",
+    "resnet",
+    "patches",
+    "tandem",
+    "linear",
+]
 Sums = Literal["sums"]  # a student's net, made of a crowd's noisy sums
 Space = Literal["patches", "columns", "identity", "encoder", "contrast"]
 Activation = Literal["relu", "tanh", "tempered_sigmoid"]

@@ -29,6 +29,7 @@ from pate_jax.models.convolution import max_pool
 from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
 from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.residual import ResidualNet
+from pate_jax.models.strided import StridedNet
 
 Params = Any
 
@@ -196,6 +197,7 @@ NETS: Mapping[names.Net | names.Sums, tuple[type[Layered], dict[str, Any]]] = {
     "table": (DenseNet, {"hidden": (64, 32)}),
     "cnn": (ConvolutionalNet, _CNN),
     "pate2017": (ConvolutionalNet, {"maps": (64, 128), "size": 5, "hidden": (384, 192)}),
+    "papernot2021": (StridedNet, {"maps": (16, 32), "hidden": 32}),
     "tutorial": (ConvolutionalNet, {"maps": (10, 20), "size": 5, "hidden": (50,)}),
     "resnet": (ResidualNet, {"maps": (16, 32, 64)}),
     "patches": (PatchNet, _PATCHES),
@@ -214,7 +216,8 @@ def build(
     **settings: Any,
 ) -> Model:
     """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps), tutorial
-    (10 and 20 5x5 maps), resnet, patches, tandem (patches and cnn together), or sums (a crowd's classifier).
+    (10 and 20 5x5 maps), papernot2021 (`strided`), resnet, patches, tandem (patches and cnn together), or
+    sums (a crowd's classifier).
 
     `settings` are the activation's (scale, temperature, offset of tempered_sigmoid) and the net's own sizes
     (hidden, maps, size). `form` says how it is computed; the ensemble chooses that by itself.

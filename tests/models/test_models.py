@@ -17,7 +17,9 @@ SHAPES["sums"], SHAPES["tutorial"], SHAPES["patches"], SHAPES["tandem"] = (
     (7, 8, 2),
     (7, 8, 2),
 )
+SHAPES["papernot2021"] = (15, 14, 2)
 SMALL = {
+    "papernot2021": {"maps": (2, 3), "hidden": 4},
     "mlp": {"hidden": (5,)},
     "table": {"hidden": (6, 4)},
     "cnn": {"maps": (2, 3), "hidden": (4,)},

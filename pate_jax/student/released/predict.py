@@ -85,6 +85,8 @@ class Student:
             return np.sum([part.logits(inputs) for part in self._parts], 0)
         if _below("block0/", self.parameters):
             return self._residual(inputs)
+        if "kernel1" in self.parameters:
+            return self._strided(inputs)
         if "directions" in self.parameters:
             return self._of_sums(inputs)
         if "typical" in self.parameters:
@@ -112,6 +114,16 @@ class Student:
         length = self.net["length"]
         vectors = _whole(along * self.parameters["weights"], length) / np.float32(length)
         return np.log(np.maximum(self._dense("dense0", vectors), np.float32(_NO_SHARE)))
+
+    def _strided(self, inputs: np.ndarray) -> np.ndarray:
+        """The net `papernot2021`: two convolutions with stride 2, each pooled at every pixel."""
+        for layer, (size, pads) in enumerate(((8, True), (4, False))):
+            seen = _blocks(inputs, size, pads) @ self.parameters[f"kernel{layer}"]
+            seen = seen + self.parameters[f"bias{layer}"]
+            rows = np.maximum(seen[:, :-1], seen[:, 1:])
+            inputs = self.activation(np.maximum(rows[:, :, :-1], rows[:, :, 1:]))
+        features = self.activation(self._dense("dense0", inputs.reshape(len(inputs), -1)))
+        return self._dense("dense1", features)
 
     def check(self, inputs: Any) -> np.ndarray:
         """The inputs as an array of the right shape; an InputError if they are not."""
@@ -322,6 +334,16 @@ def _patches(inputs: np.ndarray, size: int, stride: int) -> np.ndarray:
     padded = np.pad(inputs, ((0, 0), *((extra // 2, -(-extra // 2)) for extra in (high, wide)), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))[:, ::stride, ::stride]
     return windows.transpose(0, 1, 2, 4, 5, 3).reshape(len(inputs), rows, columns, -1)
+
+
+def _blocks(inputs: np.ndarray, size: int, pads: bool) -> np.ndarray:
+    """Windows at every second pixel, as one channel axis: blocks of 2 x 2, their pixels, channels."""
+    extra = [max((-(-side // 2) - 1) * 2 + size - side, 0) * pads for side in inputs.shape[1:3]]
+    padded = np.pad(inputs, ((0, 0), *((one // 2, one - one // 2) for one in extra), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))[:, ::2, ::2]
+    count, rows, columns, channels = windows.shape[:4]
+    parts = windows.reshape(count, rows, columns, channels, size // 2, 2, size // 2, 2)
+    return parts.transpose(0, 1, 2, 4, 6, 5, 7, 3).reshape(count, rows, columns, -1)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

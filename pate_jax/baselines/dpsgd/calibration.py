@@ -1,0 +1,126 @@
+"""How much noise a training needs, and what it costs: by composed privacy losses (PLD), rounded to more.
+
+A step is a Gaussian mechanism on a Poisson sample of the records. All steps are composed by `dp_accounting`,
+whose privacy losses are rounded towards more loss. docs/dpsgd.md derives what is charged under each relation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import dp_accounting
+from dp_accounting import pld
+
+from pate_jax.accounting.inputs import check_delta
+from pate_jax.baselines.dpsgd.settings import LEAST_MULTIPLIER, Settings
+from pate_jax.errors import PateError
+
+ADD_OR_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
+CHANCES = 1 << 32  # a record's chance of taking part in a step is a multiple of 1 / CHANCES
+RESERVED = 1e-3  # share of delta that is kept for what the sampler's noise strays from its law
+_GRID, _COARSE = 1e-4, 1e-3  # steps of privacy loss: of figures, and of the search
+_FINE = 1e-3  # relative: how much more noise than needed is taken at most
+_MOST = 2.0**13  # the largest multiplier that is tried
+_WILD = 30.0  # about so much Gaussian-DP is too much for any statement
+
+
+class Plan(NamedTuple):
+    """What a training does to the records, and what that costs."""
+
+    rate: float  # chance of each record to take part in each step
+    steps: int
+    noise_multiplier: float  # standard deviation of the noise, in units of the longest gradient
+    epsilon: float  # one record added or removed
+    replaced: float  # epsilon where one record's contents are changed instead
+    delta: float
+
+
+def plan(epsilon: float, delta: float, records: int, settings: Settings) -> Plan:
+    """The least noise with which the steps of `settings` cost at most `epsilon` at `delta`, rounded up.
+
+    A multiplier that the settings name is taken as it is; it is refused where it costs more than `epsilon`.
+
+    >>> made = plan(3.0, 1e-5, records=60_000, settings=Settings(steps=10, batch=600, noise_multiplier=1.0))
+    >>> made.rate >= 0.01, made.epsilon < 3 < made.replaced
+    (True, False)
+    """
+    check_delta(delta)
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise PateError(f"epsilon={epsilon} must be a finite number above 0")
+    rate = rate_of(settings.batch, records)
+    multiplier = settings.noise_multiplier or _least(epsilon, delta, rate, settings.steps)
+    spent = cost(multiplier, rate, settings.steps, delta)
+    if spent > epsilon:
+        raise PateError(
+            f"noise_multiplier={multiplier:g} costs epsilon {spent:.4g} in {settings.steps} steps, more than "
+            f"epsilon={epsilon:g}: leave it out, or ask for fewer steps"
+        )
+    return Plan(
+        rate, settings.steps, multiplier, spent, cost(multiplier, rate, settings.steps, delta, REPLACE), delta
+    )
+
+
+def rate_of(batch: int, records: int) -> float:
+    """The chance of taking part for an expected batch, rounded up to what 32 random bits can decide.
+
+    >>> rate_of(1, 3) * CHANCES == (CHANCES + 2) // 3
+    True
+    """
+    if not 1 <= batch <= records:
+        raise PateError(f"batch={batch} must be at least 1 and at most the {records} records")
+    return -(-batch * CHANCES // records) / CHANCES
+
+
+@lru_cache(maxsize=64)
+def cost(
+    multiplier: float,
+    rate: float,
+    steps: int,
+    delta: float,
+    relation: dp_accounting.NeighboringRelation = ADD_OR_REMOVE,
+    grid: float = _GRID,
+) -> float:
+    """Epsilon of all steps together at `delta`; never below the truth.
+
+    >>> cost(1.0, 1.0, 1, 1e-5) == cost(1.0, 1.0, 1, 1e-5, grid=1e-4) > 4
+    True
+    """
+    if rate * math.sqrt(steps * math.expm1(min(multiplier**-2, 100.0))) > _WILD:  # losses beyond all grids
+        return math.inf
+    accountant = pld.PLDAccountant(relation, value_discretization_interval=grid)
+    step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
+    accountant.compose(dp_accounting.SelfComposedDpEvent(step, steps))
+    return float(accountant.get_epsilon(delta * (1 - RESERVED)))
+
+
+def _least(epsilon: float, delta: float, rate: float, steps: int) -> float:
+    """The least multiplier, but for a thousandth, that costs at most epsilon on the fine grid."""
+
+    def fits(multiplier: float, grid: float) -> bool:
+        return cost(multiplier, rate, steps, delta, grid=grid) <= epsilon
+
+    low, high = _bracket(epsilon, delta, lambda multiplier: fits(multiplier, _COARSE))
+    while high > low * (1 + _FINE):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle, _COARSE) else (middle, high)
+    found = math.ceil(low * 1e4) / 1e4
+    while not fits(found, _GRID):
+        found = math.ceil(found * (1 + _FINE) * 1e4) / 1e4
+    return found
+
+
+def _bracket(epsilon: float, delta: float, fits: Callable[[float], bool]) -> tuple[float, float]:
+    """A multiplier that costs more than epsilon, and twice as much; from above, where losses are small."""
+    high = _MOST
+    if not fits(high):
+        raise PateError(
+            f"epsilon={epsilon:g} at delta={delta:g} needs more than {_MOST:g} times the longest gradient as "
+            "noise: raise epsilon, or ask for fewer steps"
+        )
+    while high > 2 * LEAST_MULTIPLIER and fits(high / 2):
+        high /= 2
+    return high / 2, high

@@ -1,0 +1,102 @@
+"""What a DP-SGD training is made with: a frozen description, and the public rules that choose one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pate_jax.accounting.inputs import check_delta
+from pate_jax.errors import PateError
+from pate_jax.models import names
+
+LARGEST_MICROBATCH = 1024  # the sum of so many clipped gradients fits 32 bits (`clipping`)
+LEAST_MULTIPLIER = 0.25  # below, hardly anything is promised
+_LEAST = {"steps": 1, "batch": 1, "microbatch": 1}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a net is trained by DP-SGD. Nothing here may depend on the private records but by public rules.
+
+    >>> Settings(steps=300, batch=256).clip
+    1.0
+    """
+
+    epsilon: float = 3.0  # what all steps together may cost, one record added or removed, at delta
+    delta: float = 1e-5
+    steps: int = 1000
+    batch: int = 512  # expected size: each record takes part in each step with chance batch / records
+    clip: float = 1.0  # the longest gradient of one record
+    learning_rate: float = 0.5
+    momentum: float = 0.9
+    average: float = 0.99  # of the parameters of earlier steps, which costs nothing; 0: the last ones
+    net: names.Net = "papernot2021"
+    activation: names.Activation = "tanh"
+    scale: float = 2.0  # these three are the tempered sigmoid's; never learned, as that would cost privacy
+    temperature: float = 2.0
+    offset: float = 1.0
+    microbatch: int = 32  # records computed together
+    noise_multiplier: float | None = None  # in units of clip; unset: the least that epsilon allows
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise PateError(f"{name}={value!r} must be a whole number of at least {least}")
+        if self.microbatch > LARGEST_MICROBATCH:
+            raise PateError(f"microbatch={self.microbatch} must be at most {LARGEST_MICROBATCH}")
+        for name in ("epsilon", "clip", "learning_rate", "scale", "temperature"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise PateError(f"{name}={value} must be a finite number above 0")
+        if not math.isfinite(self.offset):
+            raise PateError(f"offset={self.offset} must be a finite number")
+        for name in ("momentum", "average"):
+            if not 0 <= getattr(self, name) < 1:
+                raise PateError(f"{name}={getattr(self, name)} must be at least 0 and below 1")
+        given = self.noise_multiplier
+        if given is not None and not (math.isfinite(given) and given >= LEAST_MULTIPLIER):
+            raise PateError(
+                f"noise_multiplier={given} must be a finite number of at least {LEAST_MULTIPLIER}"
+            )
+
+    @property
+    def shape_of_activation(self) -> dict[str, float]:
+        """The tempered sigmoid's numbers as `models.build` takes them; none for other activations.
+
+        >>> Settings(activation="relu").shape_of_activation
+        {}
+        """
+        if self.activation != "tempered_sigmoid":
+            return {}
+        return {"scale": self.scale, "temperature": self.temperature, "offset": self.offset}
+
+
+def choose(
+    records: int, classes: int, *, image: bool, epsilon: float = 3.0, delta: float = 1e-5, **changed: Any
+) -> Settings:
+    """Settings for so many records, chosen by rules that read public numbers only (docs/dpsgd.md).
+
+    The number of records counts as public here: it fixes the chance of taking part in a step.
+
+    >>> choose(60_000, 10, image=True, epsilon=2.93).batch
+    1024
+    """
+    if records < 1 or classes < 2:
+        raise PateError(f"records={records} must be at least 1 and classes={classes} at least 2")
+    batch = min(2 ** max(4, round(math.log2(records / 60))), records)
+    steps = max(1, round(_EPOCHS * records / batch))
+    chosen: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "batch": batch,
+        "steps": steps,
+        "net": "papernot2021" if image else "table",
+        "average": 1 - 1 / max(2.0, steps / 20),
+    }
+    return Settings(**{**chosen, **changed})
+
+
+_EPOCHS = 40

@@ -1,0 +1,182 @@
+"""The training itself: sample, clip, add noise, step; and the net that comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from pate_jax import models
+from pate_jax.aggregate import noise as keys
+from pate_jax.baselines.dpsgd import clipping, noise, sampling
+from pate_jax.baselines.dpsgd.calibration import Plan, plan
+from pate_jax.baselines.dpsgd.settings import Settings
+from pate_jax.errors import PateError
+from pate_jax.models.preprocessing import AsStored, Preprocessing
+from pate_jax.system import progress
+
+_INIT, _STEPS = 0, 1  # children of the key
+_SAMPLE, _NOISE = 0, 1  # of a step's key
+_BLOCK = 1000  # inputs predicted together
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained net, and what its training cost."""
+
+    params: Any
+    net: models.Model
+    steps: int
+    noise_multiplier: float
+    epsilon: float  # one record added or removed
+    delta: float
+    replaced: float  # epsilon where one record's contents are changed instead
+    private: bool  # whether the noise came from a key that nobody can foresee
+    preprocessing: Preprocessing = field(default_factory=AsStored)
+
+    def probabilities(self, inputs: np.ndarray) -> Float[np.ndarray, "input classes"]:
+        """Class probabilities of inputs as stored."""
+        seen, preprocess = _seen(self.net, self.preprocessing, inputs)
+        apply = jax.jit(lambda params, block: jax.nn.softmax(self.net.apply(params, preprocess(block))))
+        found = [np.zeros((0, self.net.description["classes"]), np.float32)]
+        for start in range(0, len(seen), _BLOCK):
+            block = np.zeros((_BLOCK, *seen.shape[1:]), seen.dtype)
+            taken = seen[start : start + _BLOCK]
+            block[: len(taken)] = taken
+            found.append(np.asarray(apply(self.params, block))[: len(taken)])
+        return np.concatenate(found)
+
+    def accuracy(self, inputs: np.ndarray, labels: np.ndarray) -> float:
+        """Share of inputs whose most probable class is the label."""
+        return float(np.mean(self.probabilities(inputs).argmax(1) == labels))
+
+
+def fit(
+    inputs: np.ndarray,
+    labels: np.ndarray,
+    classes: int,
+    settings: Settings,
+    *,
+    key: Array,
+    preprocessing: Preprocessing | None = None,
+    model: models.Model | None = None,
+) -> Fitted:
+    """Train a net on private records, at the cost that `plan` says.
+
+    `inputs` are as stored, and `preprocessing` scales them by public constants. `model` is a net of your own,
+    or a linear head on a public space (`models.on_space`), in place of the one that the settings name. The
+    same key, records and settings give the same net, so a training that was interrupted can be repeated.
+
+    >>> random = np.random.default_rng(0)
+    >>> inputs, labels = random.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 2
+    >>> chosen = Settings(steps=2, batch=20, net="table", microbatch=8)
+    >>> found = fit(inputs, labels, 2, chosen, key=keys.seeded_key(1))
+    >>> found.probabilities(inputs[:5]).shape, found.epsilon <= 3.0, found.private
+    ((5, 2), True, False)
+    """
+    key = keys.check_key(key)
+    _check(inputs, labels, classes)
+    net = model or _net(settings, inputs.shape[1:], classes)
+    scaling = preprocessing or AsStored()
+    made = plan(settings.epsilon, settings.delta, len(inputs), settings)
+    seen, preprocess = _seen(net, scaling, inputs)
+    params = _trained(net, preprocess, jnp.asarray(seen), jnp.asarray(labels, jnp.int32), settings, made, key)
+    return Fitted(
+        jax.tree.map(np.asarray, params),
+        net,
+        made.steps,
+        made.noise_multiplier,
+        made.epsilon,
+        made.delta,
+        made.replaced,
+        keys.is_private(key),
+        scaling,
+    )
+
+
+def _trained(
+    net: models.Model,
+    preprocess: Callable[[Any], Any],
+    inputs: Array,
+    labels: Array,
+    settings: Settings,
+    made: Plan,
+    key: Array,
+) -> Any:
+    """The running average of the parameters over all steps."""
+    flat, unflatten = ravel_pytree(net.init(jax.random.fold_in(key, _INIT)))
+    noise.check_reserve(made, len(flat))
+    sums = clipping.sums(net, preprocess, settings.clip, len(flat))
+    advance = _advance(settings)
+    steps, state = jax.random.fold_in(key, _STEPS), (flat, jnp.zeros_like(flat), flat)
+    for step in progress.track(range(made.steps), "training by DP-SGD", total=made.steps):
+        step_key = jax.random.fold_in(steps, step)
+        rows = sampling.draw(jax.random.fold_in(step_key, _SAMPLE), len(inputs), made.rate)
+        total = _total(sums, unflatten(state[0]), inputs, labels, rows, settings.microbatch)
+        drawn = noise.noisy(total, settings.clip, made.noise_multiplier, jax.random.fold_in(step_key, _NOISE))
+        mean = drawn / settings.batch  # the expected size: the real one is private
+        state = advance(state, jnp.asarray(mean, jnp.float32), step)
+    return unflatten(state[2])
+
+
+def _total(
+    sums: clipping.Sums, params: Any, inputs: Array, labels: Array, rows: np.ndarray, size: int
+) -> Int[np.ndarray, " parameter"]:
+    """The whole batch's sum, in 64 bits on the host."""
+    parts = [
+        sums.apply(params, inputs, labels, part.rows, part.is_padding)
+        for part in sampling.microbatches(rows, size)
+    ]
+    total = np.zeros(sum(leaf.size for leaf in jax.tree.leaves(params)), np.int64)
+    for part in parts:
+        total += np.asarray(part)
+    return total
+
+
+def _advance(settings: Settings) -> Callable[[Any, Array, int], Any]:
+    """One step of gradient descent with momentum, and of the running average."""
+
+    @jax.jit
+    def advance(state: Any, gradient: Array, step: Array) -> Any:
+        params, velocity, average = state
+        velocity = settings.momentum * velocity + gradient
+        params = params - settings.learning_rate * velocity
+        kept = jnp.minimum(settings.average, (1 + step) / (10 + step))
+        return params, velocity, kept * average + (1 - kept) * params
+
+    return advance
+
+
+def _net(settings: Settings, shape: tuple[int, ...], classes: int) -> models.Model:
+    return models.build(
+        settings.net,
+        input_shape=shape,
+        classes=classes,
+        activation=settings.activation,
+        **dict[str, Any](settings.shape_of_activation),
+    )
+
+
+def _seen(
+    net: models.Model, preprocessing: Preprocessing, inputs: np.ndarray
+) -> tuple[np.ndarray, Callable[[Any], Any]]:
+    """Inputs as training keeps them, and what is done to them in each step; a front is passed only once."""
+    if net.front is None:
+        return np.asarray(inputs), preprocessing.apply
+    return net.front(np.asarray(inputs)), lambda found: found
+
+
+def _check(inputs: np.ndarray, labels: np.ndarray, classes: int) -> None:
+    if len(inputs) != len(labels) or not len(inputs):
+        raise PateError(f"{len(inputs)} inputs and {len(labels)} labels are given; give one label for each")
+    low, high = int(np.min(labels)), int(np.max(labels))
+    if low < 0 or high >= classes:
+        raise PateError(f"labels go from {low} to {high}; classes={classes} takes 0 to {classes - 1}")
+    if not np.isfinite(inputs).all():
+        raise PateError("inputs hold NaN or infinity; fill or remove those records")

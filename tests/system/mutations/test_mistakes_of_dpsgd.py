@@ -1,0 +1,105 @@
+"""Known mistakes of DP-SGD: a named test fails for each."""
+
+from functools import partial
+
+import pytest
+import test_dpsgd
+from catalogue import Patch, case, fails, is_caught, replaced, source
+
+from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training
+
+scale = test_dpsgd.test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid
+apart = test_dpsgd.test_one_record_moves_the_sum_by_the_stated_length_at_most_in_any_microbatches
+chances = test_dpsgd.test_every_record_takes_part_with_its_own_chance_and_none_is_left_out
+charged = test_dpsgd.test_one_step_costs_what_a_fine_sum_says_under_both_relations
+
+
+def steps():
+    with Patch.context() as patch:
+        test_dpsgd.test_a_training_is_the_sums_and_fresh_noise_of_every_step(patch)
+
+
+def bounded():
+    """The length of one record's part again, where the compiled sum may have changed."""
+    test_dpsgd.compiled.cache_clear()
+    try:
+        apart()
+    finally:
+        test_dpsgd.compiled.cache_clear()
+
+
+def by_the_batch(real):
+    """A batch that is cut to its expected size."""
+    return lambda key, records, rate: real(key, records, rate)[: round(records * rate)]
+
+
+CASES = [
+    case(
+        "there is no noise",
+        source(noise, "noisy", "+ drawn * scale", "+ 0 * drawn"),
+        fails(scale),
+        "assert|Error",
+    ),
+    case(
+        "the noise is not scaled by the longest gradient",
+        source(noise, "noisy", "scale = multiplier * clip", "scale = multiplier"),
+        fails(scale),
+        "assert",
+    ),
+    case(
+        "gradients are not clipped",
+        replaced(clipping, "clip_pytree", lambda real: lambda found, bound, return_zero: (found, None)),
+        fails(bounded),
+        "assert",
+    ),
+    case(
+        "gradients are clipped to a little more than is stated",
+        replaced(clipping, "shrunk", lambda real: lambda clip, parameters: clip * (1 + 1e-4)),
+        fails(bounded),
+        "assert",
+    ),
+    case(
+        "padding counts",
+        replaced(clipping, "clip_pytree", lambda real: lambda found, bound, return_zero: real(found, bound)),
+        fails(bounded),
+        "assert",
+    ),
+    case(
+        "half of the sampling rate is charged",
+        source(calibration, "cost", "PoissonSampledDpEvent(rate,", "PoissonSampledDpEvent(rate / 2,"),
+        fails(partial(charged, 0.25, 1.5)),
+        "assert",
+    ),
+    case(
+        "records take part twice as often as is charged",
+        source(sampling, "draw", "words < np.uint64(chances)", "words < np.uint64(2 * chances)"),
+        fails(chances),
+        "assert",
+    ),
+    case("large batches are cut short", replaced(sampling, "draw", by_the_batch), fails(chances), "assert"),
+    case(
+        "all steps draw the same noise",
+        source(
+            training, "_trained", "jax.random.fold_in(step_key, _NOISE)", "jax.random.fold_in(steps, _NOISE)"
+        ),
+        fails(steps),
+        "assert",
+    ),
+    case(
+        "fewer steps are charged than made",
+        source(training, "_trained", "range(made.steps)", "range(made.steps + 1)"),
+        fails(steps),
+        "assert",
+    ),
+    case(
+        "the sum is a float's",
+        source(training, "_total", "np.int64", "np.float32"),
+        fails(bounded),
+        "assert|Error",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", CASES)
+def test_it_is_caught(mutation, tmp_path):
+    is_caught(mutation, tmp_path)
