@@ -12,6 +12,7 @@ crowd       from records to tables of votes or sums: every record or user a vote
 voting      from labels to votes, also for teachers trained elsewhere
 aggregate   from votes, a mechanism and a key to answers: the only room that draws noise
 accounting  from votes and a mechanism to figures, statements and plans; never JAX
+baselines   other ways to learn from the same records, for comparison: DP-SGD
 parties     from votes of several owners to what they open together, and nothing else
 student     from public inputs and answers to a student that serves itself
 runs        one run on disk: settings, ledger, budget and stages, the release and the reports
