@@ -14,7 +14,7 @@ from numbers import Real
 import numpy as np
 
 from pate_jax.accounting import composition
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.curves import Curve, Epsilon
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
@@ -23,8 +23,10 @@ from pate_jax.mechanisms.descriptions import SMALLEST_SCALE
 from pate_jax.mechanisms.stable import LARGEST_SCALE, LARGEST_THRESHOLD, StableAnswers
 
 _UP = 1 + 1e-11  # relative; covers the rounding of some thousand sums
+_ROUNDING = 1e-15  # absolute, of a difference of logarithms
 _LARGEST_BUDGET = 40.0  # beyond it, the rounding of the noise would cost more delta than less noise is worth
 _LEAST = 1e-300  # no chance is stated below this, where float64 underflows
+MOST_QUERIES = 1_000_000  # of a list, unless a figure is told another number
 _SHARES = (0.02, 0.1, 0.5)  # shares of delta that may go to composition
 
 
@@ -59,6 +61,36 @@ def false_answer(mechanism: StableAnswers) -> float:
     return max(one_minus / (1 + q) * terms * math.exp(-threshold / scale) * _UP, _LEAST)
 
 
+def curve(mechanism: StableAnswers, orders: Curve) -> Curve:
+    """The Renyi curve of a list where no query of distance 0 is answered: that of `cutoff` pure epochs.
+
+    Of a pure epsilon, with `q = 1 / (1 + e^epsilon)`, it is at most
+    `log((1-q)^a q^(1-a) + q^a (1-q)^(1-a)) / (a-1)`, the cost of randomised response. `strays` pays for the
+    other queries.
+
+    >>> two = StableAnswers(threshold=40, scale=6.0, cutoff=2)
+    >>> curve(two, np.array([2.0, 1e6])).round(3).tolist()
+    [0.455, 1.0]
+    """
+    one, grid = epoch_epsilon(mechanism), np.asarray(orders, np.float64)
+    total = np.logaddexp(grid * one, (1 - grid) * one) - np.logaddexp(0.0, one)
+    total += _ROUNDING * (1 + grid * one)
+    found: Curve = mechanism.cutoff * np.minimum(total / (grid - 1), one) * (1 + 1e-9)
+    return found
+
+
+def strays(mechanism: StableAnswers) -> float:
+    """How far a whole list may stray from what `curve` covers: false answers, and the rounding of noise.
+
+    False answers take `cutoff * false_answer` of delta, without the factor `1 + e^epsilon` that what strays
+    is charged with. So this is more than is needed.
+
+    >>> strays(StableAnswers(threshold=40, scale=3.0, cutoff=1)) < 1e-4
+    True
+    """
+    return mechanism.cutoff * false_answer(mechanism) * _UP + slack(mechanism, MOST_QUERIES)
+
+
 def slack(mechanism: StableAnswers, queries: int) -> float:
     """The total-variation distance of all draws from their laws: one for each query and each threshold.
 
@@ -70,7 +102,7 @@ def slack(mechanism: StableAnswers, queries: int) -> float:
     return (queries + mechanism.cutoff) * laws.distance(mechanism.noise) * _UP
 
 
-def epsilon(mechanism: StableAnswers, delta: float, queries: int = 1_000_000) -> float:
+def epsilon(mechanism: StableAnswers, delta: float, queries: int = MOST_QUERIES) -> float:
     """The least proven epsilon of a list of at most so many queries; infinite if delta is too small.
 
     Of delta, `cutoff` times `false_answer` goes to wrongly answered queries and a little to the rounding of
@@ -92,7 +124,7 @@ def epsilon(mechanism: StableAnswers, delta: float, queries: int = 1_000_000) ->
     return float(with_slack(at, check_delta(delta), slack(mechanism, queries)).epsilon)
 
 
-def calibrate(budget: float, delta: float, cutoff: int, queries: int = 1_000_000) -> StableAnswers:
+def calibrate(budget: float, delta: float, cutoff: int, queries: int = MOST_QUERIES) -> StableAnswers:
     """The mechanism of the least threshold that keeps to a budget; it reads no votes.
 
     A few shares of delta for the composition are tried; the rest is the threshold's.

@@ -16,7 +16,8 @@ from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict, to_dict
+from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.mechanisms.stable import StableAnswers, from_dict
 
 if TYPE_CHECKING:
     from pate_jax.accounting.crowd_statement import CrowdStatement
@@ -142,6 +143,8 @@ class Statement:
     def _caveat(self) -> str:
         """What the figure does not cover if the noise is continuous; empty for whole-number noise."""
         mechanism = from_dict(self.mechanism)
+        if isinstance(mechanism, StableAnswers):
+            return ""
         noises = [mechanism.noise, *([mechanism.test.noise] if mechanism.test is not None else [])]
         return "" if all(noise.is_discrete for noise in noises) else _IDEAL
 

@@ -2,7 +2,8 @@
 
 The noise of a query is named by its place in the list, and the noise of a threshold by the number of queries
 that were not answered before it. So a list gets the same answers however it is divided into parts. One key
-serves one list of votes; `pate_jax.mechanisms.stable` describes the mechanism.
+serves one list of votes, or each part has its own and names the key under which its first threshold was
+drawn. `pate_jax.mechanisms.stable` describes the mechanism.
 """
 
 from __future__ import annotations
@@ -50,11 +51,14 @@ def answer(
     *,
     key: jax.Array,
     before: Progress = Progress(),  # noqa: B008, which is frozen
+    opened: jax.Array | None = None,
 ) -> tuple[Progress, Answered]:
     """Answer the next queries of a list, until it ends or `cutoff` queries were not answered.
 
     An unanswered query has the label -1. The rows of `votes` after the one with which the list halted are
-    not asked, and have no answer. `before` is what the last call returned for the same key.
+    not asked, and have no answer. `before` is what the last call returned. Where each call has a key of its
+    own, `opened` is the key of the call in which the present threshold was drawn: the one with the last
+    unanswered query so far, or else the first.
 
     >>> from pate_jax.aggregate import seeded_key
     >>> mechanism = StableAnswers(threshold=40, scale=3.0, cutoff=1)
@@ -70,7 +74,10 @@ def answer(
     if before.is_over(mechanism) or not len(counts):
         return before, Answered(np.zeros(0, np.int32), np.zeros(0, bool))
     noisy = readings + _drawn(mechanism, of_queries, before.asked, len(readings))
-    answered = _pattern(noisy, _thresholds(mechanism, of_thresholds, before))
+    thresholds = _thresholds(mechanism, of_thresholds, before)
+    if opened is not None:
+        thresholds[0] = _thresholds(mechanism, jax.random.split(noise.check_key(opened))[0], before)[0]
+    answered = _pattern(noisy, thresholds)
     labels = np.where(answered, counts[: len(answered)].argmax(axis=1), UNANSWERED).astype(np.int32)
     unstable = before.unstable + int((~answered).sum())
     return Progress(before.asked + len(answered), unstable), Answered(labels, answered)

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, figures, filter
+from pate_jax.accounting import curves, figures, filter, stable_statement
 from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.audit.shards import absent
-from pate_jax.mechanisms import from_dict
-from pate_jax.runs import batches, budget, chain, ledger, stages
-from pate_jax.runs.answers import load_batch
+from pate_jax.mechanisms.stable import StableAnswers, from_dict
+from pate_jax.runs import batches, budget, chain, ledger, stable_list, stages
+from pate_jax.runs.answers import load_batch, load_charged
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
+from pate_jax.runs.record import Settings
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -69,9 +70,10 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
         yield f"the settings name the rule {settings.rule!r}, which is newer than the version that charged it"
     if "mechanism" not in settings or line.mechanism != settings.mechanism:
         yield "the ledger names another mechanism than the settings"
-    if line.votes != storage.digest(votes.votes):
+    named = load_charged(run, line)
+    if line.votes != storage.digest(named.votes):
         yield "the votes are not those that were answered"
-    digests = storage.digest(votes.ids), storage.digest(votes.digests)
+    digests = storage.digest(named.ids), storage.digest(named.digests)
     if (line.queries, line.inputs, line.asked) != (*digests, len(votes.votes)):
         yield "the queries are not those that were charged"
     labels, answered = ledger.unpack(line.answers)
@@ -81,13 +83,18 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
     if totals not in ([], [line.teachers]) or votes.votes.shape[1] != line.classes:
         yield "it was charged for another number of teachers or classes"
     charged = ledger.cost_to_dict(line.order, line.cost)
-    costs = ledger.cost_to_dict(
-        *budget.cost_of(
-            settings.budget, line.mechanism, line.teachers, line.classes, line.asked, settings.rule
-        )
-    )
+    costs = _costs(line, settings)
     if list(differences(charged, costs)):
         yield f"it was charged {charged} and costs {costs}"
+
+
+def _costs(line: Line, settings: Settings) -> dict[str, float]:
+    """What the ledger must say that a line costs."""
+    mechanism = line.mechanism
+    if isinstance(mechanism, StableAnswers):
+        return ledger.cost_to_dict(*stable_list.cost(mechanism, first=line.batch == 1))
+    size = {"teachers": line.teachers, "classes": line.classes, "asked": line.asked}
+    return ledger.cost_to_dict(*budget.cost_of(settings.budget, mechanism, **size, rule=settings.rule))
 
 
 def noise(run: RunDirectory) -> Iterator[Finding]:
@@ -95,13 +102,15 @@ def noise(run: RunDirectory) -> Iterator[Finding]:
     if not run.ledger.exists():
         yield absent(run, run.ledger, "aggregate")
         return
-    commitments = []
+    commitments: list[str] = []
+    before: list[Line] = []
     for line in ledger.lines(run.ledger):
         commitments.append(line.noise)
         stream = batches.stream(line.mechanism, line.votes, _label(line))
         if line.noise != batches.commitment(run, stream):
             yield failed(f"batch {line.batch}: the ledger commits to another noise than the run's")
-        yield _drawn_again(run, line)
+        yield _drawn_again(run, line, before)
+        before.append(line)
         if line.batch == 1 and line.schema < 3:
             yield unchecked(_OLDER)
     if len(set(commitments)) != len(commitments):
@@ -112,8 +121,10 @@ def _label(line: Line) -> int | str:
     return batches.noise_label(line.batch, line.queries, line.inputs, line.schema)
 
 
-def _drawn_again(run: RunDirectory, line: Line) -> Finding:
+def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     batch, mechanism = line.batch, line.mechanism
+    if isinstance(mechanism, StableAnswers):
+        return _listed_again(run, line, mechanism, before)
     votes = load_batch(run, line).votes
     again = batches.draw(run, mechanism, votes, _label(line))
     labels, answered = ledger.unpack(line.answers)
@@ -128,10 +139,27 @@ def _drawn_again(run: RunDirectory, line: Line) -> Finding:
     return failed(f"batch {batch}: {differ.sum()} answers do not follow from the votes and the run's noise")
 
 
+def _listed_again(run: RunDirectory, line: Line, mechanism: StableAnswers, before: list[Line]) -> Finding:
+    """Whether a batch of a list of stable answers follows, also where the list ends."""
+    stream = batches.stream(mechanism, line.votes, _label(line))
+    again = stable_list.drawn(run, mechanism, load_charged(run, line).votes, stream, before)
+    if ledger.pack(again.labels, again.answered) == line.answers:
+        return passed(
+            f"batch {line.batch}: {line.asked:,} stable answers follow from the votes and the noise"
+        )
+    return failed(
+        f"batch {line.batch}: the list of stable answers does not follow from the votes and the run's noise, "
+        f"or did not end where it must: {len(again.labels):,} queries may be asked, and {line.asked:,} are"
+    )
+
+
 def spent(run: RunDirectory) -> Iterator[Finding]:
     """Whether the cost is within the budget, and the budget is what its epsilon and delta allow."""
     settings = run.record.read()
-    fixed = settings.budget
+    fixed, mechanism = settings.budget, settings.mechanism
+    if isinstance(mechanism, StableAnswers):
+        yield from _spent_on_a_list(run, mechanism)
+        return
     if fixed is None:
         batch = run.batches
         yield from judged(
@@ -144,7 +172,7 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
         return
     first = next(ledger.lines(run.ledger))
     again = filter.plan(
-        settings.mechanism,
+        mechanism,
         teachers=first.teachers,
         classes=first.classes,
         epsilon=fixed.epsilon,
@@ -161,6 +189,17 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
         [] if again.allows(total) else [f"{total.rdp:.6g} was spent, which is more than the budget"],
         f"{total.rdp:.6g} of it was spent",
     )
+
+
+def _spent_on_a_list(run: RunDirectory, mechanism: StableAnswers) -> Iterator[Finding]:
+    """Whether a list of stable answers is one list: charged in its first line, and ended by its cutoff."""
+    lines = ledger.read(run.ledger)
+    done, paid = stable_list.progress(lines), [line.batch for line in lines if line.cost.rdp > 0]
+    faults = [f"the batches {paid} are charged, and not the first alone"] * (paid != [1])
+    over = done.unstable > mechanism.cutoff
+    faults += [f"{done.unstable} queries are unanswered, beyond the cutoff"] * over
+    how = f"{done.unstable} of {mechanism.cutoff} unanswered queries are used up"
+    yield from judged(faults, f"one list of stable answers, charged once; {how}")
 
 
 def stated(run: RunDirectory) -> Iterator[Finding]:
@@ -268,9 +307,11 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
 
 def _headline(statement: accounting.Statement) -> figures.Figure:
     """The data-independent figure from public numbers alone, as it reads nothing else of a histogram."""
+    mechanism = from_dict(statement.mechanism)
+    if isinstance(mechanism, StableAnswers):
+        return stable_statement.headline(mechanism, statement.delta)
     anything = np.zeros((1, statement.classes), np.int64)
     anything[:, 0] = statement.teachers
-    mechanism = from_dict(statement.mechanism)
     slack = sampler_slack(mechanism, statement.asked, statement.classes)
     asked, orders = np.array([statement.asked]), curves.default_orders()
     case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack, rule=statement.rule)

@@ -12,12 +12,15 @@ from tyro.conf import Positional
 from pate_jax import accounting
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.smooth import check_confidence
+from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.cli.files import votes_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import budget
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import MechanismOrRun, check_queries
+from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
 
@@ -25,7 +28,7 @@ from pate_jax.system import progress, storage
 class Spent(NamedTuple):
     """Votes, what answers them, and what that costs."""
 
-    mechanism: Mechanism
+    mechanism: AnyMechanism
     votes: np.ndarray
     delta: float
     statement: accounting.Statement
@@ -85,6 +88,8 @@ def account(
             f"{votes} is a votes file: name a mechanism, as in `pate account {votes} gnmax --sigma 40`"
         )
     else:
+        if isinstance(mechanism, StableChoice):
+            mechanism = mechanism.settled(None, delta or budget.CUSTOMARY_DELTA)
         histograms = _first(votes_of(votes, labels_are_teacher_labels).votes, queries)
         mask = None if answered is None else _mask(answered, len(histograms))
         spent = _of_votes(
@@ -98,11 +103,11 @@ def account(
     if plots is not None:
         _draw(plots, spent)
     if json:
-        papers = {"papers": accounting.published(*spent[:3])._asdict()} if published else {}
+        papers = {"papers": accounting.published(*_by_query(spent))._asdict()} if published else {}
         print(json_format.dumps({**spent.statement.to_dict(), **papers}))
     else:
         print(spent.statement.text())
-        print(accounting.published_text(*spent[:3]) if published else "", end="")
+        print(accounting.published_text(*_by_query(spent)) if published else "", end="")
 
 
 def _of_run(run: RunDirectory, delta: float | None, *, pld: bool, confidence: float | None) -> Spent:
@@ -119,7 +124,7 @@ def _of_run(run: RunDirectory, delta: float | None, *, pld: bool, confidence: fl
 
 
 def _of_votes(
-    mechanism: Mechanism,
+    mechanism: AnyMechanism,
     votes: np.ndarray,
     answered: np.ndarray | None,
     delta: float,
@@ -131,6 +136,13 @@ def _of_votes(
     most = int(votes.sum(1).max())
     check_threshold(mechanism, most)
     progress.warn(threshold_warning(mechanism, most))
+    if isinstance(mechanism, StableAnswers):
+        given = len(votes) if answered is None else int(answered.sum())
+        size = {"asked": len(votes), "answered": given, "teachers": most, "classes": votes.shape[1]}
+        spent = Spent(mechanism, votes, delta, stable_statement(mechanism, delta, **size))
+        if confidence is not None:
+            _by_query(spent)  # refuses
+        return spent
     figure = None if confidence is None else _sanitised(mechanism, votes, delta, confidence)
     statement = accounting.statement(
         mechanism, votes, answered, delta, sanitised=figure, pld=None if pld else False
@@ -152,6 +164,17 @@ def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) ->
     print(json_format.dumps(statement.to_dict()) if json else statement.text())
 
 
+def _by_query(spent: Spent) -> tuple[Mechanism, np.ndarray, float]:
+    """What figures and pictures of single queries are made from; stable answers have none."""
+    mechanism, votes, delta, _ = spent
+    if isinstance(mechanism, StableAnswers):
+        raise PateError(
+            "stable answers are charged as one list, and no query has a cost of its own: leave out "
+            "--sanitise, --published and --plots"
+        )
+    return mechanism, votes, delta
+
+
 def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:
     if queries is None:
         return votes
@@ -171,7 +194,9 @@ def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float, confidence
 def _draw(folder: Path, spent: Spent) -> None:
     from pate_jax.accounting import plots as draw
 
-    for name, picture in zip(("cumulative", "by_consensus", "split"), draw.every(*spent[:3]), strict=True):
+    for name, picture in zip(
+        ("cumulative", "by_consensus", "split"), draw.every(*_by_query(spent)), strict=True
+    ):
         storage.write_bytes(folder / f"{name}.svg", picture)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import budget
 from pate_jax.runs import register as registers
 from pate_jax.runs.directory import RunDirectory
@@ -67,7 +68,9 @@ def _registered(found: dict[str, Any]) -> list[str]:
         elif crowd:
             what = f"the noisy tables of {crowd['voters']}"
         else:
-            what = f"at most {plan['queries']:,} answers of {plan['teachers']:,} teachers"
+            stable = plan["mechanism"]["name"] == StableAnswers.name
+            most = "one list of stable" if stable else f"at most {plan['queries']:,}"
+            what = f"{most} answers of {plan['teachers']:,} teachers"
         lines.append(
             f"  {one['time']}  {one['name']}: {_said(one['epsilon'])} by {plan['relation']}, for {what}"
         )
@@ -106,6 +109,19 @@ def _released(found: dict[str, Any]) -> list[str]:
     ]
 
 
+def _of_list(spent: dict[str, Any], left: dict[str, Any]) -> list[str]:
+    """The lines of a list of stable answers."""
+    charged = f"{_said(spent['epsilon'])} at delta {spent['delta']:g}, whatever the votes"
+    lines = [f"Spent: {charged}, for the whole list; {spent['queries']:,} queries were asked."]
+    if left["unanswered"] == 0:
+        return [*lines, "The list has ended: nothing more can be asked by this run."]
+    return [
+        *lines,
+        f"Left:   up to {left['queries']:,} queries at no further cost, until {left['unanswered']:,} more "
+        "are unanswered.",
+    ]
+
+
 def _lines(found: dict[str, Any]) -> list[str]:
     if "releases" in found:
         return _released(found)
@@ -114,6 +130,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
     for batch in found["batches"]:
         rdp, order = batch["cost"]["rdp"], batch["cost"]["order"]
         lines.append(f"  batch {batch['batch']}: {batch['asked']} queries, {rdp:.6f} at order {order:.4g}")
+    if fixed is None and left is not None:
+        return [*lines, *_of_list(spent, left)]
     if fixed is None:
         epsilon = "no finite epsilon" if spent["epsilon"] is None else f"epsilon {spent['epsilon']:.4f}"
         lines.append(

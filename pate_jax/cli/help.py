@@ -82,11 +82,11 @@ def _parse(name: str, command: Callable[..., Any], flags: Sequence[str]) -> None
 
 
 def _common(name: str) -> set[str]:
-    """The flags that a short help keeps: those of the table, and those of the mechanisms."""
+    """The flags that a short help keeps: those of the table and of all mechanisms."""
     from pate_jax.mechanisms import BY_NAME
 
     of_mechanisms = {field.name.replace("_", "-") for kind in BY_NAME.values() for field in fields(kind)}
-    return {"-h", *COMMON[name].split(), *(f"--{flag}" for flag in of_mechanisms)}
+    return {"-h", "--cutoff", *COMMON[name].split(), *(f"--{flag}" for flag in of_mechanisms)}
 
 
 def shown(page: str, common: Set[str] | None, command: str) -> str:

@@ -13,7 +13,8 @@ from pate_jax.cli.files import votes_of
 from pate_jax.cli.output import RunPath, finish, say
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.stable import AnyMechanism
+from pate_jax.runs.budget import CUSTOMARY_DELTA
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import (
@@ -25,6 +26,7 @@ from pate_jax.runs.settings import (
     check_distance,
     check_queries,
 )
+from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.student.settings import Selection
 from pate_jax.system import progress
@@ -163,6 +165,8 @@ def aggregate(
         check_delta(delta)
     with run.writing():
         chosen = mechanism or _recorded_mechanism(run)
+        if isinstance(chosen, StableChoice):
+            chosen = chosen.settled(budget_epsilon, delta or CUSTOMARY_DELTA)
         if not source.is_dir():
             votes = votes_of(source, labels_are_teacher_labels)
             check_threshold(chosen, int(votes.votes.sum(1).max(initial=0)))
@@ -179,7 +183,7 @@ def aggregate(
     say({"answers": str(file), "queries": len(answers.labels), "answered": answered}, json)
 
 
-def _recorded_mechanism(run: RunDirectory) -> Mechanism:
+def _recorded_mechanism(run: RunDirectory) -> AnyMechanism:
     settings = run.record.read()
     refuse_crowd(settings, run.root)
     if "mechanism" not in settings:

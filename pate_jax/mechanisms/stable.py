@@ -13,14 +13,18 @@ The derivation is in docs/stable.md, the cost in `pate_jax.accounting.stable`, a
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, Noise
+from pate_jax.mechanisms import descriptions
+from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, Mechanism, Noise
 
 LARGEST_SCALE = 20_000.0  # in votes; tables of discrete Laplace noise end a little above
 LARGEST_THRESHOLD, LARGEST_CUTOFF = 1 << 24, 100_000
@@ -38,6 +42,8 @@ class StableAnswers:
     scale: float  # of the discrete Laplace noise on the threshold and on each distance
     cutoff: int  # the list ends with this many queries that are not answered
 
+    name: ClassVar[str] = "stable-answers"  # on the command line and in files
+
     def __post_init__(self) -> None:
         for name, largest in (("threshold", LARGEST_THRESHOLD), ("cutoff", LARGEST_CUTOFF)):
             value = getattr(self, name)
@@ -54,6 +60,33 @@ class StableAnswers:
     def noise(self) -> Noise:
         """The noise on the threshold, and on each distance."""
         return Noise("discrete_laplace", float(self.scale))
+
+
+AnyMechanism = Mechanism | StableAnswers  # what may answer the queries of a run
+
+
+def to_dict(mechanism: AnyMechanism) -> dict[str, str | float]:
+    """A JSON-ready description; `from_dict` is its inverse.
+
+    >>> to_dict(StableAnswers(threshold=40, scale=3.0, cutoff=1))
+    {'name': 'stable-answers', 'threshold': 40, 'scale': 3.0, 'cutoff': 1}
+    """
+    return {"name": mechanism.name, **dataclasses.asdict(mechanism)}
+
+
+def from_dict(description: Mapping[str, Any]) -> AnyMechanism:
+    """The mechanism that `to_dict` described, of single queries or of a list.
+
+    >>> from_dict({"name": "stable-answers", "threshold": 40, "scale": 3.0, "cutoff": 1}).cutoff
+    1
+    """
+    if not (isinstance(description, Mapping) and description.get("name") == StableAnswers.name):
+        return descriptions.from_dict(description)
+    settings = {name: value for name, value in description.items() if name != "name"}
+    wanted = {field.name for field in dataclasses.fields(StableAnswers)}
+    if set(settings) != wanted:
+        raise PateError(f"mechanism {StableAnswers.name} takes {sorted(wanted)}, not {sorted(settings)}")
+    return StableAnswers(**settings)
 
 
 def distance(votes: ArrayLike) -> NDArray[np.int64]:

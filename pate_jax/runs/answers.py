@@ -11,7 +11,7 @@ import numpy as np
 
 from pate_jax import aggregate, voting
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import to_dict
+from pate_jax.mechanisms.stable import StableAnswers, to_dict
 from pate_jax.runs import budget, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
@@ -88,6 +88,13 @@ def load_batch(run: RunDirectory, line: Line) -> voting.Votes:
     """The votes on the queries of a line that were asked."""
     votes = voting.load_votes(run.existing(run.votes_of(line.batch), "vote"))
     return subset(votes, slice(line.asked))
+
+
+def load_charged(run: RunDirectory, line: Line) -> voting.Votes:
+    """The votes that a line's digests name: on the queries that were asked, or that a list could reach."""
+    if isinstance(line.mechanism, StableAnswers):
+        return voting.load_votes(run.existing(run.votes_of(line.batch), "vote"))
+    return load_batch(run, line)
 
 
 def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:

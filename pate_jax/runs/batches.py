@@ -25,9 +25,10 @@ from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.accounting.filter import Cost
 from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
 from pate_jax.runs import budget, chain, ledger, register
-from pate_jax.runs.answers import load_answers, load_batch, shown, subset
+from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
 from pate_jax.runs.record import refuse_crowd, stage_of
@@ -92,8 +93,9 @@ def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
 
 def next_batch(run: RunDirectory) -> int:
     """The number of the next batch; refused before the last one is answered, and without a budget."""
-    budget.needed_for_more(run)
-    answered = [line.batch for line in shown(run)]
+    lines = shown(run)
+    budget.needed_for_more(run, lines)
+    answered = [line.batch for line in lines]
     for batch in range(1, run.batches + 1):
         if batch not in answered or not run.answers_of(batch).exists():
             raise PateError(
@@ -103,7 +105,7 @@ def next_batch(run: RunDirectory) -> int:
 
 
 def answer(
-    run: RunDirectory, mechanism: Mechanism, epsilon: float | None = None, delta: float | None = None
+    run: RunDirectory, mechanism: AnyMechanism, epsilon: float | None = None, delta: float | None = None
 ) -> aggregate.Answers:
     """Answer every batch once, within the budget; answers are in the ledger before they are written."""
     refuse_crowd(run.record.read(), run.root)
@@ -119,7 +121,8 @@ def answer(
         if waiting:
             register.confirm(run, mechanism, teachers, classes, len(votes))
         for batch in waiting:
-            line = ledger.append(book, _charge(run, mechanism, batch, spent))
+            line = ledger.append(book, _charge(run, mechanism, batch, spent, lines))
+            lines.append(line)
             spent = spent.plus(budget.recorded_cost(budget.fixed(run), line))
             _issue(run, line)
     return load_answers(run)
@@ -152,7 +155,7 @@ def noise_label(batch: int, queries: str, inputs: str, schema: int) -> int | str
     return batch if batch == 1 and schema < 3 else f"{batch} about {queries} {inputs}"
 
 
-def stream(mechanism: Mechanism, votes_digest: str, label: int | str) -> str:
+def stream(mechanism: AnyMechanism, votes_digest: str, label: int | str) -> str:
     """The name of the noise stream of one batch of votes, which serves nothing else.
 
     It contains the label of the batch, so that two batches with equal votes do not reveal this by equal
@@ -253,16 +256,18 @@ def known_digests(run: RunDirectory) -> list[str]:
 
 def _settle(
     run: RunDirectory,
-    mechanism: Mechanism,
+    mechanism: AnyMechanism,
     teachers: int,
     classes: int,
     epsilon: float | None,
     delta: float | None,
 ) -> None:
     fixed = budget.fixed(run)
-    if epsilon is None and fixed is not None:
+    if isinstance(mechanism, StableAnswers):
+        delta = delta or run.record.read().delta
+    elif epsilon is None and fixed is not None:
         epsilon, delta = fixed.epsilon, delta or fixed.delta
-    if epsilon is None and delta is not None:
+    elif epsilon is None and delta is not None:
         raise PateError(
             f"delta={delta:g} is the delta of a budget, and {run.root} has none: give --budget-epsilon with "
             "it before the first answer, or give it to `pate account`"
@@ -271,10 +276,14 @@ def _settle(
     budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
-def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, spent: Cost) -> Line:
+def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost, before: list[Line]) -> Line:
     """The ledger's line of a batch: as many of its queries as the budget affords, and their answers."""
+    if isinstance(mechanism, StableAnswers):
+        from pate_jax.runs import stable_list  # imported here, as it imports this module
+
+        return stable_list.charge(run, mechanism, batch, before)
     whole = voting.load_votes(run.votes_of(batch))
-    teachers, classes = _size(voting.load_votes(run.votes).votes)
+    teachers, classes = size_of(run)
     asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
     digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
@@ -301,7 +310,7 @@ def _charge(run: RunDirectory, mechanism: Mechanism, batch: int, spent: Cost) ->
 def _issue(run: RunDirectory, line: Line) -> None:
     """Write the answers that are in the ledger, again if necessary; they are never drawn again."""
     batch = line.batch
-    votes = load_batch(run, line)
+    votes = load_charged(run, line)
     if storage.digest(votes.votes) != line.votes:
         raise PateError(
             f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
@@ -324,6 +333,11 @@ def _issue(run: RunDirectory, line: Line) -> None:
 
 def _at(values: np.ndarray, places: np.ndarray) -> np.ndarray:
     return values[places] if len(values) else np.zeros(len(places), values.dtype)
+
+
+def size_of(run: RunDirectory) -> tuple[int, int]:
+    """The numbers of teachers and classes of a run's votes."""
+    return _size(voting.load_votes(run.votes).votes)
 
 
 def _size(votes: np.ndarray) -> tuple[int, int]:

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, filter
+from pate_jax.accounting import curves, filter, stable
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, to_dict
+from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import CrowdRelease
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
 from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine, Line, budget_to_dict
@@ -41,16 +42,21 @@ def warn_of_delta(delta: float, records: int) -> None:
 
 def settle(
     run: RunDirectory,
-    mechanism: Mechanism,
+    mechanism: AnyMechanism,
     *,
     teachers: int,
     classes: int,
     epsilon: float | None,
     delta: float = CUSTOMARY_DELTA,
 ) -> Filter | None:
-    """Fix mechanism and budget of a run before anything is asked, or check that they equal the fixed ones."""
-    settings = run.record.read()
-    if "budget" in settings:
+    """Fix mechanism and budget of a run before anything is asked, or check that they equal the fixed ones.
+
+    A list of stable answers costs the same whatever is asked, so its budget is only a limit of that cost.
+    """
+    settings, planned = run.record.read(), None
+    if isinstance(mechanism, StableAnswers):
+        _check_list(run, mechanism, epsilon, delta)
+    elif "budget" in settings:
         _check_agreed(run, settings.budget, epsilon, delta)
         planned = settings.budget
     else:
@@ -112,6 +118,8 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
     if budget is None or wanted == 0:
         return wanted
     mechanism = settings.mechanism
+    if isinstance(mechanism, StableAnswers):
+        raise PateError(f"budget={budget} is none of stable answers: restore private/settings.json")
     each = filter.cost(mechanism, teachers=teachers, classes=classes, order=budget.order, rule=settings.rule)
     room = budget.affords(spent, each)
     if room == 0:
@@ -128,9 +136,22 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
     return min(wanted, room)
 
 
-def needed_for_more(run: RunDirectory) -> None:
-    """Refuse a second list of queries in a run without a budget."""
-    if fixed(run) is None:
+def _check_list(run: RunDirectory, mechanism: StableAnswers, epsilon: float | None, delta: float) -> None:
+    """Refuse a list of stable answers beyond its budget, before its first answer or where one is named."""
+    from pate_jax.runs import stable_list  # imported here, as it imports this module
+
+    if "mechanism" not in run.record.read() or epsilon is not None:
+        stable_list.check_cost(mechanism, epsilon, delta)
+
+
+def needed_for_more(run: RunDirectory, lines: Sequence[Line]) -> None:
+    """Refuse further queries in a run without a budget, or whose list of stable answers has ended."""
+    settings = run.record.read()
+    if "mechanism" in settings and isinstance(settings.mechanism, StableAnswers):
+        from pate_jax.runs import stable_list  # imported here, as it imports this module
+
+        stable_list.check_open(run, settings.mechanism, lines)
+    elif settings.budget is None:
         raise PateError(
             f"{run.root} was made without a budget, so its figure holds only for its first list of queries: "
             "begin a run with --budget-epsilon to ask more later, or choose another --out and add up what "
@@ -157,6 +178,8 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     if not lines and budget is None:
         raise PateError(f"{run.root} has answered nothing and has no budget: there is nothing to show yet")
     mechanism = settings.mechanism
+    if isinstance(mechanism, StableAnswers):
+        return _summary_of_list(run, mechanism, lines)
     asked = sum(line.asked for line in lines)
     batches = [{name: line.to_dict()[name] for name in _SHOWN} for line in lines]
     shown = {"run_dir": str(run.root), "mechanism": to_dict(mechanism), "batches": batches}
@@ -177,6 +200,23 @@ def summary(run: RunDirectory) -> dict[str, Any]:
         "budget": budget.to_dict(),
         "spent": {"queries": asked, "rdp": total.rdp, "share": share},
         "left": left,
+    }
+
+
+def _summary_of_list(run: RunDirectory, mechanism: StableAnswers, lines: Sequence[Line]) -> dict[str, Any]:
+    """What `summary` says of a list of stable answers: its whole cost, and how far it has come."""
+    known, asked = run.record.read().delta, sum(line.asked for line in lines)
+    delta = CUSTOMARY_DELTA if known is None else known
+    found = stable.epsilon(mechanism, delta)
+    answered = sum(int(ledger.unpack(line.answers)[1].sum()) for line in lines)
+    unanswered = asked - answered
+    return {
+        "run_dir": str(run.root),
+        "mechanism": to_dict(mechanism),
+        "batches": [{name: line.to_dict()[name] for name in _SHOWN} for line in lines],
+        "budget": None,
+        "spent": {"queries": asked, "epsilon": found if math.isfinite(found) else None, "delta": delta},
+        "left": {"queries": stable.MOST_QUERIES - asked, "unanswered": mechanism.cutoff - unanswered},
     }
 
 

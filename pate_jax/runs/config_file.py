@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import BY_NAME, to_dict
+from pate_jax.mechanisms import BY_NAME
+from pate_jax.mechanisms.stable import StableAnswers, to_dict
 from pate_jax.runs.settings import RunConfig, to_settings
 from pate_jax.system import storage
 
+_MECHANISMS = (*BY_NAME, StableAnswers.name)
 _ALWAYS = ("dataset", "voters", "epsilon", "delta")  # written even if they are the defaults
 _PARTS = ("data", "partition", "teacher")  # whose settings are flags without a prefix
 _HEAD = "# What `pate run` did here. Repeat it with `pate run --config FILE`, and change what you like."
@@ -97,10 +99,10 @@ def expanded(flags: Sequence[str]) -> list[str]:
     rest = given[:at] + given[at + (1 if joined else 2) :]
     settings = _read(path)
     mechanism = settings.pop("mechanism", None)
-    ends = [] if mechanism is None or {*rest} & {*BY_NAME} else _of_mechanism(mechanism, path)
+    ends = [] if mechanism is None or {*rest} & {*_MECHANISMS} else _of_mechanism(mechanism, path)
     own = [word for word in rest if word.startswith("-")]
     dataset = settings.pop("dataset", None)
-    positional = bool(rest) and not rest[0].startswith("-") and rest[0] not in BY_NAME
+    positional = bool(rest) and not rest[0].startswith("-") and rest[0] not in _MECHANISMS
     first = [] if dataset is None or positional else [str(dataset)]
     named = {flag.partition("=")[0] for flag in own}
     words = [word for name, one in settings.items() if f"--{name}" not in named for word in _words(name, one)]
@@ -126,8 +128,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _of_mechanism(settings: Any, path: Path) -> list[str]:
     """The words that choose a mechanism."""
-    if not isinstance(settings, Mapping) or settings.get("name") not in BY_NAME:
-        raise PateError(f"{path}: a mechanism has a name, one of {', '.join(BY_NAME)}")
+    if not isinstance(settings, Mapping) or settings.get("name") not in _MECHANISMS:
+        raise PateError(f"{path}: a mechanism has a name, one of {', '.join(_MECHANISMS)}")
     rest = {name: value for name, value in settings.items() if name != "name"}
     return [str(settings["name"]), *(word for name, value in rest.items() for word in _words(name, value))]
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from pate_jax.accounting.filter import Cost, Filter
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, crowds, from_dict, to_dict
+from pate_jax.mechanisms import crowds
 from pate_jax.mechanisms.crowds import CrowdRelease
+from pate_jax.mechanisms.stable import AnyMechanism, from_dict, to_dict
 from pate_jax.runs import chain
 
 REFUSED = "-"
@@ -37,11 +38,11 @@ class Line(NamedTuple):
     """What a batch asked, by which mechanism and under which budget, what it cost and what was answered."""
 
     batch: int
-    mechanism: Mechanism
+    mechanism: AnyMechanism
     teachers: int
     classes: int
     asked: int  # the first queries of the batch, as many as the budget afforded
-    votes: str  # digests: of the votes, of the ids of the queries, of their inputs, and of the noise
+    votes: str  # digests: of their votes (stable answers: those of the whole batch), ids, inputs, and noise
     queries: str
     inputs: str
     noise: str

@@ -15,6 +15,7 @@ from pate_jax.accounting import smooth
 from pate_jax.accounting.smooth import Plan, Release
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import chain
 from pate_jax.runs.answers import load_asked
 from pate_jax.runs.directory import RunDirectory
@@ -22,9 +23,14 @@ from pate_jax.runs.directory import RunDirectory
 _NUMBERS = ("order", "beta", "noise", "confidence")
 
 
-def release(run: RunDirectory, mechanism: Mechanism, delta: float, confidence: float) -> None:
+def release(run: RunDirectory, mechanism: AnyMechanism, delta: float, confidence: float) -> None:
     """Draw a limit and record it; its parameters come from public numbers only."""
     smooth.check_confidence(confidence)
+    if isinstance(mechanism, StableAnswers):
+        raise PateError(
+            f"the figure of stable answers depends on no vote and may be published as it is: account for "
+            f"{run.root} without --sanitise"
+        )
     _check_fixed(run)
     votes = load_asked(run).votes
     plan = accounting.plan(mechanism, len(votes), int(votes[0].sum()), votes.shape[1], delta, confidence)

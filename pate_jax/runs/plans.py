@@ -8,15 +8,16 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting import curves, filter, parties
+from pate_jax.accounting import curves, filter, parties, stable
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict, laws, to_dict
+from pate_jax.mechanisms import laws
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA
 from pate_jax.mechanisms.descriptions import Noise
 from pate_jax.mechanisms.shared_votes import SharedVote
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, from_dict, to_dict
 
 Curve = NDArray[np.float64]
 _UP = 1 + 1e-9  # what may be spent is rounded up
@@ -26,7 +27,7 @@ _CELLS = 1 << 30  # of a crowd's tables, at most: a ledger's line holds fewer
 class Plan(NamedTuple):
     """A number of answers of one mechanism, and whom the run's guarantee covers."""
 
-    mechanism: Mechanism
+    mechanism: AnyMechanism
     teachers: int
     classes: int
     queries: int
@@ -48,15 +49,21 @@ class Plan(NamedTuple):
 
     def curve(self, orders: Curve) -> Curve:
         """The Renyi curve of all its answers."""
+        if isinstance(self.mechanism, StableAnswers):
+            return stable.curve(self.mechanism, orders)
         one = curves.data_independent(self.mechanism, self.teachers, self.classes, orders, rule=self.rule)[0]
         return np.asarray(self.queries * one, np.float64)
 
     def strays(self) -> float:
         """How far all its noise may stray from its law."""
+        if isinstance(self.mechanism, StableAnswers):
+            return stable.strays(self.mechanism)
         return sampler_slack(self.mechanism, self.queries, self.classes)
 
     def cost(self, order: float) -> Cost:
         """What it may spend under a limit with this order."""
+        if isinstance(self.mechanism, StableAnswers):
+            return Cost(float(self.curve(np.array([order]))[0]), self.strays())
         size = {"teachers": self.teachers, "classes": self.classes}
         return filter.cost(self.mechanism, **size, order=order, rule=self.rule).times(self.queries)
 

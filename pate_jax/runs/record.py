@@ -12,7 +12,7 @@ from pate_jax.accounting.curves import NEWEST, Rule, check_rule
 from pate_jax.accounting.filter import Filter
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict
+from pate_jax.mechanisms.stable import AnyMechanism, from_dict
 from pate_jax.runs.ledger import budget_from_dict, budget_to_dict
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, from_settings
 from pate_jax.student import StudentConfig
@@ -100,7 +100,7 @@ class Settings:
         return student.from_dict(self.of("student"))
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> AnyMechanism:
         """The mechanism that answers all batches."""
         return from_dict(self.of("mechanism"))
 

@@ -19,14 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting import composition, curves, filter
+from pate_jax.accounting import composition, curves, filter, stable
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
+from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.mechanisms.shared_votes import SharedVote
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import budget, chain, ledger, plans
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import AnyPlan, CrowdPlan, PartyPlan, Plan
@@ -78,7 +79,7 @@ def _entry(line: Mapping[str, Any], file: Path) -> Entry:
 
 
 def planned(
-    mechanism: Mechanism,
+    mechanism: AnyMechanism,
     *,
     teachers: int,
     classes: int,
@@ -92,6 +93,8 @@ def planned(
     >>> planned(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5), rule="counts")
     48
     """
+    if isinstance(mechanism, StableAnswers):
+        return stable.MOST_QUERIES
     if most is None:
         return queries
     epsilon, delta = most
@@ -127,7 +130,7 @@ def enter(run: RunDirectory, file: Path, plan: AnyPlan) -> None:
     run.record.agree(_STAGE, {"file": str(file.resolve())})
 
 
-def confirm(run: RunDirectory, mechanism: Mechanism, teachers: int, classes: int, queries: int) -> None:
+def confirm(run: RunDirectory, mechanism: AnyMechanism, teachers: int, classes: int, queries: int) -> None:
     """Refuse to answer if the run's register does not show everything that the run may ask."""
     if _STAGE not in run.record.read():
         return

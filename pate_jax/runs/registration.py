@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pate_jax import voting
 from pate_jax.data import relation
-from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.stable import AnyMechanism
 from pate_jax.runs import budget, register, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs, open_data
@@ -14,7 +14,7 @@ from pate_jax.runs.plans import Plan
 from pate_jax.runs.settings import RunConfig
 
 
-def before_training(inputs: Inputs, config: RunConfig, mechanism: Mechanism) -> None:
+def before_training(inputs: Inputs, config: RunConfig, mechanism: AnyMechanism) -> None:
     """Enter a whole run with the most that its settings let it spend, if they name a register."""
     if config.register is None:
         return
@@ -31,7 +31,7 @@ def before_training(inputs: Inputs, config: RunConfig, mechanism: Mechanism) -> 
 
 
 def before_answers(
-    run: RunDirectory, file: Path, mechanism: Mechanism, epsilon: float | None, delta: float | None
+    run: RunDirectory, file: Path, mechanism: AnyMechanism, epsilon: float | None, delta: float | None
 ) -> None:
     """Enter a run that has voted, or whose votes were made elsewhere."""
     votes, fixed = voting.load_votes(run.existing(run.votes, "vote")).votes, budget.fixed(run)

@@ -15,6 +15,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.models.names import Space
+from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.student.settings import Auto, Linear, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
@@ -27,6 +28,14 @@ _BY_COMMAND = [
     for name, kind in BY_NAME.items()
     if kind.votes_suffice
 ]
+_BY_COMMAND.append(
+    Annotated[
+        StableChoice,
+        subcommand(
+            "stable-answers", prefix_name=False, description=(StableChoice.__doc__ or "").partition("\n")[0]
+        ),
+    ]
+)
 _AUTO = Annotated[
     None, subcommand("auto", description="A confident discrete Gaussian that follows the number of teachers.")
 ]

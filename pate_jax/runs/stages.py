@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting, data, ensemble, student, voting
-from pate_jax.accounting import plots
+from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import batches, budget, ledger, limits, queries, students
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
@@ -92,7 +92,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
     return report
 
 
-def settle(inputs: Inputs, mechanism: Mechanism, epsilon: float | None, delta: float) -> None:
+def settle(inputs: Inputs, mechanism: AnyMechanism, epsilon: float | None, delta: float) -> None:
     """Fix the mechanism and the budget of a trained run before anything is asked."""
     teachers, classes = inputs.cut.teachers, inputs.dataset.classes
     budget.settle(inputs.run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
@@ -148,6 +148,19 @@ def votes_on(inputs: Inputs, asked: data.Part) -> voting.Votes:
 def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.Statement:
     """What the answers cost, from the votes and the answers of the run."""
     answers, settings = load_answers(run), run.record.read()
+    if isinstance(settings.mechanism, StableAnswers):
+        teachers, classes = batches.size_of(run)
+        return stable_statement(
+            settings.mechanism,
+            delta,
+            asked=len(answers.labels),
+            answered=int(answers.answered.sum()),
+            teachers=teachers,
+            classes=classes,
+            relation=covered(run),
+            declared="data" not in settings,
+            private=run.secret.seed is None,
+        )
     return accounting.statement(
         settings.mechanism,
         load_asked(run).votes,
@@ -220,6 +233,7 @@ def teach(
     learned = students.learn(run, choice.config, dataset, asked)
     found = seen.look(learned, dataset)
     right = None if asked.labels is None else answers.labels == asked.labels
+    mechanism = run.record.read().mechanism
     results = {
         "run_dir": str(run.root),
         "dataset": dataset.name,
@@ -230,6 +244,7 @@ def teach(
         "batches": run.batches,
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
+        **({"cutoff": mechanism.cutoff} if isinstance(mechanism, StableAnswers) else {}),
         "method": choice.config.method,
         "comparison": choice.comparison,
         "selection": _selection(run),
@@ -266,11 +281,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     inside = _inside(run, votes)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
-        *zip(
-            (run_pages.CUMULATIVE, run_pages.BY_CONSENSUS, run_pages.SPLIT),
-            plots.every(mechanism, votes.votes, delta, rule=rule),
-            strict=True,
-        ),
+        *run_pages.costs(mechanism, votes.votes, delta, rule),
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
     shown, details = contact_sheet(run), {**inside, "settings": settings.stages}

@@ -15,6 +15,7 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.record import PLANNED
 from pate_jax.runs.settings import STROKES, PartitionChoice, RunConfig
+from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.system import devices, progress
 
 _MOST_QUERIES = 2000
@@ -26,6 +27,8 @@ def settled(run: RunDirectory, config: RunConfig) -> RunConfig:
     The choice reads the number of records or users, rounded down to two digits, and no record. It is kept
     with the settings, so that the run can be continued.
     """
+    if isinstance(config.mechanism, StableChoice):
+        return replace(config, mechanism=config.mechanism.settled(config.budget, config.delta))
     if config.budget_epsilon is not None or config.mechanism is not None:
         return config
     config = replace(config, data=config.data.drawn(STROKES))

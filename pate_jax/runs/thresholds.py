@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import ConfidentDiscreteGaussian, Mechanism
+from pate_jax.mechanisms import ConfidentDiscreteGaussian
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 
 _REACH = 6  # scales of the test's noise by which a threshold may exceed the number of teachers
 
@@ -21,8 +22,11 @@ def default_mechanism(teachers: int) -> ConfidentDiscreteGaussian:
     return ConfidentDiscreteGaussian(0.8 * teachers, 0.6 * teachers, 0.16 * teachers)
 
 
-def check_threshold(mechanism: Mechanism, teachers: int) -> None:
+def check_threshold(mechanism: AnyMechanism, teachers: int) -> None:
     """Refuse a threshold that votes cannot reach, not even with the noise of the test."""
+    if isinstance(mechanism, StableAnswers):
+        _check_distance(mechanism, teachers)
+        return
     test = mechanism.test
     if test is not None and test.threshold > teachers + _REACH * test.noise.scale:
         raise PateError(
@@ -32,7 +36,18 @@ def check_threshold(mechanism: Mechanism, teachers: int) -> None:
         )
 
 
-def threshold_warning(mechanism: Mechanism, teachers: int) -> str | None:
+def _check_distance(mechanism: StableAnswers, teachers: int) -> None:
+    """Refuse stable answers whose threshold is beyond the distance of unanimous votes and its noise."""
+    largest = max(0, (teachers + 1) // 2 - 1)
+    if mechanism.threshold > largest + _REACH * mechanism.scale:
+        raise PateError(
+            f"threshold={mechanism.threshold} is more than {_REACH} scales of the noise, "
+            f"{mechanism.scale:g}, above {largest}, the distance of unanimous votes of {teachers} teachers: "
+            "no query would be answered; take more teachers, a smaller cutoff or a larger epsilon"
+        )
+
+
+def threshold_warning(mechanism: AnyMechanism, teachers: int) -> str | None:
     """The warning for a threshold that votes reach only by noise; None for any other.
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
@@ -40,6 +55,8 @@ def threshold_warning(mechanism: Mechanism, teachers: int) -> str | None:
     threshold=300 is above the number of teachers, 250: of unanimous votes 40% would pass, by noise alone
     >>> threshold_warning(ConfidentGNMax(200, 150, 40), 250)
     """
+    if isinstance(mechanism, StableAnswers):
+        return _distance_warning(mechanism, teachers)
     test = mechanism.test
     if test is None or test.threshold <= teachers:
         return None
@@ -49,4 +66,15 @@ def threshold_warning(mechanism: Mechanism, teachers: int) -> str | None:
     return (
         f"threshold={test.threshold:g} is above the number of teachers, {teachers}: of unanimous votes "
         f"{100 * share:.2g}% would pass, by noise alone"
+    )
+
+
+def _distance_warning(mechanism: StableAnswers, teachers: int) -> str | None:
+    """The warning for stable answers whose threshold unanimous votes reach only by noise."""
+    largest = max(0, (teachers + 1) // 2 - 1)
+    if mechanism.threshold <= largest:
+        return None
+    return (
+        f"threshold={mechanism.threshold} is above {largest}, the distance of unanimous votes of {teachers} "
+        "teachers: queries are answered by noise alone, and the list ends soon"
     )

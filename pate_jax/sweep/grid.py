@@ -18,6 +18,7 @@ import numpy as np
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, Mechanism, from_dict
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
 
@@ -82,7 +83,10 @@ class Grid:
 
     def _values_of(self, name: str, teachers: int) -> Iterator[dict[str, float]]:
         if name not in SWEPT:
-            raise PateError(f"mechanism {name!r} cannot be swept; those that can are {', '.join(SWEPT)}")
+            more = " (a list of stable answers is charged as a whole)" * (name == StableAnswers.name)
+            raise PateError(
+                f"mechanism {name!r} cannot be swept{more}; those that can are {', '.join(SWEPT)}"
+            )
         axes: list[list[tuple[str, float]]] = []
         for field in dataclasses.fields(BY_NAME[name]):
             texts, by_factors = self.thresholds, False

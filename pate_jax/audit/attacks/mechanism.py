@@ -25,9 +25,11 @@ from pate_jax.accounting.exact.pair import Moves
 from pate_jax.accounting.exact.threshold_law import passing
 from pate_jax.aggregate import noise
 from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.audit.attacks.attack import Attack, Flags, suits_all
+from pate_jax.audit.attacks.attack import Attack, Flags
+from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
@@ -36,6 +38,10 @@ from pate_jax.system import progress
 DOUBT = 0.05  # the chance that the lower bound of an honest sampler is above the truth
 LEAST, MOST = 1_000_000, 40_000_000  # draws of each side
 CLOSE = 0.93  # of the exact epsilon: what the bound of an honest sampler is expected to be, if draws suffice
+_NO_DRAWS = (
+    "{} gave a list of stable answers, and there is no attack by draws on a whole list: `pate verify` draws "
+    "its answers again; leave out --only mechanism"
+)
 _CHUNK = 200_000  # draws at a time
 _THRESHOLDS = 64  # of a table's reading
 _SHARES = (0.05, 0.1, 0.2, 0.4)  # of the total variation: deltas that the comparison may be made at
@@ -93,7 +99,16 @@ def of_run(run: RunDirectory, flags: Flags) -> Audits:
         releases = dict.fromkeys(line.release for line in ledger.releases(run.ledger))
         return Audits([of_table(one, draws=flags.draws) for one in releases])
     line = next(ledger.lines(run.ledger))  # it names the teachers and the classes
+    if isinstance(line.mechanism, StableAnswers):
+        raise PateError(_NO_DRAWS.format(run.root))
     return Audits([of_answers(line.mechanism, line.teachers, line.classes, draws=flags.draws)])
+
+
+def unfit(run: RunDirectory) -> str | None:
+    """Why a run's noise cannot be attacked by draws: it belongs to a whole list of answers."""
+    line = None if is_crowd(run) else next(ledger.lines(run.ledger), None)
+    of_list = line is not None and isinstance(line.mechanism, StableAnswers)
+    return _NO_DRAWS.format(run.root) if of_list else None
 
 
 def of_answers(
@@ -264,4 +279,4 @@ def _chunks(draws: int) -> Iterator[int]:
             steps.advance(min(_CHUNK, draws - start))
 
 
-ATTACK = Attack("mechanism", suits_all, of_run)
+ATTACK = Attack("mechanism", unfit, of_run)

@@ -24,6 +24,8 @@ from pate_jax.audit.attacks import persons, shifts
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
@@ -178,17 +180,29 @@ def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
 
 def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
     """The risk of people whose records lie with one teacher each: the votes that move without them."""
+    mechanism = _of_queries(run)
     opened = inputs.open(run, tolerant=True)
     removals = Removals(opened, run.risk)
     names = np.unique(units_of(opened.dataset.private, opened.cut.by))
     usual = persons.EVERYBODY if removals.config.closed_form else str(min(SAMPLE, len(names)))
     wanted = persons.chosen(names.tolist(), people or usual, key=_sampling(run))
     delta, moved = _delta(run), removals.moves(wanted)
-    exposure = pair.of_votes(run.record.read().mechanism, removals.votes.votes, moved, delta)
+    exposure = pair.of_votes(mechanism, removals.votes.votes, moved, delta)
     number = np.array([len(one.queries) for one in moved], np.float64)
     unknown = np.full(len(wanted), np.nan)
     by, promised = opened.cut.by, _promised(run)
     return Risk(run, np.array(wanted), exposure, unknown, number, len(names), by, delta, promised)
+
+
+def _of_queries(run: RunDirectory) -> Mechanism:
+    """The mechanism of a run that answers each query by itself."""
+    mechanism = run.record.read().mechanism
+    if isinstance(mechanism, StableAnswers):
+        raise PateError(
+            f"{run.root} gave a list of stable answers, whose law depends on the list as a whole, and no "
+            "exact risk of single persons is computed for it: its published figure holds for everybody"
+        )
+    return mechanism
 
 
 def _sampling(run: RunDirectory) -> bytes:

@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from pate_jax.accounting import plots
+from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.accounting.statement import NOT_PRIVATE
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs.report import html, sections, words
 
 CONSENSUS = (
@@ -105,6 +108,14 @@ def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
     return rendered(figure)
 
 
+def costs(mechanism: AnyMechanism, votes: np.ndarray, delta: float, rule: Rule) -> list[tuple[str, bytes]]:
+    """The pictures of what each query costs; none of stable answers, whose cost is the whole list's."""
+    if isinstance(mechanism, StableAnswers):
+        return []
+    titles = (CUMULATIVE, BY_CONSENSUS, SPLIT)
+    return list(zip(titles, plots.every(mechanism, votes, delta, rule=rule), strict=True))
+
+
 def accuracies(results: Mapping[str, Any], inside: Mapping[str, Any]) -> bytes:
     """SVG: accuracy of one teacher, of the vote, of the noisy answers and of the student. Sensitive."""
     rows = [
@@ -128,9 +139,20 @@ def sentences(results: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{teachers} teachers were asked about {asked:,} public inputs and answered {answered:,} of them."
     ]
+    if results.get("cutoff") is not None:
+        lines.append(_ended(asked - answered, results["cutoff"]))
     if results["label_accuracy"] is not None:
         lines.append(f"{results['label_accuracy']:.1%} of the answers are right.")
     return lines + words.near(asked, results.get("near")) + words.learned(results)
+
+
+def _ended(unanswered: int, cutoff: int) -> str:
+    """Whether a list of stable answers has ended."""
+    if unanswered < cutoff:
+        return f"Their list of stable answers goes on until {cutoff - unanswered:,} more are not answered."
+    return (
+        "The last of these was not answered and ended the list: nothing more can be asked of these teachers."
+    )
 
 
 def _of_the_votes(inside: Mapping[str, Any]) -> list[str]:

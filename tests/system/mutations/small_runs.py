@@ -1,12 +1,15 @@
 """Runs that a mutated pipeline makes: votes from elsewhere, or a few tiny teachers; made anew each time."""
 
+import contextlib
 from dataclasses import replace
 
 import honest_runs
 import numpy as np
+import test_stable_runs
 
 from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import batches, chain, pipeline, registration, stages
 from pate_jax.runs.directory import RunDirectory
@@ -27,6 +30,16 @@ def answered(folder, first=30, again=0):
             batches.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
             batches.answer(run, MECHANISM, 20.0, 1e-5)
         stages.account(run)
+    return run
+
+
+def listed(folder):
+    """Three batches asked of a list of stable answers, which ends in the second one."""
+    run = RunDirectory(folder)
+    with contextlib.suppress(PateError):
+        test_stable_runs.ask(run, 3, seed=None)
+    with run.writing():
+        stages.account(run, 1e-5)
     return run
 
 

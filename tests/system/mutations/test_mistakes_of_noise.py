@@ -51,8 +51,8 @@ def fresh_at_every_attempt(real):
 def answers_before_the_ledger(real):
     """Answers leave as soon as they are drawn; the ledger is written afterwards, or after a crash never."""
 
-    def charge(run, mechanism, batch, spent):
-        line = real(run, mechanism, batch, spent)
+    def charge(run, *rest):
+        line = real(run, *rest)
         batches._issue(run, line)
         return line
 

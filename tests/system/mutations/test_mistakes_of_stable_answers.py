@@ -4,13 +4,16 @@ from functools import partial
 
 import numpy as np
 import pytest
+import small_runs
 import test_stable
 import test_stable_answers
-from catalogue import case, fails, is_caught, replaced, source
+import test_stable_runs
+from catalogue import case, fails, is_caught, made, replaced, source
 
 from pate_jax.accounting import stable as figures
 from pate_jax.aggregate import stable
 from pate_jax.mechanisms import stable as described
+from pate_jax.runs import stable_list
 
 FIRST = test_stable.SMALL[0]
 enumerated = partial(
@@ -26,7 +29,15 @@ epochs = test_stable_answers.test_patterns_follow_their_exact_law_with_a_fresh_t
 digits = partial(test_stable.test_the_chance_of_a_false_answer_against_fifty_digits, FIRST)
 charged = test_stable.test_every_epoch_is_charged
 moved = test_stable.test_one_changed_added_or_removed_vote_moves_the_distance_by_one_and_no_stable_plurality
+wrong = test_stable_runs.test_what_strays_covers_the_chance_of_a_wrong_answer
+LISTED = made(small_runs.listed)
+covered = partial(test_stable_runs.test_the_curve_covers_all_answers_but_the_false_ones, 3.0, 2)
 halting = test_stable_answers.test_a_list_in_parts_gets_the_same_answers_and_halts_at_the_cutoff
+
+
+def epoch_goes_over(patch, folder):
+    test = test_stable_runs.test_a_threshold_and_its_epoch_go_over_into_the_next_batch
+    return fails(partial(test, folder))(patch, folder)
 
 
 def silent(kept):
@@ -134,6 +145,45 @@ CASES = [
         source(stable, "answer", "of_queries, before.asked,", "of_queries, 0,"),
         fails(halting),
         "assert|differ",
+    ),
+]
+
+CASES += [
+    case(
+        "every further batch of a run has a cutoff of its own",
+        replaced(stable_list, "progress", lambda real: lambda lines: stable.Progress()),
+        LISTED,
+        "noise: .*did not end where it must",
+    ),
+    case(
+        "a list goes on after its end",
+        source(stable, "_pattern", "break", "unstable -= 1"),
+        LISTED,
+        "noise: .*did not end where it must",
+    ),
+    case(
+        "a batch begins with a threshold of its own",
+        replaced(stable_list, "_opened", lambda real: lambda run, lines: None),
+        epoch_goes_over,
+        "assert",
+    ),
+    case(
+        "only later batches are charged",
+        source(stable_list, "charge", "first=not lines", "first=bool(lines)"),
+        LISTED,
+        "budget: .*not the first alone",
+    ),
+    case(
+        "a list is charged for one epoch, whatever its cutoff",
+        source(figures, "curve", "mechanism.cutoff * np.minimum", "np.minimum"),
+        fails(covered),
+        "assert",
+    ),
+    case(
+        "wrong answers are not reserved in a register",
+        source(figures, "strays", "mechanism.cutoff * false_answer(mechanism) * _UP + ", ""),
+        fails(wrong),
+        "assert",
     ),
 ]
 
