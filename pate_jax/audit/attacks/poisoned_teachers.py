@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax import aggregate, ensemble, student, voting
-from pate_jax.aggregate import Answers, noise
+from pate_jax.aggregate import Answers, noise, stable
 from pate_jax.audit.attacks import poisoning, trials
 from pate_jax.audit.attacks.poisons import Placement, Poison, Trigger, numbers, placed, poisoned
 from pate_jax.audit.attacks.removals import WAVE, Removals, trained
@@ -23,6 +23,7 @@ from pate_jax.audit.attacks.trials import Marked, Trial, compared
 from pate_jax.data import Part
 from pate_jax.ensemble import checkpoint
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import students
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
@@ -165,8 +166,10 @@ class PoisonedTeachers:
 
     def _answers(self, votes: np.ndarray) -> Answers:
         """What is answered under noise that is the same in every trial, and serves nothing else."""
-        key = noise.seeded_key(self._word)
-        given = aggregate.answer(self.inputs.run.record.read().mechanism, votes, key=key)
+        key, mechanism = noise.seeded_key(self._word), self.inputs.run.record.read().mechanism
+        if isinstance(mechanism, StableAnswers):
+            return _listed(mechanism, votes, key)
+        given = aggregate.answer(mechanism, votes, key=key)
         return Answers(*(jax.numpy.asarray(part) for part in (given.labels, given.answered)))
 
     def _is_taught(self, poison: Poison, placement: Placement, units: list[str]) -> bool:
@@ -180,6 +183,14 @@ class PoisonedTeachers:
         run, dataset = self.inputs.run, self.inputs.dataset
         learned = students.learn(run, students.taught(run), dataset, asked_inputs(self.inputs), given)
         return of_student(learned, student.Student.load(run.student), judged(dataset.test, dataset.public))
+
+
+def _listed(mechanism: StableAnswers, votes: np.ndarray, key: jax.Array) -> Answers:
+    """What a list of stable answers says to these votes; queries beyond its end have no answer."""
+    found = stable.answer(mechanism, votes, key=key)[1]
+    beyond = (0, len(votes) - len(found.labels))
+    labels = np.pad(found.labels, beyond, constant_values=stable.UNANSWERED)
+    return Answers(jax.numpy.asarray(labels), jax.numpy.asarray(np.pad(found.answered, beyond)))
 
 
 def judged(test: Part | None, public: Part) -> np.ndarray:
