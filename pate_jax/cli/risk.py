@@ -39,7 +39,7 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
 
 def attack(
     run: RunPath,
-    only: Literal["mechanism", "poisoning", "membership"] | None = None,
+    only: Literal["mechanism", "recovery", "poisoning", "membership"] | None = None,
     draws: int | None = None,
     shadows: int = 128,
     json: bool = False,
@@ -49,6 +49,8 @@ def attack(
     `mechanism` lets the run's sampler answer one question millions of times, with and without one moved
     vote, and fails (exit code 1) if the draws tell more than the law that is charged for; it reads nothing
     private.
+    `recovery` rebuilds votes from answers to one question in other words, and fails if an answer that is
+    asked for again is drawn anew and nobody pays: SENSITIVE, since it compares with the votes.
     `poisoning` says how many bad records the answers withstand, and tries it: labels are flipped and a
     backdoor is put into some records, and what holds them is trained or counted again. SENSITIVE, since it is
     computed from the records. `membership` (class sums) repeats the run on random halves of its records and

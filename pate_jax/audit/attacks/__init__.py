@@ -7,6 +7,7 @@ risk       all of it: the exact figures of single persons, checked, and written 
 attack     what an attack on a run is: the interface of those below
 every      all that suit a run
 mechanism  whether the noise that is drawn is the noise that is charged for, by millions of draws
+recovery   whether repeated answers give votes away that nobody paid for
 poisoning  how many bad teachers or voters it takes to change an answer: certificates
 leads      how far one voter moves a score of a crowd's table
 poisons    what bad records hold, and where they lie

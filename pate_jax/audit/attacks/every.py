@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pate_jax.audit.attacks import mechanism, members, poisoned
+from pate_jax.audit.attacks import mechanism, members, poisoned, recovery
 from pate_jax.audit.attacks.attack import Attack, Finding, Flags
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
-_ALL = mechanism.ATTACK, poisoned.ATTACK, members.ATTACK  # in the order in which they are made and told
+# In the order in which they are made and told.
+_ALL = mechanism.ATTACK, recovery.ATTACK, poisoned.ATTACK, members.ATTACK
 ATTACKS: dict[str, Attack] = {one.name: one for one in _ALL}
 _USUAL = Flags()
 

@@ -118,10 +118,10 @@ def of_answers(
 
     `draws` of each side; unset: as many as bring the bound to about 0.9 of the truth, 20 million at most.
     """
-    votes, variation = _race(mechanism, teachers, classes)
-    laws = _laws(mechanism, votes)
-    order = np.argsort(np.nan_to_num(laws[1], neginf=0.0) - np.nan_to_num(laws[0], neginf=0.0), kind="stable")
-    chances = np.cumsum(np.exp(laws[:, order]), axis=1)[:, :-1]
+    votes, variation = race(mechanism, teachers, classes)
+    both = laws(mechanism, votes)
+    order = np.argsort(np.nan_to_num(both[1], neginf=0.0) - np.nan_to_num(both[0], neginf=0.0), kind="stable")
+    chances = np.cumsum(np.exp(both[:, order]), axis=1)[:, :-1]
 
     def exactly(delta: float) -> float:
         return float(pair.of_votes(mechanism, votes[:1], [_moved(0)], delta).epsilon[0])
@@ -171,7 +171,7 @@ def bounds(
     doubt = DOUBT / (4 * len(left))  # two limits, two directions
     found = []
     for these, others in ((left, right), (draws - right, draws - left)):
-        least, most = _at_least(these, draws, doubt), 1 - _at_least(draws - others, draws, doubt)
+        least, most = at_least(these, draws, doubt), 1 - at_least(draws - others, draws, doubt)
         with np.errstate(divide="ignore", invalid="ignore"):
             plain = np.log(np.maximum(these / draws - delta, 0)) - np.log(others / draws)
             certain = np.log(np.maximum(least - delta, 0)) - np.log(most)
@@ -179,7 +179,7 @@ def bounds(
     return float(max(one for one, _ in found)), float(max(one for _, one in found))
 
 
-def _at_least(hits: Int[np.ndarray, " event"], draws: int, doubt: float) -> Float[np.ndarray, " event"]:
+def at_least(hits: Int[np.ndarray, " event"], draws: int, doubt: float) -> Float[np.ndarray, " event"]:
     """Clopper and Pearson's lower limit of a probability."""
     limits = special.betaincinv(np.maximum(hits, 1), draws - hits + 1, doubt)
     result: np.ndarray = np.where(hits > 0, limits, 0.0)
@@ -215,7 +215,7 @@ def _moved(query: int) -> Moves:
     return Moves(np.array([query]), np.array([0]), np.array([1]))
 
 
-def _race(mechanism: Mechanism, teachers: int, classes: int) -> tuple[Int[np.ndarray, "side class"], float]:
+def race(mechanism: Mechanism, teachers: int, classes: int) -> tuple[Int[np.ndarray, "side class"], float]:
     """The votes of the two-class race in which one moved vote changes the law most, before and after."""
     first = np.arange(-(-teachers // 2), teachers + 1)
     races = np.zeros((len(first), classes), np.int64)
@@ -226,13 +226,13 @@ def _race(mechanism: Mechanism, teachers: int, classes: int) -> tuple[Int[np.nda
     return np.stack([races[worst], after]), float(found[worst])
 
 
-def _laws(mechanism: Mechanism, votes: Int[np.ndarray, "side class"]) -> Float[np.ndarray, "side outcome"]:
-    """The exact log-probability of every outcome on both sides, refused first."""
-    laws = probabilities(mechanism, votes)
+def laws(mechanism: Mechanism, votes: Int[np.ndarray, "side class"]) -> Float[np.ndarray, "side outcome"]:
+    """The exact log-probability of every outcome on each side, refused first."""
+    found = probabilities(mechanism, votes)
     if mechanism.test is None:
-        return np.concatenate([np.full((2, 1), -np.inf), laws], axis=1)
+        return np.concatenate([np.full((len(votes), 1), -np.inf), found], axis=1)
     passed = passing(mechanism.test, votes.max(1).astype(np.float64))
-    return np.concatenate([passed.refused[:, None], passed.answered[:, None] + laws], axis=1)
+    return np.concatenate([passed.refused[:, None], passed.answered[:, None] + found], axis=1)
 
 
 def _outcomes(

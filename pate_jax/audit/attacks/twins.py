@@ -9,9 +9,13 @@ import jax
 import numpy as np
 from jaxtyping import Bool
 
+from pate_jax import aggregate
+from pate_jax.aggregate import noise
+from pate_jax.audit.attacks.recovery import Asked, Votes
 from pate_jax.audit.attacks.shadows import Seen
 from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.crowd.classifier import Linear
+from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, HeadCount
 
 Released = TypeVar("Released", ClassSums, HeadCount)
@@ -30,6 +34,13 @@ def too_little_noise(honest: Sums, times: float = 10.0) -> Sums:
 
 def _less(release: Released, times: float) -> Released:
     return replace(release, sigma=max(1.0, release.sigma / times))
+
+
+def drawn_anew(mechanism: Mechanism, votes: Votes, times: int) -> Asked:
+    """Answers with new noise each time an input is asked about, charged as one."""
+    found = [aggregate.answer(mechanism, votes.astype(np.int32), key=noise.fresh_key()) for _ in range(times)]
+    given = [np.where(np.asarray(one.answered), np.asarray(one.labels), -1) for one in found]
+    return Asked(np.stack(given, axis=1), charged=len(votes))
 
 
 def on_private_records(honest: Sums) -> OnPrivate:
