@@ -27,6 +27,7 @@ from pate_jax.data import Part
 from pate_jax.data.dataset import numbered_ids
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import answers, batches, budget, inputs, ledger, stages
 from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
@@ -39,6 +40,10 @@ _QUERIES, _COPIES = 2, 100  # that are asked in other words, and in how many
 _INPUTS, _REPEATS = 100, 20  # that are asked again word by word, and how often
 _MOVED, _DIGIT = 2, 1e-4  # pixels that an image moves by at most, and share that a number changes by
 _ALARM = 1e-4  # of the limit by which a second draw is said to be free: as in `roc`
+_EXACT = (
+    "{} answers with exact pluralities, where they are stable: another wording brings the same answer and no "
+    "new noise, so leave out --only"
+)
 Votes = Int[np.ndarray, "query class"]
 
 
@@ -236,18 +241,22 @@ def near_duplicates(inputs: np.ndarray, copies: int, random: np.random.Generator
 
 
 def unfit(run: RunDirectory) -> str | None:
-    """Why nothing of a run can be asked again: it releases a table once."""
-    if not is_crowd(run):
-        return None
-    return (
-        f"{run.root} is the run of a crowd, which releases each table once: no question is answered twice, "
-        "so leave out --only"
-    )
+    """Why nothing of a run can be asked again: it releases a table once, or exact pluralities."""
+    if is_crowd(run):
+        return (
+            f"{run.root} is the run of a crowd, which releases each table once: no question is answered "
+            "twice, so leave out --only"
+        )
+    line = next(ledger.lines(run.ledger), None)
+    return None if line is None or not isinstance(line.mechanism, StableAnswers) else _EXACT.format(run.root)
 
 
 def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Recovered:
     """Ask about some queries of a run in other words, with new noise; the run itself is asked nothing."""
     line, settings = next(ledger.lines(run.ledger)), run.record.read()
+    mechanism = line.mechanism
+    if isinstance(mechanism, StableAnswers):
+        raise PateError(_EXACT.format(run.root))
     asked = answers.load_asked(run)
     if not len(asked.votes):
         raise PateError(f"{run.root} has asked about nothing: there are no votes to rebuild")
@@ -256,22 +265,22 @@ def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Re
     copies = np.repeat(votes[:, None], _COPIES, axis=1)
     if "data" in settings:
         copies = _votes_on(inputs.open(run, tolerant=True), rows)
-    wrong = rebuilt(line.mechanism, votes, copies, key=key)
+    wrong = rebuilt(mechanism, votes, copies, key=key)
     delta = settings.delta or budget.CUSTOMARY_DELTA
     moved = np.abs(copies - votes[:, None]).sum(2).mean() / 2
-    costs = [_charged(line, number, delta) for number in ANSWERS]
+    costs = [_charged(mechanism, line, number, delta) for number in ANSWERS]
     return Recovered(
         line.teachers,
         float(moved) if "data" in settings else None,
         tuple(Rebuilt(*one) for one in zip(ANSWERS, wrong, costs, strict=True)),
         delta,
-        repeated(line.mechanism, line.teachers, line.classes),
+        repeated(mechanism, line.teachers, line.classes),
     )
 
 
-def _charged(line: ledger.Line, number: int, delta: float) -> float:
+def _charged(mechanism: Mechanism, line: ledger.Line, number: int, delta: float) -> float:
     """The epsilon of so many answers, whatever the votes."""
-    cost, _ = accounting.worst_case(line.mechanism, [line.teachers] * number, delta, classes=line.classes)
+    cost, _ = accounting.worst_case(mechanism, [line.teachers] * number, delta, classes=line.classes)
     return float(cost.epsilon)
 
 
