@@ -26,7 +26,14 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+os.fsync = lambda _: (
+    None
+)  # in this process: no test cuts the power, and children that are killed keep their own
+
 shapes.install()
+
+# After the hook of `shapes`, which sees only what is imported later.
+from pate_jax.accounting import figures  # noqa: E402
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -67,6 +74,17 @@ def _drawn_once(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw, "_part", part)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _figures_of_patched_code_are_forgotten(request):
+    """A test that replaces functions meets no figure that was kept before, and leaves none."""
+    patched = "monkeypatch" in request.fixturenames
+    if patched:
+        figures.proved_for.cache_clear()
+    yield
+    if patched:
+        figures.proved_for.cache_clear()
 
 
 @pytest.fixture(scope="module")

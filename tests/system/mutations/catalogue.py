@@ -81,13 +81,18 @@ def case(mistake: str, inject: Callable[[Patch], None], check: Check, because: s
 
 def is_caught(mutation: Mutation, folder: Path) -> None:
     """Check, inject, check again."""
+    from pate_jax.accounting import figures
+
+    figures.proved_for.cache_clear()
     if id(mutation.check) not in _CLEAN:
         with Patch.context() as patch, _without_pictures():
             assert mutation.check(patch, folder / "clean") == []
         _CLEAN.add(id(mutation.check))
     with Patch.context() as patch, _without_pictures(), _programs(mutation.traced):
         mutation.inject(patch)
+        figures.proved_for.cache_clear()
         found = mutation.check(patch, folder / "mutated")
+    figures.proved_for.cache_clear()
     _record(mutation.mistake, mutation.because, found)
 
 
