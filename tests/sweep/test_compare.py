@@ -11,7 +11,8 @@ from pate_jax import crowd
 from pate_jax.data.dataset import AS_STORED, Dataset, Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local as described
-from pate_jax.sweep.compare import Contender, Draw, Ground, Needs, Outcome, crowds, local, recommendation
+from pate_jax.sweep.compare import Contender, Draw, Ground, Needs, Outcome, crowds, local_sums, recommendation
+from pate_jax.sweep.compare import local_votes as local
 from pate_jax.sweep.compare.cells import Cell, cells_of, measure, within
 
 NOTHING = Needs("none", "nobody", "nothing")
@@ -77,6 +78,32 @@ def test_what_a_record_sends_is_as_private_as_is_said(ground, epsilon):
     assert noise.classes == np.prod(made.release.shape)
     assert made.release.votes == 1
     assert crowds.counted(made, ground).sum() == len(ground.labels)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_a_vector_is_sent_without_bias_and_as_private_as_is_said(epsilon):
+    """The chances of the two sides of a full vector are e^epsilon apart; those of no vector are equal."""
+    random, draws = np.random.default_rng(5), 20_000
+    full, half = np.array([0.0, 3.0, 4.0, 0.0]), np.array([0.0, 0.0, 0.0, 2.5])
+    for vector in (full, half, 0 * full):
+        drawn = local_sums.sent(np.tile(vector, (draws, 1)), 5.0, epsilon, random)
+        error = drawn.std(0) / draws**0.5
+        assert (abs(drawn.mean(0) - vector) < 4.5 * error).all()
+        np.testing.assert_allclose(np.linalg.norm(drawn, axis=1), local_sums.radius(4, 5.0, epsilon))
+        side = (drawn @ (vector if vector.any() else full) > 0).mean()
+        likely = 1 / (1 + np.exp(-epsilon))
+        wanted = 0.5 + (likely - 0.5) * np.linalg.norm(vector) / 5
+        assert abs(side - wanted) < 4.5 * 0.5 / draws**0.5
+    with pytest.raises(PateError, match="longer than 5"):
+        local_sums.sent(full[None] * 1.01, 5.0, epsilon, random)
+
+
+def test_the_noise_of_local_sums_is_what_their_classifier_is_told(ground):
+    made = local_sums.plan(ground, 1.0)
+    random = np.random.default_rng(3)
+    exact = crowds.summed(made, ground)
+    errors = [local_sums.received(made, ground, 1.0, random) - exact for _ in range(40)]
+    assert np.std(errors) == pytest.approx(made.release.sigma, rel=0.2)
 
 
 def saying(labels, epsilon, name="one"):

@@ -7,12 +7,14 @@ import test_compare
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.mechanisms import local as described
-from pate_jax.sweep.compare import cells, local, recommendation
+from pate_jax.sweep.compare import cells, local_sums, recommendation
+from pate_jax.sweep.compare import local_votes as local
 
 law = partial(test_compare.test_local_counts_have_the_law_of_the_channel, described.OneHotNoise(4, 1.0))
 answers = partial(
     test_compare.test_local_counts_have_the_law_of_the_channel, described.RandomisedResponse(4, 1.0)
 )
+vectors = partial(test_compare.test_a_vector_is_sent_without_bias_and_as_private_as_is_said, 1.0)
 words = test_compare.test_a_choice_on_private_records_is_never_said_to_be_covered
 apart = test_compare.test_methods_that_the_test_rows_do_not_tell_apart_are_named_together
 errors = test_compare.test_the_error_of_draws_and_of_test_rows_add_up
@@ -29,6 +31,18 @@ CASES = [
         source(local, "received", "random.multinomial(number, others)", "0"),
         fails(answers),
         "assert|Not equal",
+    ),
+    case(
+        "the side of the sphere follows the vector alone",
+        source(local_sums, "sent", "(along == kept)", "along"),
+        fails(vectors),
+        "assert",
+    ),
+    case(
+        "vectors are not shortened",
+        source(local_sums, "sent", "(sizes > length * (1 + 1e-9)).any()", "False"),
+        fails(vectors),
+        "DID NOT RAISE|assert",
     ),
     case(
         "a choice on private records is said to be free",

@@ -1,4 +1,4 @@
-"""Local noise: each record noises the one vote that it casts for its nearest public input, and trusts nobody.
+"""Local noise on votes: each record noises the one vote that it casts, and trusts nobody.
 
 A record's answer is a pair of one of Q public inputs and its own label, so one of `Q C` values. It is sent
 by randomised response or one-hot noise (`mechanisms.local`), whichever has the smaller variance, with the
@@ -33,7 +33,7 @@ _ROUNDS = 3  # in which the number of values and the noise that it means are bro
 def learn(ground: Ground, draw: Draw) -> Outcome:
     """A student of the unbiased counts."""
     made, noise = plan(ground, draw.epsilon)
-    random = np.random.default_rng(draw.number("local noise"))
+    random = np.random.default_rng(draw.number("local votes"))
     exact = counted(made, ground).ravel()
     sent = received(noise, exact, random)
     unbiased = estimates(noise, sent, int(exact.sum())).reshape(made.release.shape)
@@ -132,8 +132,8 @@ def estimates(noise: Local, reported: Int[np.ndarray, " value"], records: int) -
     return found
 
 
-LOCAL = Contender(
-    "local noise",
+LOCAL_VOTES = Contender(
+    "local votes",
     Needs(
         pool="unlabelled inputs, sent to every record's owner, which the student learns from",
         trust="nobody: each record is noised before it leaves its owner",

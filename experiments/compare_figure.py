@@ -1,0 +1,120 @@
+"""`python -m experiments.compare_figure`: the table and the pictures of docs/compare.md, from saved lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
+
+from pate_jax.accounting import plots
+from pate_jax.errors import PateError
+from pate_jax.sweep import results
+from pate_jax.sweep.compare import CONTENDERS
+from pate_jax.sweep.compare.recommendation import standings
+from pate_jax.sweep.results import Row
+from pate_jax.system import storage
+
+ROOT = Path(__file__).parents[1]
+NAMES = {
+    "support2": "SUPPORT2",
+    "reviews": "reviews",
+    "adult": "Adult",
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+}
+BEGIN, END = "<!-- table: python -m experiments.compare_figure -->", "<!-- end of the table -->"
+STYLES = ("-", "--", "-.", ":")
+
+
+def epsilons_of(rows: Sequence[Row]) -> list[float]:
+    """All that were measured, the smallest first."""
+    return sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Accuracy in percent as Markdown: a row for each data set and method, a column for each epsilon.
+
+    >>> row = {"data": "adult", "method": "sums", "epsilon": 1.0, "right": 0.84, "test": 9, "spent": 1.0}
+    >>> print(table([{**row, "seconds": 2.0}]))
+    | data | method | 1 |
+    |---|---|---|
+    | Adult | sums | 84.0 |
+    """
+    epsilons = epsilons_of(rows)
+    lines = [
+        f"| data | method | {' | '.join(f'{one:g}' for one in epsilons)} |",
+        "|---|---|" + "---|" * len(epsilons),
+    ]
+    for data, said in NAMES.items():
+        for method in (one.name for one in CONTENDERS):
+            own = [row for row in rows if (row["data"], row["method"]) == (data, method)]
+            cells = " | ".join(cell(own, epsilon) for epsilon in epsilons)
+            lines += [f"| {said} | {method} | {cells} |"] if own else []
+    return "\n".join(lines)
+
+
+def cell(rows: Sequence[Row], epsilon: float) -> str:
+    """The mean over draws, with their number where there are several; what is missing is named."""
+    own = [row for row in rows if row["epsilon"] in (epsilon, None)]
+    found = standings(own)
+    if found:
+        draws = f" ({found[0].draws})" if found[0].draws > 1 else ""
+        return f"{100 * found[0].right:.1f}{draws}"
+    late = any("CPU seconds" in row["refused"] for row in own)
+    return "no time" if late else "none" if own else "not run"
+
+
+def draw(rows: Sequence[Row], title: str) -> bytes:
+    """Accuracy against epsilon as SVG, a line for each method."""
+    figure, axes = plots.canvas("publishable epsilon", "test rows right, %", (6.0, 4.2))
+    epsilons = epsilons_of(rows)
+    for number, method in enumerate(one.name for one in CONTENDERS):
+        found = {
+            epsilon: standings([row for row in rows if (row["method"], row["epsilon"]) == (method, epsilon)])
+            for epsilon in epsilons
+        }
+        points = [(epsilon, 100 * each[0].right) for epsilon, each in found.items() if each]
+        if points:
+            axes.plot(
+                *zip(*points, strict=True), STYLES[number // 10], marker="o", markersize=3, label=method
+            )
+    for one in standings([row for row in rows if row["epsilon"] is None]):
+        axes.axhline(100 * one.right, color="#9aa0a6", linewidth=1, linestyle="--", label=one.method)
+    axes.set_xscale("log")
+    axes.set_xticks(epsilons, [f"{one:g}" for one in epsilons])
+    axes.minorticks_off()
+    axes.set_title(title, fontsize=10)
+    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return plots.rendered(figure)
+
+
+def write(file: Path, docs: Path) -> None:
+    """Put the table into compare.md, between its marks, and a picture of each data set beside it."""
+    rows = list(results.of_file(file).values())
+    if not rows:
+        raise PateError(f"{file} holds no line: run `python -m experiments.compare`")
+    page = docs / "compare.md"
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise PateError(f"{page} has no {BEGIN} and {END}: put them where the table goes")
+    storage.write_bytes(page, f"{before}{begin}\n{table(rows)}\n{end}{after}".encode())
+    for data, said in NAMES.items():
+        own = [row for row in rows if row["data"] == data]
+        if own:
+            storage.write_bytes(docs / f"compare_{data}.svg", draw(own, said))
+
+
+def main(results: Path = ROOT / "benchmarks/results/compare.jsonl", docs: Path = ROOT / "docs") -> None:
+    """Write both.
+
+    Args:
+        results: JSON lines of `experiments.compare`.
+        docs: the folder of compare.md.
+    """
+    write(results, docs)
+
+
+if __name__ == "__main__":
+    tyro.cli(main, prog="experiments.compare_figure", description=__doc__)
