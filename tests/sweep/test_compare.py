@@ -2,19 +2,32 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from commands import call
 
 from pate_jax import crowd
+from pate_jax.baselines.dpsgd import calibration
 from pate_jax.data.dataset import AS_STORED, Dataset, Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local as described
-from pate_jax.sweep.compare import Contender, Draw, Ground, Needs, Outcome, crowds, local_sums, recommendation
+from pate_jax.sweep.compare import (
+    Contender,
+    Draw,
+    Ground,
+    Needs,
+    Outcome,
+    crowds,
+    dpsgd,
+    local_sums,
+    recommendation,
+)
 from pate_jax.sweep.compare import local_votes as local
 from pate_jax.sweep.compare.cells import Cell, cells_of, measure, within
 
+RELATIONS = (calibration.REPLACE, calibration.ADD_OR_REMOVE)
 NOTHING = Needs("none", "nobody", "nothing")
 
 
@@ -104,6 +117,18 @@ def test_the_noise_of_local_sums_is_what_their_classifier_is_told(ground):
     exact = crowds.summed(made, ground)
     errors = [local_sums.received(made, ground, 1.0, random) - exact for _ in range(40)]
     assert np.std(errors) == pytest.approx(made.release.sigma, rel=0.2)
+
+
+def test_the_epsilon_of_dpsgd_is_that_of_a_changed_record():
+    """The other relation is cheaper, and is only told beside it."""
+    trained = SimpleNamespace(
+        steps=9, noise_multiplier=2.0, epsilon=0.6, replaced=1.1, probabilities=lambda inputs: np.eye(2)
+    )
+    found = dpsgd.outcome(trained, np.zeros((2, 3)))
+    assert found.epsilon == 1.1 and found.settings["added_or_removed"] == 0.6
+    least = dpsgd.multiplier(1.0, 1e-5, 0.25, 20)
+    changed, removed = (calibration.cost(least, 0.25, 20, 1e-5, each) for each in RELATIONS)
+    assert removed < 0.9 < 0.98 < changed <= 1
 
 
 def saying(labels, epsilon, name="one"):

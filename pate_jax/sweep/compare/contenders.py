@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pate_jax.errors import PateError
-from pate_jax.sweep.compare import ceiling, crowds, local_sums, local_votes, teachers
+from pate_jax.sweep.compare import ceiling, crowds, dpsgd, local_sums, local_votes, teachers
 from pate_jax.sweep.compare.contender import Contender
 
 CONTENDERS: tuple[Contender, ...] = (
@@ -14,6 +14,8 @@ CONTENDERS: tuple[Contender, ...] = (
     teachers.contender("1000 teachers", (1000,)),
     crowds.NEIGHBOURS,
     crowds.SUMS,
+    *dpsgd.NETS,
+    dpsgd.HEAD,
     local_votes.LOCAL_VOTES,
     local_sums.LOCAL_SUMS,
     ceiling.CEILING,

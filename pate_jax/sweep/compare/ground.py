@@ -30,11 +30,12 @@ MOST_QUERIES = 2000  # that teachers are asked, as in a run
 
 
 class Entries(NamedTuple):
-    """All parts as linear teachers see them, and their net behind that."""
+    """All parts as a linear net sees them, and that net behind its space."""
 
     model: Model
     private: Float[np.ndarray, "record entries"]
     asked: Float[np.ndarray, "query entries"]
+    tested: Float[np.ndarray, "test entries"]
 
 
 class Draw(NamedTuple):
@@ -138,15 +139,13 @@ class Ground:
 
     @cached_property
     def entries(self) -> Entries:
-        """What linear teachers learn from and are asked about."""
+        """What linear teachers learn from, are asked about and, as a head, are tested on."""
         net, seen = teachers_net(_LINEAR, self.dataset), seen_by(_LINEAR, self.dataset)
         if net.front is None:
             raise PateError(f"net {net.description} of linear teachers has no space")
-        private, asked = (
-            np.asarray(net.front(inputs))
-            for inputs in (seen.private.inputs, seen.public.inputs[self.different])
-        )
-        return Entries(net._replace(front=None), private, asked)
+        test = seen.test or self.test
+        parts = (seen.private.inputs, seen.public.inputs[self.different], test.inputs)
+        return Entries(net._replace(front=None), *(np.asarray(net.front(inputs)) for inputs in parts))
 
     def votes(self, teachers: int, seed: int) -> Int[np.ndarray, "query class"]:
         """How so many linear teachers vote on the inputs that they may be asked about."""

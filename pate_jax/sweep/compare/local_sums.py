@@ -4,7 +4,8 @@ The mechanism is that of Duchi, Jordan and Wainwright (2018) for vectors no long
 vector `v` of D entries: its row of the table of sums, and zeros in the others. It takes the unit vector `u`
 along `v` or its opposite, with chances `1/2 +- |v| / 2r`, so that `r u` has mean `v`. Then with chance
 `e^eps / (1 + e^eps)` it sends a random point of the sphere of radius `B` on the side of `u`, and otherwise
-one of the other side. Any two records send any point with densities whose ratio is at most `e^eps`: pure epsilon.
+one of the other side. Whatever two records hold, the densities of a point that they send differ by a factor
+of at most `e^eps`: pure epsilon.
 
 The mean of `<z, u>` over the half sphere of radius 1 is `c = gamma(D/2) / (sqrt(pi) gamma((D+1)/2))`, so what
 is sent has mean `B c tanh(eps/2) u`, and `B = r / (c tanh(eps/2))` makes it unbiased. An entry of the sum of

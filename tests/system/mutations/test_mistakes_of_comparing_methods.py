@@ -7,13 +7,14 @@ import test_compare
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.mechanisms import local as described
-from pate_jax.sweep.compare import cells, local_sums, recommendation
+from pate_jax.sweep.compare import cells, dpsgd, local_sums, recommendation
 from pate_jax.sweep.compare import local_votes as local
 
 law = partial(test_compare.test_local_counts_have_the_law_of_the_channel, described.OneHotNoise(4, 1.0))
 answers = partial(
     test_compare.test_local_counts_have_the_law_of_the_channel, described.RandomisedResponse(4, 1.0)
 )
+relation = test_compare.test_the_epsilon_of_dpsgd_is_that_of_a_changed_record
 vectors = partial(test_compare.test_a_vector_is_sent_without_bias_and_as_private_as_is_said, 1.0)
 words = test_compare.test_a_choice_on_private_records_is_never_said_to_be_covered
 apart = test_compare.test_methods_that_the_test_rows_do_not_tell_apart_are_named_together
@@ -36,6 +37,18 @@ CASES = [
         "the side of the sphere follows the vector alone",
         source(local_sums, "sent", "(along == kept)", "along"),
         fails(vectors),
+        "assert",
+    ),
+    case(
+        "DP-SGD states what an added record costs",
+        source(dpsgd, "outcome", "argmax(1), made.replaced", "argmax(1), made.epsilon"),
+        fails(relation),
+        "assert",
+    ),
+    case(
+        "DP-SGD's noise is planned for an added record",
+        source(dpsgd, "multiplier", "relation=calibration.REPLACE", "relation=calibration.ADD_OR_REMOVE"),
+        fails(relation),
         "assert",
     ),
     case(
