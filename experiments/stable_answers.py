@@ -40,7 +40,14 @@ class Rival(NamedTuple):
     worth: float
 
 
-def main(images: Path, votes: Path, epsilon: float = 1.0, delta: float = 1e-5, seeds: int = 3) -> None:
+def main(
+    images: Path,
+    votes: Path,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    seeds: int = 3,
+    lists: Path | None = None,
+) -> None:
     """Print a table: answers, how many are right, and what they are worth to a student.
 
     Args:
@@ -49,6 +56,7 @@ def main(images: Path, votes: Path, epsilon: float = 1.0, delta: float = 1e-5, s
         epsilon: the publishable epsilon of each mechanism.
         delta: its delta.
         seeds: how many divisions into clusters to try.
+        lists: a folder for the first list of each kind, as votes files that `pate aggregate` takes.
     """
     points = directions(np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=16))
     dense = density(points)
@@ -68,6 +76,8 @@ def main(images: Path, votes: Path, epsilon: float = 1.0, delta: float = 1e-5, s
         for seed in range(1, seeds + 1):
             rows = chosen(points, dense, clusters, each, seed)
             asked, truth = counts[rows], labels[rows]
+            if lists is not None and seed == 1:
+                _write(lists / f"{clusters}x{each}.npz", rows, asked, truth)
             answers, right = _stable(mechanism, asked, truth)
             best = max(
                 (_noisy(rivals[one], one, asked, truth) for one in QUERIES if one <= len(rows)),
@@ -77,6 +87,13 @@ def main(images: Path, votes: Path, epsilon: float = 1.0, delta: float = 1e-5, s
                 f"| {clusters} x {each} | {seed} | {answers:.1f} | {right:.2%} | {best.queries} | "
                 f"{best.right:.2%} | {best.worth:.1f} |"
             )
+
+
+def _write(path: Path, rows: Whole, votes: Whole, labels: Whole) -> None:
+    """A list as a votes file; its images are named after their places in the archive."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = np.array([f"test image {row}" for row in rows.tolist()])
+    np.savez(path, votes=votes, ids=names, labels=labels)
 
 
 def directions(pixels: NDArray[np.uint8]) -> Floats:

@@ -7,14 +7,14 @@ Expectations come from a model of votes or from public or synthetic votes (`vote
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pate_jax.accounting import stable
 from pate_jax.accounting.planning import Votes
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.stable import StableAnswers, distance
+from pate_jax.mechanisms.stable import StableAnswers, distance, to_dict
 
 CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 
@@ -27,18 +27,46 @@ class Outlook(NamedTuple):
     unstable: float  # the share of queries that lead by less
     answers: float  # expected number, all of them exact
 
-    def text(self, teachers: int, rival: float) -> str:
-        """One sentence, beside the number of answers that noisy counts would give."""
+    @property
+    def flags(self) -> str:
+        """What chooses this list on the command line; empty if there is none.
+
+        >>> Outlook(StableAnswers(threshold=40, scale=3.0, cutoff=1), 139, 0.1, 9.0).flags
+        'stable-answers --cutoff 1 --threshold 40 --scale 3.0'
+        """
+        found = self.mechanism
+        if found is None:
+            return ""
+        return f"{found.name} --cutoff {found.cutoff} --threshold {found.threshold} --scale {found.scale!r}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "mechanism": None if self.mechanism is None else to_dict(self.mechanism),
+            "least_lead": self.least_lead,
+            "unstable": self.unstable,
+            "answers": self.answers,
+            "flags": self.flags,
+        }
+
+    def text(self, teachers: int, worth: float) -> str:
+        """Whether they win, and where, beside what the answers of noisy counts are worth in right ones."""
         if self.mechanism is None:
             return (
                 f"Stable answers (docs/stable.md) would hardly ever answer: {teachers:,} votes are too few "
                 "for their threshold at this epsilon."
             )
-        judged = "fewer" if self.answers < rival else "more"
-        return (
-            f"Stable answers (docs/stable.md) would give about {self.answers:,.1f} at this epsilon, {judged} "
-            f"than that: {self.unstable:.1%} of the\nqueries lead by less than {self.least_lead:,} votes, "
-            f"and the list ends after {self.mechanism.cutoff:,} of them."
+        said = (
+            f"Stable answers (docs/stable.md) would give about {self.answers:,.1f} exact ones at this "
+            f"epsilon to queries in random order,\n{{}} than the {worth:,.0f} right ones that the answers "
+            f"above are worth: {self.unstable:.1%} of the queries lead by less than\n{self.least_lead:,} "
+            f"votes, and the list ends after {self.mechanism.cutoff:,} of them. "
+        )
+        if self.answers > worth:
+            return said.format("more") + f"Here they win: {self.flags}"
+        return said.format("fewer") + (
+            f"They win where a list of easy queries, chosen without the\nvotes, has more than {worth:,.0f} "
+            f"that all lead by so much: {self.flags}"
         )
 
 
@@ -72,7 +100,7 @@ def outlook(
         if cutoff > 1 and best.mechanism is None:
             break
         try:
-            mechanism = stable.calibrate(budget, delta, cutoff, queries)
+            mechanism = stable.calibrate(budget, delta, cutoff)
         except PateError:  # it needs a larger scale than noise has, and so does every larger cutoff
             break
         if mechanism.threshold > teachers // 2:

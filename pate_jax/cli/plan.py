@@ -94,18 +94,19 @@ def plan(
         models=models,
     )
     command = found.best.command(dataset, delta, found.records)
+    rival = stable_plan.outlook(
+        models,
+        teachers=found.best.teachers,
+        shard=found.best.shard,
+        classes=known_classes,
+        queries=queries,
+        budget=epsilon,
+        delta=delta,
+    )
     if json:
-        print(json_format.dumps({**found.to_dict(), "command": command, "delta": delta}))
+        more = {"command": command, "delta": delta, "stable_answers": rival.to_dict()}
+        print(json_format.dumps({**found.to_dict(), **more}))
     else:
-        rival = stable_plan.outlook(
-            models,
-            teachers=found.best.teachers,
-            shard=found.best.shard,
-            classes=known_classes,
-            queries=queries,
-            budget=epsilon,
-            delta=delta,
-        )
         _tell(found, command, delta, known_classes, rival)
 
 
@@ -233,7 +234,7 @@ def _tell(found: planning.Plan, command: str, delta: float, classes: int, rival:
             "With the least favourable of these votes answers are hardly better than guesses: spend more,\n"
             "ask for fewer answers, or judge by votes that are closer to yours (--like, --votes).\n"
         )
-    print(f"{rival.text(best.teachers, best.answers)}\n")
+    print(f"{rival.text(best.teachers, best.worth)}\n")
     print(command)
 
 

@@ -21,13 +21,17 @@ def test_a_list_ends_after_as_many_queries_as_the_share_of_doubtful_ones_says(do
     assert found.mechanism.cutoff == 1
     assert found.unstable == pytest.approx(doubtful / 400)
     assert found.answers == pytest.approx(answers, rel=1e-6)
-    assert ("fewer" if answers < 80 else "more") in found.text(250, rival=80)
+    said = found.text(250, worth=80)
+    assert ("fewer" if answers < 80 else "more") in said
+    assert found.flags in said
+    assert found.flags.startswith("stable-answers --cutoff 1 --threshold 39 --scale 3.0")
 
 
 def test_few_teachers_never_answer_and_the_sentence_says_so():
     found = stable_plan.outlook(votes(0, teachers=60), teachers=60, queries=2000, **GOAL)
     assert found.mechanism is None
-    assert "hardly ever answer" in found.text(60, rival=10)
+    assert found.to_dict()["flags"] == ""
+    assert "hardly ever answer" in found.text(60, worth=10)
 
 
 @pytest.mark.parametrize("budget", [1e-6, 1e-3, 30.0, 1e6])
@@ -38,3 +42,4 @@ def test_no_budget_of_a_plan_is_refused_and_none_is_exceeded(budget):
     if found.mechanism is not None:
         assert stable.epsilon(found.mechanism, 1e-5, 2000) <= budget
         assert found.answers > 90
+        assert stable.epsilon(found.mechanism, 1e-5) <= budget  # as a run checks it

@@ -143,7 +143,8 @@ def sentences(results: Mapping[str, Any]) -> list[str]:
         lines.append(_ended(asked - answered, results["cutoff"]))
     if results["label_accuracy"] is not None:
         lines.append(f"{results['label_accuracy']:.1%} of the answers are right.")
-    return lines + words.near(asked, results.get("near")) + words.learned(results)
+    by_query = results.get("cutoff") is None  # a list of stable answers is charged as a whole
+    return lines + words.near(asked, results.get("near"), charged=by_query) + words.learned(results)
 
 
 def _ended(unanswered: int, cutoff: int) -> str:
@@ -182,10 +183,20 @@ def head(results: Mapping[str, Any]) -> str:
 def _short(results: Mapping[str, Any], also: str = "") -> str:
     explained = (
         "The private records were cut into separate parts and one teacher model was trained on each. The "
-        "teachers voted on public inputs, random noise was added to their votes, and a student model learned "
-        f"from the noisy answers{_beside(results)}. It never saw a private record{also}."
+        f"teachers voted on public inputs, {_noise(results)}{_beside(results)}. It never saw a "
+        f"private record{also}."
     )
     return f"<h2>In short</h2><p>{explained}</p><p>{escape(' '.join(sentences(results)))}</p>"
+
+
+def _noise(results: Mapping[str, Any]) -> str:
+    """Where the noise was, and what the student had of it."""
+    if results.get("cutoff") is None:
+        return "random noise was added to their votes, and a student model learned from the noisy answers"
+    return (
+        "those votes that a noisy test found to be far from a change were answered as they were, and a "
+        "student model learned from these answers"
+    )
 
 
 def _beside(results: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ def headline(statement: Statement | CrowdStatement) -> str:
     return f"epsilon {rounded_up(epsilon)} at delta {statement.delta:g}"
 
 
-def near(asked: int, found: int | None, *, remedy: bool = True) -> list[str]:
+def near(asked: int, found: int | None, *, remedy: bool = True, charged: bool = True) -> list[str]:
     """How many of the public inputs asked about are near-duplicates of an earlier one, in a sentence.
 
     >>> near(500, 0)[0]
@@ -41,8 +41,8 @@ distance to the nearest), and an answer to each was charged: --min-distance 0.5 
         f"{found:,} of the {asked:,} inputs asked about {verb} of an earlier one (nearer than half of the "
         "typical distance to the nearest)"
     )
-    charged = ", and an answer to each was charged: --min-distance 0.5 leaves them out" * remedy
-    return [f"{said}{charged}."]
+    each = ", and an answer to each was charged" * charged
+    return [f"{said}{each}: --min-distance 0.5 leaves them out." if remedy else f"{said}."]
 
 
 def share(right: int, inputs: int) -> str:
