@@ -10,12 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import launch, partition_figure, presets, publishable, published_votes, tutorial_svhn
+from experiments import (
+    compare,
+    compare_figure,
+    launch,
+    partition_figure,
+    presets,
+    publishable,
+    published_votes,
+    tutorial_svhn,
+)
 from pate_jax import accounting
 from pate_jax.accounting import papers, smooth
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax
 from pate_jax.runs.thresholds import check_threshold
+from pate_jax.sweep import results
 
 ROOT = Path(__file__).parents[2]
 VOTES = ROOT / "../shared/data/votes"
@@ -234,3 +244,41 @@ def test_the_bars_are_the_statements_figures(tmp_path, monkeypatch, capsys):
     older = accounting.statement(setting.mechanism, votes[:9], None, 1e-5, pld=False, rule="counts")
     assert older.headline.epsilon > stated.headline.epsilon
     assert f"| small | 9 | {older.headline.epsilon:.4f} | {stated.headline.epsilon:.4f} |" in text
+
+
+def test_missing_data_are_named(tmp_path):
+    with pytest.raises(PateError, match="support2 cannot be downloaded: name a folder"):
+        compare.opened("support2", None)
+    with pytest.raises(PateError, match="reviews does not exist: put the data set there"):
+        compare.opened("reviews", tmp_path)
+    (tmp_path / "reviews").mkdir()
+    with pytest.raises(PateError, match=r"needs private\.npz, public\.npz, test\.npz"):
+        compare.opened("reviews", tmp_path)
+
+
+def test_the_table_of_methods_names_what_is_missing(tmp_path):
+    """Lines of a grid with a hole, a refusal and a cell that took too long."""
+    common = {"data": "adult", "delta": 1e-5, "seed": 0, "test": 100, "seconds": 1.0}
+    rows = [
+        {**common, "method": "sums", "epsilon": 1.0, "right": 0.8, "spent": 1.0},
+        {**common, "method": "sums", "epsilon": 1.0, "right": 0.9, "spent": 1.0, "seed": 1},
+        {**common, "method": "neighbours", "epsilon": 3.0, "refused": "it took longer than 9 CPU seconds"},
+        {**common, "method": "neighbours", "epsilon": 1.0, "refused": "too few records"},
+        {**common, "method": "no privacy", "epsilon": None, "right": 0.95, "spent": None},
+    ]
+    file, page = tmp_path / "compare.jsonl", tmp_path / "compare.md"
+    results.append(file, [{"cell": str(number), **row} for number, row in enumerate(rows)])
+    page.write_text(f"before\n{compare_figure.BEGIN}\nold\n{compare_figure.END}\nafter\n")
+    compare_figure.write(file, tmp_path)
+    assert page.read_text().splitlines() == [
+        "before",
+        compare_figure.BEGIN,
+        "| data | method | 1 | 3 |",
+        "|---|---|---|---|",
+        "| Adult | neighbours | none | no time |",
+        "| Adult | sums | 85.0 (2) | not run |",
+        "| Adult | no privacy | 95.0 | 95.0 |",
+        compare_figure.END,
+        "after",
+    ]
+    assert (tmp_path / "compare_adult.svg").read_bytes().startswith(b"<?xml")

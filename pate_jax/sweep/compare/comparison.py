@@ -49,6 +49,7 @@ class Comparison(NamedTuple):
             "rows": self.rows,
             "majority": self.ground.majority,
             "judged_on": self.judged_on,
+            "covers": self.ground.covers,
             "warning": self.warning,
             "recommendation": self.sentence,
         }
@@ -73,4 +74,6 @@ def begun(
     kind: JudgedOn = judged_on or ("synthetic" if dataset.synthetic else "private")
     made = Comparison(Ground(dataset, delta), contenders, epsilon, kind)
     progress.warn(made.warning)
+    if dataset.private.users is not None:
+        progress.warn("the records name their users, and methods are compared for one record, not for a user")
     return made

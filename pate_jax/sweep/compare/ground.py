@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from pate_jax import aggregate, ensemble, student, voting
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.aggregate import Answers
-from pate_jax.data import Dataset, Part, partition
+from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
 from pate_jax.models import Model
@@ -95,6 +95,16 @@ class Ground:
     def truth(self) -> Int[np.ndarray, " test"]:
         """Their labels."""
         return np.asarray(self.test.labels)
+
+    @property
+    def covers(self) -> str:
+        """Whom every epsilon here covers, in words: one record, never all records of a user.
+
+        Shards follow from ids, so where ids are row numbers teachers cover no record that is left out.
+        """
+        if relation.of(self.dataset, "record") == "contents":
+            return "one record whose contents change"
+        return "one record that is changed or left out"
 
     @property
     def majority(self) -> float:

@@ -19,7 +19,7 @@ def terminal(rows: Sequence[Row], ground: Ground) -> Table:
     table = Table(
         title=f"{ground.dataset.name}: {len(ground.truth):,} test rows, the most frequent class alone "
         f"{ground.majority:.1%}",
-        caption=f"epsilon: to publish, for one record changed or left out, at delta {ground.delta:g};\n"
+        caption=f"epsilon: to publish, for {ground.covers}, at delta {ground.delta:g};\n"
         "minutes: of CPU, without what all methods share",
         title_justify="left",
         caption_justify="left",
