@@ -53,8 +53,8 @@ def attack(
     asked for again is drawn anew and nobody pays: SENSITIVE, since it compares with the votes.
     `poisoning` says how many bad records the answers withstand, and tries it: labels are flipped and a
     backdoor is put into some records, and what holds them is trained or counted again. SENSITIVE, since it is
-    computed from the records. `membership` (class sums) repeats the run on random halves of its records and
-    guesses who took part: SENSITIVE too. The results are written into private/attacks.json.
+    computed from the records. `membership` (crowds, linear teachers) repeats the run on random halves of its
+    people and guesses who took part: SENSITIVE too. The results are written into private/attacks.json.
 
     Args:
         run: the run directory.

@@ -39,6 +39,14 @@ class _Constants(NamedTuple):
     offsets: Int[Array | np.ndarray, " query"]
 
 
+class Cast(NamedTuple):
+    """Votes one by one: whose, at which query, and for which class."""
+
+    voters: Int[np.ndarray, " vote"]
+    queries: Int[np.ndarray, " vote"]
+    labels: Int[np.ndarray, " vote"]
+
+
 def counts(
     space: Space,
     queries: Queries,
@@ -77,10 +85,18 @@ def _own_counts(
         for places, _, there in found:
             table += _counted(places, people.labels[there][:, None], release)
         return table
-    none = np.zeros((0, release.votes), np.int32)
-    offers = [(none, none, np.zeros(0, np.int64)), *found]
-    places, gaps, there = (np.concatenate([offer[part] for offer in offers]) for part in range(3))
-    return _by_user(places, gaps, people.users[there], people.labels[there], release)
+    places, gaps, there = _joined(found, release.votes)
+    made = _by_user(places, gaps, people.users[there], people.labels[there], release.votes)
+    return _counted(made.queries, made.labels, release)
+
+
+def cast(space: Space, queries: Queries, people: Voters, votes: int) -> Cast:
+    """Every single vote, by record or by the number of the user: private, and the counts are their number."""
+    rows = range(len(people.labels))
+    places, gaps, there = _joined(_offers(space, queries, people.inputs, rows, votes, None), votes)
+    if people.users is None:
+        return Cast(np.repeat(there, votes), places.ravel(), np.repeat(people.labels[there], votes))
+    return _by_user(places, gaps, people.users[there], people.labels[there], votes)
 
 
 def nearest(
@@ -105,6 +121,13 @@ def _offers(
         return np.asarray(places)[: len(there)], np.asarray(gaps)[: len(there)], there
 
     return each_block(space, inputs, rows, work, constants, count=count)
+
+
+def _joined(offers: Iterator[tuple[np.ndarray, ...]], votes: int) -> tuple[np.ndarray, ...]:
+    """The offers of all blocks together."""
+    none = np.zeros((0, votes), np.int32)
+    each = [(none, none, np.zeros(0, np.int64)), *offers]
+    return tuple(np.concatenate([offer[part] for offer in each]) for part in range(3))
 
 
 @partial(jax.jit, static_argnames=("length", "votes"))
@@ -142,15 +165,14 @@ def _by_user(
     gaps: Int[np.ndarray, "record votes"],
     users: Int[np.ndarray, " record"],
     labels: Int[np.ndarray, " record"],
-    release: NeighbourCounts,
-) -> Int[np.ndarray, "query class"]:
+    votes: int,
+) -> Cast:
     """One user's votes: the nearest record at each query, then the nearest queries.
 
     Each record offers its own nearest ones only. None is missed: where a query is not among a record's
     nearest, as many others are nearer to that record, and so to its user.
     """
-    users = np.repeat(users, release.votes)
-    labels = np.repeat(labels, release.votes)
+    users, labels = np.repeat(users, votes), np.repeat(labels, votes)
     query, gap = places.ravel(), gaps.ravel()
     order = np.lexsort((labels, gap, query, users))
     users, query, gap, labels = (each[order] for each in (users, query, gap, labels))
@@ -159,8 +181,8 @@ def _by_user(
     order = np.lexsort((query, gap, users))
     begin = _begins(users[order])
     rank = np.arange(len(order)) - np.maximum.accumulate(np.where(begin, np.arange(len(order)), 0))
-    cast = order[rank < release.votes]
-    return _counted(query[cast], labels[cast], release)
+    chosen = order[rank < votes]
+    return Cast(users[chosen], query[chosen], labels[chosen])
 
 
 def _begins(values: np.ndarray) -> np.ndarray:

@@ -8,9 +8,11 @@ pipeline says of a record that is a member and of one that is not:
   record (Carlini et al. 2022, arXiv 2112.03570, algorithm 1); `lira, offline` fits the latter only;
 - `rmia`: how much the target raises the record's probability, compared with records that never are members
   (Zarifzadeh et al. 2024, arXiv 2312.03262, with gamma 1);
-- `table`: `lira` on the product of the record's own vector with the noisy table, from which all else follows;
-- `table, others known`: the exact likelihood ratio for whoever knows all other records and who of them took
-  part. No attack on the table does better, and its curve is known: it shows that the noise is right.
+- `table`, of teachers `answers`: `lira` on how far what is released agrees with the record itself. All else
+  follows from what is released;
+- `table, others known`, or `answers, others known`: the exact likelihood ratio for whoever knows all other
+  records and who of them took part. No attack does better. The curve of a table is known: it shows that the
+  noise is right.
 
 Variances are those of each record from 128 shadows on (64 with and 64 without it), and below that one for all
 records, as in the paper.
@@ -40,12 +42,12 @@ class _Side(NamedTuple):
     variance: Scores
 
 
-def attacked(shadows: Shadows, promise: Promise) -> list[Measured]:
-    """The figures of all attacks that the shadows allow."""
-    return [measured(name, scores, shadows.member, promise) for name, scores in each(shadows)]
+def attacked(shadows: Shadows, promise: Promise, released: str = "table") -> list[Measured]:
+    """The figures of all attacks that the shadows allow; `released` names what white box attacks see."""
+    return [measured(name, scores, shadows.member, promise) for name, scores in each(shadows, released)]
 
 
-def each(shadows: Shadows) -> Iterator[tuple[str, Scores]]:
+def each(shadows: Shadows, released: str = "table") -> Iterator[tuple[str, Scores]]:
     """The scores of each attack by its name: larger for records that are taken to be members."""
     logits = logit(shadows.confidence)
     yield "loss", shadows.confidence
@@ -53,9 +55,9 @@ def each(shadows: Shadows) -> Iterator[tuple[str, Scores]]:
     yield "lira, offline", offline(logits, shadows)
     yield "rmia", rmia(shadows)
     if shadows.table is not None:
-        yield "table", lira(shadows.table, shadows)
+        yield released, lira(shadows.table, shadows)
     if shadows.known is not None:
-        yield "table, others known", shadows.known
+        yield f"{released}, others known", shadows.known
 
 
 def logit(confidence: Scores) -> Scores:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from pate_jax.aggregate import noise
 from pate_jax.errors import PateError
@@ -62,7 +62,9 @@ def played(pipeline: Pipeline, shadows: int, seed: int, folder: Path | None = No
     member = np.stack([members(pipeline.records, seed, number) for number in range(shadows)])
     often = member.sum(0)
     if (often < _BOTH).any() or (often > shadows - _BOTH).any():
-        raise PateError(f"shadows={shadows} leave some record always in or out: take more of them")
+        raise PateError(
+            f"shadows={shadows} leave some record nearly always in or out: take more of them, such as 64"
+        )
     found = []
     with progress.bar("shadow runs", total=shadows) as steps:
         for number in range(shadows):
@@ -83,6 +85,18 @@ def members(records: int, seed: int, number: int) -> Bool[np.ndarray, " record"]
     (True, False)
     """
     return np.random.default_rng([seed, number, 0]).random(records) < 0.5
+
+
+def means(
+    values: Float[np.ndarray, " record"], persons: Int[np.ndarray, " record"], people: int
+) -> Float[np.ndarray, " person"]:
+    """The mean over each person's records; persons are numbered from 0.
+
+    >>> means(np.array([1.0, 2.0, 4.0]), np.array([0, 1, 1]), 2).tolist()
+    [1.0, 3.0]
+    """
+    found: np.ndarray = np.bincount(persons, values, people) / np.bincount(persons, None, people)
+    return found
 
 
 def _run(pipeline: Pipeline, member: np.ndarray, seed: int, number: int) -> Seen:

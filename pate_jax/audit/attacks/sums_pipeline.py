@@ -7,9 +7,10 @@ attacks see. White box attacks see the noisy table, from which all else follows 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -34,6 +35,18 @@ def drawn(release: CrowdRelease, table: Table, key: jax.Array) -> Table:
     return noisy_table(release, table, key=key).values
 
 
+def of_releases(shown: Sequence[CrowdRelease], delta: float) -> Promise:
+    """What some releases together promise to a voter who joins or leaves.
+
+    >>> round(of_releases([HeadCount(sigma=10.0)], 1e-5).mu, 6)
+    0.1
+    """
+    mus = [counts.gaussian_mu(one, change="joined") for one in shown]
+    squares = [mu**2 for mu in mus if mu is not None]
+    mu = float(np.sqrt(sum(squares))) if len(squares) == len(mus) else None
+    return Promise(counts.epsilon(shown, delta, change="joined"), delta, mu)
+
+
 @dataclass(frozen=True)
 class Sums:
     """Records as vectors, of which the first may be members and the last never are."""
@@ -45,6 +58,7 @@ class Sums:
     number: HeadCount
     reference: int  # of the records, the last: never members
     draw: Draw = drawn
+    released: ClassVar[str] = "table"
 
     def __post_init__(self) -> None:
         if not 0 < self.reference < len(self.labels):
@@ -57,11 +71,7 @@ class Sums:
 
     def promise(self, delta: float) -> Promise:
         """What the releases promise to whoever joins or leaves."""
-        shown = (self.release, self.number)
-        mus = [counts.gaussian_mu(one, change="joined") for one in shown]
-        squares = [mu**2 for mu in mus if mu is not None]
-        mu = float(np.sqrt(sum(squares))) if len(squares) == len(mus) else None
-        return Promise(counts.epsilon(shown, delta, change="joined"), delta, mu)
+        return of_releases([self.release, self.number], delta)
 
     def __call__(self, member: Bool[np.ndarray, " record"], *, key: jax.Array) -> Seen:
         """What is published if these records take part."""

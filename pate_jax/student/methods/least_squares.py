@@ -23,6 +23,11 @@ class Line(NamedTuple):
     bias: Float[np.ndarray, " classes"]
     unseen: Float[np.ndarray, "answers classes"]  # each answer's scores, had it been left out
 
+    def shares(self, features: Float[np.ndarray, "inputs features"]) -> Float[np.ndarray, "inputs classes"]:
+        """The scores of some inputs as probabilities: none below 0, and added up to 1."""
+        scores = np.maximum(features @ self.kernel + self.bias, 0) + _NOTHING
+        return np.asarray(scores / scores.sum(1, keepdims=True))
+
 
 def least_squares(
     alike: Float[np.ndarray, "answers answers"], labels: Int[np.ndarray, " answers"], classes: int
