@@ -1,14 +1,24 @@
 """Mistakes in membership inference, and pipelines that it must find: each is caught."""
 
 import shutil
+from functools import partial
 
 import honest_runs
 import pytest
 import test_membership
+import test_replicas
 from catalogue import case, fails, is_caught, replaced, source
 from test_risk import contents
 
-from pate_jax.audit.attacks import every, membership, roc, shadows, sums_pipeline
+from pate_jax.audit.attacks import (
+    every,
+    membership,
+    roc,
+    shadows,
+    sums_pipeline,
+    tables_pipeline,
+    teachers_pipeline,
+)
 from pate_jax.audit.attacks.attack import Flags
 from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.runs import directory
@@ -53,8 +63,20 @@ MISTAKES = [
         "raised_less",
     ),
     case(
+        "who leaves a teacher is added once more",
+        source(teachers_pipeline, "_moved", "-1.0, 1.0)", "1.0, 1.0)"),
+        fails(partial(test_replicas.test_votes_that_move_are_those_of_teachers_that_are_trained_again, 0)),
+        "trained_again",
+    ),
+    case(
+        "a user counts once for each of its records",
+        source(tables_pipeline, "of_vectors", "// np.bincount(voters)[of_cell]", "// 1"),
+        fails(partial(test_replicas.test_a_crowds_own_pipeline_counts_what_the_run_counted, "users")),
+        "what_the_run_counted",
+    ),
+    case(
         "the released number of voters is not in the bound",
-        source(Sums, "promise", "(self.release, self.number)", "(self.release,)"),
+        source(Sums, "promise", "[self.release, self.number]", "[self.release]"),
         fails(test_membership.test_a_promise_covers_the_table_and_the_number_of_voters),
         "number_of_voters",
     ),
