@@ -13,6 +13,7 @@ from pate_jax.audit.attacks import membership, replicas, shadows
 from pate_jax.audit.attacks.attack import OF_RECORDS, Attack, Flags
 from pate_jax.audit.attacks.roc import Measured
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
 
@@ -63,6 +64,11 @@ def unfit(run: RunDirectory) -> str | None:
             f"the teachers of {run.root} learn step by step, so that each shadow run would take as long as "
             "the run itself: see `pate risk`, which gives the exact figures of single people. Runs of linear "
             "teachers and of crowds are repeated in memory"
+        )
+    if isinstance(settings.mechanism, StableAnswers):
+        return (
+            f"{run.root} answers by stability, where each answer depends on those before it: this command does "
+            "not repeat such runs; what the run publishes bounds every attack"
         )
     return None
 

@@ -24,7 +24,9 @@ from pate_jax.crowd import classifier, neighbours, shares
 from pate_jax.crowd.classifier import Pool
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import answers, inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import rounds
@@ -54,8 +56,8 @@ def promised(run: RunDirectory) -> Promise:
     """What a run by teachers publishes for its whole list of queries, and mu where its noise is Gaussian."""
     kept = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     statement = Statement.from_dict(kept)
-    epsilon, mechanism = statement.headline.epsilon, run.record.read().mechanism
-    mu = composition.gaussian_dp(mechanism, len(answers.load_asked(run).votes))
+    epsilon = statement.headline.epsilon
+    mu = composition.gaussian_dp(_mechanism(run), len(answers.load_asked(run).votes))
     return Promise(math.inf if epsilon is None else epsilon, statement.delta, mu)
 
 
@@ -77,10 +79,17 @@ def of_teachers(opened: Inputs, promise: Promise) -> LinearTeachers:
         teachers=len(shards.counts),
         classes=opened.dataset.classes,
         penalty=opened.teacher.resolved().weight_decay or 0.0,
-        mechanism=opened.run.record.read().mechanism,
+        mechanism=_mechanism(opened.run),
         promised=promise,
         reference=reference,
     )
+
+
+def _mechanism(run: RunDirectory) -> Mechanism:
+    found = run.record.read().mechanism
+    if isinstance(found, StableAnswers):
+        raise PateError(f"{run.root} answers by stability, and its answers are not repeated one by one")
+    return found
 
 
 def numbered(names: np.ndarray) -> tuple[Int[np.ndarray, " record"], int]:
