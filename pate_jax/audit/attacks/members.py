@@ -67,8 +67,8 @@ def unfit(run: RunDirectory) -> str | None:
         )
     if isinstance(settings.mechanism, StableAnswers):
         return (
-            f"{run.root} answers by stability, where each answer depends on those before it: this command does "
-            "not repeat such runs; what the run publishes bounds every attack"
+            f"{run.root} gave a list of stable answers, whose law depends on the list as a whole: this "
+            "command does not repeat such runs; the published figure holds against every attack"
         )
     return None
 
