@@ -1,4 +1,4 @@
-"""Membership inference on crowds of class sums: `python -m experiments.attacks strokes --shadows 128`.
+"""Membership inference on class sums and linear teachers: `python -m experiments.attacks strokes`.
 
 Shadow runs of the whole pipeline, each on another random half of the records, attack one another as the
 docs tell (attacks.md). Broken twins are attacked too: those that an attack does not detect show what it is
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,18 +29,26 @@ from pate_jax import crowd, data  # noqa: E402
 from pate_jax.accounting import plots  # noqa: E402
 from pate_jax.accounting.exact import counts  # noqa: E402
 from pate_jax.audit.attacks import membership, roc, shadows, twins  # noqa: E402
+from pate_jax.audit.attacks.roc import Promise  # noqa: E402
 from pate_jax.audit.attacks.shadows import Pipeline  # noqa: E402
 from pate_jax.audit.attacks.sums_pipeline import Sums  # noqa: E402
+from pate_jax.audit.attacks.teachers_pipeline import LinearTeachers  # noqa: E402
 from pate_jax.crowd import classifier  # noqa: E402
+from pate_jax.data import partition  # noqa: E402
+from pate_jax.ensemble import TeacherConfig  # noqa: E402
+from pate_jax.mechanisms import GNMax  # noqa: E402
+from pate_jax.mechanisms.descriptions import SMALLEST_SCALE  # noqa: E402
+from pate_jax.runs.inputs import teachers_net  # noqa: E402
 from pate_jax.system import storage  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/attacks.jsonl"
 SEED, REFERENCE, SMALL = 14, 2000, 400  # records that never are members; records of a small crowd
+TEACHERS, ASKED = 250, 100  # linear teachers, and queries that they answer
 LEVELS = np.logspace(-4, 0, 41)
 COLOURS = {
     "loss": "#9aa0a6", "lira": "#1b6ca8", "lira, offline": "#6aa9d6", "rmia": "#2f855a", "table": "#c8553d",
-    "table, others known": "#7b3f00",
+    "table, others known": "#7b3f00", "answers": "#c8553d", "answers, others known": "#7b3f00",
 }  # fmt: skip
 
 
@@ -48,7 +57,7 @@ class Case(NamedTuple):
 
     name: str
     epsilon: float
-    make: Callable[[crowds.Prepared], tuple[Pipeline, Sums]]
+    make: Callable[[crowds.Prepared], tuple[Pipeline, Promise]]
 
 
 def cases(epsilons: list[float]) -> Iterator[Case]:
@@ -69,8 +78,8 @@ def made(
     epsilon: float,
     twin: Callable[[Sums], Pipeline] | None = None,
     records: int | None = None,
-) -> tuple[Pipeline, Sums]:
-    """A pipeline, and the honest one that makes its promise; a small crowd has the space of the large one."""
+) -> tuple[Pipeline, Promise]:
+    """A pipeline, and what the honest one promises; a small crowd has the space of the large one."""
     mu = counts.mu_for(epsilon, crowds.DELTA)
     half = headcount.coarse((len(here.labels["private"]) - REFERENCE) // 2)
     plan = crowds.planned("sums", here._replace(voters=half), epsilon)
@@ -82,23 +91,52 @@ def made(
     pool = classifier.measured(public, plan.release.length)
     labels, number = np.asarray(here.labels["private"])[rows], counts.headcount_for(mu, "sums")
     honest = Sums(vectors, labels, pool, plan.release, number, REFERENCE)
-    return (honest if twin is None else twin(honest)), honest
+    return (honest if twin is None else twin(honest)), honest.promise(crowds.DELTA)
+
+
+def of_teachers(dataset: data.Dataset) -> Iterator[Case]:
+    """Linear teachers at epsilon 1, and a twin of theirs without noise."""
+    honest, said = linear_teachers(dataset, SEED), f"{TEACHERS} linear teachers"
+    silent = dataclasses.replace(honest, mechanism=GNMax(SMALLEST_SCALE))
+    yield Case(said, 1.0, lambda _: (honest, honest.promised))
+    yield Case(f"{said}, no noise", 1.0, lambda _: (silent, honest.promised))
+
+
+def linear_teachers(dataset: data.Dataset, seed: int) -> LinearTeachers:
+    """Teachers who answer so many queries by the noise that Gaussian-DP asks for."""
+    config, mu = TeacherConfig(net="linear").resolved(), counts.mu_for(1.0, crowds.DELTA)
+    net, private, public = teachers_net(config, dataset), dataset.private, dataset.public.inputs
+    if net.front is None:
+        raise SystemExit("linear teachers have no space")
+    asked = np.random.default_rng(seed).choice(len(public), ASKED, replace=False)
+    return LinearTeachers(
+        entries=net.front(private.inputs),
+        labels=np.asarray(private.labels, np.int64),
+        persons=np.arange(len(private.ids)),
+        teacher_of=partition.assign(private.ids, TEACHERS, key=partition.seeded_key(seed)),
+        asked=net.front(public[asked]),
+        teachers=TEACHERS,
+        classes=dataset.classes,
+        penalty=config.weight_decay or 0.0,
+        mechanism=GNMax(math.sqrt(2 * ASKED) / mu),
+        promised=Promise(1.0, crowds.DELTA, mu),
+        reference=REFERENCE,
+    )
 
 
 def line(here: crowds.Prepared, case: Case, runs: int, folder: Path) -> dict[str, Any]:
     """What all attacks achieve on one case."""
     began = time.perf_counter()
-    pipeline, honest = case.make(here)
+    pipeline, promise = case.make(here)
     place = folder / f"{here.name}-{case.name.replace(' ', '-')}-{case.epsilon:g}-{pipeline.records}"
-    seen, promise = shadows.played(pipeline, runs, SEED, place), honest.promise(crowds.DELTA)
-    found = []
-    for name, scores in membership.each(seen):
+    seen, found = shadows.played(pipeline, runs, SEED, place), []
+    for name, scores in membership.each(seen, getattr(pipeline, "released", "table")):
         one = roc.measured(name, scores, seen.member, promise)
         curve = np.round(roc.curve(scores, seen.member, LEVELS), 6).tolist()
         found.append({**one.to_dict(), "curve": curve})
     return {
         "data": here.name, "case": case.name, "epsilon": case.epsilon, "shadows": runs,
-        "records": pipeline.records, "directions": honest.release.directions, "attacks": found,
+        "records": pipeline.records, "attacks": found,
         "seconds": round(time.perf_counter() - began, 1),
     }  # fmt: skip
 
@@ -205,8 +243,8 @@ def main() -> None:
     parser.add_argument("--draw", type=Path, help="draw all lines here, as SVG")
     chosen = parser.parse_args()
     for name in chosen.names:
-        here = prepared(name, chosen.archives, chosen.records)
-        for case in cases(chosen.epsilons):
+        here, dataset = prepared(name, chosen.archives, chosen.records)
+        for case in (*cases(chosen.epsilons), *of_teachers(dataset)):
             keep(chosen.results, line(here, case, chosen.shadows, chosen.folder))
     lines = kept(chosen.results)
     print(table(lines))
@@ -214,13 +252,14 @@ def main() -> None:
         storage.write_bytes(chosen.draw, draw(lines))
 
 
-def prepared(name: str, archives: Path | None, records: int) -> crowds.Prepared:
+def prepared(name: str, archives: Path | None, records: int) -> tuple[crowds.Prepared, data.Dataset]:
     """A data set with at most so many private records, and a pool of public ones, in its space."""
     if archives is None or not (archives / name).exists():
         made = data.load(name, size=records, public_size=2000, test_size=10)
     else:
         made = data.load(name, manual_dir=archives / name)
-    return crowds.prepared(dataclasses.replace(made, private=made.private.take(np.arange(records))))
+    some = dataclasses.replace(made, private=made.private.take(np.arange(records)))
+    return crowds.prepared(some), some
 
 
 if __name__ == "__main__":
