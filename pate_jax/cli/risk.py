@@ -39,16 +39,19 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
 
 def attack(
     run: RunPath,
-    only: Literal["mechanism", "recovery", "poisoning", "membership"] | None = None,
+    only: Literal["mechanism", "canaries", "recovery", "poisoning", "membership"] | None = None,
     draws: int | None = None,
     shadows: int = 128,
+    canaries: int = 20_000,
     json: bool = False,
 ) -> None:
     """Attack a finished run: is its noise as charged, who took part, and do bad records change answers?
 
     `mechanism` lets the run's sampler answer one question millions of times, with and without one moved
-    vote, and fails (exit code 1) if the draws tell more than the law that is charged for; it reads nothing
-    private.
+    vote, and fails (exit code 1) if the draws tell more than the law that is charged for. `canaries` (class
+    sums and linear teachers) plants records of an attacker's choosing in a copy of the pipeline, by coins,
+    shows what epsilon is at least, and fails if that is more than is claimed; it needs
+    pip install 'pate-jax[baselines]'. Neither reads anything private.
     `recovery` rebuilds votes from answers to one question in other words, and fails if an answer that is
     asked for again is drawn anew and nobody pays: SENSITIVE, since it compares with the votes.
     `poisoning` says how many bad records the answers withstand, and tries it: labels are flipped and a
@@ -61,6 +64,7 @@ def attack(
         only: one of the attacks; unset: all that this kind of run allows.
         draws: of each side; unset: enough for a bound of about 0.9 of the truth, 40 million at most.
         shadows: how often the run is repeated to guess who took part.
+        canaries: records of an attacker's choosing, in all, that show what epsilon is at least.
         json: print one JSON object.
     """
     from pate_jax.audit.attacks import every
@@ -70,6 +74,6 @@ def attack(
     directory = RunDirectory(run)
     directory.existing(directory.settings, "run")  # before a lock makes a folder
     with directory.writing():
-        found = every.attacked(directory, only, Flags(draws=draws, shadows=shadows))
+        found = every.attacked(directory, only, Flags(draws=draws, shadows=shadows, canaries=canaries))
     print(json_format.dumps(found.to_dict()) if json else found.text())
     sys.exit(0 if found.holds else 1)

@@ -7,6 +7,10 @@ risk       all of it: the exact figures of single persons, checked, and written 
 attack     what an attack on a run is: the interface of those below
 every      all that suit a run
 mechanism  whether the noise that is drawn is the noise that is charged for, by millions of draws
+canaries   what epsilon is at least, by records of an attacker's choosing in a copy of the pipeline
+sums_canaries     such records among voters of class sums, one an entry of the table
+teacher_canaries  such a record in one shard, which moves a vote at every query
+canary_bounds     the lower bounds that they give, by jax_privacy
 recovery   whether repeated answers give votes away that nobody paid for
 poisoning  how many bad teachers or voters it takes to change an answer: certificates
 leads      how far one voter moves a score of a crowd's table

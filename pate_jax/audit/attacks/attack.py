@@ -33,6 +33,7 @@ class Flags(NamedTuple):
 
     draws: int | None = None  # of the mechanism, on each side; unset: as many as it takes
     shadows: int = 128  # runs of the whole pipeline for membership inference
+    canaries: int = 20_000  # in all, of the audit of the whole pipeline
 
 
 class Attack(NamedTuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pate_jax.audit.attacks import mechanism, members, poisoned, recovery
+from pate_jax.audit.attacks import canaries, mechanism, members, poisoned, recovery
 from pate_jax.audit.attacks.attack import Attack, Finding, Flags
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
 # In the order in which they are made and told.
-_ALL = mechanism.ATTACK, recovery.ATTACK, poisoned.ATTACK, members.ATTACK
+_ALL = mechanism.ATTACK, canaries.ATTACK, recovery.ATTACK, poisoned.ATTACK, members.ATTACK
 ATTACKS: dict[str, Attack] = {one.name: one for one in _ALL}
 _USUAL = Flags()
 
@@ -20,6 +20,7 @@ class Attacked(NamedTuple):
     """What came of the attacks, by name."""
 
     findings: dict[str, Finding]
+    left_out: tuple[str, ...] = ()  # names of attacks that do not suit the run or this installation
 
     @property
     def holds(self) -> bool:
@@ -32,7 +33,11 @@ class Attacked(NamedTuple):
 
     def text(self) -> str:
         """For a terminal."""
-        return "\n".join(one.text() for one in self.findings.values())
+        lines = [one.text() for one in self.findings.values()]
+        if self.left_out:
+            names = ", ".join(self.left_out)
+            lines.append(f"not made here: {names} (`--only NAME` tells the reason)")
+        return "\n".join(lines)
 
 
 def attacked(run: RunDirectory, only: str | None = None, flags: Flags = _USUAL) -> Attacked:
@@ -44,7 +49,9 @@ def attacked(run: RunDirectory, only: str | None = None, flags: Flags = _USUAL) 
     unfit = {one.name: one.unfit(run) for one in chosen}
     if only is not None and (reason := unfit[only]) is not None:
         raise PateError(reason)
-    found = Attacked({one.name: one.attacked(run, flags) for one in chosen if unfit[one.name] is None})
+    left_out = tuple(name for name, reason in unfit.items() if reason is not None)
+    made = {one.name: one.attacked(run, flags) for one in chosen if one.name not in left_out}
+    found = Attacked(made, left_out)
     storage.write_json(run.attacks, "attacks", found.to_dict(), mode=0o600)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -15,6 +16,9 @@ from pate_jax.audit.attacks.recovery import Asked, Votes
 from pate_jax.audit.attacks.shadows import Seen
 from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.crowd.classifier import Linear
+from pate_jax.data import partition
+from pate_jax.data.dataset import Part
+from pate_jax.data.partition import Shards
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, HeadCount
 
@@ -71,3 +75,24 @@ class OnPrivate:
         none = np.zeros_like(rows[:0].T)
         found = made.confidence(Linear(weights, made.release.length, none, 0.0))
         return Seen(found[: made.records], found[made.records :])
+
+
+def unbounded(honest: Sums, times: int = 3) -> Sums:
+    """The same with vectors that nobody bounds: so many times too long."""
+    return replace(honest, vectors=honest.vectors * times)
+
+
+def shared_shards(person: str) -> Callable[..., Shards]:
+    """A division of records that gives one person's record to the next teacher too."""
+
+    def divide(part: Part, teachers: int, *, key: bytes, by: str = "record") -> Shards:
+        honest = partition.divide(part, teachers, key=key, by=by)
+        rows, counts = np.pad(honest.rows, ((0, 0), (0, 1))), honest.counts.copy()
+        for row in np.flatnonzero(part.ids == person):
+            home = next(teacher for teacher in range(teachers) if row in honest.of(teacher))
+            also = (home + 1) % teachers
+            rows[also, counts[also]] = row
+            counts[also] += 1
+        return Shards(rows, counts)
+
+    return divide
