@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pate_jax.accounting import figures
+from pate_jax.accounting import composition, figures
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.exact.counts import Unmade
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.statement import NOT_PRIVATE, RELATIONS
+from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import (
     ClassSums,
@@ -32,9 +33,10 @@ Covered = Literal["record", "user"]
 COVERED: tuple[Covered, ...] = ("record", "user")
 GAUSSIAN = "exact Gaussian differential privacy of the whole table"
 RENYI = "Renyi differential privacy of the whole table"
+TUNED = "privacy profiles of the best of several candidates, each Gaussian differentially private"
 WHOLE = "holds for all private records; every cell is released, so whatever follows from the table is free"
 _FIELDS = frozenset(
-    {"warning", "releases", "unmade", "voters", "delta", "relation", "private", "figures", "charged"}
+    {"warning", "releases", "unmade", "tuned", "voters", "delta", "relation", "private", "figures", "charged"}
 ) | {
     "relation_in_words",
     "model_card_line",
@@ -53,6 +55,7 @@ class CrowdStatement:
     private: bool
     figure: Figure
     unmade: Unmade | None = None  # rounds that were planned, and that the figure covers
+    tuned: Tuned | None = None  # the choice of settings whose best candidate made the releases
 
     declared = False  # the relation follows from how the run counted
     smallest = "data_independent"
@@ -81,7 +84,8 @@ class CrowdStatement:
     def charged(self) -> str:
         """What the figure covers, in words."""
         made = [_described(release, self.relation, self.voters) for release in self.releases]
-        return "; ".join(made if self.unmade is None else [*made, _planned(self.unmade)])
+        made += [] if self.unmade is None else [_planned(self.unmade)]
+        return "; ".join(made if self.tuned is None else [*made, self.tuned.words])
 
     def publishable(self) -> dict[str, Any]:
         """The statement as JSON."""
@@ -89,6 +93,7 @@ class CrowdStatement:
             **({"warning": self.warning} if self.warning else {}),
             "releases": [to_dict(release) for release in self.releases],
             **({"unmade": self.unmade._asdict()} if self.unmade else {}),
+            **({"tuned": self.tuned.to_dict()} if self.tuned else {}),
             "voters": self.voters,
             "delta": self.delta,
             "relation": self.relation,
@@ -117,6 +122,7 @@ class CrowdStatement:
                 description["private"],
                 Figure(**named[1]),
                 Unmade(**description["unmade"]) if "unmade" in description else None,
+                Tuned.from_dict(description["tuned"]) if "tuned" in description else None,
             )
             _check(found, description, named[0])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -152,12 +158,14 @@ def crowd_statement(
     relation: Covered = "record",
     private: bool = True,
     unmade: Unmade | None = None,
+    tuned: Tuned | None = None,
 ) -> CrowdStatement:
     """The statement of the tables that a crowd released, one after another.
 
     It covers a voter whose contents change, and also one that is added or removed, which moves a table by
     less. `voters` is their number as it was released; `private=False` marks a seeded run. `unmade` are rounds
-    that the plan had room for and that were not made: they stay in the figure.
+    that the plan had room for and that were not made: they stay in the figure. If the releases are those of
+    the best of several candidates, `tuned` says how it was chosen, and the figure is that of the choice.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
     >>> made = crowd_statement([release], 1e-5, voters=60_000)
@@ -169,21 +177,41 @@ def crowd_statement(
     if relation not in COVERED:
         raise PateError(f"relation={relation!r} of a crowd must be one of {', '.join(COVERED)}")
     check_delta(delta)
-    figure = figure_of(tuple(releases), delta, unmade)
-    return CrowdStatement(tuple(releases), voters, delta, relation, private, figure, unmade)
+    figure = figure_of(tuple(releases), delta, unmade, tuned)
+    return CrowdStatement(tuple(releases), voters, delta, relation, private, figure, unmade, tuned)
 
 
-def figure_of(releases: Sequence[CrowdRelease], delta: float, unmade: Unmade | None = None) -> Figure:
+def figure_of(
+    releases: Sequence[CrowdRelease],
+    delta: float,
+    unmade: Unmade | None = None,
+    tuned: Tuned | None = None,
+) -> Figure:
     """The figure of some tables together: the exact one if all noise is rounded Gaussian noise.
 
     >>> figure_of([NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)], 1e-5).basis == GAUSSIAN
     True
     """
     found = counts.worst(releases, delta, unmade)
+    if tuned is not None:
+        return _of_choice(releases, found, delta, tuned)
     exact = all(counts.gaussian_mu(release) is not None for release in releases)
     if math.isfinite(found):
         return Figure(found, None, "publishable", GAUSSIAN if exact else RENYI, WHOLE)
     return Figure(None, None, "publishable", GAUSSIAN if exact else RENYI, figures.NO_FINITE)
+
+
+def _of_choice(releases: Sequence[CrowdRelease], alone: float, delta: float, tuned: Tuned) -> Figure:
+    """The figure of a choice of settings; refused where its winner costs more than a candidate may."""
+    gaussian = all(counts.gaussian_mu(release) is not None for release in releases)
+    if not gaussian or alone > composition.gaussian_epsilon(tuned.mu, delta):
+        raise PateError(
+            f"the releases cost epsilon {alone:g} by themselves, which is more than a candidate that is "
+            f"{tuned.mu:g}-Gaussian-DP may cost: restore the statement, and the ledger, from a backup"
+        )
+    found = tuned.epsilon(delta)
+    note = WHOLE if math.isfinite(found) else figures.NO_FINITE
+    return Figure(found if math.isfinite(found) else None, None, "publishable", TUNED, note)
 
 
 def _described(release: CrowdRelease, whom: str, voters: int) -> str:

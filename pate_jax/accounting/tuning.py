@@ -7,6 +7,7 @@ gives a smaller figure than Renyi curves do. docs/tuning.md derives the bound.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.curves import Epsilon
-from pate_jax.accounting.repetitions import NegativeBinomial
+from pate_jax.accounting.repetitions import Fixed, NegativeBinomial
 from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
@@ -35,7 +36,7 @@ class Tuned:
     10.0
     """
 
-    law: NegativeBinomial
+    law: NegativeBinomial | Fixed  # a fixed number is charged as the composition of all
     mu: float  # each candidate is mu-Gaussian-DP, whatever its settings
     settings: int  # on the list from which each candidate is drawn
 
@@ -48,7 +49,26 @@ class Tuned:
     @property
     def expected(self) -> float:
         """The mean number of candidates."""
-        return round(self.law.mean, 9)
+        return self.law.candidates if isinstance(self.law, Fixed) else round(self.law.mean, 9)
+
+    @property
+    def of_all(self) -> bool:
+        """Whether every setting of the list was tried once, and all are charged."""
+        return isinstance(self.law, Fixed)
+
+    @property
+    def words(self) -> str:
+        """What was done, for a statement.
+
+        >>> Tuned(NegativeBinomial(1.0, 0.1), mu=0.2, settings=3).words[:62]
+        'the best, by a noisy score, of a random number of candidates, '
+        """
+        if isinstance(self.law, Fixed):
+            number = f"each of the {self.law.candidates} settings of a list, all charged"
+        else:
+            law = f"{self.expected:g} on average (shape {self.law.shape:g})"
+            number = f"a random number of candidates, {law}, drawn from a list of {self.settings} settings"
+        return f"the best, by a noisy score, of {number}; each candidate is {self.mu:.6g}-Gaussian-DP"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -57,9 +77,14 @@ class Tuned:
     @classmethod
     def from_dict(cls, described: Mapping[str, Any]) -> Tuned:
         """What `to_dict` described."""
-        if set(described) != {"shape", "gamma", "mu", "settings"}:
+        fields = {*described} - {"mu", "settings"}
+        kinds = {
+            kind: {field.name for field in dataclasses.fields(kind)} for kind in (NegativeBinomial, Fixed)
+        }
+        kind = next((kind for kind, names in kinds.items() if names == fields), None)
+        if kind is None or not {"mu", "settings"} <= {*described}:
             raise PateError(f"tuned={dict(described)!r} does not say how settings were chosen: restore it")
-        law = NegativeBinomial(described["shape"], described["gamma"])
+        law = kind(**{name: described[name] for name in fields})
         return cls(law, described["mu"], described["settings"])
 
     def epsilon(self, delta: float) -> float:
@@ -69,11 +94,13 @@ class Tuned:
         0.729
         """
         each = _CELLS * laws.distance(Noise("rounded_gaussian", LARGEST_SIGMA))
-        slack = (self.law.mean * each + _DRAWN) * _UP
+        slack = (self.expected * each + _DRAWN) * _UP
         return float(with_slack(lambda inner: Epsilon(self._ideal(inner), None), delta, slack).epsilon)
 
     def _ideal(self, delta: float) -> float:
         """The same for noise that follows its law exactly."""
+        if isinstance(self.law, Fixed):
+            return composition.gaussian_epsilon(self.mu * math.sqrt(self.law.candidates) * _UP, delta) * _UP
         one = composition.gaussian_epsilon(self.mu, delta / self.law.mean / _UP)
         often = log_ratio(self.law, lambda epsilon: composition.gaussian_log_delta(self.mu, epsilon))
         return (one + often) * _UP
@@ -121,7 +148,7 @@ def log_delta(law: NegativeBinomial, profile: Profile, epsilon: float) -> float:
     return min(0.0, math.log(law.mean) + profile(left) + 1e-12) if left >= 0 else 0.0
 
 
-def tuned_for(law: NegativeBinomial, settings: int, epsilon: float, delta: float) -> Tuned:
+def tuned_for(law: NegativeBinomial | Fixed, settings: int, epsilon: float, delta: float) -> Tuned:
     """The choice whose candidates have the least noise that keeps the whole choice within epsilon.
 
     >>> found = tuned_for(NegativeBinomial(1.0, 0.1), 3, epsilon=1.0, delta=1e-5)

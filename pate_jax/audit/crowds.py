@@ -23,7 +23,7 @@ from pate_jax.runs import batches, budget, chain, ledger
 from pate_jax.runs.crowds import choice, comparison, public_side, release, rivals, rounds, stages, students
 from pate_jax.runs.crowds.certificate import faults, held_out
 from pate_jax.runs.crowds.certificate import voters as certified_voters
-from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of
+from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.record import PLANNED
@@ -182,7 +182,8 @@ def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
         yield failed(f"the ledger shows {names}, and this run releases tables of {wished.voters}")
         return
     numbers = [line.release for line in (*shown.numbers, *shown.scores)]
-    if wished.rounds > 1 and numbers != (planned := _numbers(run, wished, scored)):
+    scored_by_plan = wished.rounds > 1 or is_candidate(run)
+    if scored_by_plan and numbers != (planned := _numbers(run, wished, scored)):
         yield failed(f"numbers of voters are released as {numbers}, and {planned} was planned")
     yield from _compared(run, shown, wished)
     early = [round for round in range(2, made + 1) if not rounds.continues(run, round - 1)]
@@ -217,7 +218,7 @@ def _numbers(run: RunDirectory, wished: CrowdChoice, scored: int) -> list[CrowdR
     """
     begun = choice.FIRST if PLANNED in run.record.read() else wished.voters
     mu = counts.mu_for(wished.epsilon, wished.delta)
-    score = counts.score_for(mu, wished.voters, wished.rounds - 1)
+    score = counts.score_for(mu, wished.voters, max(1, wished.rounds - 1))
     return [counts.headcount_for(mu, begun), *[score] * scored]
 
 
@@ -325,7 +326,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
 
 def published(statement: accounting.CrowdStatement) -> Iterator[Finding]:
     """The published figure again, from the releases that a statement names."""
-    again = figure_of(statement.releases, statement.delta, statement.unmade).epsilon
+    again = figure_of(statement.releases, statement.delta, statement.unmade, statement.tuned).epsilon
     epsilon = statement.headline.epsilon
     same = epsilon is None if again is None else epsilon is not None and covers(epsilon, again)
     yield from judged(

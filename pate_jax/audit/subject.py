@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.runs import inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -12,7 +13,9 @@ from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import ballot, join
+from pate_jax.runs.record import TUNE
 from pate_jax.runs.release.findings import Finding, unchecked
+from pate_jax.runs.settings import PartitionChoice
 
 ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
 
@@ -28,7 +31,11 @@ class Subject:
         """The inputs of the run, or why they are not available."""
         if "data" not in self.run.record.read():
             return unchecked(ELSEWHERE)
-        if join.is_party(self.run):
+        if TUNE in self.run.record.read():
+            settings = self.run.record.read()
+            cut = PartitionChoice(by=settings.of(TUNE)["by"])
+            opened = Inputs(self.run, settings.data, cut, TeacherConfig(), tolerant=True)
+        elif join.is_party(self.run):
             opened = ballot.inputs(join.opened(self.run), tolerant=True)
         elif is_crowd(self.run):
             opened = crowd_inputs.opened(self.run, tolerant=True).inputs

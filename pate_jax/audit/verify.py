@@ -5,6 +5,7 @@ spending      ledger, noise, budget, statement
 secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
 retraining    labels, teachers and student, computed again
 crowds        the same checks for a run whose voters are its records or users
+tune          the same for a choice of settings, candidate by candidate
 recounts      the tables and scores of such a run counted again, and its students trained again
 """
 
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from pate_jax import accounting
 from pate_jax.accounting.party_statement import PartyStatement
-from pate_jax.audit import crowds, parties, recounts, retraining, secrets, shards, spending
+from pate_jax.audit import crowds, parties, recounts, retraining, secrets, shards, spending, tune
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import register
@@ -66,7 +67,10 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
     subject = Subject(run)
     if join.is_party(run):
         return examine(str(run.root), _of_party(subject))
-    checks, again = _of_crowd(subject) if is_crowd(run) else _of_teachers(subject, retrained)
+    if tune.is_tune(run):
+        checks, again = _of_choice(subject)
+    else:
+        checks, again = _of_crowd(subject) if is_crowd(run) else _of_teachers(subject, retrained)
     if not deep:
         again = dict.fromkeys(again, _shallow)
     return examine(str(run.root), {**checks, **again})
@@ -114,6 +118,18 @@ def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
         "student": partial(recounts.student_again, run, crowd),
     }
     return checks, again
+
+
+def _of_choice(subject: Subject) -> tuple[Checks, Checks]:
+    """The checks and the deep checks of a choice of settings: of each candidate, and of the best one."""
+    choice = tune.opened(subject)
+    checks: Checks = {
+        "keys": partial(shards.keys, subject.run),
+        "apart": partial(shards.public_apart, subject),
+        **tune.checks(choice),
+        "release": lambda: _released(Subject(tune.winner(choice))),
+    }
+    return checks, tune.again(choice)
 
 
 def _of_party(subject: Subject) -> Checks:

@@ -105,7 +105,9 @@ def expanded(flags: Sequence[str]) -> list[str]:
     positional = bool(rest) and not rest[0].startswith("-") and rest[0] not in _MECHANISMS
     first = [] if dataset is None or positional else [str(dataset)]
     named = {flag.partition("=")[0] for flag in own}
-    words = [word for name, one in settings.items() if f"--{name}" not in named for word in _words(name, one)]
+    words = [
+        word for name, one in settings.items() if f"--{name}" not in named for word in words_of(name, one)
+    ]
     return [*first, *words, *rest, *ends]
 
 
@@ -131,10 +133,10 @@ def _of_mechanism(settings: Any, path: Path) -> list[str]:
     if not isinstance(settings, Mapping) or settings.get("name") not in _MECHANISMS:
         raise PateError(f"{path}: a mechanism has a name, one of {', '.join(_MECHANISMS)}")
     rest = {name: value for name, value in settings.items() if name != "name"}
-    return [str(settings["name"]), *(word for name, value in rest.items() for word in _words(name, value))]
+    return [str(settings["name"]), *(word for name, value in rest.items() for word in words_of(name, value))]
 
 
-def _words(name: str, value: Any) -> list[str]:
+def words_of(name: str, value: Any) -> list[str]:
     """The words of one flag."""
     if isinstance(value, bool):
         return [f"--{name}"] if value else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
 
@@ -40,10 +40,13 @@ class Inputs:
     cut: PartitionChoice
     teacher: TeacherConfig
     tolerant: bool = False
+    opened: data.Dataset | None = field(default=None, repr=False, compare=False)  # where it is open already
 
     @cached_property
     def dataset(self) -> data.Dataset:
         """The private, public and test parts."""
+        if self.opened is not None:
+            return self.opened
         try:
             return open_data(self.choice)
         except SharedInputs:

@@ -29,6 +29,7 @@ _COUNTS = {"batch": 1, "teachers": 0, "classes": 0, "asked": 0}  # and the least
 _TEXTS = ("votes", "queries", "inputs", "noise", "answers")
 _COST = ("order", "rdp", "slack")
 CROWD = 5  # schema of a line of a crowd
+TUNE = 8  # of a choice of settings, whose line `tune.ledger` reads
 PARTY = 6  # and of a party, whose lines `parties.ledger` reads
 _IS_WHOLE = re.compile("-?[0-9]{1,18}", re.ASCII).fullmatch
 _CROWD_COUNTS, _CROWD_TEXTS = {"batch": 1}, ("table", "public", "noise", "values")
@@ -108,6 +109,11 @@ def entries(path: Path) -> Iterator[Line | CrowdLine]:
             raise PateError(
                 f"{path} is the ledger of one party of a vote among several: `pate party` goes on with it, "
                 "and `pate verify` checks it"
+            )
+        if entry["schema"] == TUNE:
+            raise PateError(
+                f"{path} is the ledger of a choice of settings: `pate tune` goes on with it, and "
+                "`pate verify` checks it"
             )
         yield parse_crowd(entry, path) if entry["schema"] == CROWD else parse(entry, path)
 

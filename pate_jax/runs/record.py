@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pate_jax import student
 from pate_jax.accounting.curves import NEWEST, Rule, check_rule
 from pate_jax.accounting.filter import Filter
+from pate_jax.accounting.tuning import Tuned
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, from_dict
@@ -22,6 +23,8 @@ Stages = dict[str, dict[str, Any]]
 CROWD = "crowd"  # the stage that only the run of a crowd has
 ROUNDS = "rounds"  # and the one that it has where it votes more than once
 COMPARED = "compared"  # how students are trained that a crowd's sums may be compared with
+CANDIDATE = "candidate"  # of a choice of settings: whom it holds out, and what the choice costs
+TUNE = "tune"  # the stage that only a choice of settings has
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
 
 
@@ -60,6 +63,11 @@ class Settings:
 
     def of(self, stage: str) -> dict[str, Any]:
         """The settings of a stage that has run."""
+        if stage not in self.stages and TUNE in self.stages:
+            raise PateError(
+                f"{self.file} is of a choice of settings, which `pate tune` makes and publishes as a whole: "
+                "`pate verify` checks it, and no other command changes it or reads it"
+            )
         if stage not in self.stages:
             raise PateError(f"{self.file} holds no settings of {stage!r}: restore it from a backup")
         return dict(self.stages[stage])
@@ -93,6 +101,16 @@ class Settings:
     def rivals(self) -> dict[str, StudentConfig]:
         """How the students are trained that the classifier of a crowd's sums is compared with, by method."""
         return {method: student.from_dict(one) for method, one in self.of(COMPARED).items()}
+
+    @property
+    def held_out(self) -> bytes | None:
+        """The key of those whom a candidate holds out, which all candidates of a choice share."""
+        return bytes.fromhex(self.of(CANDIDATE)["held_out"]) if CANDIDATE in self else None
+
+    @property
+    def tuned(self) -> Tuned | None:
+        """The choice of settings that a crowd is a candidate of, if it is one."""
+        return Tuned.from_dict(self.of(CANDIDATE)["tuned"]) if CANDIDATE in self else None
 
     @property
     def student(self) -> StudentConfig:

@@ -48,6 +48,18 @@ class Secret:
         """The seed of a reproducible run; None where the run is private."""
         return self._stored()[0]
 
+    def hand_down(self, to: Secret, purpose: str) -> None:
+        """Write the secret of a part of this run, which follows from its own."""
+        if not to.file.exists():
+            storage.write_json(to.file, "keys", self.handed(purpose), mode=0o600)
+
+    def handed(self, purpose: str) -> dict[str, int | str | None]:
+        """What is written of the secret of a part of this run: a seed where this one has a seed."""
+        entropy = self.derive(purpose)
+        if self.seed is None:
+            return {"seed": None, "entropy": entropy.hex()}
+        return {"seed": int.from_bytes(entropy[:6], "big"), "entropy": None}
+
     def derive(self, purpose: str) -> bytes:
         """32 bytes for one purpose."""
         seed, entropy = self._stored()

@@ -22,6 +22,7 @@ class Drawn(Protocol):
         """Move a bar on and show a note."""
 
 
+_silent: list[bool] = []  # one for each `quiet` that is open
 _open: list[Drawn] = []  # the bars on the screen, the outermost first
 
 
@@ -97,7 +98,22 @@ def say(text: str) -> None:
 
     >>> say("3 queries are nearly equal")
     """
-    print(text, file=sys.stderr)
+    if not _silent:
+        print(text, file=sys.stderr)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Say nothing and draw nothing: for work whose amount is a secret.
+
+    >>> with quiet():
+    ...     say("candidate 3 of 17")
+    """
+    _silent.append(True)
+    try:
+        yield
+    finally:
+        _silent.pop()
 
 
 def warn(text: str | None) -> None:
@@ -116,7 +132,7 @@ def bar(description: str, total: float) -> Iterator[Bar]:
     >>> with bar("counting", total=2) as steps:
     ...     steps.advance(2, note="done")
     """
-    if _open or not sys.stderr.isatty():
+    if _open or _silent or not sys.stderr.isatty():
         yield Bar(None)
         return
     from rich.console import Console

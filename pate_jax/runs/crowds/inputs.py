@@ -24,7 +24,7 @@ from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.record import COMPARED, CROWD
+from pate_jax.runs.record import CANDIDATE, COMPARED, CROWD
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
@@ -39,6 +39,11 @@ WORTH = 20  # so many voters for each unit of noise have to compare students
 def is_crowd(run: RunDirectory) -> bool:
     """Whether the voters of a run are its records or users."""
     return CROWD in run.record.read()
+
+
+def is_candidate(run: RunDirectory) -> bool:
+    """Whether a crowd is one candidate of a choice of settings, which ends with its score."""
+    return CANDIDATE in run.record.read()
 
 
 class Learned(NamedTuple):
@@ -116,13 +121,13 @@ class Crowd:
         units = partition.units_of(self.dataset.private, self.choice.by)
         if not self.judged:
             return np.zeros(len(units), bool)
-        key = self.run.secret.derive("held out")
+        key = self.run.record.read().held_out or self.run.secret.derive("held out")
         return np.asarray(partition.assign(units, HELD_OUT, key=key) == 0)
 
     @cached_property
     def judged(self) -> bool:
-        """Whether some voters are held out: to judge between rounds, or to compare students."""
-        return self.choice.rounds > 1 or compares(self.run, self.choice)
+        """Whether some voters are held out: to judge between rounds, candidates, or students."""
+        return self.choice.rounds > 1 or is_candidate(self.run) or compares(self.run, self.choice)
 
     @property
     def judging(self) -> int:

@@ -40,7 +40,7 @@ from pate_jax.mechanisms.crowds import (
 from pate_jax.runs import batches, budget, chain, ledger, register
 from pate_jax.runs.crowds import comparison, processes, public_side, rivals, rounds, students
 from pate_jax.runs.crowds.certificate import certificate, faults
-from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of
+from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.report import crowd_words
@@ -121,7 +121,9 @@ def release(crowd: Crowd) -> None:
                     "restore them from a backup"
                 )
             rounds.issue(run, round, line)
-        if compares(run, crowd.choice):
+        if is_candidate(run):
+            _scored(book, crowd.at(crowd.choice.rounds + 1))
+        elif compares(run, crowd.choice):
             _compare(book, crowd)
 
 
@@ -143,6 +145,12 @@ def _shown(book: chain.Writer, run: RunDirectory, batch: int, make: Callable[[],
 
 def _continues(book: chain.Writer, crowd: Crowd) -> bool:
     """Whether this round takes place: what the score of the student before it says."""
+    _scored(book, crowd)
+    return rounds.continues(crowd.run, crowd.round - 1)
+
+
+def _scored(book: chain.Writer, crowd: Crowd) -> None:
+    """Release the score of the student before a round."""
     run, taught = crowd.run, students.before(crowd)
     line = _shown(book, run, rounds.score_batch(crowd.round), partial(_score, crowd))
     if line.public != taught:
@@ -150,7 +158,6 @@ def _continues(book: chain.Writer, crowd: Crowd) -> bool:
             f"{run.ledger} shows a score of another student than that in {run.student_of(crowd.round - 1)}: "
             "restore them from a backup"
         )
-    return rounds.continues(run, crowd.round - 1)
 
 
 def _compare(book: chain.Writer, crowd: Crowd) -> None:
@@ -180,7 +187,7 @@ def _number(crowd: Crowd) -> CrowdLine:
 
 def _score(crowd: Crowd) -> CrowdLine:
     """The line of the score before a round."""
-    beside = counts.score_for(crowd.mu, crowd.choice.voters, crowd.choice.rounds - 1)
+    beside = counts.score_for(crowd.mu, crowd.choice.voters, max(1, crowd.choice.rounds - 1))
     exact, taught = students.score(crowd), students.before(crowd)
     return _line(crowd.run, rounds.score_batch(crowd.round), beside, exact, taught)
 

@@ -1,5 +1,6 @@
 """What the ledger of a crowd shows: the number of voters, then each round's table, with a score between two.
 
+The score of a candidate of a choice of settings comes last, and is that of its student (`runs.tune`).
 Every line but the scores' is there in a run of one round too. A score tells how many held-out voters agree
 with the student of the rounds so far, and decides whether another round follows. In a run of one round the
 table may be followed by a comparison of students. So each decision reads released numbers alone.
@@ -27,7 +28,7 @@ from pate_jax.mechanisms.crowds import (
     Score,
 )
 from pate_jax.runs import ledger
-from pate_jax.runs.crowds.inputs import HELD_OUT, compares, told
+from pate_jax.runs.crowds.inputs import HELD_OUT, compares, is_candidate, told
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.settings import CrowdChoice
@@ -165,6 +166,8 @@ def load_noisy(run: RunDirectory, round: int = 1) -> tuple[CrowdTable, Table]:
 def finished(run: RunDirectory, choice: CrowdChoice) -> bool:
     """Whether a run has released all that it will: its last round, a score that ended them, a comparison."""
     found = shown(run)
+    if is_candidate(run):
+        return bool(found.scores)
     if choice.rounds == 1:
         return bool(found.tables) and (bool(found.comparisons) or not compares(run, choice))
     if len(found.tables) == choice.rounds and len(found.scores) == choice.rounds - 1:

@@ -13,10 +13,9 @@ from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.runs import budget, ledger, queries
 from pate_jax.runs import stages as shared
-from pate_jax.runs import students as training
 from pate_jax.runs.crowds import answers, comparison, processes, rivals, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds.inputs import Crowd, compares, told
+from pate_jax.runs.crowds.inputs import Crowd, compares, is_candidate, told
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import COMPARED, CROWD, PLANNED, ROUNDS
 from pate_jax.runs.release import check, write
@@ -89,6 +88,7 @@ def state(run: RunDirectory, delta: float) -> CrowdStatement:
         relation=by,
         private=run.secret.seed is None,
         unmade=rounds.unmade(run, settings.crowd),
+        tuned=settings.tuned,
     )
 
 
@@ -147,6 +147,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "pool": len(dataset.public.ids),
         **_told_of_rounds(run, crowd),
         **_told_of_rivals(run, crowd),
+        **_told_of_choice(run),
         "method": choice.config.method,
         "comparison": choice.comparison,
         "planned": run.record.stages().get(PLANNED, {}).get("at", []),
@@ -174,9 +175,9 @@ def learn(
     choice = students.chosen(config, crowd, found, asked)
     if not again and isinstance(config, student.Auto) and compares(crowd.run, crowd.choice):
         return rivals.kept(crowd, choice.config.method), found, asked, choice
-    if isinstance(choice.config, student.Linear):
-        return students.of_sums(crowd), found, asked, choice
-    return training.learn(crowd.run, choice.config, crowd.dataset, asked, found), found, asked, choice
+    if not again and is_candidate(crowd.run):
+        return crowd.at(crowd.round + 1).before, found, asked, choice
+    return students.final(crowd, choice), found, asked, choice
 
 
 def _told_of_rounds(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
@@ -197,6 +198,17 @@ def _told_of_rounds(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
 def _told_of_rivals(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
     """What is said of the students of a run's sums, if some voters compared them."""
     return {"compared": comparison.told(run)._asdict()} if compares(run, crowd.choice) else {}
+
+
+def _told_of_choice(run: RunDirectory) -> dict[str, Any]:
+    """What is said of a choice of settings, if the run is of its winner: its list, and the noisy score."""
+    tuned = run.record.read().tuned
+    if tuned is None:
+        return {}
+    (line,), some = rounds.shown(run).scores, rounds.held_out(run)
+    score = min(max(rounds.shown(run).outcomes()[0] / some, 0.0), 1.0)
+    said = {"settings": tuned.settings, "expected": tuned.expected, "random": not tuned.of_all}
+    return {"tuned": {**said, "score": score, "noise": line.release.sigma / some}}
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import trees
 from pate_jax.runs import students as training
 from pate_jax.runs.crowds import answers, comparison, public_side
-from pate_jax.runs.crowds.inputs import Crowd, compares
+from pate_jax.runs.crowds.inputs import Crowd, compares, is_candidate
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import CrowdChoice
 from pate_jax.student import (
@@ -99,6 +99,14 @@ def of_sums(crowd: Crowd) -> Student:
     return made._replace(columns=dataset.columns)
 
 
+def final(crowd: Crowd, choice: Choice) -> Student:
+    """The student of all rounds up to this one, by the method that was chosen for it."""
+    if isinstance(choice.config, Linear):
+        return of_sums(crowd)
+    found, asked = answers.given(crowd)
+    return training.learn(crowd.run, choice.config, crowd.dataset, asked, found)
+
+
 def before(crowd: Crowd) -> str:
     """A digest of the student before this round, which is trained if the run has none yet."""
     folder = crowd.run.student_of(crowd.round - 1)
@@ -108,8 +116,11 @@ def before(crowd: Crowd) -> str:
 
 
 def learned(crowd: Crowd) -> Student:
-    """The student of all rounds before this one."""
+    """The student of all rounds before this one: for a candidate of a choice of settings its last one."""
     found, asked = answers.given(crowd.at(crowd.round - 1))
+    if is_candidate(crowd.run):
+        last, config = crowd.at(crowd.round - 1), crowd.run.record.read().student
+        return final(last, chosen(config, last, found, asked))
     return training.learn(crowd.run, crowd.run.record.read().between, crowd.dataset, asked, found)
 
 

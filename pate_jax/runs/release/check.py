@@ -44,7 +44,18 @@ _STATEMENT = frozenset(
     {
         *("artefact", "schema", "warning", "asked", "answered", "delta", "relation", "relation_in_words"),
         *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line"),
-        *("teachers", "classes", "declared", "rule", "releases", "unmade", "voters", "shared", "audiences"),
+        *(
+            "teachers",
+            "classes",
+            "declared",
+            "rule",
+            "releases",
+            "unmade",
+            "tuned",
+            "voters",
+            "shared",
+            "audiences",
+        ),
     }
 )
 FIELDS = {

@@ -1,0 +1,1 @@
+"""A choice of settings on private data, which is paid for: `pate tune` (docs/tuning.md)."""

@@ -1,0 +1,175 @@
+"""The candidates of a choice: each a crowd's run up to its score, in a folder and with a secret of its own.
+
+A candidate releases, with noise, the number of voters, one table of those who are not held out, and how many
+held-out voters agree with its student. All this together is mu-Gaussian-DP (`accounting.exact.counts`),
+whatever its settings are. Whom all of them hold out follows from one key, so that their scores compare.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pate_jax.accounting import composition
+from pate_jax.accounting.exact import counts
+from pate_jax.accounting.tuning import Tuned
+from pate_jax.data import Dataset
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.runs import budget
+from pate_jax.runs.crowds import release, students
+from pate_jax.runs.crowds.inputs import HELD_OUT, Crowd, Learned
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import Inputs, open_data
+from pate_jax.runs.record import CANDIDATE, CROWD, TUNE
+from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
+from pate_jax.runs.tune import draws
+from pate_jax.runs.tune.ledger import Charge, charge
+from pate_jax.runs.tune.place import Place
+from pate_jax.runs.tune.settings import Setting, TuneConfig
+from pate_jax.system import storage
+
+_ROOM = 1 - 1e-9  # of a candidate's mu, so that its own epsilon never exceeds it by rounding
+_WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice that was begun, as its files describe it; data and public spaces are opened once."""
+
+    run: RunDirectory
+    dataset: Dataset | None = field(repr=False)  # None where they cannot be had
+    learned: dict[tuple[str | None, str], dict[int, Learned]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What was recorded of it."""
+        return self.run.record.read().of(TUNE)
+
+    @property
+    def delta(self) -> float:
+        """The delta of its statement."""
+        return float(self.facts["delta"])
+
+    @cached_property
+    def tuned(self) -> Tuned:
+        """The law of its candidates and what each may cost."""
+        return Tuned.from_dict(self.facts["tuned"])
+
+    @cached_property
+    def picks(self) -> list[int]:
+        """The setting of each candidate, by its place in the list."""
+        return draws.picks(self.run.secret, self.tuned)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its candidates; how many there are is secret."""
+        return range(1, len(self.picks) + 1)
+
+    def setting(self, number: int) -> Setting:
+        """The setting of a candidate."""
+        return Setting.from_dict(self.facts["settings"][self.picks[number - 1]])
+
+    def crowd(self, number: int) -> Crowd:
+        """A candidate whose secret is there already."""
+        place, setting = Place(self.run.root, number), self.setting(number)
+        return _crowd(self, place, setting, self.chosen(setting, place.secret.seed))
+
+    def chosen(self, setting: Setting, seed: int | None) -> CrowdChoice:
+        """How the voters of a setting vote, at what a candidate may cost."""
+        one = epsilon_of_one(self.tuned, self.delta)
+        return setting.crowd(self.facts["by"], seed, one, self.delta)
+
+    def recorded(self, number: int) -> dict[str, dict[str, Any]]:
+        """What the settings of a candidate say."""
+        place, setting = Place(self.run.root, number), self.setting(number)
+        crowd = to_settings(self.chosen(setting, place.secret.seed))
+        del crowd["rounds"]
+        held_out = self.run.secret.derive("held out").hex()
+        return {
+            "data": self.run.record.read().of("data"),
+            CROWD: crowd,
+            "relation": {"relation": crowd["by"]},
+            CANDIDATE: {"held_out": held_out, "tuned": self.tuned.to_dict()},
+            "student": to_settings(setting.student),
+        }
+
+
+def begin(run: RunDirectory, config: TuneConfig) -> Choice:
+    """Open the data, check every setting on public things, and charge the choice.
+
+    Nothing is recorded before all settings were found fit, so a mistyped command can be given again.
+    """
+    known = run.record.read()
+    if TUNE not in known and known.stages:
+        raise PateError(f"{run.root} is another run: choose another --out for this choice of settings")
+    data = config.data.drawn(STROKES)
+    dataset, tuned = open_data(data), config.tuned
+    choice = Choice(run, dataset)
+    listed = [setting.to_dict() for setting in config.settings]
+    for setting in config.settings:
+        _check(
+            choice,
+            setting,
+            setting.crowd(config.by, None, epsilon_of_one(tuned, config.delta), config.delta),
+            data,
+        )
+    run.secret.draw(config.seed)
+    run.record.agree("data", to_settings(data), but_not=_WHERE)
+    run.record.agree("relation", {"relation": config.by})
+    said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": tuned.to_dict()}
+    run.record.agree(TUNE, {**said, "settings": listed})
+    budget.warn_of_delta(config.delta, len(dataset.private.ids))
+    charge(run.ledger, Charge(tuned, digest(listed), config.epsilon, config.delta))
+    return choice
+
+
+def digest(listed: list[dict[str, Any]]) -> str:
+    """What names a list of settings."""
+    return storage.digest(np.array(json.dumps(listed, sort_keys=True)))
+
+
+def make(choice: Choice, number: int) -> Place:
+    """A candidate up to its noisy score; what is finished is not repeated."""
+    place = Place(choice.run.root, number)
+    with place.writing():
+        choice.run.secret.hand_down(place.secret, f"candidate {number}")
+        for stage, settings in choice.recorded(number).items():
+            place.record.agree(stage, settings, but_not=_WHERE)
+        release.release(choice.crowd(number))
+    return place
+
+
+def epsilon_of_one(tuned: Tuned, delta: float) -> float:
+    """The epsilon of one candidate by itself, by which its noise is chosen; it is never published."""
+    found = composition.gaussian_epsilon(tuned.mu * _ROOM, delta)
+    if not 0 < counts.mu_for(found, delta) <= tuned.mu:
+        raise PateError(f"delta={delta:g} leaves a candidate no epsilon at mu={tuned.mu:g}: lower it")
+    return found
+
+
+def _crowd(choice: Choice, place: RunDirectory, setting: Setting, how: CrowdChoice) -> Crowd:
+    """A crowd on the data of the choice, in a space that is learned once."""
+    data = place.record.read().data if place.settings.exists() else DataChoice()
+    cut = PartitionChoice(by=how.by, seed=how.seed)
+    inputs = Inputs(place, data, cut, TeacherConfig(), opened=choice.dataset)
+    learned = choice.learned.setdefault((setting.space, setting.encoder), {})
+    return Crowd(inputs, how, learned=learned)
+
+
+def _check(choice: Choice, setting: Setting, how: CrowdChoice, data: DataChoice) -> None:
+    """Refuse a setting that cannot be a candidate, by public things alone."""
+    cut = PartitionChoice(by=how.by, seed=how.seed)
+    probe = Place(choice.run.root, 0)  # nothing is ever written there
+    inputs = Inputs(probe, data, cut, TeacherConfig(), opened=choice.dataset)
+    learned = choice.learned.setdefault((setting.space, setting.encoder), {})
+    crowd = Crowd(inputs, how, learned=learned)
+    students.check(setting.student, crowd)
+    crowd.check_public()
+    crowd.mu  # noqa: B018  # refuses what no noise is wide enough for
+    if crowd.number < HELD_OUT:
+        raise PateError(f"a choice holds out one voter in {HELD_OUT}, and there are fewer: use `pate run`")
