@@ -19,7 +19,9 @@ from pate_jax.runs import batches, pipeline, stages
 from pate_jax.runs.crowds import comparison, rounds
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
-from pate_jax.student import Auto, Ridge, Supervised
+from pate_jax.runs.tune import pipeline as tuning
+from pate_jax.runs.tune.settings import Setting, TuneConfig
+from pate_jax.student import Auto, Linear, Ridge, Supervised
 from pate_jax.student.settings import Settings
 from pate_jax.system import locks, storage
 
@@ -251,3 +253,30 @@ def stop_at_write(patch, kill: int) -> list[int]:
     for name in ("write_bytes", "append_bytes"):
         patch.setattr(storage, name, dying(getattr(storage, name)))
     return written
+
+
+LISTED = (Setting("sums", student=Linear()), Setting("neighbours", queries=12, student=Ridge()))
+_THREE = 6  # the seed with which three candidates are drawn, of both settings
+
+
+def _write_classes(folder: Path) -> None:
+    """Records of two classes, four for each of 120 users."""
+    folder.mkdir(exist_ok=True)
+    random = np.random.default_rng(3)
+    for name, count in (("private", 480), ("public", 60), ("test", 40)):
+        labels = random.integers(0, 2, count).astype(np.int32)
+        arrays = {"inputs": (np.eye(2, 3)[labels] * 2 + random.normal(size=(count, 3))).astype(np.float32)}
+        entries = random.permutation(3 * count)[:count]
+        arrays |= {"labels": labels, "ids": np.array([f"{name}-{entry:04d}" for entry in entries])}
+        if name == "private":
+            arrays["users"] = np.array([f"user-{row // 4:03d}" for row in range(count)])
+        np.savez(folder / f"{name}.npz", **arrays)
+
+
+@functools.cache
+def choice() -> TuneConfig:
+    """A finished choice of settings by user, with a seed: three candidates, of both settings."""
+    folder = _once("classes", _write_classes)
+    data = DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
+    config = TuneConfig(data, LISTED, "user", _THREE, 3.0, candidates=3.0)
+    return replace(config, out=_once("choice", lambda out: tuning.run(replace(config, out=out))))

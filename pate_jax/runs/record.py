@@ -25,6 +25,7 @@ ROUNDS = "rounds"  # and the one that it has where it votes more than once
 COMPARED = "compared"  # how students are trained that a crowd's sums may be compared with
 CANDIDATE = "candidate"  # of a choice of settings: whom it holds out, and what the choice costs
 TUNE = "tune"  # the stage that only a choice of settings has
+_OF_TUNE = ("data", "relation", "chosen")  # the others that it has
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
 
 
@@ -185,6 +186,8 @@ class Record:
     def agree(self, stage: str, settings: Mapping[str, Any], but_not: Sequence[str] = ()) -> None:
         """Record a stage's settings, or refuse those that differ from the recorded ones."""
         stages = self.stages()
+        if TUNE in stages and stage not in (TUNE, *_OF_TUNE):
+            Settings(stages, self.file).of(stage)  # refuses
         if stage not in stages:
             storage.write_json(self.file, "settings", {**stages, stage: dict(settings)})
             return
