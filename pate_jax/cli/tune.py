@@ -45,7 +45,7 @@ def tune(
         delta: the delta of the privacy statement.
         by: whom the guarantee covers: one record, or all records of one user.
         candidates: how many are tried on average; more find better settings, with more noise and time.
-        each_once: try each setting once, and pay for all of them; cheaper for a list of two or three.
+        each_once: try each setting once, and pay for all of them: for a list of two.
         out: the run directory; unset: runs/ and the data set's name.
         seed: make the choice reproducible and therefore NOT private.
         json: end with one JSON object in place of the summary.
