@@ -44,7 +44,7 @@ COMMANDS = {
     "run": Command("run.run", "Do the whole job: from private records to a student that may be published."),
     "tune": Command(
         "tune.tune",
-        "Choose settings on private data and pay for it: the best of a random number of candidates.",
+        "Choose settings on private data and pay for the choice: the best of a random number of candidates.",
     ),
     "train": Command("run.train", "Cut the private records into shards and train one teacher on each."),
     "vote": Command("run.vote", "Let the teachers of a run label public inputs, into private/votes.npz."),
