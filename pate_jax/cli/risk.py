@@ -39,7 +39,8 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
 
 def attack(
     run: RunPath,
-    only: Literal["mechanism", "canaries", "recovery", "poisoning", "membership"] | None = None,
+    only: Literal["mechanism", "canaries", "recovery", "poisoning", "membership", "reconstruction"]
+    | None = None,
     draws: int | None = None,
     shadows: int = 128,
     canaries: int = 20_000,
@@ -57,7 +58,9 @@ def attack(
     `poisoning` says how many bad records the answers withstand, and tries it: labels are flipped and a
     backdoor is put into some records, and what holds them is trained or counted again. SENSITIVE, since it is
     computed from the records. `membership` (crowds, linear teachers) repeats the run on random halves of its
-    people and guesses who took part: SENSITIVE too. The results are written into private/attacks.json.
+    people and guesses who took part: SENSITIVE too. `reconstruction` trains the student again from public
+    inputs, released answers and its key alone, with nothing private within reach, and guesses a hidden part
+    of records: SENSITIVE too. The results are written into private/attacks.json.
 
     Args:
         run: the run directory.

@@ -23,4 +23,6 @@ roc        how good such guesses are, beside what a guarantee allows
 twins      broken pipelines, which every attack must detect
 sums_pipeline  the pipeline of a crowd's class sums in memory
 members    all of it for a finished run
+reconstruction  the student again, from public inputs and released answers alone
+attributes a hidden part of a record, guessed from the student
 """

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pate_jax.audit.attacks import canaries, mechanism, members, poisoned, recovery
+from pate_jax.audit.attacks import canaries, mechanism, members, poisoned, reconstruction, recovery
 from pate_jax.audit.attacks.attack import Attack, Finding, Flags
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
 # In the order in which they are made and told.
-_ALL = mechanism.ATTACK, canaries.ATTACK, recovery.ATTACK, poisoned.ATTACK, members.ATTACK
+_ALL = (
+    mechanism.ATTACK,
+    canaries.ATTACK,
+    recovery.ATTACK,
+    poisoned.ATTACK,
+    members.ATTACK,
+    reconstruction.ATTACK,
+)
 ATTACKS: dict[str, Attack] = {one.name: one for one in _ALL}
 _USUAL = Flags()
 
