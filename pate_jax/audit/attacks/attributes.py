@@ -87,7 +87,7 @@ def difference(
 
     >>> low, high = difference(np.arange(100) < 60, np.arange(100) < 40, 0.05)
     >>> round(low, 3), round(high, 3)
-    (0.062, 0.33)
+    (0.062, 0.331)
     """
     p, q = ((one.sum() + 1) / (len(one) + 2) for one in (left, right))
     spread = math.sqrt(p * (1 - p) / (len(left) + 2) + q * (1 - q) / (len(right) + 2))
