@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,20 +150,6 @@ class Released(RunDirectory):
         return OneKey(self.keys, self.ledger, self.root, self.key)
 
 
-@dataclass(frozen=True)
-class PublicOnly(Inputs):
-    """What a run is made from, without its private records."""
-
-    public: data.Dataset | None = None
-
-    @cached_property
-    def dataset(self) -> data.Dataset:
-        """The data set, whose private part is empty."""
-        if self.public is None:
-            raise PateError("no public data were given")
-        return self.public
-
-
 def rebuilt(run: RunDirectory, opened: Inputs, folder: Path) -> Student:
     """The student, trained again in a folder that holds released files alone."""
     there = Released(folder, run.secret.derive(_KEY))
@@ -172,7 +157,7 @@ def rebuilt(run: RunDirectory, opened: Inputs, folder: Path) -> Student:
         _copied(path, there.private / path.name)
     choice, asked = opened.choice, [] if is_crowd(run) else [asked_inputs(opened)]
     public = without_private(opened.dataset)
-    inputs = PublicOnly(there, choice, opened.cut, opened.teacher, opened.tolerant, public)
+    inputs = dataclasses.replace(opened, run=there, opened=public)
     kept = (run.root, choice.private, choice.manual_dir, choice.data_dir)
     with sealed([path for path in kept if path is not None]):
         config = students.taught(there)

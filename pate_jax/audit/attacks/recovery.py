@@ -36,7 +36,7 @@ from pate_jax.runs.queries import asked_inputs
 from pate_jax.system import storage
 
 ANSWERS = (1, 10, 100, 1000)  # from which a histogram is rebuilt
-_QUERIES, _COPIES = 2, 100  # that are asked in other words, and in how many
+_COPIES = 100  # in other words, of each query that is asked
 _INPUTS, _REPEATS = 100, 20  # that are asked again word by word, and how often
 _MOVED, _DIGIT = 2, 1e-4  # pixels that an image moves by at most, and share that a number changes by
 _ALARM = 1e-4  # of the limit by which a second draw is said to be free: as in `roc`
@@ -260,7 +260,7 @@ def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Re
     asked = answers.load_asked(run)
     if not len(asked.votes):
         raise PateError(f"{run.root} has asked about nothing: there are no votes to rebuild")
-    rows = np.unique(np.linspace(0, len(asked.votes) - 1, _QUERIES).astype(np.int64))
+    rows = contested(asked.votes)
     votes = asked.votes[rows]
     copies = np.repeat(votes[:, None], _COPIES, axis=1)
     if "data" in settings:
@@ -276,6 +276,16 @@ def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Re
         delta,
         repeated(mechanism, line.teachers, line.classes),
     )
+
+
+def contested(votes: Votes) -> Int[np.ndarray, " row"]:
+    """The query whose teachers agree least, and one where they agree as usual.
+
+    >>> contested(np.array([[9, 0], [5, 4], [7, 2]])).tolist()
+    [1, 2]
+    """
+    order = np.argsort(votes.max(1), kind="stable")
+    return np.unique(order[[0, len(order) // 2]])
 
 
 def _charged(mechanism: Mechanism, line: ledger.Line, number: int, delta: float) -> float:
