@@ -93,9 +93,17 @@ class Tuned:
         >>> round(Tuned(NegativeBinomial(1.0, 0.1), mu=0.125, settings=3).epsilon(1e-5), 3)
         0.729
         """
+        ideal = with_slack(lambda inner: Epsilon(self._ideal(inner), None), delta, self.strays())
+        return float(ideal.epsilon)
+
+    def strays(self) -> float:
+        """How far all draws may stray from their laws: the noise of all candidates, and their number.
+
+        >>> Tuned(NegativeBinomial(1.0, 0.1), mu=0.125, settings=3).strays() < 1e-10
+        True
+        """
         each = _CELLS * laws.distance(Noise("rounded_gaussian", LARGEST_SIGMA))
-        slack = (self.expected * each + _DRAWN) * _UP
-        return float(with_slack(lambda inner: Epsilon(self._ideal(inner), None), delta, slack).epsilon)
+        return (self.expected * each + _DRAWN) * _UP
 
     def _ideal(self, delta: float) -> float:
         """The same for noise that follows its law exactly."""

@@ -12,6 +12,7 @@ from functools import partial
 from pate_jax import student
 from pate_jax.audit import crowds, recounts, shards
 from pate_jax.audit.subject import Subject
+from pate_jax.runs import register
 from pate_jax.runs.crowds import students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -133,6 +134,7 @@ def checks(choice: Choice) -> dict[str, Callable[[], Iterable[Finding]]]:
         "ledger": partial(of_all, choice, lambda one, _: crowds.lines(one)),
         "noise": partial(of_all, choice, lambda one, _: crowds.noise(one)),
         "chosen": partial(chosen, choice),
+        "register": lambda: register.examined_choice(choice.run, candidates.plan(choice, None)),
         "statement": lambda: crowds.stated(winner(choice)),
     }
 

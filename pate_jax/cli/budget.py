@@ -62,9 +62,12 @@ def _registered(found: dict[str, Any]) -> list[str]:
     lines = [f"Register {found['register']}: {len(found['runs'])} runs on the same private records"]
     for one in found["runs"]:
         crowd, party = one["plan"].get("crowd"), one["plan"].get("party")
-        plan = crowd or party or one["plan"]
+        chosen = one["plan"].get("tune")
+        plan = crowd or party or chosen or one["plan"]
         if party:
             what = f"a vote of {party['vote']['parties']} parties, against the audience that learns most"
+        elif chosen:
+            what = f"the best of several candidates of {chosen['tuned']['settings']} settings"
         elif crowd:
             what = f"the noisy tables of {crowd['voters']}"
         else:

@@ -27,6 +27,7 @@ def tune(
     each_once: bool = False,
     out: Path | None = None,
     seed: int | None = None,
+    register: Path | None = None,
     json: bool = False,
 ) -> None:
     """Choose settings on private data and pay for the choice: the best of a random number of candidates.
@@ -48,12 +49,14 @@ def tune(
         each_once: try each setting once, and pay for all of them: for a list of two.
         out: the run directory; unset: runs/ and the data set's name.
         seed: make the choice reproducible and therefore NOT private.
+        register: a file next to the private data, in which all runs on them are entered before they spend
+            (`pate budget --register`).
         json: end with one JSON object in place of the summary.
     """
     from pate_jax.runs.tune import pipeline
 
     listed = tuple(read(settings))
-    config = TuneConfig(data, listed, by, seed, epsilon, delta, candidates, each_once, out)
+    config = TuneConfig(data, listed, by, seed, epsilon, delta, candidates, each_once, out, register)
     finish(pipeline.run(config), json)
 
 

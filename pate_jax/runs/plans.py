@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting import curves, filter, parties, stable
+from pate_jax.accounting import curves, filter, parties, repetitions, stable
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.slack import sampler_slack
+from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA
@@ -162,12 +163,54 @@ class PartyPlan(NamedTuple):
         return isinstance(other, PartyPlan) and self[:2] == other[:2]
 
 
-AnyPlan = Plan | CrowdPlan | PartyPlan
+class TunePlan(NamedTuple):
+    """A choice of settings: the best of several candidates, each of them Gaussian differentially private."""
+
+    tuned: Tuned
+    relation: str
+    records: str | None  # a digest of the ids
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"tune": {**self._asdict(), "tuned": self.tuned.to_dict()}}
+
+    @classmethod
+    def from_dict(cls, described: Any) -> TunePlan:
+        """The plan that `to_dict` described."""
+        found = described.get("tune") if isinstance(described, dict) and len(described) == 1 else None
+        if not (
+            isinstance(found, dict) and set(found) == set(cls._fields) and isinstance(found["tuned"], dict)
+        ):
+            raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
+        return cls(Tuned.from_dict(found["tuned"]), str(found["relation"]), found["records"])
+
+    def curve(self, orders: Curve) -> Curve:
+        """The Renyi curve of the best candidate."""
+        one = orders * self.tuned.mu**2 / 2 * _UP
+        return repetitions.best_of(self.tuned.law, orders, one) * _UP
+
+    def strays(self) -> float:
+        """How far all its draws may stray from their laws."""
+        return self.tuned.strays()
+
+    def cost(self, order: float) -> Cost:
+        """What it may spend under a limit with this order: the bound of this order, or of a higher one."""
+        orders = np.append(curves.default_orders(), order)
+        return Cost(float(self.curve(orders)[-1]) * _UP, self.strays())
+
+    def covers(self, other: AnyPlan) -> bool:
+        """Whether a run that was entered with this plan may do what the other one says."""
+        return isinstance(other, TunePlan) and self[:2] == other[:2]
+
+
+AnyPlan = Plan | CrowdPlan | PartyPlan | TunePlan
 
 
 def from_json(described: Any) -> AnyPlan:
     """The plan of any kind of run that a register holds."""
     if isinstance(described, dict) and "party" in described:
         return PartyPlan.from_dict(described)
+    if isinstance(described, dict) and "tune" in described:
+        return TunePlan.from_dict(described)
     crowd = isinstance(described, dict) and "crowd" in described
     return CrowdPlan.from_dict(described) if crowd else Plan.from_dict(described)

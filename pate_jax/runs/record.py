@@ -25,7 +25,7 @@ ROUNDS = "rounds"  # and the one that it has where it votes more than once
 COMPARED = "compared"  # how students are trained that a crowd's sums may be compared with
 CANDIDATE = "candidate"  # of a choice of settings: whom it holds out, and what the choice costs
 TUNE = "tune"  # the stage that only a choice of settings has
-_OF_TUNE = ("data", "relation", "chosen")  # the others that it has
+_OF_TUNE = ("data", "relation", "register", "chosen")  # the others that it has
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
 
 

@@ -30,7 +30,7 @@ from pate_jax.mechanisms.shared_votes import SharedVote
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import budget, chain, ledger, plans
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import AnyPlan, CrowdPlan, PartyPlan, Plan
+from pate_jax.runs.plans import AnyPlan, CrowdPlan, PartyPlan, Plan, TunePlan
 from pate_jax.runs.record import CROWD
 from pate_jax.runs.release.findings import Finding, judged, unchecked
 from pate_jax.system import storage
@@ -146,6 +146,8 @@ def _check_stands(run: RunDirectory, plan: AnyPlan) -> None:
     again = f"enter it with `pate aggregate {run.root} --register {file}`"
     if isinstance(plan, CrowdPlan):
         again = "begin it anew in another --out"
+    if isinstance(plan, TunePlan):
+        again = f"give `pate tune` --register {file} again"
     if isinstance(plan, PartyPlan):
         again = f"give `pate party join` --register {file} again"
     if not _stands(read(file), run, plan):
@@ -269,6 +271,25 @@ def examined_party(run: RunDirectory, vote: SharedVote) -> Iterator[Finding]:
     yield from judged(
         [] if stands else [f"{file} does not show this vote among parties"], "the register shows this vote"
     )
+
+
+def examined_choice(run: RunDirectory, plan: TunePlan) -> Iterator[Finding]:
+    """Whether a choice of settings is entered in the register that it was recorded with."""
+    if _STAGE not in run.record.read():
+        return
+    file = _file(run)
+    if not file.exists():
+        yield unchecked(f"{file} is not here, so nobody can see whether the choice stands in it")
+        return
+    stands = any(entry.plan.covers(plan) for entry in read(file).entries if entry.run == _key(run))
+    fault = f"{file} does not show this choice of settings"
+    yield from judged([] if stands else [fault], "the register shows this choice of settings")
+
+
+def confirm_choice(run: RunDirectory, plan: TunePlan) -> None:
+    """Refuse to try candidates where the register of a choice does not show what it may spend."""
+    if _STAGE in run.record.read():
+        _check_stands(run, plan)
 
 
 def crowd_plan(run: RunDirectory, records: str | None) -> CrowdPlan:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax.accounting import composition, crowd_statement, repetitions
+from pate_jax.accounting import composition, crowd_statement, curves, repetitions
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.repetitions import NegativeBinomial
 from pate_jax.accounting.tuning import Tuned
@@ -21,9 +21,10 @@ from pate_jax.audit import verify
 from pate_jax.cli import tune as command
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
-from pate_jax.runs import budget
+from pate_jax.runs import budget, register
 from pate_jax.runs.crowds import students
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.plans import TunePlan
 from pate_jax.runs.settings import DataChoice, RunConfig
 from pate_jax.runs.tune import candidates, draws, pipeline
 from pate_jax.runs.tune.candidates import Choice
@@ -32,7 +33,7 @@ from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.student import Ridge
 from pate_jax.system import storage
 
-SETTINGS = honest_runs.LISTED
+SETTINGS, ORDERS = honest_runs.LISTED, curves.default_orders()
 
 
 @pytest.fixture(scope="module")
@@ -273,3 +274,28 @@ def test_what_one_candidate_releases_costs_no_more_than_its_part(epsilon, voters
     dear = [*released[:2], counts.score_for(3 * mu, voters, 1)]
     with pytest.raises(PateError, match="more than a candidate"):
         crowd_statement(dear, 1e-5, voters=9, tuned=tuned)
+
+
+def test_a_register_shows_a_choice_and_its_limit_refuses_it(made, tmp_path):
+    config, _ = made
+    data = candidates.open_data(config.data)
+    file, run = tmp_path / "register.jsonl", RunDirectory(tmp_path / "a")
+    other = RunDirectory(tmp_path / "other")
+    for one in (run, other):
+        one.secret.draw(None)
+    spends = TunePlan(config.tuned, "user", register.digest_of(data.private.ids))
+    register.enter(run, file, spends)
+    (entered,) = register.read(file).plans
+    assert entered == spends and entered.covers(spends._replace(records=None))
+    assert not entered.covers(spends._replace(tuned=replace(config.tuned, mu=9.0)))
+    assert register.together([spends], 1e-5) >= config.tuned.epsilon(1e-5)
+    curve = entered.curve(ORDERS)
+    np.testing.assert_allclose([entered.cost(order).rdp for order in ORDERS[::40]], curve[::40], rtol=1e-6)
+    tight = tmp_path / "tight.jsonl"
+    register.limit(tight, 1.0, 1e-5)
+    with pytest.raises(PateError, match="would be exceeded"):
+        register.enter(other, tight, spends)
+    begun = tmp_path / "b"
+    with pytest.raises(PateError, match="promises nothing"):
+        pipeline.run(replace(config, out=begun, register=file))
+    assert not (begun / "private" / "ledger.jsonl").exists()

@@ -116,6 +116,31 @@ def _points(lead: float) -> str:
     return f"{abs(100 * lead):.1f} points {'fewer' if lead < 0 else 'more'}"
 
 
+def tuned(facts: Mapping[str, Any]) -> list[str]:
+    """How settings were chosen on private data, where they were, and the score of those that won.
+
+    >>> tuned({"voters": "sums"})
+    []
+    >>> facts = {"settings": 3, "expected": 10, "random": True, "score": 0.861, "noise": 0.004}
+    >>> tuned({"tuned": facts})[0]
+    'Settings were drawn from a list of 3, a secret number of times, 10 on average; the best are these.'
+    >>> tuned({"tuned": facts})[1]
+    'About 86.1% of the held-out voters, one in ten, agree with the student (noise: 0.4 points).'
+    """
+    if "tuned" not in facts:
+        return []
+    found = facts["tuned"]
+    often = f"a secret number of times, {found['expected']:g} on average"
+    how = f"drawn from a list of {found['settings']}, {often}"
+    if not found["random"]:
+        how = f"a list of {found['settings']}, each tried once and paid for"
+    agree = f"About {found['score']:.1%} of the held-out voters, one in ten, agree with the student"
+    return [
+        f"Settings were {how}; the best are these.",
+        f"{agree} (noise: {100 * found['noise']:.1f} points).",
+    ]
+
+
 def _taught(facts: Mapping[str, Any]) -> str:
     later = facts.get("rounds", 1) > 1
     return "the rounds before taught" if later else "public inputs alone taught"
@@ -128,6 +153,7 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     lines += rounds(facts)
     if "compared" in facts:
         lines += ["One voter in ten was held out, to compare students.", compared(facts["compared"])]
+    lines += tuned(facts)
     if facts.get("doubt"):
         lines.append(f"Beware: {facts['doubt']}.")
     if facts["label_accuracy"] is not None:

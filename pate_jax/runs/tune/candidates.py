@@ -20,11 +20,12 @@ from pate_jax.accounting.tuning import Tuned
 from pate_jax.data import Dataset
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.runs import budget
+from pate_jax.runs import budget, register
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import HELD_OUT, Crowd, Learned
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs, open_data
+from pate_jax.runs.plans import TunePlan
 from pate_jax.runs.record import CANDIDATE, CROWD, TUNE
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
 from pate_jax.runs.tune import draws
@@ -124,8 +125,16 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": tuned.to_dict()}
     run.record.agree(TUNE, {**said, "settings": listed})
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
+    if config.register is not None:
+        register.enter(run, config.register, plan(choice, register.digest_of(dataset.private.ids)))
+    register.confirm_choice(run, plan(choice, None))
     charge(run.ledger, Charge(tuned, digest(listed), config.epsilon, config.delta))
     return choice
+
+
+def plan(choice: Choice, records: str | None) -> TunePlan:
+    """All that a choice may spend, as a register writes it down."""
+    return TunePlan(choice.tuned, choice.facts["by"], records)
 
 
 def digest(listed: list[dict[str, Any]]) -> str:

@@ -52,7 +52,7 @@ def said(config: TuneConfig) -> list[str]:
     >>> from pate_jax.runs.tune.settings import Setting
     >>> both = (Setting("sums"), Setting("neighbours"))
     >>> said(TuneConfig(DataChoice(), both, each_once=True))[0]
-    'Each candidate may cost epsilon 0.6735 by itself, so that the whole choice costs 1.'
+    'Each candidate may cost epsilon 0.6841 by itself, so that the whole choice costs 1.'
     """
     one = candidates.epsilon_of_one(config.tuned, config.delta)
     lines = [

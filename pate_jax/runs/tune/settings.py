@@ -73,6 +73,7 @@ class TuneConfig:
     candidates: float = 10.0  # on average
     each_once: bool = False
     out: Path | None = None
+    register: Path | None = None
 
     def __post_init__(self) -> None:
         if len(self.settings) < 2:
