@@ -207,7 +207,9 @@ def test_it_learns_what_is_easy_and_says_that_its_key_is_private():
     random = np.random.default_rng(0)
     labels = np.arange(600) % 2
     inputs = random.normal(size=(600, 4)).astype(np.float32) + 2 * labels[:, None]
-    chosen = dpsgd.Settings(steps=25, batch=200, net="table", microbatch=64, noise_multiplier=3.5)
+    chosen = dpsgd.Settings(
+        steps=25, batch=200, net="table", clip=1.0, learning_rate=0.5, noise_multiplier=3.5
+    )
     fitted = dpsgd.fit(inputs, labels, 2, chosen, key=fresh_key())
     assert fitted.private and fitted.epsilon <= 3.0
     assert fitted.accuracy(inputs, labels) > 0.9

@@ -53,10 +53,10 @@ def sums(model: Model, preprocess: Callable[[Any], Any], clip: float, parameters
         found: Array = optax.softmax_cross_entropy_with_integer_labels(logits, label[None])[0]
         return found
 
-    def clipped(params: Params, one: Array, label: Array, is_padding: Array) -> Int[Array, " parameter"]:
-        gradient = ravel_pytree(jax.grad(loss)(params, one, label))[0]
+    def clipped(params: Params, one: Array, label: Array, is_padding: Array) -> Params:
+        gradient = jax.grad(loss)(params, one, label)
         short, _ = clip_pytree(gradient, bound, return_zero=is_padding)
-        return jnp.trunc(short * units).astype(jnp.int32)
+        return jax.tree.map(lambda leaf: jnp.trunc(leaf * units).astype(jnp.int32), short)
 
     def apply(
         params: Params,
@@ -66,6 +66,7 @@ def sums(model: Model, preprocess: Callable[[Any], Any], clip: float, parameters
         is_padding: Bool[Array, " slot"],
     ) -> Int[Array, " parameter"]:
         each = jax.vmap(clipped, in_axes=(None, 0, 0, 0))(params, inputs[rows], labels[rows], is_padding)
-        return each.sum(0, dtype=jnp.int32)
+        total: Int[Array, " parameter"] = ravel_pytree(jax.tree.map(lambda leaf: leaf.sum(0), each))[0]
+        return total
 
     return Sums(jax.jit(apply))

@@ -8,6 +8,7 @@ docs/dpsgd.md says what is claimed of it, and what is not.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax
 import numpy as np
@@ -32,11 +33,16 @@ def noisy(
     ((4,), 4)
     """
     scale = multiplier * clip
-    drawn = np.asarray(noise.draw(Noise("gaussian", 1.0), key, total.shape), np.float64)
+    drawn = np.asarray(_standard(key, len(total)), np.float64)
     grid = 2.0 ** (math.floor(math.log2(scale)) - GRID_BITS)
     moved = total.astype(np.float64) * (clip / FINEST) + drawn * scale
     found: Float[np.ndarray, " parameter"] = np.round(moved / grid) * grid
     return found
+
+
+@partial(jax.jit, static_argnums=1)
+def _standard(key: jax.Array, count: int) -> jax.Array:
+    return noise.draw(Noise("gaussian", 1.0), key, (count,))
 
 
 def check_reserve(plan: Plan, parameters: int) -> None:

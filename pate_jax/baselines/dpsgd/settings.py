@@ -20,15 +20,15 @@ class Settings:
     """How a net is trained by DP-SGD. Nothing here may depend on the private records but by public rules.
 
     >>> Settings(steps=300, batch=256).clip
-    1.0
+    0.1
     """
 
     epsilon: float = 3.0  # what all steps together may cost, one record added or removed, at delta
     delta: float = 1e-5
     steps: int = 1000
     batch: int = 512  # expected size: each record takes part in each step with chance batch / records
-    clip: float = 1.0  # the longest gradient of one record
-    learning_rate: float = 0.5
+    clip: float = 0.1  # the longest gradient of one record
+    learning_rate: float = 2.0
     momentum: float = 0.9
     average: float = 0.99  # of the parameters of earlier steps, which costs nothing; 0: the last ones
     net: names.Net = "papernot2021"
@@ -36,7 +36,7 @@ class Settings:
     scale: float = 2.0  # these three are the tempered sigmoid's; never learned, as that would cost privacy
     temperature: float = 2.0
     offset: float = 1.0
-    microbatch: int = 32  # records computed together
+    microbatch: int = 16  # records computed together
     noise_multiplier: float | None = None  # in units of clip; unset: the least that epsilon allows
 
     def __post_init__(self) -> None:
@@ -93,10 +93,11 @@ def choose(
         "delta": delta,
         "batch": batch,
         "steps": steps,
+        "learning_rate": _RATE * batch,
         "net": "papernot2021" if image else "table",
         "average": 1 - 1 / max(2.0, steps / 20),
     }
     return Settings(**{**chosen, **changed})
 
 
-_EPOCHS = 40
+_EPOCHS, _RATE = 40, 1 / 512  # and a clip of 0.1: as Tramer and Boneh (2021) train small nets with tanh

@@ -116,13 +116,20 @@ def _trained(
     advance = _advance(settings)
     steps, state = jax.random.fold_in(key, _STEPS), (flat, jnp.zeros_like(flat), flat)
     for step in progress.track(range(made.steps), "training by DP-SGD", total=made.steps):
-        step_key = jax.random.fold_in(steps, step)
-        rows = sampling.draw(jax.random.fold_in(step_key, _SAMPLE), len(inputs), made.rate)
+        sample_key, noise_key = _keys(steps, step)
+        rows = sampling.draw(sample_key, len(inputs), made.rate)
         total = _total(sums, unflatten(state[0]), inputs, labels, rows, settings.microbatch)
-        drawn = noise.noisy(total, settings.clip, made.noise_multiplier, jax.random.fold_in(step_key, _NOISE))
+        drawn = noise.noisy(total, settings.clip, made.noise_multiplier, noise_key)
         mean = drawn / settings.batch  # the expected size: the real one is private
         state = advance(state, jnp.asarray(mean, jnp.float32), step)
     return unflatten(state[2])
+
+
+@jax.jit
+def _keys(steps: Array, step: Array) -> tuple[Array, Array]:
+    """The two keys of a step, which serve nothing else."""
+    key = jax.random.fold_in(steps, step)
+    return jax.random.fold_in(key, _SAMPLE), jax.random.fold_in(key, _NOISE)
 
 
 def _total(

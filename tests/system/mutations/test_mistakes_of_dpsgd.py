@@ -79,9 +79,7 @@ CASES = [
     case("large batches are cut short", replaced(sampling, "draw", by_the_batch), fails(chances), "assert"),
     case(
         "all steps draw the same noise",
-        source(
-            training, "_trained", "jax.random.fold_in(step_key, _NOISE)", "jax.random.fold_in(steps, _NOISE)"
-        ),
+        source(training, "_keys", "fold_in(steps, step)", "fold_in(steps, 0)"),
         fails(steps),
         "assert",
     ),
