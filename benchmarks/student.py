@@ -13,8 +13,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pate_jax.system import devices
 
@@ -22,8 +21,9 @@ devices.prepare()
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
+import measurement  # noqa: E402
 import numpy as np  # noqa: E402
-from measurement import add, machine  # noqa: E402
+from measurement import Way, add, machine, way  # noqa: E402
 
 from pate_jax import models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
@@ -34,14 +34,6 @@ from pate_jax.student.methods import fixmatch, gan, nets, supervised, vat  # noq
 METHODS = {"supervised": supervised, "vat": vat, "gan": gan, "fixmatch": fixmatch}
 POOL, ANSWERS, CLASSES, STEPS = 9000, 250, 10, 10
 SCALE = Preprocessing((0.0,), (255.0,))
-
-
-class Way(NamedTuple):
-    """A way to train: `run()` makes a few steps and says how many images they took."""
-
-    name: str
-    run: Callable[[], int]
-    compile_seconds: float = 0.0
 
 
 def blobs() -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +84,7 @@ def ours(method: str, form: Form | None = None) -> Way:
 
     began = time.perf_counter()
     run()
-    return Way("ours" if form is None else f"ours_{form.convolution}", run, time.perf_counter() - began)
+    return way("ours" if form is None else f"ours_{form.convolution}", run, time.perf_counter() - began)
 
 
 class Torch:
@@ -205,7 +197,7 @@ def torch_ways(method: str) -> list[Way]:
     if method == "gan":
         return []
 
-    def way(threads: int, channels_last: bool) -> Way:
+    def eager(threads: int, channels_last: bool) -> Way:
         student = Torch(method, channels_last)
 
         def run() -> int:
@@ -215,26 +207,19 @@ def torch_ways(method: str) -> list[Way]:
             return STEPS * per_step(student.config)
 
         run()
-        return Way(f"torch_{threads}_threads{'_channels_last' if channels_last else ''}", run)
+        return way(f"torch_{threads}_threads{'_channels_last' if channels_last else ''}", run)
 
-    return [way(devices.cores(), False), way(devices.cores(), True), way(1, False)]
-
-
-def pace(way: Way, seconds: float) -> float:
-    began, done = time.perf_counter(), 0
-    while (passed := time.perf_counter() - began) < seconds:
-        done += way.run()
-    return done / passed
+    return [eager(devices.cores(), False), eager(devices.cores(), True), eager(1, False)]
 
 
 def compare(method: str, rounds: int, seconds: float, forms: bool) -> dict[str, Any]:
     """Ours and PyTorch in turns."""
     ways = [ours(method), *torch_ways(method)]
     ways += [ours(method, Form(name)) for name in models.CONVOLUTIONS] if forms else []
-    found: dict[str, list[float]] = {way.name: [] for way in ways}
+    found: dict[str, list[float]] = {one.name: [] for one in ways}
     for turn in range(rounds):
-        for way in ways if turn % 2 == 0 else ways[::-1]:
-            found[way.name].append(pace(way, seconds))
+        for one in ways if turn % 2 == 0 else ways[::-1]:
+            found[one.name].append(one.pace(seconds))
     rivals = [name for name in found if name.startswith("torch")]
     ratios = (
         [mine / max(found[name][i] for name in rivals) for i, mine in enumerate(found["ours"])]
@@ -257,13 +242,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--forms", action="store_true", help="also try each form of convolution")
     parser.add_argument("--dry", action="store_true", help="print only")
+    measurement.add_busy(parser)
     chosen = parser.parse_args()
+    load = measurement.load(chosen.busy)
     command = f"python benchmarks/student.py --rounds {chosen.rounds} --seconds {chosen.seconds:g}"
     for method in chosen.methods:
         with devices.kept_memory():  # as in training; PyTorch has the good of it too
             found = compare(method, chosen.rounds, chosen.seconds, chosen.forms)
         about = {**machine(), "device": jax.local_devices()[0].device_kind}
-        line = {**about, "command": f"{command} --methods {method}", **found}
+        line = {**about, "load": load, "command": f"{command} --methods {method}", **found}
         print(json.dumps(line), flush=True) if chosen.dry else add("student", line)
 
 

@@ -6,7 +6,8 @@
     python benchmarks/teachers.py --forms            # measure forms, refresh the committed table
 
 Each round times every way for a moment, one after the other; a ratio is taken within a round, and the median
-over rounds is reported. Lines are appended to benchmarks/results/teachers.jsonl. PyTorch is optional.
+over rounds is reported. `pinned` means one process on each core with one thread, the best that PyTorch does.
+Lines are appended to benchmarks/results/teachers.jsonl. PyTorch is optional.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ import statistics  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any, NamedTuple  # noqa: E402
+from typing import Any  # noqa: E402
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
+import measurement  # noqa: E402
 import numpy as np  # noqa: E402
-from measurement import add, machine  # noqa: E402
+import torch_teachers  # noqa: E402
+from measurement import Way, add, machine, pinned, way  # noqa: E402
+from torch_teachers import BATCH, RECORDS, images  # noqa: E402
 
 from pate_jax import ensemble, models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
@@ -43,22 +46,9 @@ from pate_jax.ensemble import training as fitting  # noqa: E402
 from pate_jax.system import storage  # noqa: E402
 
 NETS = ("cnn", "pate2017", "mlp")
-TEACHERS, RECORDS, BATCH = 250, 240, 24
+TEACHERS = 250
 SCALE = Preprocessing((0.0,), (255.0,))
 MOMENT = {"cnn": 1.5, "pate2017": 3.0, "mlp": 0.7}
-
-
-class Way(NamedTuple):
-    """A way to train: `run()` trains on some images and says how many."""
-
-    name: str
-    run: Callable[[], int]
-    compile_seconds: float
-
-
-def images(records: int = RECORDS, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return rng.integers(0, 256, (records, 28, 28, 1)).astype(np.uint8), rng.integers(0, 10, records)
 
 
 def config_of(net: str, width: int | None = None) -> teacher.TeacherConfig:
@@ -94,7 +84,7 @@ def ours(net: str, name: str, chosen: plan.Plan, places: list[Any]) -> Way:
 
     began = time.perf_counter()
     run()
-    return Way(name, run, time.perf_counter() - began)
+    return way(name, run, time.perf_counter() - began)
 
 
 def jax_loop(net: str) -> Way:
@@ -115,100 +105,14 @@ def jax_loop(net: str) -> Way:
 
     began = time.perf_counter()
     run()
-    return Way("jax_loop", run, time.perf_counter() - began)
+    return way("jax_loop", run, time.perf_counter() - began)
 
 
-def torch_net(net: str) -> Any:
-    from torch import nn
-
-    if net == "mlp":
-        sizes, layers = (784, 128, 64, 10), [nn.Flatten()]
-        for before, after in itertools.pairwise(sizes):
-            layers += [nn.Linear(before, after), nn.ReLU()]
-        return nn.Sequential(*layers[:-1])
-    small = net == "cnn"
-    (first, second), size, hidden = ((16, 32), 3, (64,)) if small else ((64, 128), 5, (384, 192))
-    layers = [nn.Conv2d(1, first, size, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
-    layers += [nn.Conv2d(first, second, size, padding="same"), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
-    wide = 49 * second
-    for units in hidden:
-        layers += [nn.Linear(wide, units), nn.ReLU()]
-        wide = units
-    return nn.Sequential(*layers, nn.Linear(wide, 10))
-
-
-def torch_sequential(net: str, threads: int, channels_last: bool) -> Way:
-    import torch
-
-    model, (inputs, labels) = torch_net(net), images()
-    x, y = torch.tensor(inputs).permute(0, 3, 1, 2).float() / 255, torch.tensor(labels)
-    if channels_last:
-        model, x = (
-            model.to(memory_format=torch.channels_last),
-            x.contiguous(memory_format=torch.channels_last),
-        )
-    rule = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9, nesterov=True, weight_decay=5e-4)
-
-    def run() -> int:
-        torch.set_num_threads(threads)
-        for batch in torch.randperm(RECORDS).split(BATCH):
-            rule.zero_grad()
-            torch.nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
-            rule.step()
-        return RECORDS
-
-    run()
-    layout = "channels_last" if channels_last else "contiguous"
-    return Way(f"torch_sequential_{threads}_threads_{layout}", run, 0.0)
-
-
-def torch_vmap(net: str, together: int) -> Way:
-    import torch
-    from torch.func import functional_call, grad, stack_module_state, vmap
-
-    made = [torch_net(net) for _ in range(together)]
-    params = {name: leaf.detach() for name, leaf in stack_module_state(made)[0].items()}
-    moments = {name: torch.zeros_like(leaf) for name, leaf in params.items()}
-    inputs, labels = images()
-    x = (torch.tensor(inputs).permute(0, 3, 1, 2).float() / 255).expand(together, -1, -1, -1, -1)
-    y = torch.tensor(labels).expand(together, -1)
-
-    def loss(own, x, y):
-        return torch.nn.functional.cross_entropy(functional_call(made[0], own, (x,)), y)
-
-    gradient = vmap(grad(loss))
-
-    def run() -> int:
-        torch.set_num_threads(devices.cores())
-        for batch in torch.randperm(RECORDS).split(BATCH)[:2]:
-            found = gradient(params, x[:, batch], y[:, batch])
-            for name, leaf in params.items():
-                step = found[name] + 5e-4 * leaf
-                moments[name].mul_(0.9).add_(step)
-                leaf.sub_(0.02 * (step + 0.9 * moments[name]))
-        return 2 * BATCH * together
-
-    run()
-    return Way(f"torch_vmap_{together}", run, 0.0)
-
-
-def torch_ways(net: str) -> list[Way]:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        return []
-    both = [False] if net == "mlp" else [False, True]
-    threads = sorted({1, devices.cores()})
-    return [torch_sequential(net, t, c) for t in threads for c in both] + [
-        torch_vmap(net, 5 if net != "mlp" else 50)
-    ]
-
-
-def pace(way: Way, seconds: float) -> float:
-    began, done = time.perf_counter(), 0
-    while (passed := time.perf_counter() - began) < seconds:
-        done += way.run()
-    return done / passed
+def alone(net: str) -> None:
+    """What one of several pinned processes does: our teachers on one core."""
+    chosen = plan.choose(net, "cpu", TEACHERS, 1, None)
+    with devices.kept_memory():
+        measurement.serve(ours(net, "ours", chosen, jax.local_devices()[:1]).pace)
 
 
 def matmul_peak(places: list[Any], size: int = 1024) -> float:
@@ -250,7 +154,7 @@ def predicting(net: str) -> Way:
 
     began = time.perf_counter()
     run()
-    return Way("prediction", run, time.perf_counter() - began)
+    return way("prediction", run, time.perf_counter() - began)
 
 
 def compare(net: str, rounds: int) -> dict[str, Any]:
@@ -259,26 +163,32 @@ def compare(net: str, rounds: int) -> dict[str, Any]:
     committed = plan.choose(net, jax.default_backend(), TEACHERS, len(places), None)
     wide = plan.choose(net, jax.default_backend(), TEACHERS, len(places), 5)
     ways = [ours(net, "ours", committed, places), ours(net, "ours_width_5", wide, places), jax_loop(net)]
-    ways += [*torch_ways(net), predicting(net)]
-    found: dict[str, list[float]] = {way.name: [] for way in ways}
+    ways += [pinned("ours", [__file__, "--alone", net]), *torch_teachers.ways(net), predicting(net)]
+    found: dict[str, list[float]] = {one.name: [] for one in ways}
     for _ in range(rounds):
-        for way in ways:
+        for one in ways:
             # As `fit` does for its own programs; whether it helps PyTorch too is its users' business.
-            with devices.kept_memory() if way.name.startswith("ours") else contextlib.nullcontext():
-                found[way.name].append(pace(way, MOMENT[net]))
-    rivals = [name for name in found if name.startswith("torch")]
-    alone = [name for name in found if name in ("ours_width_5", "jax_loop")]
+            with devices.kept_memory() if one.name.startswith("ours") else contextlib.nullcontext():
+                found[one.name].append(one.pace(MOMENT[net]))
+    predicted = [name for name in found if "torch_predict" in name]
+    rivals = [name for name in found if "torch" in name and name not in predicted]
+    others = ["ours_width_5", "jax_loop", "pinned_ours"]
     middle = {name: statistics.median(values) for name, values in found.items()}
-    of_ours = lambda names: [o / max(found[n][i] for n in names) for i, o in enumerate(found["ours"])]  # noqa: E731
+    pinned_rivals = [name for name in rivals if name.startswith("pinned")]
+
+    def ratio(ours: str, names: list[str]) -> float | None:
+        pairs = enumerate(found[ours])
+        return statistics.median([o / max(found[n][i] for n in names) for i, o in pairs]) if names else None
+
     return {
         "net": net, "rounds": rounds, "plan": dataclasses.asdict(committed), "images_per_second": middle,
-        "ratio_to_best_torch": statistics.median(of_ours(rivals)) if rivals else None,
-        "ratio_to_best_other_jax": statistics.median(of_ours(alone)),
-        "prediction_to_training": statistics.median(
-            p / o for p, o in zip(found["prediction"], found["ours"], strict=True)
-        ),
+        "ratio_to_best_torch": ratio("ours", rivals),
+        "ratio_to_pinned_torch": ratio("ours", pinned_rivals),
+        "ratio_to_best_other_jax": ratio("ours", others),
+        "prediction_to_training": ratio("prediction", ["ours"]),
+        "prediction_to_pinned_torch": ratio("prediction", predicted),
         "fraction_of_matmul_peak": middle["ours"] * flops_per_image(net) / matmul_peak(places),
-        "compile_seconds": {way.name: round(way.compile_seconds, 2) for way in ways if way.compile_seconds},
+        "compile_seconds": {one.name: round(one.compile_seconds, 2) for one in ways if one.compile_seconds},
     }  # fmt: skip
 
 
@@ -322,7 +232,7 @@ def refresh(nets: list[str], rounds: int) -> dict[str, Any]:
         ):
             forms.append(dataclasses.replace(now, width=width, steps_per_call=steps, convolution=form))
         ways = [ours(net, str(place), form, places) for place, form in enumerate(forms)]
-        paces = np.median([[pace(way, MOMENT[net]) for way in ways] for _ in range(rounds)], axis=0)
+        paces = np.median([[way.pace(MOMENT[net]) for way in ways] for _ in range(rounds)], axis=0)
         best = int(paces.argmax())
         told[net] = [
             {**dataclasses.asdict(form), "images_per_second": float(p)}
@@ -345,11 +255,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--forms", action="store_true")
-    parser.add_argument("--peak-of", type=int)
+    parser.add_argument("--peak-of", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    measurement.add_busy(parser)
     chosen = parser.parse_args()
+    if chosen.alone:
+        alone(chosen.alone)
+        return
     if chosen.peak_of:
         print(json.dumps(peak_of(chosen.peak_of)))
         return
+    load = measurement.load(chosen.busy)
     if chosen.memory:
         found = [memory()]
     elif chosen.forms:
@@ -358,7 +274,7 @@ def main() -> None:
         found = (compare(net, chosen.rounds) for net in chosen.nets)
     kinds = [device.device_kind for device in jax.local_devices()]
     for line in found:
-        add("teachers", {**machine(), "devices": len(kinds), "device": kinds[0], **line})
+        add("teachers", {**machine(), "load": load, "devices": len(kinds), "device": kinds[0], **line})
 
 
 if __name__ == "__main__":
