@@ -12,6 +12,7 @@ from pate_jax.crowd import shares
 from pate_jax.crowd.plan import Plan
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.sweep.compare import whole_run
 from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
 from pate_jax.sweep.compare.ground import Draw, Ground
 
@@ -35,7 +36,9 @@ def plan(kind: crowd.Kind, ground: Ground, epsilon: float) -> Plan:
 
 
 def by_sums(ground: Ground, draw: Draw) -> Outcome:
-    """The classifier that noisy sums of the records' vectors give."""
+    """The classifier that noisy sums of the records' vectors give; of images, the student of a whole run."""
+    if ground.dataset.kind == "image" and ground.dataset.public.features is None:
+        return whole_run.by_sums(ground, draw)
     made = plan("sums", ground, draw.epsilon)
     noisy = noisy_table(made.release, summed(made, ground), key=draw.noise_key("sums")).values
     found = shares.of_sums(noisy, made, ground.wide.pool, ground.records, ground.tested)

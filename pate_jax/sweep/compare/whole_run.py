@@ -1,0 +1,46 @@
+"""Sums of images by a whole run: held-out voters compare the students there, which one table cannot."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pate_jax import accounting
+from pate_jax.data import Part
+from pate_jax.errors import PateError
+from pate_jax.runs import own_data
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.sweep.compare.contender import Outcome
+from pate_jax.sweep.compare.ground import Draw, Ground
+from pate_jax.system import storage
+
+
+def by_sums(ground: Ground, draw: Draw) -> Outcome:
+    """What the student of `pate run --voters sums` says, in a folder that is removed in the end."""
+    dataset = ground.dataset
+    with tempfile.TemporaryDirectory(prefix="pate-") as folder:
+        found = own_data.run(
+            _arrays(dataset.private),
+            {"inputs": dataset.public.inputs},
+            voters="sums",
+            epsilon=draw.epsilon,
+            delta=ground.delta,
+            classes=dataset.classes,
+            equal_rows_are_coincidences=True,  # as far as they are not, the data set was refused
+            out=Path(folder),
+        )
+        labels = np.asarray(found.student(ground.test.inputs)).argmax(1)
+        stated = storage.read_json(RunDirectory(Path(folder)).public_statement, "statement")
+        epsilon = accounting.Statement.from_dict(stated).headline.epsilon
+        if epsilon is None:
+            raise PateError(f"a run with epsilon={draw.epsilon:g} states none: compare without sums")
+        return Outcome(labels, epsilon, {"student": str(found.facts["method"])})
+
+
+def _arrays(part: Part) -> Mapping[str, np.ndarray]:
+    if part.labels is None:
+        raise PateError("private has no labels; voters vote by their labels")
+    return {"inputs": part.inputs, "labels": np.asarray(part.labels), "ids": part.ids}
