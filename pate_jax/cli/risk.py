@@ -39,7 +39,7 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
 
 def attack(
     run: RunPath,
-    only: Literal["mechanism", "canaries", "recovery", "poisoning", "membership", "reconstruction"]
+    only: Literal["mechanism", "canaries", "recovery", "poisoning", "membership", "reconstruction", "twin"]
     | None = None,
     draws: int | None = None,
     shadows: int = 128,
@@ -60,7 +60,9 @@ def attack(
     computed from the records. `membership` (crowds, linear teachers) repeats the run on random halves of its
     people and guesses who took part: SENSITIVE too. `reconstruction` trains the student again from public
     inputs, released answers and its key alone, with nothing private within reach, and guesses a hidden part
-    of records: SENSITIVE too. The results are written into private/attacks.json.
+    of records: SENSITIVE too. `twin` guesses who took part in a twin of the run: public inputs with released
+    labels take the place of its records, so the model card and the pages say what was found. All results are
+    written into private/attacks.json, and into the owner's page.
 
     Args:
         run: the run directory.

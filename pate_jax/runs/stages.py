@@ -25,6 +25,7 @@ from pate_jax.student.settings import Selection
 from pate_jax.system import devices, progress, storage
 
 SHEET = "sheet"  # the kind of the file of the contact sheet
+ATTACKS = "attacks"  # and of that of attacks
 _RECORDS = 240  # strokes drawn for each teacher
 _WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
@@ -273,7 +274,17 @@ def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    results = storage.read_json(run.existing(run.results, "student"), "results")
+    told = tell_owner(run)
+    statement, results = accounting.Statement.from_dict(told["statement"]), stored_results(run)
+    public = run_pages.public_page(results, statement, contact_sheet(run))
+    storage.write_bytes(run.public_report, public.encode())
+    check.check(run.release)
+    return told
+
+
+def tell_owner(run: RunDirectory) -> dict[str, Any]:
+    """Write the owner's page alone, and return the results, with the statement among them."""
+    results = stored_results(run)
     votes, answers, settings = load_asked(run), load_answers(run), run.record.read()
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
@@ -285,11 +296,8 @@ def tell(run: RunDirectory) -> dict[str, Any]:
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
     shown, details = contact_sheet(run), {**inside, "settings": settings.stages}
-    page = run_pages.private_page(results, statement, figures, details, shown)
+    page = run_pages.private_page(results, statement, figures, details, shown, attacked(run))
     storage.write_bytes(run.report, page.encode())
-    public = run_pages.public_page(results, statement, shown)
-    storage.write_bytes(run.public_report, public.encode())
-    check.check(run.release)
     return {**results, "statement": whole, "inside": inside}
 
 
@@ -318,6 +326,16 @@ def _batch_to_vote_on(run: RunDirectory, more: bool) -> int:
 def contact_sheet(run: RunDirectory) -> dict[str, Any] | None:
     """Inputs with their answers, for the pages; None in a run of an earlier version."""
     return storage.read_json(run.sheet, SHEET) if run.sheet.exists() else None
+
+
+def stored_results(run: RunDirectory) -> dict[str, Any]:
+    """What a run has found, as the student's stage left it."""
+    return storage.read_json(run.existing(run.results, "student"), "results")
+
+
+def attacked(run: RunDirectory) -> dict[str, Any] | None:
+    """What attacks found, for the owner's page; None where there were none."""
+    return storage.read_json(run.attacks, ATTACKS) if run.attacks.exists() else None
 
 
 def _public(

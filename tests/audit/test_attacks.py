@@ -10,6 +10,7 @@ import honest_runs
 import numpy as np
 import pytest
 from commands import call
+from matplotlib.figure import Figure
 from scipy import stats
 from test_pair import least
 from test_risk import contents
@@ -117,13 +118,17 @@ def test_the_command_keeps_its_results_and_fails_where_noise_is_missing(tmp_path
     }  # the others have tests of their own
     monkeypatch.setattr(every, "ATTACKS", few)
     honest = mechanism.of_answers
-    monkeypatch.setattr(mechanism, "of_answers", lambda *given, **more: honest(*given, **more, key=seeded()))
+    known = lambda *given, **more: honest(*given, **{**more, "key": seeded()})  # noqa: E731
+    monkeypatch.setattr(mechanism, "of_answers", known)
+    monkeypatch.setattr(Figure, "savefig", lambda self, out, **_: out.write(b"<svg/>"))  # drawing takes long
     monkeypatch.setattr(PoisonedTeachers, "trials", lambda self: iter(()))  # test_poisoning.py makes them
     assert call("attack", run.root, "--draws", "20000", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["mechanism"][0]["holds"] and told["poisoning"]["queries"] == honest_runs.QUERIES
     after = contents(run.root)
-    assert [path.as_posix() for path in after if before.get(path) != after[path]] == ["private/attacks.json"]
+    new = [path.as_posix() for path in after if before.get(path) != after[path]]
+    assert sorted(new) == ["private/attacks.json", "private/report.html"]
+    assert "Sensitive: computed from the private records" in run.report.read_text()
     assert storage.read_json(run.attacks, "attacks") == told
     real = aggregate.answer
     quiet = lambda asked, *given, **more: real(replace(asked, sigma=0.2), *given, **more)  # noqa: E731

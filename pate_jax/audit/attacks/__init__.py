@@ -22,6 +22,7 @@ membership who took part, guessed from what shadows show: loss, LiRA, RMIA, and 
 roc        how good such guesses are, beside what a guarantee allows
 twins      broken pipelines, which every attack must detect
 sums_pipeline  the pipeline of a crowd's class sums in memory
+public_twin  attacks on a twin of public records, of which the release may speak
 members    all of it for a finished run
 reconstruction  the student again, from public inputs and released answers alone
 attributes a hidden part of a record, guessed from the student

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pate_jax.audit.attacks import canaries, mechanism, members, poisoned, reconstruction, recovery
+from pate_jax.audit.attacks import (
+    canaries,
+    mechanism,
+    members,
+    poisoned,
+    public_twin,
+    reconstruction,
+    recovery,
+)
 from pate_jax.audit.attacks.attack import Attack, Finding, Flags
+from pate_jax.audit.attacks.public_twin import Twin
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import attacked as attacked_release
+from pate_jax.runs.stages import ATTACKS as KIND
 from pate_jax.system import storage
 
 # In the order in which they are made and told.
@@ -18,6 +29,7 @@ _ALL = (
     poisoned.ATTACK,
     members.ATTACK,
     reconstruction.ATTACK,
+    public_twin.ATTACK,
 )
 ATTACKS: dict[str, Attack] = {one.name: one for one in _ALL}
 _USUAL = Flags()
@@ -36,7 +48,8 @@ class Attacked(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; the parts about votes and records are sensitive."""
-        return {"mechanism": [], **{name: one.to_dict() for name, one in self.findings.items()}}
+        found = {name: one.to_dict() for name, one in self.findings.items()}
+        return {"mechanism": [], **found, "told": self.text().splitlines()}
 
     def text(self) -> str:
         """For a terminal."""
@@ -59,7 +72,10 @@ def attacked(run: RunDirectory, only: str | None = None, flags: Flags = _USUAL) 
     left_out = tuple(name for name, reason in unfit.items() if reason is not None)
     made = {one.name: one.attacked(run, flags) for one in chosen if one.name not in left_out}
     found = Attacked(made, left_out)
-    storage.write_json(run.attacks, "attacks", found.to_dict(), mode=0o600)
+    storage.write_json(run.attacks, KIND, found.to_dict(), mode=0o600)
+    twin = found.findings.get(public_twin.ATTACK.name)
+    told = twin.to_dict() if isinstance(twin, Twin) and twin.holds else None
+    attacked_release.tell(run, told)
     return found
 
 

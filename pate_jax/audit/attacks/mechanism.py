@@ -93,15 +93,16 @@ class Audits(NamedTuple):
         return "\n".join(f"mechanism: {one.sentence()}" for one in self.audits)
 
 
-def of_run(run: RunDirectory, flags: Flags) -> Audits:
+def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Audits:
     """The audit of the mechanism that answered, or of every different release of a crowd."""
     if is_crowd(run):
         releases = dict.fromkeys(line.release for line in ledger.releases(run.ledger))
-        return Audits([of_table(one, draws=flags.draws) for one in releases])
+        return Audits([of_table(one, key=key, draws=flags.draws) for one in releases])
     line = next(ledger.lines(run.ledger))  # it names the teachers and the classes
     if isinstance(line.mechanism, StableAnswers):
         raise PateError(_NO_DRAWS.format(run.root))
-    return Audits([of_answers(line.mechanism, line.teachers, line.classes, draws=flags.draws)])
+    mechanism, teachers, classes = line.mechanism, line.teachers, line.classes
+    return Audits([of_answers(mechanism, teachers, classes, key=key, draws=flags.draws)])
 
 
 def unfit(run: RunDirectory) -> str | None:

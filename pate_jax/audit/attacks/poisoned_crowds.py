@@ -70,6 +70,11 @@ class PoisonedCrowd:
         return self.rule.withstood(self.noisy)
 
     @cached_property
+    def trigger(self) -> Trigger:
+        """The mark of a backdoor, as voters see it."""
+        return Trigger.of(self.crowd.seen.public.inputs)
+
+    @cached_property
     def people(self) -> Voters:
         """Who votes in the table."""
         return self.crowd.people
@@ -109,8 +114,8 @@ class PoisonedCrowd:
     def _moved(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> Table:
         """How far bad records in these rows move the table; they are all the records of their voters."""
         people = self.people.take(rows)
-        classes, trigger = self.crowd.dataset.classes, Trigger.of(self.crowd.seen.public.inputs)
-        inputs, labels = poisoned(poison, trigger, people.inputs, people.labels, classes)
+        classes = self.crowd.dataset.classes
+        inputs, labels = poisoned(poison, self.trigger, people.inputs, people.labels, classes)
         bad = people._replace(inputs=inputs, labels=labels)
         return np.asarray(tables.table(self.plan, bad) - tables.table(self.plan, people))
 
@@ -125,8 +130,7 @@ class PoisonedCrowd:
         """Of sums, which answer any input."""
         if not isinstance(self.plan.release, ClassSums):
             return None
-        public = self.crowd.seen.public.inputs
-        on = Trigger.of(public).on(public)
+        on = self.trigger.on(self.crowd.seen.public.inputs)
         said, before = (self._shares(one, on).probabilities.argmax(1) for one in (noisy, self.noisy))
         return trials.marked(said, before, plain)
 
@@ -140,7 +144,7 @@ class PoisonedCrowd:
             return None
         learned = self._linear(noisy) if isinstance(config, Linear) else self._trained(config, noisy)
         learned = learned._replace(dtype=self.released.dtype, columns=self.released.columns)
-        return of_student(learned, self.released, judged(dataset.test, dataset.public))
+        return of_student(learned, self.released, judged(dataset.test, dataset.public), self.trigger)
 
     def _linear(self, noisy: Table) -> Student:
         crowd, plan = self.crowd, self.plan

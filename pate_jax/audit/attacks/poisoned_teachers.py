@@ -182,7 +182,8 @@ class PoisonedTeachers:
     def _student(self, given: Answers) -> Marked:
         run, dataset = self.inputs.run, self.inputs.dataset
         learned = students.learn(run, students.taught(run), dataset, asked_inputs(self.inputs), given)
-        return of_student(learned, student.Student.load(run.student), judged(dataset.test, dataset.public))
+        seen = judged(dataset.test, dataset.public)
+        return of_student(learned, student.Student.load(run.student), seen, self.trigger)
 
 
 def _listed(mechanism: StableAnswers, votes: np.ndarray, key: jax.Array) -> Answers:
@@ -198,9 +199,11 @@ def judged(test: Part | None, public: Part) -> np.ndarray:
     return (public if test is None else test).inputs[:2000]
 
 
-def of_student(learned: student.Student, released: student.Student, inputs: np.ndarray) -> Marked:
+def of_student(
+    learned: student.Student, released: student.Student, inputs: np.ndarray, trigger: Trigger
+) -> Marked:
     """How often a student of poisoned answers takes the trigger, and how often the released one does."""
-    on = Trigger.of(inputs).on(inputs)
+    on = trigger.on(inputs)
     said, before, plain = (
         who(seen).argmax(1) for who, seen in ((learned, on), (released, on), (released, inputs))
     )

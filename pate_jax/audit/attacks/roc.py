@@ -64,6 +64,14 @@ class Caught(NamedTuple):
     most: float  # that the guarantee allows
 
 
+class Advantage(NamedTuple):
+    """True positives less false ones, if those above the median score are accused, with 95% limits."""
+
+    share: float
+    low: float
+    high: float
+
+
 class Measured(NamedTuple):
     """What one attack achieved over all targets."""
 
@@ -76,6 +84,7 @@ class Measured(NamedTuple):
     caught: tuple[Caught, ...]
     epsilon: float  # at least, with 95% confidence, at the guarantee's delta
     promise: Promise
+    advantage: Advantage
     holds: bool  # whether it shows no more than the guarantee allows, beyond what chance explains
 
     def sentence(self) -> str:
@@ -93,7 +102,13 @@ class Measured(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         caught = [one._asdict() for one in self.caught]
-        return {**self._asdict(), "caught": caught, "promise": self.promise._asdict()}
+        advantage = {**self.advantage._asdict(), "most": 2 * self.most_right - 1}
+        return {
+            **self._asdict(),
+            "caught": caught,
+            "promise": self.promise._asdict(),
+            "advantage": advantage,
+        }
 
 
 def measured(
@@ -134,6 +149,7 @@ def measured(
         caught=tuple(caught),
         epsilon=max(least),
         promise=promise,
+        advantage=_advantage(scores, member),
         holds=holds,
     )
 
@@ -166,6 +182,25 @@ def _right(scores: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> float
     """How often the attacker is right that accuses those above the median score."""
     cut = np.median(scores)
     return float(((inside > cut).mean() + (outside <= cut).mean()) / 2)
+
+
+def _advantage(
+    scores: Float[np.ndarray, "target record"], member: Bool[np.ndarray, "target record"]
+) -> Advantage:
+    """The mean over targets, whose spread gives Student's limits; of one target nothing is known.
+
+    >>> member = np.array([[True, True, False, False]] * 3)
+    >>> _advantage(np.array([[2.0, 1, 0, 0], [2, 1, 0, 0], [1, 0, 2, 0]]), member).share
+    0.6666666666666666
+    """
+    accused = scores > np.median(scores)
+    sides = [(accused & among).sum(1) / np.maximum(among.sum(1), 1) for among in (member, ~member)]
+    each = sides[0] - sides[1]
+    found = float(each.mean())
+    if len(each) < 2:
+        return Advantage(found, -1.0, 1.0)
+    room = float(special.stdtrit(len(each) - 1, 1 - DOUBT / 2) * each.std(ddof=1) / math.sqrt(len(each)))
+    return Advantage(found, max(found - room, -1.0), min(found + room, 1.0))
 
 
 def _allowed(

@@ -213,14 +213,23 @@ def _told_of_choice(run: RunDirectory) -> dict[str, Any]:
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    results = storage.read_json(run.existing(run.results, "student"), "results")
+    told = tell_owner(run)
+    statement, results = accounting.Statement.from_dict(told["statement"]), shared.stored_results(run)
+    page = crowd_pages.public_page(results, statement, shared.contact_sheet(run))
+    storage.write_bytes(run.public_report, page.encode())
+    check.check(run.release)
+    return told
+
+
+def tell_owner(run: RunDirectory) -> dict[str, Any]:
+    """Write the owner's page alone, and return the results, with the statement among them."""
+    results = shared.stored_results(run)
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
     shown = shared.contact_sheet(run)
-    page = crowd_pages.private_page(results, statement, run.record.stages(), shown)
+    stages, found = run.record.stages(), shared.attacked(run)
+    page = crowd_pages.private_page(results, statement, stages, shown, found)
     storage.write_bytes(run.report, page.encode())
-    storage.write_bytes(run.public_report, crowd_pages.public_page(results, statement, shown).encode())
-    check.check(run.release)
     return {**results, "statement": whole}
 
 

@@ -25,6 +25,7 @@ from pate_jax.data import Preprocessing, duplicates
 from pate_jax.errors import PateError
 from pate_jax.runs.release import pictures
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.report import attacks
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -172,6 +173,7 @@ def _words(texts: Mapping[str, str]) -> Iterator[str]:
     if _PREDICTOR in texts:
         yield f"{_PREDICTOR} is not the program that this version of pate_jax releases"
     for name, text in texts.items():
+        yield from (f"{name} says {fault}" for fault in attacks.beyond(html.unescape(text)))
         yield from (f"{name} speaks of {word!r}" for word in _WORDS if word in text)
         for what, pattern in _PATTERNS.items():
             if match := pattern.search(text):

@@ -20,7 +20,7 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
     """Write student, statement, model card and predict.py; `statement` must hold publishable figures only.
 
     `facts` tells what the card says of the run: private, data, teachers, student_accuracy, and, where known,
-    method, selection and label_accuracy.
+    method, selection, label_accuracy and attacked.
     """
     home = folder / "student"
     student.save(home)
@@ -48,6 +48,8 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     examples = shapes.get("examples", shapes.get("patches/examples"))
     if examples is not None:
         lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
+    if facts.get("attacked"):
+        lines.append(str(facts["attacked"]))
     asked = "voters" if "releases" in statement or "shared" in statement else "teachers"
     body = "".join(f"- {line}\n" for line in lines)
     declared = ", as declared by the makers of the votes" if statement.get("declared") else ""

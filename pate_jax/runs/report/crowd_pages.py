@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from pate_jax.accounting import CrowdStatement, Statement
-from pate_jax.runs.report import crowd_words, html, run_pages, sections
+from pate_jax.runs.report import attacks, crowd_words, html, run_pages, sections
 
 
 def private_page(
@@ -19,13 +19,15 @@ def private_page(
     statement: Statement | CrowdStatement,
     settings: Mapping[str, Any],
     sheet: Mapping[str, Any] | None = None,
+    attacked: Mapping[str, Any] | None = None,
 ) -> str:
-    """The report for the owner of the data."""
+    """The report for the owner of the data; `attacked` is what attacks found."""
     warning = (
         '<p class="warn"><strong>Keep this page inside.</strong> It names files and settings of the run. The '
         "page in release/ is the one to hand over.</p>"
     )
-    body = [*_body(results, statement, sheet), html.folded("Settings", html.table(settings))]
+    folded = html.folded("Settings", html.table(settings))
+    body = [*_body(results, statement, sheet), *attacks.private(attacked), folded]
     return html.page(f"Run report: {results['dataset']} (private)", [body[0], warning, *body[1:]])
 
 

@@ -18,7 +18,7 @@ from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs.report import html, sections, words
+from pate_jax.runs.report import attacks, html, sections, words
 
 CONSENSUS = (
     "How far the teachers agree: queries by the share of teachers behind the commonest vote. Sensitive."
@@ -38,8 +38,12 @@ def private_page(
     figures: Sequence[tuple[str, bytes]],
     details: Mapping[str, Mapping[str, Any]],
     sheet: Mapping[str, Any] | None = None,
+    attacked: Mapping[str, Any] | None = None,
 ) -> str:
-    """The whole report, for the owner of the data only; `statement` is the accountant's."""
+    """The whole report, for the owner of the data only; `statement` is the accountant's.
+
+    `attacked` is what attacks found.
+    """
     warning = (
         '<p class="warn"><strong>Keep this page inside.</strong> It shows figures that depend on the private '
         "data. The page in release/ is the one to hand over.</p>"
@@ -55,6 +59,7 @@ def private_page(
     body += [_own_promise(statement), html.folded("All figures of the accountant", statement.html())]
     body += sections.every(results, sheet)
     body += _of_the_votes(details)
+    body += attacks.private(attacked)
     body += [
         "<h2>Pictures</h2>",
         *(html.picture(*one, compact=True) for one in figures if one[0] not in _FOR_EXPERTS),

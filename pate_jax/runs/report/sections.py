@@ -11,7 +11,7 @@ from typing import Any
 
 from pate_jax.accounting import CrowdStatement, Statement
 from pate_jax.data.readable import MISSING
-from pate_jax.runs.report import html, words
+from pate_jax.runs.report import attacks, html, words
 
 _WORST = 12  # classes that are shown before the rest is folded
 
@@ -39,7 +39,8 @@ def every(results: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[s
         found += _asked(sheet)
     found += _planned(results.get("planned") or [])
     found += _judged(results.get("compared"), results.get("method"))
-    return found + _compared(results.get("comparison") or [], results.get("method"))
+    found += _compared(results.get("comparison") or [], results.get("method"))
+    return found + attacks.published(results)
 
 
 def _classes(seen: Mapping[str, Any]) -> list[str]:

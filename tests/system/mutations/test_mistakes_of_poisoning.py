@@ -1,4 +1,4 @@
-"""Mistakes in certificates against bad records, and voters whom they do not hold: each is caught."""
+"""Mistakes in certificates against bad records, and in what a release says of attacks: each is caught."""
 
 from functools import partial
 
@@ -6,10 +6,13 @@ import honest_runs
 import pytest
 import test_attacks
 import test_poisoning
+import test_public_twin
 from catalogue import case, fails, is_caught, replaced, source
+from test_mistakes_of_attacks import a_tenth
 
-from pate_jax.audit.attacks import leads, poisoned, poisoned_crowds, poisoning
+from pate_jax.audit.attacks import leads, poisoned, poisoned_crowds, poisoning, public_twin, sums_pipeline
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
+from pate_jax.runs.release import check
 
 
 def of_trials(patch, folder):
@@ -18,6 +21,29 @@ def of_trials(patch, folder):
     return [] if found.holds else [found.text()]
 
 
+def of_others(patch, folder):
+    """The releases of runs on different private records."""
+    folder.mkdir()
+    honest = test_public_twin.attacked(folder / "honest")
+    test = test_public_twin.test_the_release_is_the_same_whoever_the_private_records_are_of
+    return fails(partial(test, honest, folder / "others", patch))(patch, folder)
+
+
+def of_sentences(patch, folder):
+    """A release with a sentence of an attack on private records."""
+    run, sentence = honest_runs.crowd("sums"), test_public_twin.SAID[0]
+    folder.mkdir()
+    test = test_public_twin.test_what_attacks_found_on_private_records_is_refused_in_a_release
+    return fails(partial(test, run, folder, sentence))(patch, folder)
+
+
+def of_twin(patch, folder):
+    """What the twin of a crowd with less noise shows."""
+    found = public_twin.of_run(honest_runs.crowd("sums"), test_public_twin.FLAGS._replace(shadows=64))
+    return [] if all(one.holds for one in found.guesses) else [found.text()]
+
+
+PRIVATE = "opened.plan.space.coordinates(opened.seen.private.inputs)[: len(found.probabilities)]"
 WORST = test_poisoning.test_the_worst_voters_change_a_label_and_one_fewer_than_certified_do_not
 AGAIN = test_poisoning.test_a_poisoned_table_is_that_of_a_crowd_with_these_records
 MISTAKES = [
@@ -55,6 +81,24 @@ MISTAKES = [
         replaced(poisoned_crowds.tables, "table", lambda real: lambda plan, people: 60 * real(plan, people)),
         of_trials,
         "THE CERTIFICATE IS WRONG",
+    ),
+    case(
+        "the public twin is made of the private records",
+        source(public_twin, "of_crowd", "scaling, opened.pool)", f"scaling, {PRIVATE})"),
+        of_others,
+        "depends on private records",
+    ),
+    case(
+        "the release may say whatever attacks found",
+        source(check, "_words", "attacks.beyond(html.unescape(text))", "()"),
+        of_sentences,
+        "the release may say it",
+    ),
+    case(
+        "the sampler of the twin adds a tenth of the noise",
+        replaced(sums_pipeline, "noisy_table", a_tenth),
+        of_twin,
+        "theory allows at most",
     ),
     case(
         "bad records are added beside the good ones, which still vote",
