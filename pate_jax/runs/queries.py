@@ -17,6 +17,7 @@ from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.record import stage_of
 from pate_jax.student.selection import Selection
 from pate_jax.student.selection import select as select_rows
+from pate_jax.system import progress
 
 
 class Spacing(NamedTuple):
@@ -43,6 +44,16 @@ def ruler_of(dataset: data.Dataset) -> nearness.Ruler:
 def near(dataset: data.Dataset, asked: data.Part) -> int:
     """How many of the different inputs asked about are near-duplicates of an earlier one."""
     return ruler_of(dataset).near(asked.inputs[duplicates.unique_queries(asked.inputs).first_rows])
+
+
+def tell_near(dataset: data.Dataset, asked: data.Part) -> None:
+    """Say how many near-duplicates there are before anything is asked and charged."""
+    found = near(dataset, asked)
+    if found:
+        progress.say(
+            f"{found} of the {len(asked.ids)} queries are near-duplicates of an earlier one: an answer to "
+            f"each is charged and teaches little; --min-distance {nearness.NEAR} leaves them out"
+        )
 
 
 def distance_of(run: RunDirectory, batch: int, given: float | None) -> float | None:

@@ -71,9 +71,10 @@ def test_near_duplicates_are_left_out_of_every_batch(begun, tmp_path):
     assert [one.outcome for one in shards.spaced(opened)] == ["passed", "passed"]
 
 
-def test_without_a_distance_all_are_asked_and_told_and_a_false_claim_is_found(begun):
+def test_without_a_distance_all_are_asked_and_told_and_a_false_claim_is_found(begun, capsys):
     run = begun.run
     stages.vote(begun, 20)
+    assert "10 of the 20 queries are near-duplicates" in capsys.readouterr().err  # before they are charged
     batches.answer(run, MECHANISM)
     assert run.record.stages()["vote"] == {"queries": 20, "selection": "first"}
     asked = queries.asked_inputs(begun)
