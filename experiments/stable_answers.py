@@ -56,7 +56,7 @@ def main(
         epsilon: the publishable epsilon of each mechanism.
         delta: its delta.
         seeds: how many divisions into clusters to try.
-        lists: a folder for the first list of each kind, as votes files that `pate aggregate` takes.
+        lists: a folder for all lists, as votes files that `pate aggregate` takes.
     """
     points = directions(np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=16))
     dense = density(points)
@@ -76,8 +76,8 @@ def main(
         for seed in range(1, seeds + 1):
             rows = chosen(points, dense, clusters, each, seed)
             asked, truth = counts[rows], labels[rows]
-            if lists is not None and seed == 1:
-                _write(lists / f"{clusters}x{each}.npz", rows, asked, truth)
+            if lists is not None:
+                _write(lists / f"{clusters}x{each}-{seed}.npz", rows, asked, truth)
             answers, right = _stable(mechanism, asked, truth)
             best = max(
                 (_noisy(rivals[one], one, asked, truth) for one in QUERIES if one <= len(rows)),

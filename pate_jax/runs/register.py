@@ -124,6 +124,7 @@ def enter(run: RunDirectory, file: Path, plan: AnyPlan) -> None:
     with chain.Writer(file) as writer:
         book = read(file)
         if not _stands(book, run, plan):
+            _check_alone(book, run, plan)
             _check_limit(file, book, plan)
             writer.append(_line(run, plan))
     os.chmod(chain.head_path(file), 0o600)
@@ -328,6 +329,16 @@ def _stands(book: Book, run: RunDirectory, plan: AnyPlan) -> bool:
     """Whether this run, in this place, was entered with at least this plan."""
     place = (_key(run), str(run.root.resolve()))
     return any(entry.plan.covers(plan) for entry in book.entries if (entry.run, entry.name) == place)
+
+
+def _check_alone(book: Book, run: RunDirectory, plan: AnyPlan) -> None:
+    """Refuse a copy of a list of stable answers: both would share a threshold, which no sum covers."""
+    places = [entry.name for entry in book.entries if entry.run == _key(run)]
+    if places and isinstance(plan, Plan) and isinstance(plan.mechanism, StableAnswers):
+        raise PateError(
+            f"{run.root} is a copy of {places[0]}, and a list of stable answers goes on in one place alone: "
+            "continue it there, or begin another run"
+        )
 
 
 def _check_kind(file: Path) -> None:

@@ -5,6 +5,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from commands import call
 from stable_laws import patterns
 
 from pate_jax.accounting import Statement, stable
@@ -19,9 +20,10 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
 from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
+from pate_jax.student import Ridge
 from pate_jax.sweep.grid import Grid
 from pate_jax.system import storage
-from pate_jax.voting import Votes
+from pate_jax.voting import Votes, save_votes
 
 LIST = StableAnswers(threshold=42, scale=3.0, cutoff=2)
 DELTA = 1e-5
@@ -97,37 +99,38 @@ def test_the_statement_is_the_cost_of_the_list_and_the_verifier_agrees(ended):
     assert left == {"queries": stable.MOST_QUERIES - 13, "unanswered": 0}
 
 
-def one_draw(run, mechanism, line, of_queries, place):
-    """The noise at a place, of a batch's thresholds (0) or queries (1)."""
+def draws(run, mechanism, line):
+    """The noise of a batch's thresholds and queries, by their places in the list."""
     label = batches.noise_label(line.batch, line.queries, line.inputs, line.schema)
     key = batches.noise_key(run, batches.stream(mechanism, line.votes, label))
-    return sampler._drawn(mechanism, jax.random.split(key)[of_queries], place, 1)[0]
+    return [sampler._drawn(mechanism, one, 0, 32) for one in jax.random.split(key)]
 
 
-def test_a_threshold_and_its_epoch_go_over_into_the_next_batch(tmp_path):
+def test_a_threshold_and_its_epoch_go_over_into_the_next_batch(tmp_path, seeds=4):
     """Against a loop over queries: a threshold is drawn once, under the name of the batch where it begins."""
     near = StableAnswers(threshold=99, scale=6.0, cutoff=8)  # close to the distances: chance decides
     seen = set()
-    for seed in range(4):
+    for seed in range(seeds):
         run = RunDirectory(tmp_path / str(seed))
         ask(run, 1, seed, near, None)
         if given(run).count("-") < near.cutoff:
             ask(run, 2, seed, near, None)
         noises, wanted = {}, []
         for line in ledger.lines(run.ledger):
-            noises.setdefault(0, one_draw(run, near, line, 0, 0))
+            of_thresholds, of_queries = draws(run, near, line)
+            noises.setdefault(0, of_thresholds[0])
             for row in batch_of(line.batch).votes:
                 gone = wanted.count("-")
                 if gone == near.cutoff:
                     break
                 lead = np.sort(row)[-1] - np.sort(row)[-2]
-                reading = max(0, -(-lead // 2) - 1) + one_draw(run, near, line, 1, len(wanted))
+                reading = max(0, -(-lead // 2) - 1) + of_queries[len(wanted)]
                 wanted.append("0" if reading >= near.threshold + noises[gone] else "-")
                 if wanted[-1] == "-":
-                    noises[gone + 1] = one_draw(run, near, line, 0, gone + 1)
+                    noises[gone + 1] = of_thresholds[gone + 1]
         assert given(run) == wanted
         seen.add(tuple(wanted))
-    assert len(seen) > 2
+    assert len(seen) > seeds // 2
 
 
 def test_a_budget_is_a_limit_of_the_whole_cost(tmp_path):
@@ -156,6 +159,12 @@ def test_a_register_adds_a_list_to_other_runs(tmp_path):
     (plan,) = register.read(file).plans
     assert plan.queries == stable.MOST_QUERIES
     assert stable.epsilon(LIST, DELTA) * 0.9 < register.together([plan], 1e-3) < 2.01
+    copy = RunDirectory(shutil.copytree(run.root, tmp_path / "copy"))
+    with (
+        copy.writing(),
+        pytest.raises(PateError, match=r"is a copy of .*in one place alone"),
+    ):
+        registration.before_answers(copy, file, LIST, None, None)
     assert register.together([plan, plan], 1e-2) > register.together([plan], 1e-2)
 
 
@@ -223,3 +232,29 @@ def test_copies_that_ask_different_inputs_next_share_no_query_noise(tmp_path):
     lines = [ledger.read(run.ledger)[1] for run in (first, second)]
     assert lines[0].noise != lines[1].noise
     assert lines[0].votes == lines[1].votes
+
+
+def test_a_student_and_the_pages_of_a_list_that_ended(ended, tmp_path, without_pictures):
+    run = RunDirectory(shutil.copytree(ended.root, tmp_path / "run"))
+    inputs = np.random.default_rng(4).normal(size=(16, 3)).astype(np.float32)
+    np.savez(tmp_path / "pool.npz", inputs=inputs)
+    with run.writing():
+        results = stages.teach(run, Ridge(), tmp_path / "pool.npz")
+        stages.tell(run)
+    assert (results["queries"], results["answered"], results["cutoff"]) == (13, 11, 2)
+    for page in (run.report, run.public_report):
+        text = page.read_text()
+        assert "answered 11 of them. The last of these was not answered and ended the list" in text
+        assert "were answered as they were" in text
+        assert "to each was charged" not in text
+    assert faults(run) == []
+
+
+def test_commands_choose_threshold_and_scale_by_epsilon(tmp_path, capsys):
+    save_votes(tmp_path / "votes.npz", batch_of(1))
+    where = ("--out", tmp_path / "run", "--relation", "record", "--budget-epsilon", 2)
+    assert call("aggregate", tmp_path / "votes.npz", *where, "stable-answers", "--cutoff", 2) == 0
+    (line,) = ledger.read(RunDirectory(tmp_path / "run").ledger)
+    assert line.mechanism == stable.calibrate(2.0, DELTA, cutoff=2)
+    assert call("budget", tmp_path / "run") == 0
+    assert "until 1 more are unanswered" in capsys.readouterr().out

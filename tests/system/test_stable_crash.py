@@ -15,7 +15,7 @@ def test_a_killed_list_goes_on_with_the_same_noise_and_is_charged_once(tmp_path,
         patch.setattr(storage, "os", calls)
         ask(whole, 2)
     paid = [line.cost for line in ledger.lines(whole.ledger)]
-    for at in range(1, len(calls.calls), 9):
+    for at in range(1, len(calls.calls), 13):
         run = RunDirectory(tmp_path / str(at))
         with monkeypatch.context() as patch:
             patch.setattr(storage, "os", Mortal(at))
