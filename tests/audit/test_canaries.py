@@ -1,6 +1,7 @@
 """Canaries bound epsilon from below: never above the truth, and above the claim in each broken twin."""
 
 import itertools
+import json
 from functools import cache, partial
 from types import SimpleNamespace
 
@@ -8,7 +9,9 @@ import honest_runs
 import jax
 import numpy as np
 import pytest
+from commands import call
 from scipy import special, stats
+from test_risk import contents
 
 from pate_jax import aggregate
 from pate_jax.accounting.data_independent import WorstCase
@@ -18,9 +21,12 @@ from pate_jax.audit.attacks import canaries, canary_bounds, mechanism, sums_cana
 from pate_jax.crowd import classifier
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data import partition
+from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.mechanisms.crowds import ClassSums
+from pate_jax.runs import pipeline
+from pate_jax.runs.settings import PartitionChoice, RunConfig
 
 DELTA, LENGTH, RUNS = 1e-5, 200, 20
 TEACHERS, CLASSES, QUERIES = 12, 3, 4
@@ -191,8 +197,8 @@ def test_bounds_come_near_an_epsilon_that_is_there_and_not_above():
     coins = random.random(4000) < 0.5
     scores = random.normal(size=4000) + mu * coins
     found = canary_bounds.one_run({"ideal": scores}, coins, lambda delta: 4.0, DELTA, shift=True)
-    plain, gaussian = (one.epsilon for one in found)
-    assert 1.0 < plain < gaussian < 4.0 and gaussian > 1.5
+    plain, strict, gaussian = (one.epsilon for one in found)
+    assert 1.0 < plain < gaussian < 4.0 and gaussian > 1.5 and strict >= plain
     seen = canary_bounds.Rates(scores[coins], scores[~coins], random.normal(size=2000))
     assert 0.8 < canary_bounds.many_runs({"ideal": seen}, lambda delta: 4.0, (DELTA,))[0].epsilon < 4.0
 
@@ -204,9 +210,32 @@ def test_runs_that_no_canary_suits_are_refused_with_a_remedy(monkeypatch):
     assert "pip install 'pate-jax[baselines]'" in canaries.unfit(honest_runs.crowd("sums"))
     with pytest.raises(PateError, match="baselines"):
         canary_bounds.auditing()
+    with pytest.raises(PateError, match="canaries=99 must be at least 100"):
+        canaries.of_run(honest_runs.crowd("sums"), canaries.Flags(canaries=99))
 
 
 @pytest.mark.long
 def test_the_audit_of_a_run_of_sums_holds():
     found = canaries.of_run(honest_runs.crowd("sums"), canaries.Flags(canaries=2000))
-    assert found.holds and found.canaries >= 2000 and len(found.bounds) == 6
+    assert found.holds and found.canaries >= 2000 and len(found.bounds) == 9
+
+
+@pytest.mark.long
+def test_the_audit_of_a_run_of_linear_teachers_holds(tmp_path, capsys):
+    """The run's own partition, teachers and sampler."""
+    config = RunConfig(
+        data=honest_runs.table(),
+        partition=PartitionChoice(teachers=honest_runs.TEACHERS, by="user"),
+        teacher=TeacherConfig(net="linear"),
+        student=honest_runs.STUDENT,
+        queries=honest_runs.QUERIES,
+        mechanism=DiscreteGaussianMax(6.0),
+        out=tmp_path / "run",
+    )
+    pipeline.run(config)
+    before = contents(tmp_path / "run")
+    assert call("attack", tmp_path / "run", "--only", "canaries", "--canaries", "2000", "--json") == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["canaries"]
+    assert told["holds"] and max(one["epsilon"] for one in told["bounds"]) > 0.3
+    after = contents(tmp_path / "run")
+    assert [path.name for path in after if before.get(path) != after[path]] == ["attacks.json"]

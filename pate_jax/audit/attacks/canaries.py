@@ -3,7 +3,7 @@
 Canaries are records of an attacker's choosing whose presence coins decide. What the pipeline would publish
 about them is looked at, without their coins, and then counted how often guesses were right. No private record
 is read and no canary enters the run: they play in a copy of its pipeline in memory, with its public side, its
-noise and keys of their own. Derived in docs/attacks.md, section 6.
+noise and keys of their own. Derived in docs/attacks.md, section 7.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 
+_LEAST = 100  # canaries
 _WIDE = (0.01, 0.05)  # deltas at which many runs are compared beside the run's own
 
 
@@ -56,7 +57,8 @@ class Bounds(NamedTuple):
     def text(self) -> str:
         """For a terminal: the largest bound at each delta, and what breaks the claim."""
         lines = []
-        for delta in dict.fromkeys(one.delta for one in self.bounds):
+        shown = [one.delta for one in self.bounds if one.delta >= self.bounds[0].delta]
+        for delta in dict.fromkeys(shown):
             best = max((one for one in self.bounds if one.delta == delta), key=lambda one: one.epsilon)
             lines.append(f"canaries: {self._sentence(best)}")
         broken = [one for one in self.bounds if not one.holds]
@@ -99,6 +101,8 @@ def unfit(run: RunDirectory) -> str | None:
 
 def of_run(run: RunDirectory, flags: Flags) -> Bounds:
     """The bounds for a run, from as many canaries as asked for."""
+    if flags.canaries < _LEAST:
+        raise PateError(f"canaries={flags.canaries} must be at least {_LEAST}; thousands show something")
     if crowd_inputs.is_crowd(run):
         return of_sums(run, flags.canaries)
     return of_teachers(run, flags.canaries)

@@ -8,9 +8,10 @@
   Ullman, Oprea 2020, arXiv 2006.07709).
 
 How many are accused is fixed before the coins are looked at, and the doubt is shared by all rates and
-scores. `epsilon_from_gdp` of jax_privacy 2.0.0 is not used: it compares the rates of an attack that guesses
-with those of an ideal one in absolute value, and shows leaks in pure noise. Its default correction for all
-thresholds counts only those that the data single out, so it is not used either. Derived in docs/attacks.md.
+scores. `epsilon_from_gdp` of jax_privacy 2.0.0 is not used: it takes the absolute value of a distance that is
+negative where an attack finds nothing, so it shows leaks in pure noise. The default correction for all
+thresholds divides by those alone that the data single out, so it is not used either. Derived in
+docs/attacks.md, section 7.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pate_jax.errors import PateError
 DOUBT = 0.05  # of all bounds that are shown
 ALARM = 1e-4  # of those by which a claim is said to be broken
 SHARES = (0.01, 0.03, 0.1)  # of the canaries that are accused
+TINY = 1e-10  # a delta at which one run is looked at too: it weighs on the doubt, once for each canary
 LEVELS = (0.01, 0.05, 0.2, 0.5)  # false positives that many runs aim at
 Scores = Float[np.ndarray, " canary"]
 Claim = Callable[[float], float]
@@ -71,15 +73,15 @@ def one_run(
     """The bounds of one data set with all canaries; `shift`: what is released is one Gaussian shift."""
     if not present.any() or present.all():
         raise PateError(f"{len(present)} canaries are all in or all out: take more of them")
-    methods = {"one run": "epsilon_one_run"} | ({"one run, Gaussian": "epsilon_one_run_fdp"} if shift else {})
-    parts = len(scores) * len(methods) * len(SHARES)
-    found = []
+    ways = [("one run", "epsilon_one_run", at) for at in (delta, min(delta, TINY))]
+    ways += [("one run, Gaussian", "epsilon_one_run_fdp", delta)] if shift else []
+    parts, found = len(scores) * len(ways) * len(SHARES), []
     for score, values in scores.items():
         ranked, auditor = np.sort(values), _auditor(values[present], values[~present])
         cuts = {float(ranked[-max(1, int(share * len(values)))]) for share in SHARES}
-        for name, method in methods.items():
-            sure = [_best(auditor, method, cuts, doubt / parts, delta) for doubt in (DOUBT, ALARM)]
-            found.append(Lower(score, name, delta, claim(delta), *sure))
+        for name, method, at in ways:
+            sure = [_best(auditor, method, cuts, doubt / parts, at) for doubt in (DOUBT, ALARM)]
+            found.append(Lower(score, name, at, claim(at), *sure))
     return found
 
 
