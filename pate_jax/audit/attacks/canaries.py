@@ -3,7 +3,7 @@
 Canaries are records of an attacker's choosing whose presence coins decide. What the pipeline would publish
 about them is looked at, without their coins, and then counted how often guesses were right. No private record
 is read and no canary enters the run: they play in a copy of its pipeline in memory, with its public side, its
-noise and keys of their own. Derived in docs/attacks.md, section 7.
+noise and keys of their own. Derived in docs/attacks.md, section 8.
 """
 
 from __future__ import annotations
