@@ -2,12 +2,14 @@
 
 Guesses about one run share its noise, so they are not independent. How much their rates vary between runs
 says how many independent guesses they are worth, and Clopper and Pearson's limits are those of that number
-(Korn and Graubard, 1998). Derived in docs/attacks.md, section 5.
+(Korn and Graubard, 1998). The cut that gives a share of false positives is itself estimated, so the limits of
+true positives are those of cuts that are surely on either side of it. Derived in docs/attacks.md, section 5.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,6 +23,8 @@ LEVELS = (0.001, 0.01)  # false positives at which an attack is told
 _ALL_LEVELS = (*LEVELS, 0.1, 0.5)  # and those from which epsilon is bounded
 DOUBT = 0.05  # of an interval
 _FINITE = 700.0  # the largest epsilon whose exponential is a number
+Scores = Float[np.ndarray, "target record"]
+Members = Bool[np.ndarray, "target record"]
 _ALARM = 1e-4  # of the limits by which a promise is said to be broken: many are looked at
 
 
@@ -113,8 +117,8 @@ class Measured(NamedTuple):
 
 def measured(
     attack: str,
-    scores: Float[np.ndarray, "target record"],
-    member: Bool[np.ndarray, "target record"],
+    scores: Scores,
+    member: Members,
     promise: Promise,
 ) -> Measured:
     """The figures of an attack whose scores are larger for whom it takes to be a member.
@@ -129,22 +133,22 @@ def measured(
             f"scores {list(scores.shape)} and members {list(member.shape)} must be of the same targets and "
             "records, some of which are members and some are not"
         )
+    auc, right = _auc(scores, member), _right(scores, member)
+    scores = _untied(scores)
     inside, outside = np.sort(scores[member]), np.sort(scores[~member])
     caught, least, holds = [], [0.0], True
     for level in _ALL_LEVELS:
-        cut = outside[-1 - min(int(level * len(outside)), len(outside) - 1)]
+        cut = _cut(outside, level)
         if level in LEVELS:
-            share = float((inside > cut).mean())
-            limits = _limits(scores > cut, member, DOUBT)
-            caught.append(Caught(level, share, *limits, promise.caught(level)))
+            caught.append(_caught(scores, member, inside, outside, level, promise.caught(level)))
         least.extend(_epsilons(scores > cut, member, promise.delta))
         holds = holds and _allowed(scores > cut, member, promise)
     return Measured(
         attack=attack,
         targets=len(scores),
         guesses=scores.size,
-        auc=_auc(inside, outside),
-        right=_right(scores, inside, outside),
+        auc=auc,
+        right=right,
         most_right=promise.right(),
         caught=tuple(caught),
         epsilon=max(least),
@@ -155,8 +159,8 @@ def measured(
 
 
 def curve(
-    scores: Float[np.ndarray, "target record"],
-    member: Bool[np.ndarray, "target record"],
+    scores: Scores,
+    member: Members,
     levels: Float[np.ndarray, " level"],
 ) -> Float[np.ndarray, " level"]:
     """True positives at each share of false positives.
@@ -172,21 +176,20 @@ def curve(
     return found
 
 
-def _auc(inside: np.ndarray, outside: np.ndarray) -> float:
+def _auc(scores: Scores, member: Members) -> float:
     """The chance that a member's score is above that of another record; ties count half."""
+    inside, outside = scores[member], np.sort(scores[~member])
     below, upto = (np.searchsorted(outside, inside, side=side) for side in ("left", "right"))
     return float((below + upto).mean() / 2 / len(outside))
 
 
-def _right(scores: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> float:
+def _right(scores: Scores, member: Members) -> float:
     """How often the attacker is right that accuses those above the median score."""
-    cut = np.median(scores)
-    return float(((inside > cut).mean() + (outside <= cut).mean()) / 2)
+    accused = scores > np.median(scores)
+    return float((accused[member].mean() + (~accused[~member]).mean()) / 2)
 
 
-def _advantage(
-    scores: Float[np.ndarray, "target record"], member: Bool[np.ndarray, "target record"]
-) -> Advantage:
+def _advantage(scores: Scores, member: Members) -> Advantage:
     """The mean over targets, whose spread gives Student's limits; of one target nothing is known.
 
     >>> member = np.array([[True, True, False, False]] * 3)
@@ -203,18 +206,26 @@ def _advantage(
     return Advantage(found, max(found - room, -1.0), min(found + room, 1.0))
 
 
-def _allowed(
-    accused: Bool[np.ndarray, "target record"], member: Bool[np.ndarray, "target record"], promise: Promise
-) -> bool:
+def _untied(scores: Scores) -> Scores:
+    """The ranks of the scores, with ties in random order: else no cut has few false positives, and some.
+
+    >>> sorted(_untied(np.array([[5.0, 1.0], [5.0, 7.0]])).ravel().tolist())
+    [0.0, 1.0, 2.0, 3.0]
+    """
+    ranks = np.empty(scores.size)
+    chance = np.random.default_rng(0).random(scores.size)
+    ranks[np.lexsort((chance, scores.ravel()))] = np.arange(scores.size)
+    return ranks.reshape(scores.shape)
+
+
+def _allowed(accused: Members, member: Members, promise: Promise) -> bool:
     """Whether a promise may be kept, by limits that one honest attack in thousands is beyond."""
     found, _ = _limits(accused, member, _ALARM)
     _, wrong = _limits(accused, ~member, _ALARM)
     return found <= promise.caught(wrong)
 
 
-def _epsilons(
-    accused: Bool[np.ndarray, "target record"], member: Bool[np.ndarray, "target record"], delta: float
-) -> Iterator[float]:
+def _epsilons(accused: Members, member: Members, delta: float) -> Iterator[float]:
     """What epsilon is at least, from the accused and from those who are not."""
     doubt = DOUBT / len(_ALL_LEVELS)  # two limits of each level, each on one side only
     found, _ = _limits(accused, member, doubt)
@@ -224,16 +235,77 @@ def _epsilons(
             yield math.log(more - delta) - math.log(fewer)
 
 
-def _limits(
-    accused: Bool[np.ndarray, "target record"], among: Bool[np.ndarray, "target record"], doubt: float
-) -> tuple[float, float]:
+def _caught(
+    scores: Scores, member: Members, inside: np.ndarray, outside: np.ndarray, level: float, most: float
+) -> Caught:
+    """True positives at a level, with limits that hold although the cut comes from the same guesses.
+
+    The lower one is that of a cut whose false positives are surely below the level, and the upper one that
+    of a cut whose false positives are surely above it; the four limits share the doubt.
+    """
+    accused = scores > _cut(outside, level)
+    low, high = 0.0, 1.0
+    strict, loose = _between(level, _worth(accused, ~member, DOUBT / 2), DOUBT / 2)
+    if strict is not None:
+        low, _ = _limits(scores > _cut(outside, strict), member, DOUBT / 2)
+    if loose is not None:
+        _, high = _limits(scores > _cut(outside, loose), member, DOUBT / 2)
+    share = float((inside > _cut(outside, level)).mean())
+    return Caught(level, share, low, high, most)
+
+
+def _cut(outside: np.ndarray, level: float) -> float:
+    """Above which at most this share of the sorted scores is."""
+    found: float = outside[-1 - min(int(level * len(outside)), len(outside) - 1)]
+    return found
+
+
+def _between(level: float, worth: float, doubt: float) -> tuple[float | None, float | None]:
+    """The largest share whose upper limit is at most the level, and the least whose lower limit is at least.
+
+    >>> [round(share, 3) for share in _between(0.1, 1000.0, 0.05)]
+    [0.081, 0.119]
+    """
+    below, above = level * np.linspace(1, 0, 2001), level ** np.linspace(1, 0, 4001)
+    strict = bisect_left(below, True, key=lambda share: bool(_upper(share, worth, doubt) <= level))
+    loose = bisect_left(above, True, key=lambda share: bool(_lower(share, worth, doubt) >= level))
+    sure = float(below[strict]) if strict < len(below) else None
+    return sure, float(above[loose]) if loose < len(above) else None
+
+
+def _limits(accused: Members, among: Members, doubt: float) -> tuple[float, float]:
     """Clopper and Pearson's limits of the share that is accused, for as many guesses as they are worth."""
-    hits, sizes = (accused & among).sum(1), among.sum(1)
-    share, worth = hits.sum() / sizes.sum(), float(sizes.sum())
-    if len(hits) > 1 and 0 < share < 1:
-        spread = ((hits - share * sizes) ** 2).sum() / sizes.sum() ** 2 * len(hits) / (len(hits) - 1)
-        worth = min(worth, share * (1 - share) / spread) if spread > 0 else worth
+    share = np.array((accused & among).sum() / among.sum())
+    worth = _worth(accused, among, doubt)
+    return float(_lower(share, worth, doubt)), float(_upper(share, worth, doubt))
+
+
+def _lower(share: np.ndarray, worth: float, doubt: float) -> np.ndarray:
     some = share * worth
-    low = special.betaincinv(some, worth - some + 1, doubt / 2) if share > 0 else 0.0
-    high = special.betaincinv(some + 1, worth - some, 1 - doubt / 2) if share < 1 else 1.0
-    return float(low), float(high)
+    found: np.ndarray = np.where(share > 0, special.betaincinv(some, worth - some + 1, doubt / 2), 0.0)
+    return found
+
+
+def _upper(share: np.ndarray, worth: float, doubt: float) -> np.ndarray:
+    some = share * worth
+    found: np.ndarray = np.where(share < 1, special.betaincinv(some + 1, worth - some, 1 - doubt / 2), 1.0)
+    return found
+
+
+def _worth(accused: Members, among: Members, doubt: float) -> float:
+    """How many independent guesses the accusations are worth: by how much runs' rates vary.
+
+    A variance of T runs is itself uncertain, so that Student's quantile takes the place of the normal one.
+    Where all are accused, or none, nothing shows how guesses of a run go together. Whatever they do, a run is
+    without any accusation with a chance of at most `1 - rate`: so T runs are worth T guesses at least.
+    """
+    hits, sizes = (accused & among).sum(1), among.sum(1)
+    share, runs = hits.sum() / sizes.sum(), len(hits)
+    if runs == 1:
+        return float(sizes.sum())
+    if not 0 < share < 1:
+        return float(runs)
+    spread = ((hits - share * sizes) ** 2).sum() / sizes.sum() ** 2 * runs / (runs - 1)
+    worth = min(sizes.sum(), share * (1 - share) / spread) if spread > 0 else sizes.sum()
+    wider = special.stdtrit(runs - 1, 1 - doubt / 2) / special.ndtri(1 - doubt / 2)
+    return float(worth / wider**2)

@@ -82,9 +82,17 @@ MISTAKES = [
     ),
     case(
         "guesses about one run are taken to be independent",
-        source(roc, "_limits", "len(hits) > 1 and 0 < share < 1", "False"),
+        source(roc, "_worth", "runs == 1", "True"),
         fails(test_membership.test_limits_hold_where_guesses_of_one_run_agree),
         "guesses_of_one_run_agree",
+    ),
+    case(
+        "the cut of an attack is taken to be known",
+        source(roc, "_caught", "_worth(accused, ~member, DOUBT / 2)", "1e12"),
+        fails(
+            test_membership.test_limits_of_true_positives_hold_although_the_cut_comes_from_the_same_guesses
+        ),
+        "cut_comes_from_the_same_guesses",
     ),
     case(
         "the results are written into release/",
