@@ -36,22 +36,41 @@ def table(rows: Sequence[Row]) -> str:
     """Accuracy in percent as Markdown: a row for each data set and method, a column for each epsilon.
 
     >>> row = {"data": "adult", "method": "sums", "epsilon": 1.0, "right": 0.84, "test": 9, "spent": 1.0}
-    >>> print(table([{**row, "seconds": 2.0}]))
-    | data | method | 1 |
-    |---|---|---|
-    | Adult | sums | 84.0 |
+    >>> print(table([{**row, "seconds": 2.0}]).partition("Adult | sums")[2].splitlines()[0])
+     | 84.0 |
     """
     epsilons = epsilons_of(rows)
     lines = [
         f"| data | method | {' | '.join(f'{one:g}' for one in epsilons)} |",
         "|---|---|" + "---|" * len(epsilons),
     ]
-    for data, said in NAMES.items():
-        for method in (one.name for one in CONTENDERS):
-            own = [row for row in rows if (row["data"], row["method"]) == (data, method)]
-            cells = " | ".join(cell(own, epsilon) for epsilon in epsilons)
-            lines += [f"| {said} | {method} | {cells} |"] if own else []
+    for data in NAMES:
+        own = [row for row in rows if row["data"] == data]
+        lines += _lines(NAMES[data], own, epsilons) if own else []
     return "\n".join(lines)
+
+
+def _lines(said: str, rows: Sequence[Row], epsilons: Sequence[float]) -> list[str]:
+    """The rows of one data set; methods that were not run at all are one row together."""
+    found, missing = [], []
+    for method in (one.name for one in CONTENDERS):
+        own = [row for row in rows if row["method"] == method]
+        if own:
+            cells = " | ".join(cell(own, epsilon) for epsilon in epsilons)
+            found.append(f"| {said} | {method} | {cells} |")
+        else:
+            missing.append(method)
+    nothing = " | ".join(["not run"] * len(epsilons))
+    return [*found, *([f"| {said} | {', '.join(missing)} | {nothing} |"] if missing else [])]
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The table, the data sets that were not run, and the pictures."""
+    there = [name for name in NAMES if any(row["data"] == name for row in rows)]
+    missing = [NAMES[name] for name in NAMES if name not in there]
+    told = [f"Not run yet: {', '.join(missing)}."] if missing else []
+    pictures = [f"![{NAMES[name]}: accuracy against epsilon](compare_{name}.svg)" for name in there]
+    return "\n\n".join([table(rows), *told, *pictures])
 
 
 def cell(rows: Sequence[Row], epsilon: float) -> str:
@@ -94,12 +113,12 @@ def write(file: Path, docs: Path) -> None:
     rows = list(results.of_file(file).values())
     if not rows:
         raise PateError(f"{file} holds no line: run `python -m experiments.compare`")
-    page = docs / "compare.md"
-    before, begin, rest = page.read_text().partition(BEGIN)
+    path = docs / "compare.md"
+    before, begin, rest = path.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise PateError(f"{page} has no {BEGIN} and {END}: put them where the table goes")
-    storage.write_bytes(page, f"{before}{begin}\n{table(rows)}\n{end}{after}".encode())
+        raise PateError(f"{path} has no {BEGIN} and {END}: put them where the table goes")
+    storage.write_bytes(path, f"{before}{begin}\n\n{page(rows)}\n\n{end}{after}".encode())
     for data, said in NAMES.items():
         own = [row for row in rows if row["data"] == data]
         if own:

@@ -23,6 +23,7 @@ from pate_jax.sweep.compare import (
     dpsgd,
     local_sums,
     recommendation,
+    whole_run,
 )
 from pate_jax.sweep.compare import local_votes as local
 from pate_jax.sweep.compare.cells import Cell, cells_of, measure, within
@@ -60,6 +61,15 @@ def test_tables_are_those_of_a_run(ground, people):
     np.testing.assert_array_equal(crowds.summed(sums, ground), run)
     run = crowd.counts(counts.space, counts.queries, people, counts.release)
     np.testing.assert_array_equal(crowds.counted(counts, ground), run)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("without_pictures")
+def test_a_whole_run_brings_what_its_classifier_does(ground):
+    run, fast = (how(ground, Draw(2.0)) for how in (whole_run.by_sums, crowds.by_sums))
+    assert 1.98 < run.epsilon <= 2.0 >= fast.epsilon
+    assert run.settings == {"student": "linear"}
+    assert (run.labels == fast.labels).mean() > 0.9
 
 
 @pytest.mark.parametrize("noise", [described.RandomisedResponse(4, 1.0), described.OneHotNoise(4, 1.0)])
