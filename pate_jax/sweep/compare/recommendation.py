@@ -81,8 +81,8 @@ def covered(judged_on: JudgedOn) -> str:
     """
     if judged_on == "private":
         return (
-            "but this choice is made on private records and no epsilon covers it (a paid choice: "
-            "docs/tuning.md)"
+            "but this choice is made on private records and no epsilon covers it (`pate tune` is the "
+            "way to pay for one)"
         )
     return (
         f"the records that judged are {judged_on}, so this choice costs no privacy, and may not carry over "
