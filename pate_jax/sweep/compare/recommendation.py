@@ -95,7 +95,7 @@ def warning(judged_on: JudgedOn, methods: int) -> str | None:
     if judged_on != "private":
         return None
     return (
-        "SENSITIVE: every accuracy here is a function of the private records without protection (the noise "
+        "SENSITIVE: every accuracy here is a function of the private records without protection (most noise "
         "has a known seed, and one model has none), so neither the table nor the models may be published. "
         f"To pick one of {methods} methods by it is a release of its own, of up to "
         f"{math.log2(max(2, methods)):.1f} bits, that no statement of a later run includes. Compare on a "
