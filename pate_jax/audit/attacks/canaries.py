@@ -19,6 +19,7 @@ from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.audit.attacks import canary_bounds, mechanism, sums_canaries, teacher_canaries
 from pate_jax.audit.attacks.attack import Attack, Flags
 from pate_jax.audit.attacks.canary_bounds import Lower
+from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.audit.attacks.teacher_canaries import Labeller
 from pate_jax.crowd import classifier
 from pate_jax.crowd.vectors import vectors
@@ -30,6 +31,7 @@ from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import budget, ledger
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 
@@ -111,17 +113,27 @@ def of_run(run: RunDirectory, flags: Flags) -> Bounds:
 def of_sums(run: RunDirectory, canaries: int) -> Bounds:
     """All canaries in one data set, over several runs."""
     opened = crowd_inputs.opened(run, tolerant=True)
+    made = planted(opened, *releases(run), canaries)
+    runs = sums_canaries.game(canaries, made.records // 2)
+    seen = sums_canaries.played(made, runs, coins=_coins())
+    return Bounds(seen.coins.size, runs, sums_canaries.bounds(seen, made, opened.choice.delta))
+
+
+def releases(run: RunDirectory) -> tuple[ClassSums, HeadCount]:
+    """What a run of sums has released: the table and the number of voters."""
     lines = [line.release for line in ledger.releases(run.ledger)]
     table = next((one for one in lines if isinstance(one, ClassSums)), None)
     number = next((one for one in lines if isinstance(one, HeadCount)), None)
     if table is None or number is None:
         raise PateError(f"{run.ledger} shows no sums yet: repeat the command that made the run")
+    return table, number
+
+
+def planted(opened: Crowd, table: ClassSums, number: HeadCount, canaries: int) -> Sums:
+    """The pipeline of a run with canaries for voters, as many as several runs of it need."""
     scaling = opened.plan.scaling
     pool = classifier.measured(vectors(scaling, opened.pool), table.length)
-    made = sums_canaries.voters(scaling, pool, table, number, max(1, canaries // sums_canaries.RUNS))
-    runs = sums_canaries.game(canaries, made.records // 2)
-    seen = sums_canaries.played(made, runs, coins=_coins())
-    return Bounds(seen.coins.size, runs, sums_canaries.bounds(seen, made, opened.choice.delta))
+    return sums_canaries.voters(scaling, pool, table, number, max(1, canaries // sums_canaries.RUNS))
 
 
 def of_teachers(run: RunDirectory, canaries: int) -> Bounds:
