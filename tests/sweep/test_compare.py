@@ -76,7 +76,7 @@ def test_a_whole_run_brings_what_its_classifier_does(ground):
 def test_local_counts_have_the_law_of_the_channel(noise):
     """Mean and covariance against the channel of one record, over many draws."""
     exact, random = np.array([5, 0, 30, 2]), np.random.default_rng(0)
-    drawn = np.array([local.received(noise, exact, random) for _ in range(2000)])
+    drawn = np.array([local.received(noise, exact, random) for _ in range(600)])
     rows = np.array(described.channel(noise), float) / described.WORDS
     if described.is_bits(noise):
         each = np.where(np.eye(4, dtype=bool), rows[1, 1], rows[0, 1])
@@ -85,8 +85,8 @@ def test_local_counts_have_the_law_of_the_channel(noise):
         each = rows
         spread = [np.diag(row) - np.outer(row, row) for row in each]
     wanted = sum(number * of for number, of in zip(exact, spread, strict=True))
-    np.testing.assert_allclose(drawn.mean(0), exact @ each, atol=4 * np.sqrt(wanted.max() / 2000))
-    np.testing.assert_allclose(np.cov(drawn.T), wanted, atol=0.15 * wanted.max())
+    np.testing.assert_allclose(drawn.mean(0), exact @ each, atol=4 * np.sqrt(wanted.max() / 600))
+    np.testing.assert_allclose(np.cov(drawn.T), wanted, atol=0.3 * wanted.max())
     unbiased = np.array([local.estimates(noise, one, 37) for one in drawn])
     error = unbiased.std(0) / np.sqrt(len(drawn))
     assert (abs(unbiased.mean(0) - exact) < 4 * error).all()
@@ -106,7 +106,7 @@ def test_what_a_record_sends_is_as_private_as_is_said(ground, epsilon):
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_a_vector_is_sent_without_bias_and_as_private_as_is_said(epsilon):
     """The chances of the two sides of a full vector are e^epsilon apart; those of no vector are equal."""
-    random, draws = np.random.default_rng(5), 20_000
+    random, draws = np.random.default_rng(5), 8000
     full, half = np.array([0.0, 3.0, 4.0, 0.0]), np.array([0.0, 0.0, 0.0, 2.5])
     for vector in (full, half, 0 * full):
         drawn = local_sums.sent(np.tile(vector, (draws, 1)), 5.0, epsilon, random)

@@ -256,7 +256,7 @@ def test_missing_data_are_named(tmp_path):
         compare.opened("reviews", tmp_path)
 
 
-def test_the_table_of_methods_names_what_is_missing(tmp_path):
+def test_the_table_of_methods_names_what_is_missing(tmp_path, monkeypatch):
     """Lines of a grid with a hole, a refusal and a cell that took too long."""
     common = {"data": "adult", "delta": 1e-5, "seed": 0, "test": 100, "seconds": 1.0}
     rows = [
@@ -269,6 +269,7 @@ def test_the_table_of_methods_names_what_is_missing(tmp_path):
     file, page = tmp_path / "compare.jsonl", tmp_path / "compare.md"
     results.append(file, [{"cell": str(number), **row} for number, row in enumerate(rows)])
     page.write_text(f"before\n{compare_figure.BEGIN}\nold\n{compare_figure.END}\nafter\n")
+    monkeypatch.setattr(compare_figure, "draw", lambda rows, title: b"drawn")
     compare_figure.write(file, tmp_path)
     told = page.read_text()
     assert told.startswith(f"before\n{compare_figure.BEGIN}\n") and "old" not in told
@@ -279,4 +280,13 @@ def test_the_table_of_methods_names_what_is_missing(tmp_path):
     assert "| Adult | no privacy | 95.0 | 95.0 |" in told
     assert "local sums | not run | not run |" in told
     assert "Not run yet: SUPPORT2, reviews, MNIST, Fashion-MNIST." in told
-    assert (tmp_path / "compare_adult.svg").read_bytes().startswith(b"<?xml")
+    assert (tmp_path / "compare_adult.svg").read_bytes() == b"drawn"
+
+
+@pytest.mark.long
+def test_the_picture_of_methods_has_a_line_for_each():
+    row = {"data": "adult", "seed": 0, "test": 100, "seconds": 1.0, "spent": 1.0, "right": 0.8}
+    rows = [{**row, "method": name, "epsilon": 1.0} for name in ("sums", "neighbours")]
+    rows += [{**row, "method": "no privacy", "epsilon": None, "spent": None}]
+    drawn = compare_figure.draw(rows, "Adult").decode()
+    assert all(f">{name}<" in drawn for name in ("Adult", "sums", "neighbours", "no privacy"))
