@@ -47,7 +47,7 @@ def opened(name: str, folder: Path | None) -> Dataset:
 
 
 def _support2(folder: Path | None) -> Dataset:
-    """Patients, of whom a few have equal columns."""
+    """Patients; equal columns would be a coincidence."""
     return data.from_files(
         *_parts("support2", folder, ".csv"),
         label_column="died",
@@ -57,8 +57,8 @@ def _support2(folder: Path | None) -> Dataset:
 
 
 def _reviews(folder: Path | None) -> Dataset:
-    """Vectors of product reviews."""
-    return data.from_files(*_parts("reviews", folder, ".npz"))
+    """Vectors of product reviews, of which some short ones have equal texts."""
+    return data.from_files(*_parts("reviews", folder, ".npz"), equal_rows_are_coincidences=True)
 
 
 OWN: dict[str, Callable[[Path | None], Dataset]] = {"support2": _support2, "reviews": _reviews}
