@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from commands import call
 
+from pate_jax.audit.attacks import members, replicas
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
-from pate_jax.runs import pipeline
+from pate_jax.runs import answers, pipeline
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+from pate_jax.system import storage
 
 
 def with_features(folder):
@@ -45,3 +48,16 @@ def test_a_run_with_linear_teachers_stands_every_check(tmp_path, capsys, feature
     told = json.loads(capsys.readouterr().out)
     assert told["failed"] == []
     assert "from its own shard and key alone, bit for bit" in json.dumps(told)
+    repeated_in_memory(RunDirectory(tmp_path / "run"))
+
+
+def repeated_in_memory(run):
+    """The pipeline in memory votes as the run did, and attacks on it find no mistake."""
+    made, promise = replicas.of_run(run)
+    labels, _ = made.labelled(np.ones(len(made.teacher_of), bool))
+    stored = answers.load_asked(run)
+    np.testing.assert_array_equal(labels, stored.teacher_labels)
+    np.testing.assert_array_equal(made.votes(labels), stored.votes)
+    published = storage.read_json(run.public_statement, "statement")["figures"]["data_independent"]
+    assert promise.epsilon == published["epsilon"]
+    assert all(one.holds for one in members.attacked(run, 40))
