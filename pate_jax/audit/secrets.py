@@ -15,7 +15,8 @@ from pate_jax.audit.subject import Subject
 from pate_jax.data import Dataset, duplicates
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
-from pate_jax.runs import ledger
+from pate_jax.runs import chain, ledger
+from pate_jax.runs.baselines import training
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import join
@@ -39,7 +40,11 @@ def secrets(subject: Subject) -> check.Secrets:
     texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
     entropy = storage.read_json(run.keys, "keys").get("entropy")
     texts |= {"the secret of the run": entropy} if entropy else {}
-    for line in () if join.is_party(run) else ledger.entries(run.ledger):
+    if training.is_training(run):
+        for entry in chain.entries(run.ledger):
+            texts |= {f"the {name} of the training": entry[name] for name in ("records", "noise", "digest")}
+    own_ledger = join.is_party(run) or training.is_training(run)
+    for line in () if own_ledger else ledger.entries(run.ledger):
         own = {"votes": line.votes} if isinstance(line, ledger.Line) else {"table": line.table}
         digests = {**own, "noise": line.noise, "digest": line.digest}
         texts |= {f"the {name} of batch {line.batch}": digest for name, digest in digests.items()}

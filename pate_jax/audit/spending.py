@@ -12,6 +12,7 @@ from pate_jax import accounting
 from pate_jax.accounting import curves, figures, filter, stable_statement
 from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.accounting.slack import sampler_slack
+from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
 from pate_jax.runs import batches, budget, chain, ledger, stable_list, stages
@@ -265,7 +266,8 @@ def covers(stated: float, again: float) -> bool:
 
 
 def coherent(
-    body: dict[str, Any], statement: accounting.Statement | accounting.CrowdStatement | PartyStatement
+    body: dict[str, Any],
+    statement: accounting.Statement | accounting.CrowdStatement | PartyStatement | TrainingStatement,
 ) -> Iterator[Finding]:
     """Whether the sentences of a published statement follow from its numbers."""
     yield from judged(

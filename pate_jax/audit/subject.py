@@ -13,7 +13,7 @@ from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import ballot, join
-from pate_jax.runs.record import TUNE
+from pate_jax.runs.record import BASELINE, TUNE
 from pate_jax.runs.release.findings import Finding, unchecked
 from pate_jax.runs.settings import PartitionChoice
 
@@ -35,6 +35,9 @@ class Subject:
             settings = self.run.record.read()
             cut = PartitionChoice(by=settings.of(TUNE)["by"])
             opened = Inputs(self.run, settings.data, cut, TeacherConfig(), tolerant=True)
+        elif BASELINE in self.run.record.read():
+            named = self.run.record.read().data
+            opened = Inputs(self.run, named, PartitionChoice(), TeacherConfig(), tolerant=True)
         elif join.is_party(self.run):
             opened = ballot.inputs(join.opened(self.run), tolerant=True)
         elif is_crowd(self.run):

@@ -5,6 +5,7 @@ spending      ledger, noise, budget, statement
 secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
 retraining    labels, teachers and student, computed again
 crowds        the same checks for a run whose voters are its records or users
+baselines     the same for a net trained on the records themselves
 tune          the same for a choice of settings, candidate by candidate
 recounts      the tables and scores of such a run counted again, and its students trained again
 """
@@ -17,10 +18,12 @@ from pathlib import Path
 
 from pate_jax import accounting
 from pate_jax.accounting.party_statement import PartyStatement
-from pate_jax.audit import crowds, parties, recounts, retraining, secrets, shards, spending, tune
+from pate_jax.accounting.training_statement import TrainingStatement
+from pate_jax.audit import baselines, crowds, parties, recounts, retraining, secrets, shards, spending, tune
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import register
+from pate_jax.runs.baselines import training
 from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import join
@@ -69,6 +72,8 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
         return examine(str(run.root), _of_party(subject))
     if tune.is_tune(run):
         checks, again = _of_choice(subject)
+    elif training.is_training(run):
+        checks, again = _of_training(subject)
     else:
         checks, again = _of_crowd(subject) if is_crowd(run) else _of_teachers(subject, retrained)
     if not deep:
@@ -118,6 +123,19 @@ def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
         "student": partial(recounts.student_again, run, crowd),
     }
     return checks, again
+
+
+def _of_training(subject: Subject) -> tuple[Checks, Checks]:
+    """The checks of a net trained on the private records themselves, and its training once more."""
+    run = subject.run
+    checks: Checks = {
+        "keys": partial(shards.keys, run),
+        "apart": partial(shards.public_apart, subject),
+        "ledger": partial(baselines.ledger, subject),
+        "statement": partial(baselines.stated, run),
+        "release": partial(_released, subject),
+    }
+    return checks, {"student": partial(baselines.student_again, subject)}
 
 
 def _of_choice(subject: Subject) -> tuple[Checks, Checks]:
@@ -176,6 +194,11 @@ def _released(subject: Subject) -> Iterator[Finding]:
 
 def _stated(folder: Path) -> Iterator[Finding]:
     body = storage.read_json(folder / "statement.json", "statement")
+    if "training" in body:
+        trained = TrainingStatement.from_dict(body)
+        yield from spending.coherent(body, trained)
+        yield from baselines.published(trained)
+        return
     if "shared" in body:
         shared = PartyStatement.from_dict(body)
         yield from spending.coherent(body, shared)

@@ -42,6 +42,10 @@ COMMANDS = {
         "Divide a table or .npz into public and private parts for a trial; its public rows have no privacy.",
     ),
     "run": Command("run.run", "Do the whole job: from private records to a student that may be published."),
+    "baseline dpsgd": Command(
+        "baseline.dpsgd",
+        "Train a net on the private records themselves, by DP-SGD, to compare it with a run.",
+    ),
     "tune": Command(
         "tune.tune",
         "Choose settings on private data and pay for the choice: the best of a random number of candidates.",

@@ -29,6 +29,7 @@ _COUNTS = {"batch": 1, "teachers": 0, "classes": 0, "asked": 0}  # and the least
 _TEXTS = ("votes", "queries", "inputs", "noise", "answers")
 _COST = ("order", "rdp", "slack")
 CROWD = 5  # schema of a line of a crowd
+TRAINING = 9  # and of a net trained on the records themselves (`baselines.training`)
 TUNE = 8  # of a choice of settings, whose line `tune.ledger` reads
 PARTY = 6  # and of a party, whose lines `parties.ledger` reads
 _IS_WHOLE = re.compile("-?[0-9]{1,18}", re.ASCII).fullmatch
@@ -110,6 +111,8 @@ def entries(path: Path) -> Iterator[Line | CrowdLine]:
                 f"{path} is the ledger of one party of a vote among several: `pate party` goes on with it, "
                 "and `pate verify` checks it"
             )
+        if entry["schema"] == TRAINING:
+            raise PateError(f"{path} is the ledger of a training by DP-SGD: `pate verify` checks it")
         if entry["schema"] == TUNE:
             raise PateError(
                 f"{path} is the ledger of a choice of settings: `pate tune` goes on with it, and "

@@ -24,6 +24,7 @@ CROWD = "crowd"  # the stage that only the run of a crowd has
 ROUNDS = "rounds"  # and the one that it has where it votes more than once
 COMPARED = "compared"  # how students are trained that a crowd's sums may be compared with
 CANDIDATE = "candidate"  # of a choice of settings: whom it holds out, and what the choice costs
+BASELINE = "baseline"  # the stage that only a net trained on the records themselves has
 TUNE = "tune"  # the stage that only a choice of settings has
 _OF_TUNE = ("data", "relation", "register", "chosen")  # the others that it has
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
@@ -35,6 +36,11 @@ def refuse_crowd(settings: Settings, root: Path) -> None:
         raise PateError(
             f"{root} is the run of a crowd, whose records or users vote by themselves, once: it has no "
             "teachers to train or to ask; choose another --out"
+        )
+    if BASELINE in settings:
+        raise PateError(
+            f"{root} holds a net that was trained on the private records themselves: it has no voters to "
+            "ask; choose another --out"
         )
 
 

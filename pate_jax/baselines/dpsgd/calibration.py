@@ -22,7 +22,7 @@ ADD_OR_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 CHANCES = 1 << 32  # a record's chance of taking part in a step is a multiple of 1 / CHANCES
 RESERVED = 1e-3  # share of delta that is kept for what the sampler's noise strays from its law
-_GRID, _COARSE = 1e-4, 1e-3  # steps of privacy loss: of figures, and of the search
+_GRID, _COARSE = 2e-4, 2e-3  # steps of privacy loss: of figures, and of the search
 _FINE = 1e-3  # relative: how much more noise than needed is taken at most
 _MOST = 2.0**13  # the largest multiplier that is tried
 _WILD = 30.0  # about so much Gaussian-DP is too much for any statement
@@ -42,7 +42,8 @@ class Plan(NamedTuple):
 def plan(epsilon: float, delta: float, records: int, settings: Settings) -> Plan:
     """The least noise with which the steps of `settings` cost at most `epsilon` at `delta`, rounded up.
 
-    A multiplier that the settings name is taken as it is; it is refused where it costs more than `epsilon`.
+    The settings say under which relation. A multiplier that they name is taken as it is; it is refused where
+    it costs more than `epsilon`.
 
     >>> made = plan(3.0, 1e-5, records=60_000, settings=Settings(steps=10, batch=600, noise_multiplier=1.0))
     >>> made.rate >= 0.01, made.epsilon < 3 < made.replaced
@@ -52,16 +53,17 @@ def plan(epsilon: float, delta: float, records: int, settings: Settings) -> Plan
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise PateError(f"epsilon={epsilon} must be a finite number above 0")
     rate = rate_of(settings.batch, records)
-    multiplier = settings.noise_multiplier or _least(epsilon, delta, rate, settings.steps)
-    spent = cost(multiplier, rate, settings.steps, delta)
+    relation = REPLACE if settings.neighbours == "changed" else ADD_OR_REMOVE
+    multiplier = settings.noise_multiplier or _least(epsilon, delta, rate, settings.steps, relation)
+    added = cost(multiplier, rate, settings.steps, delta)
+    replaced = max(added, cost(multiplier, rate, settings.steps, delta, REPLACE))
+    spent = added if relation == ADD_OR_REMOVE else replaced
     if spent > epsilon:
         raise PateError(
             f"noise_multiplier={multiplier:g} costs epsilon {spent:.4g} in {settings.steps} steps, more than "
             f"epsilon={epsilon:g}: leave it out, or ask for fewer steps"
         )
-    return Plan(
-        rate, settings.steps, multiplier, spent, cost(multiplier, rate, settings.steps, delta, REPLACE), delta
-    )
+    return Plan(rate, settings.steps, multiplier, added, replaced, delta)
 
 
 def rate_of(batch: int, records: int) -> float:
@@ -97,11 +99,13 @@ def cost(
     return float(accountant.get_epsilon(delta * (1 - RESERVED)))
 
 
-def _least(epsilon: float, delta: float, rate: float, steps: int) -> float:
+def _least(
+    epsilon: float, delta: float, rate: float, steps: int, relation: dp_accounting.NeighboringRelation
+) -> float:
     """The least multiplier, but for a thousandth, that costs at most epsilon on the fine grid."""
 
     def fits(multiplier: float, grid: float) -> bool:
-        return cost(multiplier, rate, steps, delta, grid=grid) <= epsilon
+        return cost(multiplier, rate, steps, delta, relation, grid) <= epsilon
 
     low, high = _bracket(epsilon, delta, lambda multiplier: fits(multiplier, _COARSE))
     while high > low * (1 + _FINE):

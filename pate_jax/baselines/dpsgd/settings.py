@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.errors import PateError
@@ -23,8 +23,9 @@ class Settings:
     0.1
     """
 
-    epsilon: float = 3.0  # what all steps together may cost, one record added or removed, at delta
+    epsilon: float = 3.0  # what all steps together may cost at delta
     delta: float = 1e-5
+    neighbours: Literal["added", "changed"] = "added"  # or removed; or changed as well
     steps: int = 1000
     batch: int = 512  # expected size: each record takes part in each step with chance batch / records
     clip: float = 0.1  # the longest gradient of one record
@@ -51,6 +52,8 @@ class Settings:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise PateError(f"{name}={value} must be a finite number above 0")
+        if self.neighbours not in ("added", "changed"):
+            raise PateError(f"neighbours={self.neighbours!r} must be added or changed")
         if not math.isfinite(self.offset):
             raise PateError(f"offset={self.offset} must be a finite number")
         for name in ("momentum", "average"):

@@ -110,7 +110,7 @@ def _trained(
     key: Array,
 ) -> Any:
     """The running average of the parameters over all steps."""
-    flat, unflatten = ravel_pytree(net.init(jax.random.fold_in(key, _INIT)))
+    flat, unflatten = ravel_pytree(jax.jit(net.init)(jax.random.fold_in(key, _INIT)))
     noise.check_reserve(made, len(flat))
     sums = clipping.sums(net, preprocess, settings.clip, len(flat))
     advance = _advance(settings)

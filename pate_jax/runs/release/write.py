@@ -54,6 +54,8 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     body = "".join(f"- {line}\n" for line in lines)
     declared = ", as declared by the makers of the votes" if statement.get("declared") else ""
     covers = _COVERS.format(whom=_WHOM[statement["relation"]], declared=declared, asked=asked)
+    if "training" in statement:  # no public input had part in it
+        covers = "\n".join(line for line in covers.split("\n") if not line.startswith("- the public inputs"))
     return f"{warning}# Model card\n\n{body}\n{covers}{_USE}"
 
 
@@ -87,6 +89,8 @@ With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDE
 
 def _learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     method = f" by the method {facts['method']}" if facts.get("method") else ""
+    if "training" in statement:
+        return "the private records themselves, by DP-SGD: clipped gradients with noise"
     if "releases" in statement:
         by = f",{method}" if method else ""
         return f"public inputs and noisy tables of {crowd_words.voters(facts)}{by}; no private record"
@@ -96,6 +100,8 @@ def _learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str
 
 
 def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    if "training" in statement:
+        return "Labels: those of the private records; no public input was labelled."
     if "releases" in statement:
         right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
         return f"Labels: of {crowd_words.asked(facts)}, at no cost beyond that of the tables; right: {right}."

@@ -1,0 +1,256 @@
+"""A run of DP-SGD: from private records to a net that may be published, with the files of any other run.
+
+    settings.json   the data, and `baseline`: how the net is trained
+    keys.json       the secret that samples, noise and first parameters follow from
+    ledger.jsonl    one line with what the training costs, durable before the first step
+    results.json    what came of it; release/ as after any run, but for the page
+
+The key is derived from the run's secret, the settings and a digest of the records. So a run that is killed
+and repeated makes the same steps with the same noise, and records that were changed since are refused.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from tyro.conf import OmitArgPrefixes
+
+from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.training_statement import RELATION, Training, TrainingStatement
+from pate_jax.baselines.dpsgd import calibration
+from pate_jax.baselines.dpsgd.settings import Settings, choose
+from pate_jax.data import Dataset, relation
+from pate_jax.errors import PateError
+from pate_jax.models import names
+from pate_jax.runs import batches, budget, chain
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import open_data
+from pate_jax.runs.ledger import TRAINING
+from pate_jax.runs.record import BASELINE
+from pate_jax.runs.release import check, write
+from pate_jax.runs.report import seen
+from pate_jax.runs.settings import STROKES, DataChoice, from_settings, to_settings
+from pate_jax.student import Student
+from pate_jax.system import storage
+
+_WHERE = ("data_dir", "manual_dir")
+
+
+@dataclass(frozen=True)
+class BaselineConfig:
+    """A net trained by DP-SGD on the private records, in place of teachers and a student."""
+
+    data: Annotated[DataChoice, OmitArgPrefixes] = field(default_factory=DataChoice)
+    out: Path | None = None
+    """The run directory; unset: runs/dpsgd- and the data set's name."""
+    epsilon: float = 1.0
+    """The figure to publish: what the net may cost one record that is added, removed or changed."""
+    delta: float = 1e-5
+    """The delta of the privacy statement; well below one over the number of private records."""
+    seed: int | None = None
+    """Make the run reproducible and therefore NOT private. Unset: fresh entropy."""
+    net: names.Net | None = None
+    """Unset: papernot2021 for images, table for columns."""
+    activation: names.Activation = "tanh"
+    """relu, tanh or tempered_sigmoid."""
+    scale: float = 2.0
+    """Of tempered_sigmoid, as are the next two. Never learned: that would cost privacy."""
+    temperature: float = 2.0
+    offset: float = 1.0
+    steps: int | None = None
+    """Unset, as are the next three: by rules that read the number of records alone (docs/dpsgd.md)."""
+    batch: int | None = None
+    clip: float | None = None
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        if not 0 < self.epsilon < float("inf"):
+            raise PateError(f"epsilon={self.epsilon} must be a finite number above 0; 1 is an example")
+
+    @property
+    def directory(self) -> Path:
+        """The folder of the run."""
+        name = "own" if self.data.private else self.data.dataset.replace("/", "-").replace(":", "-")
+        return self.out or Path("runs") / f"dpsgd-{name}"
+
+    def settings(self, dataset: Dataset) -> Settings:
+        """How the net is trained: what is set, and rules for the rest."""
+        wanted = {name: getattr(self, name) for name in ("net", "steps", "batch", "clip", "learning_rate")}
+        wanted |= {name: getattr(self, name) for name in ("activation", "scale", "temperature", "offset")}
+        return choose(
+            len(dataset.private.ids),
+            dataset.classes,
+            image=dataset.kind == "image",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbours="changed",
+            **{name: value for name, value in wanted.items() if value is not None},
+        )
+
+
+def is_training(run: RunDirectory) -> bool:
+    """Whether a run trains by DP-SGD."""
+    return BASELINE in run.record.read()
+
+
+def run(config: BaselineConfig) -> dict[str, Any]:
+    """Charge, train, release and measure; what is finished is not repeated."""
+    needs_the_extra()
+    run = RunDirectory(config.directory)
+    with run.writing():
+        dataset, settings = begin(run, config)
+        plan = charge(run, dataset, settings)
+        if not run.results.exists():
+            learned = train(run, dataset, settings)
+            statement = stated(run, plan, settings.delta)
+            storage.write_json(run.statement, "statement", statement.to_dict())
+            storage.write_json(run.public_statement, "statement", statement.publishable())
+            results = _results(run, dataset, settings, learned)
+            write.write(run.release, learned, statement.publishable(), results)
+            check.check(run.release)
+            storage.write_json(run.results, "results", results)
+        results = storage.read_json(run.results, "results")
+        return {**results, "statement": storage.read_json(run.statement, "statement")}
+
+
+def needs_the_extra() -> None:
+    """Say in one sentence which part of the installation is missing."""
+    if importlib.util.find_spec("jax_privacy") is None:
+        raise PateError("DP-SGD needs jax_privacy: pip install 'pate-jax[baselines]'")
+
+
+def begin(run: RunDirectory, config: BaselineConfig) -> tuple[Dataset, Settings]:
+    """Open the data and record what the run is made from; another kind of run in the folder is refused."""
+    before = run.record.read()
+    if BASELINE not in before and any(one in before for one in ("data", "votes", "mechanism")):
+        raise PateError(f"{run.root} is a run of another kind: choose another --out")
+    choice = config.data.drawn(STROKES)
+    dataset = open_data(choice)
+    _check_users(dataset)
+    settings = config.settings(dataset)
+    run.secret.draw(config.seed)
+    run.record.agree("data", to_settings(choice), but_not=_WHERE)
+    run.record.agree(BASELINE, asdict(settings))
+    run.record.agree("relation", {"relation": RELATION})
+    budget.warn_of_delta(settings.delta, len(dataset.private.ids))
+    return dataset, settings
+
+
+def opened(run: RunDirectory) -> tuple[Dataset, Settings]:
+    """The data and the settings that a run has recorded."""
+    stages = run.record.read()
+    dataset = open_data(stages.data)
+    return dataset, from_settings(Settings, stages.of(BASELINE))
+
+
+def _check_users(dataset: Dataset) -> None:
+    """Refuse records of users: each record's gradient is clipped by itself, so a user of many moves more."""
+    if dataset.private.users is not None:
+        raise PateError(
+            "the private records name users, and DP-SGD covers one record, not all records of a user: use "
+            "`pate run --by user`, or leave the users out where each has one record only"
+        )
+
+
+def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibration.Plan:
+    """The plan of a run, which is in its ledger before the first step; repeated, it is the same line."""
+    plan = calibration.plan(settings.epsilon, settings.delta, len(dataset.private.ids), settings)
+    line = {
+        "schema": TRAINING,
+        "batch": 1,
+        "training": training_of(plan)._asdict(),
+        "delta": plan.delta,
+        "records": records(dataset),
+        "noise": batches.commitment(run, stream(dataset, settings)),
+    }
+    with chain.Writer(run.ledger) as book:
+        lines = list(chain.entries(run.ledger))
+        if not lines:
+            book.append(line)
+        elif len(lines) > 1 or {name: lines[0].get(name) for name in line} != line:
+            raise PateError(
+                f"{run.ledger} shows a training of other records or settings than those that are here: "
+                "restore them from a backup, or choose another --out and add up what both have spent"
+            )
+    return plan
+
+
+def training_of(plan: calibration.Plan) -> Training:
+    """What a plan does to the records, as the statement says it."""
+    return Training(plan.rate, plan.steps, plan.noise_multiplier)
+
+
+def records(dataset: Dataset) -> str:
+    """A digest of everything that a training reads of the private records."""
+    return storage.digest(dataset.private.inputs, np.asarray(dataset.private.labels))
+
+
+def stream(dataset: Dataset, settings: Settings) -> str:
+    """The name of the noise that serves this training and no other."""
+    return f"noise of dpsgd by {json.dumps(asdict(settings), sort_keys=True)} on {records(dataset)}"
+
+
+def train(run: RunDirectory, dataset: Dataset, settings: Settings) -> Student:
+    """The net, as any student is served: the same at every call."""
+    from pate_jax.baselines.dpsgd.training import fit  # which needs the extra
+
+    needs_the_extra()
+    fitted = fit(
+        dataset.private.inputs,
+        np.asarray(dataset.private.labels),
+        dataset.classes,
+        settings,
+        key=batches.noise_key(run, stream(dataset, settings)),
+        preprocessing=dataset.preprocessing,
+    )
+    return Student(
+        fitted.params,
+        fitted.net.description,
+        dataset.preprocessing,
+        dataset.class_names,
+        dtype=str(dataset.private.inputs.dtype) if dataset.kind == "image" else "",
+        columns=dataset.columns,
+    )
+
+
+def stated(run: RunDirectory, plan: calibration.Plan, delta: float) -> TrainingStatement:
+    """The statement of a plan."""
+    private = run.secret.seed is None
+    return TrainingStatement(training_of(plan), plan.replaced, plan.epsilon, delta, private)
+
+
+def _results(run: RunDirectory, dataset: Dataset, settings: Settings, learned: Student) -> Mapping[str, Any]:
+    """What came of it, on public data."""
+    found = seen.look(learned, dataset)
+    return {
+        "run_dir": str(run.root),
+        "dataset": dataset.name,
+        "data": relation.without_warning(dataset.description),
+        "synthetic": dataset.synthetic,
+        "private": run.secret.seed is None,
+        "method": "dpsgd",
+        "steps": settings.steps,
+        "student_accuracy": seen.accuracy(found),
+        "seen": seen.facts(found, dataset.class_names),
+    }
+
+
+def told(results: Mapping[str, Any]) -> str:
+    """What the command prints."""
+    statement = TrainingStatement.from_dict(results["statement"])
+    right = results["student_accuracy"]
+    measured = "not measured, no public test part" if right is None else f"{right:.2%}"
+    lines = [statement.warning] if statement.warning else []
+    lines += [
+        f"Privacy: {statement.model_card_line()}",
+        f"Accuracy on public test data: {measured}.",
+        f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself.",
+    ]
+    return "\n".join(lines)
