@@ -13,10 +13,13 @@ from test_risk import contents
 from pate_jax.audit.attacks import every, public_twin
 from pate_jax.audit.attacks.attack import Flags
 from pate_jax.data import Part
-from pate_jax.runs import inputs
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.mechanisms import ConfidentDiscreteGaussian
+from pate_jax.runs import inputs, pipeline
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.report import attacks
+from pate_jax.runs.settings import PartitionChoice, RunConfig
 
 FLAGS = Flags(draws=2000, shadows=24)
 
@@ -100,3 +103,36 @@ def test_a_twin_that_shows_too_much_is_not_told_of(tmp_path, monkeypatch, capsys
     assert call("attack", run.root, "--only", "twin", "--draws", "2000", "--shadows", "24") == 1
     assert "public twin: Attacked by loss; lira" in capsys.readouterr().out
     assert contents(run.release) == before
+
+
+def of_linear_teachers(folder):
+    """A run of linear teachers."""
+    config = RunConfig(
+        data=honest_runs.table(),
+        partition=PartitionChoice(teachers=honest_runs.TEACHERS, by="user"),
+        teacher=TeacherConfig(net="linear"),
+        student=honest_runs.STUDENT,
+        queries=honest_runs.QUERIES,
+        mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 1.5),
+        out=folder / "teachers",
+    )
+    pipeline.run(config)
+    return RunDirectory(folder / "teachers")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["linear teachers", "neighbours", "rounds"])
+def test_other_runs_have_twins_of_public_inputs_too(tmp_path, monkeypatch, kind):
+    """Their private inputs are out of reach from when the run is done."""
+    made = {
+        "linear teachers": lambda: of_linear_teachers(tmp_path),
+        "neighbours": lambda: honest_runs.crowd("neighbours", "user"),
+        "rounds": lambda: honest_runs.in_rounds("sums"),
+    }
+    run = made[kind]()
+    real = inputs.open_data
+    none = lambda choice: replace(real(choice), private=real(choice).private.take([]))  # noqa: E731
+    monkeypatch.setattr(inputs, "open_data", none)
+    found = public_twin.of_run(run, FLAGS)
+    assert found.records == 27 and found.holds and len(found.guesses) == 6
+    assert not list(attacks.beyond(found.text().removeprefix("public twin: ")))

@@ -20,7 +20,7 @@ PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
 TARGET = 0  # the class that the trigger stands for
 _PART = 8  # of an image's height and width the patch takes one part in so many, at the least
 _COLUMNS = 3  # of a table that the trigger sets
-_LADDER = 1, 10, 100, 1000, 10_000
+_LADDER = 1, 10, 100, 1000, 3000, 10_000
 _MOST = 0.2  # of everybody, at most
 
 

@@ -1,10 +1,10 @@
 """Attacks on a public twin of a run, of which its release may speak.
 
 The twin has the run's pipeline, settings and noise. Public inputs take the place of private records, each
-with the label that the run has released for it, and all noise is drawn from numbers that everybody knows. So
+with the label that the released student gives it, and noise is drawn from numbers that everybody knows. So
 whatever is found is a function of public inputs, released answers and settings: it costs nothing, anybody
-may repeat it, and it says nothing about private records beyond the release. A run of class sums is played
-whole; of all other runs the sampler alone is attacked, at the pair that tells most.
+may repeat it, and it says nothing about private records beyond the release. Runs of crowds and of linear
+teachers are played whole; of all others the sampler alone is attacked, at the pair that tells most.
 """
 
 from __future__ import annotations
@@ -14,22 +14,28 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Int
 
 from pate_jax.aggregate import noise
-from pate_jax.audit.attacks import mechanism, membership, shadows
+from pate_jax.audit.attacks import mechanism, members, membership, replicas, shadows
 from pate_jax.audit.attacks.attack import Attack, Flags
 from pate_jax.audit.attacks.mechanism import Audits, Key
-from pate_jax.audit.attacks.roc import Measured
-from pate_jax.audit.attacks.sums_pipeline import Sums
-from pate_jax.crowd import classifier, vectors
+from pate_jax.audit.attacks.roc import Measured, Promise
+from pate_jax.audit.attacks.tables_pipeline import Tables
+from pate_jax.audit.attacks.teachers_pipeline import LinearTeachers
+from pate_jax.crowd import Voters
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import ClassSums, HeadCount
-from pate_jax.runs.crowds import answers, rounds
+from pate_jax.mechanisms.crowds import HeadCount
+from pate_jax.mechanisms.stable import StableAnswers
+from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds import rounds
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties.join import is_party
+from pate_jax.runs.queries import asked_inputs
 from pate_jax.runs.report import attacks
+from pate_jax.student import Student
 
 LARGEST = 2000  # public inputs in the place of private records, at most: a twin takes seconds
 _REFERENCE = 10  # of so many one never is a member
@@ -59,36 +65,67 @@ class Twin(NamedTuple):
 
 
 def unfit(run: RunDirectory) -> str | None:
-    """Why a run has no twin: its noise is drawn by several parties together, or its sampler is not known."""
+    """Why a run has no twin: it has no student yet, or its noise is not drawn here and answer by answer."""
     if is_party(run):
         return f"{run.root} is a party's part of a vote, whose noise no party draws alone: leave out --only"
+    if not run.results.exists():
+        return f"{run.root} has released no student yet, whose labels a twin needs: run `pate student` first"
     return mechanism.unfit(run)
 
 
 def of_run(run: RunDirectory, flags: Flags) -> Twin:
     """The attacks on the twin of a run."""
     audits = mechanism.of_run(run, flags._replace(draws=flags.draws or mechanism.LEAST), key=_keys())
-    if not crowd_inputs.is_crowd(run) or run.record.read().crowd.voters != "sums":
+    if members.unfit(run) is not None:
         return Twin(0, [], audits)
-    opened = crowd_inputs.opened(run, tolerant=True)
-    made = of_crowd(opened)
+    made, promise = of_crowd(run) if crowd_inputs.is_crowd(run) else of_teachers(run)
     seen = shadows.played(made, flags.shadows, _PUBLIC_SEED)
-    guesses = membership.attacked(seen, made.promise(opened.choice.delta))
-    return Twin(made.records, guesses, audits)
+    return Twin(made.records, membership.attacked(seen, promise, made.released), audits)
 
 
-def of_crowd(opened: Crowd) -> Sums:
-    """The pipeline of a crowd's first round on public inputs with their released labels."""
-    release, _ = rounds.load_noisy(opened.run)
-    number = rounds.shown(opened.run).numbers[0].release
-    if not isinstance(release, ClassSums) or not isinstance(number, HeadCount):
-        raise PateError(f"{opened.run.ledger} shows no sums: restore it from a backup")
-    found, _ = answers.shares(opened.at(1))
-    everything = vectors(opened.plan.scaling, opened.pool)
-    some = np.random.default_rng(_PUBLIC_SEED).permutation(len(everything))[:LARGEST]
-    labels = found.probabilities.argmax(1).astype(np.int64)
-    pool = classifier.measured(everything, release.length)
-    return Sums(everything[some], labels[some], pool, release, number, max(1, len(some) // _REFERENCE))
+def of_crowd(run: RunDirectory) -> tuple[Tables, Promise]:
+    """The pipeline of a crowd's run on public inputs, each of which is a voter."""
+    opened = crowd_inputs.opened(run, tolerant=True)
+    some, labels = _records(opened.inputs)
+    number = next(one.release for one in rounds.shown(run).numbers if isinstance(one.release, HeadCount))
+    which = np.arange(len(some))
+    each = []
+    for line in rounds.shown(run).tables:
+        here = opened.at(rounds.round_of(line))
+        people = Voters(here.seen.public.inputs[some], labels.astype(np.int32), None)
+        each.append(replicas.round_of(here, line.release, people, which))
+    made = Tables(tuple(each), labels, which, number, max(1, len(some) // _REFERENCE))
+    return made, made.promise(opened.choice.delta)
+
+
+def of_teachers(run: RunDirectory) -> tuple[LinearTeachers, Promise]:
+    """The pipeline of linear teachers on public inputs, which are cut into as many shards at random."""
+    opened, promise = inputs.open(run, tolerant=True), replicas.promised(run)
+    line, (some, labels) = next(ledger.lines(run.ledger)), _records(opened)
+    if opened.net.front is None or isinstance(line.mechanism, StableAnswers):
+        raise PateError(f"{run.root} has no linear teachers whose answers are repeated one by one")
+    shards = np.random.default_rng(_PUBLIC_SEED).integers(0, line.teachers, len(some))
+    made = LinearTeachers(
+        entries=opened.net.front(opened.seen_of(opened.dataset.public)[some]),
+        labels=labels,
+        persons=np.arange(len(some)),
+        teacher_of=shards,
+        asked=opened.net.front(opened.seen_of(asked_inputs(opened))),
+        teachers=line.teachers,
+        classes=line.classes,
+        penalty=opened.teacher.resolved().weight_decay or 0.0,
+        mechanism=line.mechanism,
+        promised=promise,
+        reference=max(1, len(some) // _REFERENCE),
+    )
+    return made, promise
+
+
+def _records(opened: Inputs) -> tuple[Int[np.ndarray, " record"], Int[np.ndarray, " record"]]:
+    """The rows of public inputs that stand for records, and the released student's labels of these."""
+    public = opened.dataset.public.inputs
+    some = np.random.default_rng(_PUBLIC_SEED).permutation(len(public))[:LARGEST]
+    return some, Student.load(opened.run.student)(public[some]).argmax(1).astype(np.int64)
 
 
 def _keys() -> Key:

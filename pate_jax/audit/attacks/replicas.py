@@ -114,7 +114,8 @@ def of_crowd(opened: Crowd) -> Sums | Tables:
     which, reference = numbered(units_of(opened.seen.private, choice.by)[~opened.held_out])
     if choice.voters == "sums" and choice.by == "record" and len(shown.tables) == 1:
         return _sums(opened, shown.tables[0].release, number, which, reference)
-    made = [_round(opened.at(rounds.round_of(line)), line.release, which) for line in shown.tables]
+    heres = [(opened.at(rounds.round_of(line)), line.release) for line in shown.tables]
+    made = [round_of(here, release, here.people, which) for here, release in heres]
     return Tables(tuple(made), _labels(opened.people), which, number, reference)
 
 
@@ -126,9 +127,9 @@ def _sums(opened: Crowd, release: CrowdRelease, number: HeadCount, which: Number
     return Sums(vectors[order], labels[order], _pool(opened, release), release, number, reference)
 
 
-def _round(opened: Crowd, release: CrowdRelease, which: Numbers) -> Round:
-    """A round's own tables of all voters, and its student."""
-    people, queries = opened.people, opened.plan.queries
+def round_of(opened: Crowd, release: CrowdRelease, people: voting.Voters, which: Numbers) -> Round:
+    """A round's own tables of these voters, and its student."""
+    queries = opened.plan.queries
     if isinstance(release, ClassSums):
         seen, pool = _vectors(opened, people), _pool(opened, release)
 

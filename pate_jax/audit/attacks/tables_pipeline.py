@@ -25,7 +25,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, CrowdTable, HeadCount, NeighbourCounts
 from pate_jax.system import headcount
 
-Table = Int[np.ndarray, "row column"]
+Table = Int[np.ndarray, "_ _"]  # of rounds of different shapes
 Student = Callable[[Table, int], Float[np.ndarray, "record class"]]
 
 

@@ -43,7 +43,6 @@ def of_twin(patch, folder):
     return [] if all(one.holds for one in found.guesses) else [found.text()]
 
 
-PRIVATE = "opened.plan.space.coordinates(opened.seen.private.inputs)[: len(found.probabilities)]"
 WORST = test_poisoning.test_the_worst_voters_change_a_label_and_one_fewer_than_certified_do_not
 AGAIN = test_poisoning.test_a_poisoned_table_is_that_of_a_crowd_with_these_records
 MISTAKES = [
@@ -84,7 +83,9 @@ MISTAKES = [
     ),
     case(
         "the public twin is made of the private records",
-        source(public_twin, "of_crowd", "scaling, opened.pool)", f"scaling, {PRIVATE})"),
+        source(
+            public_twin, "of_crowd", "here.seen.public.inputs[some]", "here.seen.private.inputs[: len(some)]"
+        ),
         of_others,
         "depends on private records",
     ),
