@@ -194,9 +194,12 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
 
 def _spent_on_a_list(run: RunDirectory, mechanism: StableAnswers) -> Iterator[Finding]:
     """Whether a list of stable answers is one list: charged in its first line, and ended by its cutoff."""
+    if not run.ledger.exists():
+        yield absent(run, run.ledger, "aggregate")
+        return
     lines = ledger.read(run.ledger)
     done, paid = stable_list.progress(lines), [line.batch for line in lines if line.cost.rdp > 0]
-    faults = [f"the batches {paid} are charged, and not the first alone"] * (paid != [1])
+    faults = [f"the batches {paid} are charged, and not the first alone"] * (paid != [1][: len(lines)])
     over = done.unstable > mechanism.cutoff
     faults += [f"{done.unstable} queries are unanswered, beyond the cutoff"] * over
     how = f"{done.unstable} of {mechanism.cutoff} unanswered queries are used up"

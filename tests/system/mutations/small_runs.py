@@ -60,7 +60,7 @@ def overlapping(folder):
     return answered(folder, again=15)
 
 
-def crashed(folder):
+def crashed(folder, make=answered):
     """A run whose process ends as its first batch is being recorded."""
     run = RunDirectory(folder)
     append = chain.Writer.append
@@ -70,7 +70,7 @@ def crashed(folder):
 
     chain.Writer.append = crash
     try:
-        answered(folder)
+        make(folder)
     except KeyboardInterrupt:
         pass
     finally:

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import small_runs
+import test_mistakes_of_noise
 import test_stable
 import test_stable_answers
 import test_stable_runs
@@ -13,7 +14,7 @@ from catalogue import case, fails, is_caught, made, replaced, source
 from pate_jax.accounting import stable as figures
 from pate_jax.aggregate import stable
 from pate_jax.mechanisms import stable as described
-from pate_jax.runs import stable_list
+from pate_jax.runs import batches, register, stable_list
 
 FIRST = test_stable.SMALL[0]
 enumerated = partial(
@@ -31,6 +32,7 @@ charged = test_stable.test_every_epoch_is_charged
 moved = test_stable.test_one_changed_added_or_removed_vote_moves_the_distance_by_one_and_no_stable_plurality
 wrong = test_stable_runs.test_what_strays_covers_the_chance_of_a_wrong_answer
 LISTED = made(small_runs.listed)
+KILLED = made(partial(small_runs.crashed, make=small_runs.listed))
 covered = partial(test_stable_runs.test_the_curve_covers_all_answers_but_the_false_ones, 3.0, 2)
 halting = test_stable_answers.test_a_list_in_parts_gets_the_same_answers_and_halts_at_the_cutoff
 
@@ -38,6 +40,11 @@ halting = test_stable_answers.test_a_list_in_parts_gets_the_same_answers_and_hal
 def epoch_goes_over(patch, folder):
     test = test_stable_runs.test_a_threshold_and_its_epoch_go_over_into_the_next_batch
     return fails(partial(test, folder, seeds=2))(patch, folder)
+
+
+def in_a_register(patch, folder):
+    folder.mkdir(parents=True)
+    return fails(partial(test_stable_runs.test_a_register_adds_a_list_to_other_runs, folder))(patch, folder)
 
 
 def silent(kept):
@@ -178,6 +185,18 @@ CASES += [
         source(figures, "curve", "mechanism.cutoff * np.minimum", "np.minimum"),
         fails(covered),
         "assert",
+    ),
+    case(
+        "stable answers that leave before they are charged",
+        replaced(batches, "_charge", test_mistakes_of_noise.answers_before_the_ledger),
+        KILLED,
+        "ledger: .*(missing|does not show)",
+    ),
+    case(
+        "a copy of a list goes on under the same register",
+        replaced(register, "_check_alone", lambda real: lambda book, run, plan: None),
+        in_a_register,
+        "DID NOT RAISE",
     ),
     case(
         "wrong answers are not reserved in a register",
