@@ -11,6 +11,7 @@ from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, tra
 scale = test_dpsgd.test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid
 apart = test_dpsgd.test_one_record_moves_the_sum_by_the_stated_length_at_most_in_any_microbatches
 chances = test_dpsgd.test_every_record_takes_part_with_its_own_chance_and_none_is_left_out
+planned = test_dpsgd.test_a_plan_keeps_to_its_budget_and_dp_accounting_alone_says_the_same
 charged = test_dpsgd.test_one_step_costs_what_a_fine_sum_says_under_both_relations
 
 
@@ -68,6 +69,17 @@ CASES = [
         "half of the sampling rate is charged",
         source(calibration, "cost", "PoissonSampledDpEvent(rate,", "PoissonSampledDpEvent(rate / 2,"),
         fails(partial(charged, 0.25, 1.5)),
+        "assert",
+    ),
+    case(
+        "a changed record is charged as one that is added or removed",
+        source(
+            calibration,
+            "plan",
+            "max(added, cost(multiplier, rate, settings.steps, delta, REPLACE))",
+            "added",
+        ),
+        fails(planned),
         "assert",
     ),
     case(
