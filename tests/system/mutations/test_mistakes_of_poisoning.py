@@ -100,6 +100,7 @@ MISTAKES = [
         replaced(sums_pipeline, "noisy_table", a_tenth),
         of_twin,
         "theory allows at most",
+        long=True,  # `test_mistakes_of_attacks.py` has the same on private records
     ),
     case(
         "bad records are added beside the good ones, which still vote",
