@@ -81,6 +81,7 @@ CASES = [
         ),
         fails(planned),
         "assert",
+        long=True,
     ),
     case(
         "records take part twice as often as is charged",
