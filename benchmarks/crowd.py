@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from pate_jax.system import devices
 devices.prepare()
 
 import numpy as np  # noqa: E402
+from measurement import Memory  # noqa: E402
 
 from pate_jax import crowd  # noqa: E402
 from pate_jax.aggregate import seeded_key  # noqa: E402
@@ -47,29 +47,6 @@ def timed(name: str, work: Callable[[], Any]) -> dict[str, float]:
     work()
     taken = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
     return {f"{name}_{what}": round(value, 2) for what, value in taken.items()}
-
-
-class Memory(threading.Thread):
-    """MiB that this process holds at most, without files that it has mapped, while the block runs."""
-
-    def __enter__(self) -> Memory:
-        self.began = self.most = self.now()
-        self.done = threading.Event()
-        self.start()
-        return self
-
-    def run(self) -> None:
-        while not self.done.wait(0.05):
-            self.most = max(self.most, self.now())
-
-    def __exit__(self, *_: object) -> None:
-        self.done.set()
-        self.join()
-
-    @staticmethod
-    def now() -> float:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def drawn(folder: Path, records: int, columns: int) -> tuple[np.ndarray, np.ndarray]:

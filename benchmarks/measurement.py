@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -92,6 +93,29 @@ def pace(run: Callable[[], int], seconds: float) -> float:
     while (passed := time.perf_counter() - began) < seconds:
         done += run()
     return done / passed
+
+
+class Memory(threading.Thread):
+    """MiB that this process holds at most, without files that it has mapped, while the block runs."""
+
+    def __enter__(self) -> Memory:
+        self.began = self.most = self.now()
+        self.done = threading.Event()
+        self.start()
+        return self
+
+    def run(self) -> None:
+        while not self.done.wait(0.05):
+            self.most = max(self.most, self.now())
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self.join()
+
+    @staticmethod
+    def now() -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def machine() -> dict[str, Any]:

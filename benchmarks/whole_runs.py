@@ -82,7 +82,7 @@ def case(name: str, folder: Path, manual: Path | None) -> list[str]:
     if name in ("aggregate", "account"):
         return votes(folder, name)
     words = ["run", *([name] if name == "mnist" else []), "--out", str(folder / "run")]
-    few = "--teachers 100 --queries 500 --epochs 5 discrete-gaussian --sigma 20".split()
+    few = ["--teachers", "100", "--queries", "500", "--epochs", "5", "discrete-gaussian", "--sigma", "20"]
     data = ["--data-dir", str(folder / "data"), *(["--manual-dir", str(manual)] if manual else [])]
     return [*words, *(data if name == "mnist" else []), *(few if name == "teachers" else [])]
 
