@@ -28,6 +28,10 @@ BASELINE = "baseline"  # the stage that only a net trained on the records themse
 TUNE = "tune"  # the stage that only a choice of settings has
 _OF_TUNE = ("data", "relation", "register", "chosen")  # the others that it has
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
+_OF_A_CHOICE = (
+    "{} is of a choice of settings, which `pate tune` makes and publishes as a whole: `pate verify` checks "
+    "it, and no other command changes it or reads it"
+)
 
 
 def refuse_crowd(settings: Settings, root: Path) -> None:
@@ -71,10 +75,7 @@ class Settings:
     def of(self, stage: str) -> dict[str, Any]:
         """The settings of a stage that has run."""
         if stage not in self.stages and TUNE in self.stages:
-            raise PateError(
-                f"{self.file} is of a choice of settings, which `pate tune` makes and publishes as a whole: "
-                "`pate verify` checks it, and no other command changes it or reads it"
-            )
+            raise PateError(_OF_A_CHOICE.format(self.file))
         if stage not in self.stages:
             raise PateError(f"{self.file} holds no settings of {stage!r}: restore it from a backup")
         return dict(self.stages[stage])
@@ -192,8 +193,7 @@ class Record:
     def agree(self, stage: str, settings: Mapping[str, Any], but_not: Sequence[str] = ()) -> None:
         """Record a stage's settings, or refuse those that differ from the recorded ones."""
         stages = self.stages()
-        if TUNE in stages and stage not in (TUNE, *_OF_TUNE):
-            Settings(stages, self.file).of(stage)  # refuses
+        self._check_own(stages, stage)
         if stage not in stages:
             storage.write_json(self.file, "settings", {**stages, stage: dict(settings)})
             return
@@ -208,8 +208,16 @@ class Record:
 
     def revise(self, changed: Mapping[str, Mapping[str, Any]]) -> None:
         """Record these stages in one write, whatever was recorded of them before."""
-        stages = self.stages() | {stage: dict(settings) for stage, settings in changed.items()}
+        stages = self.stages()
+        for stage in changed:
+            self._check_own(stages, stage)
+        stages |= {stage: dict(settings) for stage, settings in changed.items()}
         storage.write_json(self.file, "settings", stages)
+
+    def _check_own(self, stages: Stages, stage: str) -> None:
+        """Refuse to make a choice of settings another kind of run."""
+        if TUNE in stages and stage not in (TUNE, *_OF_TUNE):
+            raise PateError(_OF_A_CHOICE.format(self.file))
 
     def forget(self, stage: str) -> None:
         """Remove the settings of a stage whose files are missing, so that it can run with other settings."""

@@ -135,6 +135,20 @@ def test_the_list_and_its_cost_cannot_be_changed_later(made):
             pipeline.run(TuneConfig(**{**vars(config), **other}))
 
 
+@pytest.mark.parametrize("part", ["private", "public"])
+def test_records_that_changed_since_a_choice_began_are_refused(made, monkeypatch, part):
+    """The best of candidates on different records is not what the figure is proved for."""
+    config, _ = made
+    data = candidates.open_data(config.data)
+    records = getattr(data, part)
+    changed = replace(
+        data, **{part: records._replace(inputs=records.inputs + (records.ids == records.ids[0])[:, None])}
+    )
+    monkeypatch.setattr(candidates, "open_data", lambda choice: changed)
+    with pytest.raises(PateError, match="were changed since"):
+        pipeline.run(config)
+
+
 def change(path, old, new):
     text = path.read_text()
     assert old in text
@@ -171,6 +185,8 @@ def test_other_commands_refuse_a_choice(copy):
         budget.summary(copy)
     with pytest.raises(PateError, match="choice of settings"):
         copy.record.agree("crowd", {"voters": "sums"})
+    with pytest.raises(PateError, match="choice of settings"):
+        copy.record.revise({"compared": {}, "crowd": {"voters": "sums"}})
 
 
 class Fake:

@@ -26,7 +26,7 @@ from pate_jax.runs.crowds.inputs import HELD_OUT, Crowd, Learned
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs, open_data
 from pate_jax.runs.plans import TunePlan
-from pate_jax.runs.record import CANDIDATE, CROWD, TUNE
+from pate_jax.runs.record import CANDIDATE, CROWD, TUNE, Settings
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
 from pate_jax.runs.tune import draws
 from pate_jax.runs.tune.ledger import Charge, charge
@@ -110,6 +110,8 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
         raise PateError(f"{run.root} is another run: choose another --out for this choice of settings")
     data = config.data.drawn(STROKES)
     dataset, tuned = open_data(data), config.tuned
+    records = storage.digest(*dataset.private, *dataset.public)
+    _check_same(known, records)
     choice = Choice(run, dataset)
     listed = [setting.to_dict() for setting in config.settings]
     for setting in config.settings:
@@ -123,13 +125,22 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     run.record.agree("data", to_settings(data), but_not=_WHERE)
     run.record.agree("relation", {"relation": config.by})
     said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": tuned.to_dict()}
-    run.record.agree(TUNE, {**said, "settings": listed})
+    run.record.agree(TUNE, {**said, "settings": listed, "records": records}, but_not=["records"])
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
     if config.register is not None:
         register.enter(run, config.register, plan(choice, register.digest_of(dataset.private.ids)))
     register.confirm_choice(run, plan(choice, None))
     charge(run.ledger, Charge(tuned, digest(listed), config.epsilon, config.delta))
     return choice
+
+
+def _check_same(known: Settings, records: str) -> None:
+    """Refuse to go on with other data: the figure needs candidates that are alike in law."""
+    if TUNE in known and known.of(TUNE).get("records") != records:
+        raise PateError(
+            f"the private or the public records were changed since {known.file} was begun, and candidates of "
+            "one choice must see the same ones: restore them, or choose another --out, and add up both costs"
+        )
 
 
 def plan(choice: Choice, records: str | None) -> TunePlan:

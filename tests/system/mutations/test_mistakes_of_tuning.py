@@ -45,6 +45,14 @@ def resumed(patch, folder):
     return [one.text for one in found if one.outcome == "failed"]
 
 
+def changed_records(patch, folder):
+    """What the test of changed records says, on a copy of the choice."""
+    shutil.copytree(honest_runs.choice().directory, folder)
+    made = replace(honest_runs.choice(), out=folder), None
+    name = "test_records_that_changed_since_a_choice_began_are_refused"
+    return fails(lambda: getattr(test_tune, name)(made, patch, "private"))(patch, folder)
+
+
 def exact_score(real):
     return lambda place: int(students.load_score(place, 2)[0, 0])
 
@@ -88,6 +96,12 @@ CASES = [
         replaced(inputs, "is_candidate", lambda real: lambda run: False),
         fails(of_the_choice("test_all_candidates_hold_out_the_same_users_and_train_on_none_of_them")),
         "assert",
+    ),
+    case(
+        "records may change between two candidates",
+        replaced(candidates, "_check_same", lambda real: lambda known, records: None),
+        changed_records,
+        "DID NOT RAISE",
     ),
     case(
         "the winner is made again with fresh noise",
