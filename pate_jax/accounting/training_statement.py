@@ -110,7 +110,7 @@ class TrainingStatement:
             f"{warning}({rounded_up(self.changed)}, {self.delta:g})-differentially private for "
             f"{self.covers}; "
             f"({rounded_up(self.added)}, {self.delta:g}) for one record added or removed alone; "
-            f"{self.charged}; data-independent."
+            f"{self.charged}; data-independent; the number of records counts as public."
         )
 
     @classmethod

@@ -1,5 +1,6 @@
 """`pate baseline dpsgd`: charged before it trains, the same after a stop, served and verified."""
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -13,7 +14,10 @@ from pate_jax.errors import PateError
 from pate_jax.runs import batches, chain
 from pate_jax.runs.baselines import training
 from pate_jax.runs.baselines.training import BaselineConfig
+from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import open_data
+from pate_jax.runs.record import Record
 from pate_jax.runs.settings import DataChoice
 from pate_jax.student import Student
 from pate_jax.system import storage
@@ -119,6 +123,21 @@ def cheaper(run):
         storage.write_json(path, "statement", lower.publishable())
 
 
+def scaled(dataset):
+    """The same records beside another public part, which scales them in another way."""
+    preprocessing = dataclasses.replace(dataset.preprocessing, scale=(2.0,) * 4)
+    return dataclasses.replace(dataset, preprocessing=preprocessing)
+
+
+def test_noise_is_named_after_all_that_gradients_follow_from(tmp_path):
+    dataset = open_data(records(tmp_path))
+    settings = config(None, None).settings(dataset)
+    others = scaled(dataset), dataclasses.replace(dataset, classes=3)
+    names = {training.stream(one, settings) for one in (dataset, *others)}
+    names.add(training.stream(dataset, dataclasses.replace(settings, clip=2.0)))
+    assert len(names) == 4
+
+
 def test_a_training_of_other_records_or_settings_is_refused(made, copy, tmp_path):
     chosen, _, _ = made
     with pytest.raises(PateError, match="steps"):
@@ -127,6 +146,8 @@ def test_a_training_of_other_records_or_settings_is_refused(made, copy, tmp_path
         )
     dataset, settings = training.opened(copy)
     other = training.stream(dataset, settings)
+    with pytest.raises(PateError, match="public scales"):
+        training.charge(copy, scaled(dataset), settings)
     dataset.private.inputs[0] += 1
     assert training.stream(dataset, settings) != other
     with pytest.raises(PateError, match="other records"):
@@ -134,6 +155,25 @@ def test_a_training_of_other_records_or_settings_is_refused(made, copy, tmp_path
     with pytest.raises(PateError, match="users"):
         training.run(config(records(tmp_path, users=True), tmp_path / "users"))
     assert not (tmp_path / "users" / "private" / "ledger.jsonl").exists()
+
+
+@pytest.mark.parametrize("stage", ["baseline", "data", "relation"])
+def test_a_run_that_is_killed_while_it_begins_can_be_repeated_and_is_no_other_kind(
+    made, tmp_path, monkeypatch, stage
+):
+    chosen, run, real = made[0], RunDirectory(tmp_path / "run"), Record.agree
+
+    def killed(record, name, *arguments, **named):
+        if name == stage:
+            raise KeyboardInterrupt
+        real(record, name, *arguments, **named)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Record, "agree", killed)
+        training.begin(run, config(chosen.data, run.root))
+    training.begin(run, config(chosen.data, run.root))
+    with pytest.raises(PateError, match="DP-SGD"):
+        crowd_inputs.refuse_others(run)
 
 
 def test_no_two_runs_share_their_noise(made, copy):

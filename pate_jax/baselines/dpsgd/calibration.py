@@ -21,7 +21,7 @@ from pate_jax.errors import PateError
 ADD_OR_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 CHANCES = 1 << 32  # a record's chance of taking part in a step is a multiple of 1 / CHANCES
-RESERVED = 1e-3  # share of delta that is kept for what the sampler's noise strays from its law
+RESERVED = 1e-2  # share of delta that is kept for what the sampler's noise strays from its law
 _GRID, _COARSE = 2e-4, 2e-3  # steps of privacy loss: of figures, and of the search
 _FINE = 1e-3  # relative: how much more noise than needed is taken at most
 _MOST = 2.0**13  # the largest multiplier that is tried

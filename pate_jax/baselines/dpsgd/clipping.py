@@ -19,9 +19,11 @@ from jax.flatten_util import ravel_pytree
 from jax_privacy.clipping import clip_pytree
 from jaxtyping import Array, Bool, Int
 
+from pate_jax.errors import PateError
 from pate_jax.models.nets import Model
 
 FINEST = 1 << 20  # parts of the longest length: 1024 gradients of it still sum to below 2^31
+_MOST = 1 << 22  # parameters: of more, float32 does not tell a vector's length to a quarter
 Params = Any
 
 
@@ -41,6 +43,8 @@ def shrunk(clip: float, parameters: int) -> float:
     >>> 0.99 < shrunk(1.0, 26_010) < 1.0
     True
     """
+    if parameters > _MOST:
+        raise PateError(f"a net of {parameters:,} parameters is too large for DP-SGD: at most {_MOST:,}")
     return clip * (1 - (parameters + 16) * 2.0**-24)
 
 

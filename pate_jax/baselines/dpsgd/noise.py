@@ -21,6 +21,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, laws
 
 GRID_BITS = 12  # the grid is so many powers of two finer than the noise
+_LARGEST = 700.0  # an epsilon whose exponential is a number
 
 
 def noisy(
@@ -48,8 +49,9 @@ def _standard(key: jax.Array, count: int) -> jax.Array:
 def check_reserve(plan: Plan, parameters: int) -> None:
     """Refuse a training whose draws may stray from their law by more than what is kept of delta for it."""
     strays = plan.steps * parameters * laws.distance(Noise("gaussian", 1.0))
-    if (1 + math.exp(plan.epsilon)) * strays > RESERVED * plan.delta:
+    largest = max(plan.epsilon, plan.replaced)  # both are stated, at the same delta
+    if (1 + math.exp(min(largest, _LARGEST))) * strays > RESERVED * plan.delta:
         raise PateError(
             f"steps={plan.steps} of {parameters:,} parameters draw too much noise for delta={plan.delta:g} "
-            f"at epsilon={plan.epsilon:g}: raise delta, or ask for fewer steps"
+            f"at epsilon={largest:g}: raise delta, or ask for fewer steps"
         )

@@ -12,6 +12,7 @@ from pate_jax.models import names
 
 LARGEST_MICROBATCH = 1024  # the sum of so many clipped gradients fits 32 bits (`clipping`)
 LEAST_MULTIPLIER = 0.25  # below, hardly anything is promised
+CLIPS = 1e-6, 1e6  # whose squares and whose share of a grid are well within float32
 _LEAST = {"steps": 1, "batch": 1, "microbatch": 1}
 
 
@@ -52,6 +53,8 @@ class Settings:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise PateError(f"{name}={value} must be a finite number above 0")
+        if not CLIPS[0] <= self.clip <= CLIPS[1]:
+            raise PateError(f"clip={self.clip} must be from {CLIPS[0]:g} to {CLIPS[1]:g}, or float32 fails it")
         if self.neighbours not in ("added", "changed"):
             raise PateError(f"neighbours={self.neighbours!r} must be added or changed")
         if not math.isfinite(self.offset):

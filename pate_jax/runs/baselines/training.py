@@ -136,8 +136,8 @@ def begin(run: RunDirectory, config: BaselineConfig) -> tuple[Dataset, Settings]
     _check_users(dataset)
     settings = config.settings(dataset)
     run.secret.draw(config.seed)
+    run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
-    run.record.agree(BASELINE, asdict(settings))
     run.record.agree("relation", {"relation": RELATION})
     budget.warn_of_delta(settings.delta, len(dataset.private.ids))
     return dataset, settings
@@ -176,7 +176,7 @@ def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibrati
             book.append(line)
         elif len(lines) > 1 or {name: lines[0].get(name) for name in line} != line:
             raise PateError(
-                f"{run.ledger} shows a training of other records or settings than those that are here: "
+                f"{run.ledger} shows a training of other records, public scales or settings than are here: "
                 "restore them from a backup, or choose another --out and add up what both have spent"
             )
     return plan
@@ -193,8 +193,14 @@ def records(dataset: Dataset) -> str:
 
 
 def stream(dataset: Dataset, settings: Settings) -> str:
-    """The name of the noise that serves this training and no other."""
-    return f"noise of dpsgd by {json.dumps(asdict(settings), sort_keys=True)} on {records(dataset)}"
+    """The name of the noise that serves this training and no other.
+
+    It contains all that gradients follow from. Scales of columns come from the public part: if that changed
+    and the noise did not, the difference of two nets would be that of their exact sums.
+    """
+    seen = {"classes": dataset.classes, "preprocessing": asdict(dataset.preprocessing)}
+    facts = json.dumps({**asdict(settings), **seen}, sort_keys=True)
+    return f"noise of dpsgd by {facts} on {records(dataset)}"
 
 
 def train(run: RunDirectory, dataset: Dataset, settings: Settings) -> Student:

@@ -24,7 +24,7 @@ from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.record import CANDIDATE, COMPARED, CROWD
+from pate_jax.runs.record import BASELINE, CANDIDATE, COMPARED, CROWD
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
@@ -282,8 +282,9 @@ def made(run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: 
 def refuse_others(run: RunDirectory) -> None:
     """Refuse to begin a crowd's run where another kind of run lies."""
     settings = run.record.read()
-    if CROWD not in settings and any(one in settings for one in ("partition", "votes", "mechanism")):
+    others = "partition", "votes", "mechanism", BASELINE
+    if CROWD not in settings and any(one in settings for one in others):
         raise PateError(
-            f"{run.root} was begun with teachers, or with votes made elsewhere: choose another --out for "
-            "neighbours or sums, and add up what both spend (`pate budget --register`)"
+            f"{run.root} was begun with teachers, with votes made elsewhere, or by DP-SGD: choose another "
+            "--out for neighbours or sums, and add up what both spend (`pate budget --register`)"
         )

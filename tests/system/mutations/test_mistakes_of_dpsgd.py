@@ -3,16 +3,26 @@
 from functools import partial
 
 import pytest
+import test_baseline_runs
 import test_dpsgd
 from catalogue import Patch, case, fails, is_caught, replaced, source
 
 from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training
+from pate_jax.runs.baselines import training as runs
 
 scale = test_dpsgd.test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid
 apart = test_dpsgd.test_one_record_moves_the_sum_by_the_stated_length_at_most_in_any_microbatches
 chances = test_dpsgd.test_every_record_takes_part_with_its_own_chance_and_none_is_left_out
 planned = test_dpsgd.test_a_plan_keeps_to_its_budget_and_dp_accounting_alone_says_the_same
 charged = test_dpsgd.test_one_step_costs_what_a_fine_sum_says_under_both_relations
+
+
+named = test_baseline_runs.test_noise_is_named_after_all_that_gradients_follow_from
+
+
+def unnamed(patch, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    return fails(partial(named, folder))(patch, folder)
 
 
 def steps():
@@ -100,6 +110,18 @@ CASES = [
         "fewer steps are charged than made",
         source(training, "_trained", "range(made.steps)", "range(made.steps + 1)"),
         fails(steps),
+        "assert",
+    ),
+    case(
+        "the reserve covers the smaller figure alone",
+        source(noise, "check_reserve", "max(plan.epsilon, plan.replaced)", "plan.epsilon"),
+        fails(scale),
+        "RAISE",
+    ),
+    case(
+        "another public part's scales get the same noise",
+        source(runs, "stream", '"preprocessing": asdict(dataset.preprocessing)', ""),
+        unnamed,
         "assert",
     ),
     case(
