@@ -54,7 +54,7 @@ class Settings:
             if not (math.isfinite(value) and value > 0):
                 raise PateError(f"{name}={value} must be a finite number above 0")
         if not CLIPS[0] <= self.clip <= CLIPS[1]:
-            raise PateError(f"clip={self.clip} must be from {CLIPS[0]:g} to {CLIPS[1]:g}, or float32 fails it")
+            raise PateError(f"clip={self.clip} must be from {CLIPS[0]:g} to {CLIPS[1]:g}")
         if self.neighbours not in ("added", "changed"):
             raise PateError(f"neighbours={self.neighbours!r} must be added or changed")
         if not math.isfinite(self.offset):
