@@ -176,6 +176,13 @@ def test_a_run_that_is_killed_while_it_begins_can_be_repeated_and_is_no_other_ki
         crowd_inputs.refuse_others(run)
 
 
+def test_a_net_without_its_ledger_is_not_trained_anew_with_other_noise(made, copy):
+    shutil.rmtree(copy.private)  # or restored as it was before the run
+    with pytest.raises(PateError, match="does not show"):
+        training.run(config(made[0].data, copy.root))
+    assert not copy.ledger.exists() and copy.student.exists()
+
+
 def test_no_two_runs_share_their_noise(made, copy):
     _, run, _ = made
     dataset, settings = training.opened(run)

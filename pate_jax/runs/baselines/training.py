@@ -173,6 +173,7 @@ def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibrati
     with chain.Writer(run.ledger) as book:
         lines = list(chain.entries(run.ledger))
         if not lines:
+            _refuse_a_lost_ledger(run)
             book.append(line)
         elif len(lines) > 1 or {name: lines[0].get(name) for name in line} != line:
             raise PateError(
@@ -180,6 +181,16 @@ def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibrati
                 "restore them from a backup, or choose another --out and add up what both have spent"
             )
     return plan
+
+
+def _refuse_a_lost_ledger(run: RunDirectory) -> None:
+    """Refuse to train anew beside a net that the ledger does not show: it would have other noise, unpaid."""
+    for path in (run.results, run.public_statement, run.student / "statement.json"):
+        if path.exists():
+            raise PateError(
+                f"{path} is of a training that {run.ledger} does not show: the ledger is lost or from an older "
+                "copy. Restore private/ from a backup, or choose another --out and add up what both have spent"
+            )
 
 
 def training_of(plan: calibration.Plan) -> Training:
