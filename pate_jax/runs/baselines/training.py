@@ -188,7 +188,7 @@ def _refuse_a_lost_ledger(run: RunDirectory) -> None:
     for path in (run.results, run.public_statement, run.student / "statement.json"):
         if path.exists():
             raise PateError(
-                f"{path} is of a training that {run.ledger} does not show: that is lost, or an older copy. Restore "
+                f"{path} is of a training that {run.ledger} does not show: that is lost or too old. Restore "
                 "private/ from a backup, or choose another --out and add up what both have spent"
             )
 
