@@ -49,6 +49,10 @@ def voters(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
     if isinstance(crowd, Finding):
         yield crowd
         return
+    if crowd.judged and crowd.renumbers:
+        yield failed(
+            "voters are held out by row numbers: removing one would hold out others, which no figure covers"
+        )
     private, key = crowd.dataset.private, crowd.inputs.partition_key
     alone = partition.divide(private, 1, key=key, by=crowd.choice.by)
     for round in begun(run):

@@ -52,6 +52,22 @@ def are_rows(dataset: Dataset) -> bool:
     return dataset.ids_are == "rows"
 
 
+def renumbers(dataset: Dataset, by: str) -> bool:
+    """Whether removing one voter, a record or a user, gives others new names: theirs are row numbers.
+
+    Then nobody may be held out by name, since the removal would hold out others.
+
+    >>> from pate_jax.data import load
+    >>> drawn = load("strokes", size=12, public_size=2, test_size=2)
+    >>> renumbers(drawn, "record"), renumbers(replace(drawn, ids_are="rows"), "record")
+    (False, True)
+    """
+    if by == "record":
+        return are_rows(dataset)
+    users = [] if dataset.private.users is None else list(dict.fromkeys(dataset.private.users.tolist()))
+    return dataset.ids_are != "stable" and count_up(users)
+
+
 def count_up(names: Sequence[str]) -> bool:
     """Whether names are 0, 1, 2 ... or 1, 2, 3 ... in this order, after a prefix that they share.
 
@@ -95,6 +111,8 @@ def declared(dataset: Dataset, ids_are_stable: bool) -> Dataset:
 
 def without_warning(description: str) -> str:
     """What a crowd's run says of its data: a voter's vote does not depend on its id, whatever that is.
+
+    Where some are held out by their ids, these are no row numbers (`renumbers`).
 
     >>> without_warning(f"patients; {ROW_NUMBERS}"), without_warning("patients")
     ('patients', 'patients')

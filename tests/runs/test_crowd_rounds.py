@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import commands
 import honest_runs
@@ -15,15 +16,17 @@ from hypothesis import strategies as st
 from pate_jax import accounting, crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.exact.counts import Unmade
-from pate_jax.audit import verify
+from pate_jax.audit import crowds, verify
+from pate_jax.data import partition
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, HeadCount, NeighbourCounts, Score
 from pate_jax.runs import chain, ledger, pipeline
-from pate_jax.runs.crowds import public_side, release, rounds, students
+from pate_jax.runs.crowds import choice, comparison, public_side, release, rounds, students
+from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
-from pate_jax.student import Student, Supervised, spaces
+from pate_jax.student import Auto, Student, Supervised, spaces
 from pate_jax.system import storage
 
 KINDS = [("sums", "record"), ("neighbours", "user")]
@@ -313,6 +316,61 @@ def test_too_few_voters_to_hold_some_out_are_refused_before_anything_is_recorded
     wanted = replace(honest_runs.of_rounds(tmp_path / "run", "sums"), data=data)
     with pytest.raises(PateError, match="holds out one voter in 10, and there are fewer"):
         pipeline.run(wanted)
+
+
+def without_the_first(by):
+    """Those whom a hash of row numbers holds out, before and after the first record, or user, is removed."""
+    names = np.array([f"user-{row // 2}" if by == "user" else str(row) for row in range(400)])
+    contents = np.arange(400)
+    key = partition.seeded_key(3)
+    gone = 2 if by == "user" else 1
+    before = set(contents[partition.assign(names, 10, key=key) == 0].tolist())
+    after = set(contents[gone:][partition.assign(names[: 400 - gone], 10, key=key) == 0].tolist())
+    return before, after
+
+
+@pytest.mark.parametrize("by", ["record", "user"])
+def test_nobody_is_held_out_by_a_row_number(tmp_path, by):
+    """One who is removed would move most of the others between tables and judges, which no figure covers."""
+    before, after = without_the_first(by)
+    assert len(before ^ after) > 40
+    with np.load(honest_runs.many().private, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    rows = range(len(arrays["ids"]))
+    named = (
+        {"users": [f"user-{row // 2}" for row in rows]}
+        if by == "user"
+        else {"ids": [str(row) for row in rows]}
+    )
+    np.savez(tmp_path / "private.npz", **arrays | {name: np.array(column) for name, column in named.items()})
+    data = replace(honest_runs.many(), private=tmp_path / "private.npz")
+    wanted = replace(honest_runs.of_rounds(tmp_path / "run", "sums", by), data=data)
+    with pytest.raises(PateError, match="are row numbers"):
+        crowd_stages.begin(RunDirectory(tmp_path / "run"), data, wanted.crowd, wanted.student)
+    assert not (tmp_path / "run" / "private" / "settings.json").exists()
+    stable = replace(data, ids_are_stable=True)
+    opened = crowd_inputs.made(RunDirectory(tmp_path / "run"), stable, wanted.crowd)
+    assert not opened.renumbers
+
+
+def test_a_run_that_holds_out_row_numbers_is_found_out_and_none_is_planned(monkeypatch):
+    run = honest_runs.in_rounds("sums")
+    crowd = crowd_inputs.opened(run)
+    faults = lambda: [one.text for one in crowds.voters(run, crowd) if one.outcome == "failed"]  # noqa: E731
+    monkeypatch.setattr(choice, "_expected", lambda crowd, mu, labels, wanted: wanted)
+    monkeypatch.setattr(choice.forecast, "_ENOUGH", 1)
+    assert faults() == [] and {one.rounds for one in choice._rehearsed(crowd, [])} == {1, 2}
+    monkeypatch.setattr(crowd_inputs.relation, "renumbers", lambda dataset, by: True)
+    assert any("held out by row numbers" in one for one in faults())
+    assert {one.rounds for one in choice._rehearsed(crowd, [])} == {1}
+
+
+def test_students_are_not_compared_by_row_numbers():
+    data, once = SimpleNamespace(kind="image", synthetic=False), SimpleNamespace(rounds=1)
+    crowd = SimpleNamespace(dataset=data, choice=once, kind="patches", renumbers=False)
+    assert comparison.rivals(Auto(), crowd)
+    crowd.renumbers = True
+    assert comparison.rivals(Auto(), crowd) == []
 
 
 def test_a_register_shows_all_rounds_and_the_release_tells_of_them(tmp_path):

@@ -25,11 +25,14 @@ def rivals(config: StudentConfig, crowd: Crowd) -> list[Settings]:
     """How the students are trained that a crowd's classifier is compared with, if its voters are sums.
 
     There are none where the user names a method, for tables and vectors, for images that this package draws,
-    for an encoder of the owner's, and over several rounds or processes. No private record is read.
+    for an encoder of the owner's, over several rounds or processes, and where ids are row numbers, by which
+    nobody can be held out. Of private records nothing but the form of their ids is read.
     """
     dataset, choice = crowd.dataset, crowd.choice
     image = dataset.kind == "image" and not dataset.synthetic and crowd.kind != "encoder"
     if not isinstance(config, Auto) or not image or choice.rounds > 1 or devices.processes() > 1:
+        return []
+    if crowd.renumbers:
         return []
     return [with_method(config, method).resolved(image=True, whole=True) for method in RIVALS]
 

@@ -15,7 +15,7 @@ from pate_jax import crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.crowd import classes
 from pate_jax.crowd.plan import Plan, doubts, plan, space_kind
-from pate_jax.data import Dataset, partition
+from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Comparison, HeadCount, Voting
@@ -175,12 +175,25 @@ class Crowd:
             self.wide  # noqa: B018  # learned now
 
     def check_rounds(self) -> None:
-        """Refuse several rounds of fewer voters than one is held out of."""
-        if self.choice.rounds > 1 and self.number < HELD_OUT:
+        """Refuse several rounds where nobody can be held out."""
+        if self.choice.rounds > 1:
+            self.check_judges(f"--rounds {self.choice.rounds}")
+
+    def check_judges(self, what: str) -> None:
+        """Refuse what holds out voters, where they are too few or their names are row numbers."""
+        if self.number < HELD_OUT:
+            raise PateError(f"{what} holds out one voter in {HELD_OUT}, and there are fewer: leave it out")
+        if self.renumbers:
             raise PateError(
-                f"--rounds {self.choice.rounds} holds out one voter in {HELD_OUT}, and there are fewer: "
-                "leave it out"
+                f"{what} holds out one voter in {HELD_OUT}, by a hash of its id or user, and these are row "
+                "numbers: removing one voter would renumber all others and hold out others; give real ones, "
+                "pass --ids-are-stable if each keeps its number, or leave it out"
             )
+
+    @property
+    def renumbers(self) -> bool:
+        """Whether voters have mere row numbers for names, so that none may be held out by its name."""
+        return relation.renumbers(self.dataset, self.choice.by)
 
     @cached_property
     def _made(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:

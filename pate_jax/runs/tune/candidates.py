@@ -22,7 +22,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.runs import budget, register
 from pate_jax.runs.crowds import release, students
-from pate_jax.runs.crowds.inputs import HELD_OUT, Crowd, Learned
+from pate_jax.runs.crowds.inputs import Crowd, Learned
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs, open_data
 from pate_jax.runs.plans import TunePlan
@@ -191,5 +191,4 @@ def _check(choice: Choice, setting: Setting, how: CrowdChoice, data: DataChoice)
     students.check(setting.student, crowd)
     crowd.check_public()
     crowd.mu  # noqa: B018  # refuses what no noise is wide enough for
-    if crowd.number < HELD_OUT:
-        raise PateError(f"a choice holds out one voter in {HELD_OUT}, and there are fewer: use `pate run`")
+    crowd.check_judges("`pate tune`")

@@ -30,6 +30,7 @@ def by_sums(ground: Ground, draw: Draw) -> Outcome:
             delta=ground.delta,
             classes=dataset.classes,
             equal_rows_are_coincidences=True,  # as far as they are not, the data set was refused
+            ids_are_stable=dataset.ids_are == "stable",
             out=Path(folder),
         )
         labels = np.asarray(found.student(ground.test.inputs)).argmax(1)

@@ -8,7 +8,8 @@ import honest_runs
 import jax
 import numpy as np
 import pytest
-from catalogue import case, edit, is_caught, is_found, replaced, verified
+from catalogue import case, edit, fails, is_caught, is_found, replaced, verified
+from test_crowd_rounds import test_nobody_is_held_out_by_a_row_number as numbered
 from test_edited_runs import both, settings
 from test_mistakes_of_crowds import crowd_lines, patched
 
@@ -16,7 +17,7 @@ from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import crowds, recounts
 from pate_jax.audit.subject import Subject
-from pate_jax.data import partition
+from pate_jax.data import partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Score
 from pate_jax.runs import ledger
@@ -195,6 +196,12 @@ MISTAKES = [
         "ledger: numbers of voters are released as",
     ),
     case("a score without noise", replaced(release, "draw", scores_as_they_are), LOUD, "noise: release 3: 1"),
+    case(
+        "row numbers taken for ids",
+        replaced(relation, "renumbers", lambda real: lambda dataset, by: False),
+        lambda patch, folder: folder.mkdir() or fails(lambda: numbered(folder, "record"))(patch, folder),
+        "DID NOT RAISE|row numbers",
+    ),
     case(
         "held out by the place in the file",
         patched(partition, "assign", by_row),
