@@ -46,9 +46,10 @@ def near(dataset: data.Dataset, asked: data.Part) -> int:
     return ruler_of(dataset).near(asked.inputs[duplicates.unique_queries(asked.inputs).first_rows])
 
 
-def tell_near(dataset: data.Dataset, asked: data.Part) -> None:
-    """Say how many near-duplicates there are before anything is asked and charged."""
-    found = near(dataset, asked)
+def tell_near(inputs: Inputs, asked: data.Part, batch: int = 1) -> None:
+    """Say how many near-duplicates a batch has, of earlier batches too, before it is asked and charged."""
+    before = asked_inputs(inputs).inputs if batch > 1 else None
+    found = len(asked.ids) - len(ruler_of(inputs.dataset).apart(asked.inputs, nearness.NEAR, before))
     if found:
         progress.say(
             f"{found} of the {len(asked.ids)} queries are near-duplicates of an earlier one: an answer to "

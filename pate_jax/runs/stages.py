@@ -130,7 +130,7 @@ def vote(
     run.record.agree(stage, chosen)
     key = run.secret.derive(f"selection {stage}")
     asked = queries.select(pool, dataset.preprocessing, wanted, selection, key)
-    queries.tell_near(dataset, asked)
+    queries.tell_near(inputs, asked, batch)
     votes = votes_on(inputs, asked)
     voting.save_votes(run.votes_of(batch), votes)
     return votes

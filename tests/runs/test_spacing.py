@@ -87,6 +87,14 @@ def test_without_a_distance_all_are_asked_and_told_and_a_false_claim_is_found(be
     ]
 
 
+def test_near_duplicates_of_an_earlier_batch_are_told_before_they_are_charged(begun, capsys):
+    stages.vote(begun, BASE)
+    assert "near-duplicates" not in capsys.readouterr().err
+    batches.answer(begun.run, MECHANISM)
+    stages.vote(inputs.open(begun.run), BASE, more=True)
+    assert "10 of the 10 queries are near-duplicates" in capsys.readouterr().err
+
+
 def test_the_flag_belongs_to_teachers_and_goes_through_a_file(tmp_path):
     config = RunConfig(min_distance=0.25)
     assert config.who == "teachers"
