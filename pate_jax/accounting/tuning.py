@@ -45,6 +45,11 @@ class Tuned:
             raise PateError(f"mu={self.mu!r} of a candidate must be a number above 0")
         if type(self.settings) is not int or self.settings < 1:
             raise PateError(f"settings={self.settings!r} must be a whole number of at least 1")
+        if isinstance(self.law, Fixed) and self.law.candidates != self.settings:
+            raise PateError(
+                f"candidates={self.law.candidates} of {self.settings} settings are charged: each is tried "
+                "once, so charge all of them"
+            )
 
     @property
     def expected(self) -> float:

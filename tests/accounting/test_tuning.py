@@ -11,7 +11,7 @@ from scipy import optimize, special, stats
 from test_repetitions import of_the_best
 
 from pate_jax.accounting import composition, repetitions, tuning
-from pate_jax.accounting.repetitions import NegativeBinomial, negative_binomial
+from pate_jax.accounting.repetitions import Fixed, NegativeBinomial, negative_binomial
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 
@@ -142,6 +142,7 @@ def test_candidates_get_what_noise_the_whole_choice_needs(epsilon):
     [
         (lambda: Tuned(LAWS[0], 0.0, 3), "mu=0.0"),
         (lambda: Tuned(LAWS[0], 0.1, 0), "settings=0"),
+        (lambda: Tuned(Fixed(1), 0.1, 5), "candidates=1 of 5 settings"),
         (lambda: Tuned.from_dict({"mu": 0.1}), "tuned="),
         (lambda: tuning.tuned_for(LAWS[0], 3, 1e-9, 1e-5), "too little"),
     ],

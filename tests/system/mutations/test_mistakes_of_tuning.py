@@ -11,6 +11,8 @@ import test_tuning
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.accounting import repetitions, tuning
+from pate_jax.accounting.repetitions import Fixed
+from pate_jax.accounting.tuning import Tuned
 from pate_jax.audit import tune as audit
 from pate_jax.runs.crowds import inputs, students
 from pate_jax.runs.directory import RunDirectory
@@ -120,6 +122,14 @@ CASES = [
         source(tuning.Tuned, "_ideal", "(one + often)", "one"),
         fails(figure),
         "assert",
+    ),
+    case(
+        "each setting is tried and one is charged",
+        source(tuning.Tuned, "__post_init__", "self.law.candidates != self.settings", "False"),
+        fails(
+            lambda: test_tuning.test_bad_input_is_named(lambda: Tuned(Fixed(1), 0.1, 5), "candidates=1 of 5")
+        ),
+        "DID NOT RAISE",
     ),
     case(
         "delta is not divided by the mean number",
