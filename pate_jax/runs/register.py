@@ -333,7 +333,8 @@ def _stands(book: Book, run: RunDirectory, plan: AnyPlan) -> bool:
 
 def _check_alone(book: Book, run: RunDirectory, plan: AnyPlan) -> None:
     """Refuse a copy of a list of stable answers: both would share a threshold, which no sum covers."""
-    places = [entry.name for entry in book.entries if entry.run == _key(run)]
+    here = str(run.root.resolve())  # where settings may still change, before the first answer
+    places = [entry.name for entry in book.entries if entry.run == _key(run) and entry.name != here]
     if places and isinstance(plan, Plan) and isinstance(plan.mechanism, StableAnswers):
         raise PateError(
             f"{run.root} is a copy of {places[0]}, and a list of stable answers goes on in one place alone: "

@@ -168,6 +168,15 @@ def test_a_register_adds_a_list_to_other_runs(tmp_path):
     assert register.together([plan, plan], 1e-2) > register.together([plan], 1e-2)
 
 
+def test_a_list_whose_cutoff_is_changed_before_it_is_asked_is_no_copy_and_counts_twice(tmp_path):
+    run, file = RunDirectory(tmp_path / "run"), tmp_path / "register.jsonl"
+    with run.writing():
+        batches.adopt(run, batch_of(1), None, relation="record")
+        for mechanism in (LIST, StableAnswers(42, 3.0, 1), LIST):
+            registration.before_answers(run, file, mechanism, None, None)
+    assert [plan.mechanism.cutoff for plan in register.read(file).plans] == [2, 1]
+
+
 @pytest.mark.parametrize(("scale", "cutoff"), [(2.0, 1), (3.0, 2), (6.0, 3)])
 def test_the_curve_covers_all_answers_but_the_false_ones(scale, cutoff):
     """The laws of whole lists of two neighbours by enumeration; every distance is above 0."""
