@@ -176,6 +176,14 @@ def test_a_run_that_is_killed_while_it_begins_can_be_repeated_and_is_no_other_ki
         crowd_inputs.refuse_others(run)
 
 
+def test_what_cannot_be_trained_is_refused_before_it_is_charged(made, tmp_path):
+    for changed, because in (({"net": "cnn"}, "takes images"), ({"delta": 1e-13}, "too much noise")):
+        chosen = dataclasses.replace(config(made[0].data, tmp_path / "run"), **changed)
+        with pytest.raises(PateError, match=because):
+            training.run(chosen)
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.suffix in (".json", ".jsonl")]
+
+
 def test_a_net_without_its_ledger_is_not_trained_anew_with_other_noise(made, copy):
     shutil.rmtree(copy.private)  # or restored as it was before the run
     with pytest.raises(PateError, match="does not show"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,6 +99,21 @@ def fit(
         keys.is_private(key),
         scaling,
     )
+
+
+def check(shape: tuple[int, ...], classes: int, settings: Settings, made: Plan) -> None:
+    """Refuse a training that `fit` would refuse, before anything is charged for it.
+
+    >>> made = Plan(0.1, 10**6, 1.0, 8.0, 12.0, 1e-9)
+    >>> check((4,), 2, Settings(net="table"), made)
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: steps=1000000 of 2,466 parameters draw too much noise for delta=1e-09 ...
+    """
+    parameters = jax.eval_shape(_net(settings, shape, classes).init, jax.random.key(0))
+    count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))
+    clipping.shrunk(settings.clip, count)
+    noise.check_reserve(made, count)
 
 
 def _trained(

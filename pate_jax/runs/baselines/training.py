@@ -135,12 +135,20 @@ def begin(run: RunDirectory, config: BaselineConfig) -> tuple[Dataset, Settings]
     dataset = open_data(choice)
     _check_users(dataset)
     settings = config.settings(dataset)
+    _check_fit(dataset, settings)
     run.secret.draw(config.seed)
     run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     run.record.agree("relation", {"relation": RELATION})
     budget.warn_of_delta(settings.delta, len(dataset.private.ids))
     return dataset, settings
+
+
+def _check_fit(dataset: Dataset, settings: Settings) -> None:
+    """Refuse what cannot be trained, before anything is recorded or charged."""
+    from pate_jax.baselines.dpsgd import training  # which needs the extra
+
+    training.check(dataset.input_shape, dataset.classes, settings, _planned(dataset, settings))
 
 
 def opened(run: RunDirectory) -> tuple[Dataset, Settings]:
@@ -161,7 +169,7 @@ def _check_users(dataset: Dataset) -> None:
 
 def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibration.Plan:
     """The plan of a run, which is in its ledger before the first step; repeated, it is the same line."""
-    plan = calibration.plan(settings.epsilon, settings.delta, len(dataset.private.ids), settings)
+    plan = _planned(dataset, settings)
     line = {
         "schema": TRAINING,
         "batch": 1,
@@ -181,6 +189,10 @@ def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibrati
                 "restore them from a backup, or choose another --out and add up what both have spent"
             )
     return plan
+
+
+def _planned(dataset: Dataset, settings: Settings) -> calibration.Plan:
+    return calibration.plan(settings.epsilon, settings.delta, len(dataset.private.ids), settings)
 
 
 def _refuse_a_lost_ledger(run: RunDirectory) -> None:
