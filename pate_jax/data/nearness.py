@@ -23,6 +23,7 @@ _SAMPLE, _SHARE = (
     200,
     4,
 )  # public inputs that the typical distance is measured on: at most, and one in so many
+_ROUNDING = 1e-6  # of the longest input: distances below it are those of rounding
 _BLOCK = 256  # inputs that are compared with all others at a time
 Places = Float[np.ndarray, "input coordinates"]
 
@@ -31,7 +32,7 @@ class Ruler(NamedTuple):
     """What distances are measured by; both parts are public."""
 
     preprocessing: Preprocessing
-    typical: float  # distance between a public input and the nearest other of a sample
+    typical: float  # distance between a public input and the nearest other of a sample; 0: only rounding
 
     def apart(
         self, inputs: np.ndarray, distance: float, before: np.ndarray | None = None
@@ -64,7 +65,9 @@ def ruler(public: np.ndarray, preprocessing: Preprocessing) -> Ruler:
     places = coordinates(some[duplicates.unique_queries(some).first_rows], preprocessing)
     gaps = _gaps(places, places)
     np.fill_diagonal(gaps, np.inf)
-    return Ruler(preprocessing, float(np.median(gaps.min(1))) if len(places) > 1 else 0.0)
+    typical = float(np.median(gaps.min(1))) if len(places) > 1 else 0.0
+    longest = math.sqrt((places**2).sum(1).max(initial=0.0))
+    return Ruler(preprocessing, typical if typical > _ROUNDING * longest else 0.0)
 
 
 def coordinates(inputs: np.ndarray, preprocessing: Preprocessing) -> Places:

@@ -32,8 +32,13 @@ def spacing(inputs: Inputs, distance: float | None, batch: int = 1) -> Spacing |
     """The spacing of a batch, by public inputs alone; None where no distance was asked for."""
     if distance is None:
         return None
-    before = asked_inputs(inputs).inputs if batch > 1 else None
-    return Spacing(ruler_of(inputs.dataset), distance, before)
+    ruler = ruler_of(inputs.dataset)
+    if ruler.typical == 0:
+        raise PateError(
+            f"--min-distance {distance:g} has no unit: most public inputs of a sample are copies of another "
+            "one, but for their place in the image: leave such copies out of the public part"
+        )
+    return Spacing(ruler, distance, asked_inputs(inputs).inputs if batch > 1 else None)
 
 
 def ruler_of(dataset: data.Dataset) -> nearness.Ruler:

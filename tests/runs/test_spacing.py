@@ -1,5 +1,6 @@
 """`--min-distance`: near-duplicates are not asked about, in any batch, and a check sees if they were."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -93,6 +94,18 @@ def test_near_duplicates_of_an_earlier_batch_are_told_before_they_are_charged(be
     batches.answer(begun.run, MECHANISM)
     stages.vote(inputs.open(begun.run), BASE, more=True)
     assert "10 of the 10 queries are near-duplicates" in capsys.readouterr().err
+
+
+def test_a_public_part_of_moved_copies_alone_has_no_unit(begun):
+    images = np.zeros((40, 8, 8, 1), np.uint8)
+    images[0, :3, :3] = np.arange(9)[:, None].reshape(3, 3, 1) * 20
+    images = np.stack([np.roll(images[0], (row // 8, row % 8), axis=(0, 1)) for row in range(40)])
+    dataset = begun.dataset
+    copies = dataset.public._replace(inputs=images)
+    scaling = dataclasses.replace(dataset.preprocessing, offset=(0.0,), scale=(1.0,))
+    moved = dataclasses.replace(dataset, public=copies, preprocessing=scaling)
+    with pytest.raises(PateError, match="has no unit"):
+        queries.spacing(dataclasses.replace(begun, opened=moved), 0.5)
 
 
 def test_the_flag_belongs_to_teachers_and_goes_through_a_file(tmp_path):
