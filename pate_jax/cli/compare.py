@@ -22,7 +22,7 @@ def compare(
     out: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Compare methods on the same records at one epsilon, and recommend one: for a trial, not a release.
+    """Compare teachers, neighbours, sums, rivals and no privacy on the same records, for a trial.
 
     It needs a labelled test part: --test, or the parts that `pate split` makes. Repeat the same command to
     go on after a stop. Unless --judged-on says that the records are no private ones, the figures are
