@@ -36,6 +36,7 @@ def planned(kind, epsilon):
     return crowd.plan(kind, SPACE, POOL, voters=VOTERS, classes=CLASSES, mu=mu)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.02, 0.5])
 def test_sums_are_as_right_as_rehearsed_with_true_labels(epsilon):
     made = planned("sums", epsilon)

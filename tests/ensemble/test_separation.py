@@ -103,7 +103,7 @@ WIDE = {"width": 6, "steps_per_call": 0, "convolution": "patches", "dtype": "flo
 CASES = [
     ("table", 6, 13),
     ("table", None, 13),
-    ("table", None, 45),
+    pytest.param("table", None, 45, marks=pytest.mark.long),
     *(pytest.param("cnn", *more, marks=pytest.mark.long) for more in ((6, 13), (None, 13), (None, 45))),
 ]
 
@@ -217,6 +217,7 @@ def test_convolution_forms_agree_to_rounding_after_a_few_steps():
     np.testing.assert_allclose(together, alone, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 def test_devices_and_widths_agree_on_labels_after_full_training():
     """At most one label in a thousand differs; the teachers themselves differ from each other."""
     (inputs, labels), cut = tiny.table(), tiny.shards()

@@ -112,7 +112,7 @@ def two_rounds(monkeypatch, voters):
     monkeypatch.setattr(forecast, "best", lambda found: again)
 
 
-@pytest.mark.parametrize("voters", ["neighbours", "sums"])
+@pytest.mark.parametrize("voters", [pytest.param("neighbours", marks=pytest.mark.long), "sums"])
 def test_two_rounds_that_were_chosen_cost_no_more_and_stand_every_check(tmp_path, monkeypatch, voters):
     two_rounds(monkeypatch, voters)
     stopped_at(monkeypatch, release, "_charge", config(tmp_path / "run"))

@@ -66,6 +66,7 @@ def near(found, wanted):
     return (apart < 1e-4).mean() >= 0.95 and apart.max() < 0.02
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SPACES)
 def test_the_student_is_the_classifier(name, tmp_path):
     pool, space = SPACES[name]()

@@ -71,6 +71,7 @@ def by_cell(rows):
     return {row["cell"]: row for row in rows}
 
 
+@pytest.mark.long
 def test_a_row_says_what_its_setting_answers_and_costs(file, whole):
     votes = np.load(file, allow_pickle=False)["votes"]
     rows = whole[1]["rows"]
@@ -119,6 +120,7 @@ def test_shards_cover_every_cell_once_and_agree_with_the_whole(file, whole, tmp_
     assert sweep(SweepConfig((str(file),), out=tmp_path, values=GRID))["done_before"] == 12
 
 
+@pytest.mark.long
 def test_what_is_said_of_the_votes_goes_for_finished_cells_too(file, whole):
     public = sweep(SweepConfig((str(file),), out=whole[0], values=GRID, judged_on="public"))
     assert {row["judged_on"] for row in public["rows"]} == {"public"}
@@ -136,6 +138,7 @@ def test_a_torn_line_is_done_again(tmp_path):
     assert [json.loads(line)["cell"] for line in path.read_text().splitlines()] == ["a", "b"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "alarming"), [("private", True), ("public", False), ("synthetic", False)])
 def test_the_page_says_whose_votes_settings_were_judged_on(whole, kind, alarming):
     rows = [{**row, "judged_on": kind} for row in whole[1]["rows"]]
@@ -148,6 +151,7 @@ def test_the_page_says_whose_votes_settings_were_judged_on(whole, kind, alarming
         assert page.judged(one)[1], "one private row among public ones is a warning"
 
 
+@pytest.mark.long
 def test_the_page_is_whole_without_a_network(whole):
     text = (whole[0] / "sweep.html").read_text()
     assert text.count("<img ") == 3 and text.count("data:image/svg+xml;base64,") == 3
@@ -273,6 +277,7 @@ def test_teachers_are_trained_once_for_each_number_and_students_for_each_cell(tm
     assert {(row["judged_on"], row["teachers"]) for row in rows} == {("synthetic", 3), ("synthetic", 4)}
 
 
+@pytest.mark.long
 def test_the_terminal_shows_the_front_and_the_warning(file, whole, capsys):
     flags = ["--mechanisms", "gnmax", "--noises", "10", "20", "--queries", "20", "40"]
     assert call("sweep", file, "--out", whole[0], *flags) == 0
@@ -327,6 +332,7 @@ def test_shards_at_the_same_moment_train_once_and_agree_with_the_whole(tmp_path)
     assert len(list((tmp_path / "both" / "votes").glob("*.npz"))) == 2
 
 
+@pytest.mark.long
 def test_votes_are_kept_under_the_digest_of_their_content(file, whole):
     votes = vote_sources.of_file(file, whole[0], None).votes()
     assert (whole[0] / "votes" / f"{vote_sources.content_digest(votes)}.npz").exists()
@@ -335,6 +341,7 @@ def test_votes_are_kept_under_the_digest_of_their_content(file, whole):
     assert storage.digest(votes.votes, votes.labels).startswith(vote_sources.content_digest(votes))
 
 
+@pytest.mark.long
 def test_cells_have_the_same_digest_wherever_they_are(file, whole):
     digests = [
         cell.digest

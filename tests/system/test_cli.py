@@ -152,6 +152,7 @@ def test_a_command_loads_only_what_it_needs(command, tables):
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+@pytest.mark.long
 def test_run_prints_one_json_object(finished):
     results = json.loads(finished.with_name("printed").read_text().splitlines()[-1])
     wanted = {"run_dir", "teachers", "queries", "answered", "label_accuracy", "student_accuracy", "statement"}
@@ -161,6 +162,7 @@ def test_run_prints_one_json_object(finished):
     assert "sensitive" not in json.dumps(results)
 
 
+@pytest.mark.long
 def test_the_summary_says_what_may_leave(finished, capsys):
     assert call("report", finished) == 0
     out = capsys.readouterr().out
@@ -190,6 +192,7 @@ def test_a_stage_out_of_turn_names_the_one_before(tmp_path, capsys):
     assert "pate train" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_verify_says_what_holds(finished, capsys):
     assert call("verify", finished) == 0
     assert "0 failed" in capsys.readouterr().out
