@@ -184,6 +184,15 @@ def test_what_cannot_be_trained_is_refused_before_it_is_charged(made, tmp_path):
     assert not [path for path in (tmp_path / "run").rglob("*") if path.suffix in (".json", ".jsonl")]
 
 
+def test_a_net_that_is_released_is_not_made_again(made, copy, monkeypatch):
+    before = (copy.student / "parameters.npz").read_bytes()
+    copy.results.unlink()  # as if it was killed before them
+    monkeypatch.setattr(training, "train", None)
+    again = training.run(config(made[0].data, copy.root))
+    assert again["student_accuracy"] == made[2]["student_accuracy"]
+    assert (copy.student / "parameters.npz").read_bytes() == before
+
+
 def test_a_net_without_its_ledger_is_not_trained_anew_with_other_noise(made, copy):
     shutil.rmtree(copy.private)  # or restored as it was before the run
     with pytest.raises(PateError, match="does not show"):

@@ -108,7 +108,7 @@ def run(config: BaselineConfig) -> dict[str, Any]:
         dataset, settings = begin(run, config)
         plan = charge(run, dataset, settings)
         if not run.results.exists():
-            learned = train(run, dataset, settings)
+            learned = _released(run) or train(run, dataset, settings)
             statement = stated(run, plan, settings.delta)
             storage.write_json(run.statement, "statement", statement.to_dict())
             storage.write_json(run.public_statement, "statement", statement.publishable())
@@ -224,6 +224,15 @@ def stream(dataset: Dataset, settings: Settings) -> str:
     seen = {"classes": dataset.classes, "preprocessing": asdict(dataset.preprocessing)}
     facts = json.dumps({**asdict(settings), **seen}, sort_keys=True)
     return f"noise of dpsgd by {facts} on {records(dataset)}"
+
+
+def _released(run: RunDirectory) -> Student | None:
+    """The net that is in release/ as a whole: another machine would make another one of the same noise."""
+    paths = run.student / "statement.json", run.public_statement
+    if not all(path.exists() for path in paths):
+        return None
+    last, whole = (storage.read_json(path, "statement") for path in paths)
+    return Student.load(run.student) if last == whole else None
 
 
 def train(run: RunDirectory, dataset: Dataset, settings: Settings) -> Student:
