@@ -1,4 +1,4 @@
-"""XLA's flags for tests, which compile many programs and run each a few times: quick code, eight devices."""
+"""XLA's flags for tests, which compile many programs and run each a few times: quick code, many devices."""
 
 import importlib.util
 import mmap
@@ -14,13 +14,13 @@ QUICK = {
 }
 
 
-def flags() -> str:
+def flags(devices: int = 8) -> str:
     """Those that the installed XLA knows, since one that it does not know ends the process."""
     (folder,) = importlib.util.find_spec("jaxlib").submodule_search_locations
     library = max(Path(folder).glob("*.so*"), key=lambda path: path.stat().st_size)
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         known = [f"--{name}={value}" for name, value in QUICK.items() if text.find(name.encode()) >= 0]
-    return " ".join([f"{COUNT}=8", *known])
+    return " ".join([f"{COUNT}={devices}", *known])
 
 
 def environment(devices: int | None = None) -> dict[str, str]:
