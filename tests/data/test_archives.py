@@ -534,6 +534,7 @@ def toys():
     their_builders()
 
 
+@pytest.mark.long
 def test_any_other_image_and_table(toys, monkeypatch, tmp_path):
     monkeypatch.setattr(others.importlib.util, "find_spec", lambda _: True)
     images = data.load("pate_toy_images", data_dir=tmp_path, **ALIKE)

@@ -174,6 +174,7 @@ def test_empty_and_mixed_parts_are_refused(pets):
         from_files(pets / "own.npz", pets / "own.npz", image_size=28)
 
 
+@pytest.mark.long
 def test_a_student_of_images_is_asked_about_a_folder(pets, capsys):
     data = opened(pets)
     import jax

@@ -149,6 +149,7 @@ def test_restarting_depends_on_the_own_shard_only(collapsed):
     assert np.array_equal(tiny.leaves(again.params)[1:], tiny.leaves(other.params)[1:])
 
 
+@pytest.mark.long
 def test_a_diverged_teacher_is_reported():
     found = fit(learning_rate=1e30, attempts=2).report["private"]
     assert {int(name) for name in found["restarted"]} >= {0, 3, 5}

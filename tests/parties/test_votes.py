@@ -178,6 +178,7 @@ def test_a_killed_party_ends_the_vote_for_all(forks, tmp_path, message):
     refused(found, saying="south left before the vote was over")
 
 
+@pytest.mark.long
 def test_a_silent_party_ends_the_vote_for_all(forks, tmp_path):
     found = hold(forks, tmp_path, agree(seconds=1.5), {"south": {"stop": 9}})
     ended, opened, said, _ = found

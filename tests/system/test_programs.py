@@ -66,6 +66,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.long
 def test_a_second_process_takes_the_programs_of_the_first(home):
     programs.prepare(["adult"])
     assert programs.folder().stat().st_mode & 0o777 == 0o700
@@ -75,6 +76,7 @@ def test_a_second_process_takes_the_programs_of_the_first(home):
     assert first and first == {file: file.stat().st_mtime_ns for file in programs.folder().iterdir()}
 
 
+@pytest.mark.long
 def test_a_program_cut_short_is_compiled_again(home):
     programs.prepare([])
     child("-c", ADD)
