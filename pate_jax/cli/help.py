@@ -89,6 +89,8 @@ def _common(name: str) -> set[str]:
     """The flags that a short help keeps: those of the table and of all mechanisms."""
     from pate_jax.mechanisms import BY_NAME
 
+    if name == "baseline dpsgd":  # whose --scale is no mechanism's
+        return {"-h", *COMMON[name].split()}
     of_mechanisms = {field.name.replace("_", "-") for kind in BY_NAME.values() for field in fields(kind)}
     return {"-h", "--cutoff", *COMMON[name].split(), *(f"--{flag}" for flag in of_mechanisms)}
 

@@ -238,4 +238,5 @@ def test_the_audit_of_a_run_of_linear_teachers_holds(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out.splitlines()[-1])["canaries"]
     assert told["holds"] and max(one["epsilon"] for one in told["bounds"]) > 0.3
     after = contents(tmp_path / "run")
-    assert [path.name for path in after if before.get(path) != after[path]] == ["attacks.json"]
+    changed = {path.name for path in after if before.get(path) != after[path]}
+    assert changed == {"attacks.json", "report.html"}  # the owner's page tells it too

@@ -37,7 +37,7 @@ class Training:
         self.places = (places / 8).astype(np.float32)
         self.start, self.unflatten = ravel_pytree(head(None))
         self.sums = clipping.sums(NET, lambda found: found, CLIP, len(self.start))
-        self.multiplier = calibration._least(EPSILON, DELTA, RATE, STEPS)
+        self.multiplier = calibration._least(EPSILON, DELTA, RATE, STEPS, calibration.ADD_OR_REMOVE)
 
     def __call__(self, member, *, key):
         there, params = np.flatnonzero(member), np.asarray(self.start, np.float64)

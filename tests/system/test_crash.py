@@ -155,7 +155,7 @@ def test_killed_at_every_system_call_a_run_ends_with_the_same_answers(unharmed, 
 @pytest.mark.long
 def test_killed_between_any_two_files_a_run_tells_the_same(unharmed, tmp_path, monkeypatch):
     """Account, student and report; pictures are left out, since they say nothing of crashes."""
-    monkeypatch.setattr(stages.plots, "every", lambda *_, **__: [b"<svg/>"] * 3)
+    monkeypatch.setattr(stages.run_pages.plots, "every", lambda *_, **__: [b"<svg/>"] * 3)
     for name in ("consensus", "accuracies"):
         monkeypatch.setattr(stages.run_pages, name, lambda *_, **__: b"<svg/>")
     expected, _ = unharmed
