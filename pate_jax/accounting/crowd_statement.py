@@ -16,7 +16,8 @@ from pate_jax.accounting.exact import counts
 from pate_jax.accounting.exact.counts import Unmade
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.statement import NOT_PRIVATE, RELATIONS
+from pate_jax.accounting.open_statement import OpenStatement
+from pate_jax.accounting.statement import RELATIONS
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import (
@@ -45,7 +46,7 @@ _FIELDS = frozenset(
 
 
 @dataclass(frozen=True)
-class CrowdStatement:
+class CrowdStatement(OpenStatement):
     """What the tables of a crowd cost. `crowd_statement` makes it, and all of it may be published."""
 
     releases: tuple[CrowdRelease, ...]
@@ -66,11 +67,6 @@ class CrowdStatement:
         return RELATIONS[self.relation]
 
     @property
-    def warning(self) -> str:
-        """The warning that comes first for a seeded run; empty for any other."""
-        return "" if self.private else NOT_PRIVATE
-
-    @property
     def figures(self) -> dict[str, Figure]:
         """The only figure, by its name."""
         return {self.smallest: self.figure}
@@ -89,25 +85,13 @@ class CrowdStatement:
 
     def publishable(self) -> dict[str, Any]:
         """The statement as JSON."""
-        return {
-            **({"warning": self.warning} if self.warning else {}),
+        own = {
             "releases": [to_dict(release) for release in self.releases],
             **({"unmade": self.unmade._asdict()} if self.unmade else {}),
             **({"tuned": self.tuned.to_dict()} if self.tuned else {}),
             "voters": self.voters,
-            "delta": self.delta,
-            "relation": self.relation,
-            "private": self.private,
-            "charged": self.charged,
-            "relation_in_words": self.covers,
-            "model_card_line": self.model_card_line(),
-            "figures": {name: figure.to_dict() for name, figure in self.figures.items()},
-            "status": "publishable",
         }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as JSON: nothing in it is sensitive."""
-        return self.publishable()
+        return self.described(own, self.relation)
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> CrowdStatement:

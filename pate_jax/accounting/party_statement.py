@@ -15,8 +15,9 @@ from typing import Any, cast
 from pate_jax.accounting import figures
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.open_statement import OpenStatement
 from pate_jax.accounting.parties import Audience, Unit, audiences
-from pate_jax.accounting.statement import NOT_PRIVATE, RELATIONS
+from pate_jax.accounting.statement import RELATIONS
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.shared_votes import SharedVote
 
@@ -28,7 +29,7 @@ _FIELDS = frozenset({"warning", "shared", "audiences", "delta", "relation", "pri
 
 
 @dataclass(frozen=True)
-class PartyStatement:
+class PartyStatement(OpenStatement):
     """What one vote among parties costs. `party_statement` makes it, and all of it may be published."""
 
     vote: SharedVote
@@ -47,11 +48,6 @@ class PartyStatement:
         if self.relation == "party":
             return f"all voters of one party changed, whatever its records, against {self.worst.name}"
         return f"{RELATIONS[self.relation]}, against {self.worst.name}"
-
-    @property
-    def warning(self) -> str:
-        """The warning that comes first for a seeded run; empty for any other."""
-        return "" if self.private else NOT_PRIVATE
 
     @property
     def worst(self) -> Audience:
@@ -99,26 +95,14 @@ class PartyStatement:
 
     def publishable(self) -> dict[str, Any]:
         """The statement as JSON."""
-        return {
-            **({"warning": self.warning} if self.warning else {}),
+        own = {
             "shared": dataclasses.asdict(self.vote)
             | {"voters_of_parties": list(self.vote.voters_of_parties)},
             "asked": self.asked,
             "answered": self.answered,
             "audiences": [one._asdict() for one in self.audiences],
-            "delta": self.delta,
-            "relation": self.relation,
-            "private": self.private,
-            "charged": self.charged,
-            "relation_in_words": self.covers,
-            "model_card_line": self.model_card_line(),
-            "figures": {name: figure.to_dict() for name, figure in self.figures.items()},
-            "status": "publishable",
         }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as JSON: nothing in it is sensitive."""
-        return self.publishable()
+        return self.described(own, self.relation)
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> PartyStatement:

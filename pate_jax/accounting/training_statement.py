@@ -16,7 +16,8 @@ from pate_jax.accounting import figures
 from pate_jax.accounting.figure_table import rounded_up
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.statement import NOT_PRIVATE, RELATIONS
+from pate_jax.accounting.open_statement import OpenStatement
+from pate_jax.accounting.statement import RELATIONS
 from pate_jax.errors import PateError
 
 BASIS = "composed privacy losses of Gaussian noise on Poisson samples"
@@ -41,7 +42,7 @@ class Training(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrainingStatement:
+class TrainingStatement(OpenStatement):
     """What a training costs, under both relations; all of it may be published."""
 
     training: Training
@@ -57,11 +58,6 @@ class TrainingStatement:
     def covers(self) -> str:
         """Whom the guarantee covers, in words."""
         return RELATIONS[RELATION]
-
-    @property
-    def warning(self) -> str:
-        """The warning that comes first for a seeded run; empty for any other."""
-        return "" if self.private else NOT_PRIVATE
 
     @property
     def figures(self) -> dict[str, Figure]:
@@ -84,22 +80,10 @@ class TrainingStatement:
 
     def publishable(self) -> dict[str, Any]:
         """The statement as JSON."""
-        return {
-            **({"warning": self.warning} if self.warning else {}),
+        own = {
             "training": self.training._asdict(),
-            "delta": self.delta,
-            "relation": RELATION,
-            "private": self.private,
-            "charged": self.charged,
-            "relation_in_words": self.covers,
-            "model_card_line": self.model_card_line(),
-            "figures": {name: figure.to_dict() for name, figure in self.figures.items()},
-            "status": "publishable",
         }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as JSON: nothing in it is sensitive."""
-        return self.publishable()
+        return self.described(own, RELATION)
 
     def model_card_line(self) -> str:
         """One line for a model card."""
