@@ -19,6 +19,11 @@ parser.add_argument("command", nargs="+", help="what every worker runs, after --
 given = parser.parse_args()
 try:
     place = topology.read(given.topology)
+    asked = topology.named(given.command)
+    if asked is not None and topology.read(asked) != place:
+        parser.error(
+            f"the slice is {given.topology} and the command wants --topology {asked}: name one of them"
+        )
 except PateError as error:
     parser.error(str(error))
 if place.accelerator is None or place.zone is None or place.runtime is None:

@@ -75,9 +75,23 @@ def names() -> list[str]:
     return sorted(Path(file.name).stem for file in _FOLDER.iterdir() if file.name.endswith(".toml"))
 
 
+def named(arguments: Sequence[str]) -> str | None:
+    """What `--topology` names on a command line, if it is there.
+
+    >>> named(["run", "--topology", "v5e-8"]), named(["run", "--topology=cpu-8"]), named(["run"])
+    ('v5e-8', 'cpu-8', None)
+    """
+    for place, argument in enumerate(arguments):
+        if argument.startswith("--topology="):
+            return argument.partition("=")[2]
+        if argument == "--topology" and place + 1 < len(arguments):
+            return arguments[place + 1]
+    return None
+
+
 def prepare(arguments: Sequence[str]) -> None:
     """Make the devices that `--topology` on a command line asks for; call it before JAX starts."""
-    wanted = _wanted(arguments)
+    wanted = named(arguments)
     if wanted is None:
         return
     topology = read(wanted)
@@ -123,12 +137,3 @@ def _check(topology: Topology) -> None:
             f"topology={topology.name} wants {topology.devices} {topology.backend} devices in all, and JAX "
             f"sees {seen} of {backend}; unset XLA_FLAGS and JAX_PLATFORMS, or leave --topology out"
         )
-
-
-def _wanted(arguments: Sequence[str]) -> str | None:
-    for place, argument in enumerate(arguments):
-        if argument.startswith("--topology="):
-            return argument.partition("=")[2]
-        if argument == "--topology" and place + 1 < len(arguments):
-            return arguments[place + 1]
-    return None

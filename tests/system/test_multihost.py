@@ -1,4 +1,4 @@
-"""Two processes vote as one does, at every width, and hold the run together, shut to everybody else."""
+"""Two and four processes vote as one does, at every width, and hold a run together, shut to others."""
 
 import os
 import signal
@@ -33,13 +33,13 @@ def votes(width, count, directory=None):
     return ensemble.vote(net, tiny.Same(), teachers, asked), teachers
 
 
-def one_of_two(address, index, folder, width, count):
-    """What each of the two processes does."""
-    devices.join(address, 2, int(index))
-    found, teachers = votes(int(width), int(count), Path(folder) / "teachers")
-    np.savez(
-        Path(folder) / f"votes{index}.npz", votes=found, ids=teachers.ids, devices=jax.local_device_count()
-    )
+def one_of_several(address, processes, index, folder, *plans):
+    """What each process does: an ensemble for each plan, a width and a number of devices."""
+    devices.join(address, int(processes), int(index))
+    for plan in plans:
+        width, count = map(int, plan.split("x"))
+        found, teachers = votes(width, count, Path(folder) / plan)
+        np.savez(Path(folder) / f"{plan}-{index}.npz", votes=found, ids=teachers.ids)
 
 
 def free_address():
@@ -59,29 +59,33 @@ def ended(commands, environment):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("width", "count"), [(1, 4), (2, 4), (5, 1)])
-def test_two_processes_vote_as_one(tmp_path, width, count):
-    """Eleven teachers: five here and six there, alone or several in a program."""
+@pytest.mark.parametrize(("processes", "plans"), [(2, ("1x4", "2x4", "5x1")), (4, ("2x2", "3x1"))])
+def test_several_processes_vote_as_one(tmp_path, processes, plans):
+    """Eleven teachers: five and six, or two and three times three, alone or several in a program."""
     environment = {
         **quick_compiler.environment(devices=4),
         "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
     }
-    script = "import sys, test_multihost; test_multihost.one_of_two(*sys.argv[1:])"
-    address, rest = free_address(), [str(tmp_path), str(width), str(count)]
-    commands = [[sys.executable, "-c", script, address, str(index), *rest] for index in (0, 1)]
-    assert ended(commands, environment) == [0, 0]
-    expected, whole = votes(width, 2 * count if count > 1 else 1)
-    first, second = (dict(np.load(tmp_path / f"votes{index}.npz")) for index in (0, 1))
-    assert np.array_equal(first["votes"], expected)
-    assert np.array_equal(second["votes"], expected)
-    assert expected.sum(axis=1).tolist() == [len(tiny.COUNTS)] * 70
-    assert [*first["ids"], *second["ids"]] == whole.ids.tolist()
-    assert len(first["ids"]) in (5, 6)
-    folders = [tmp_path / "teachers" / f"process-00{index}" for index in (0, 1)]
-    assert set(folders) == set((tmp_path / "teachers").iterdir())
-    assert [checkpoint.plan(folder).width for folder in folders] == [width, width]
-    again = tiny.leaves(checkpoint.finished_teachers(tmp_path / "teachers").params)
-    np.testing.assert_allclose(again, tiny.leaves(whole.params), rtol=1e-4, atol=1e-5)
+    script = "import sys, test_multihost; test_multihost.one_of_several(*sys.argv[1:])"
+    address = free_address()
+    commands = [
+        [sys.executable, "-c", script, address, str(processes), str(index), str(tmp_path), *plans]
+        for index in range(processes)
+    ]
+    assert ended(commands, environment) == [0] * processes
+    for plan in plans:
+        width, count = map(int, plan.split("x"))
+        expected, whole = votes(width, processes * count if count > 1 else 1)
+        assert expected.sum(axis=1).tolist() == [len(tiny.COUNTS)] * 70
+        parts = [np.load(tmp_path / f"{plan}-{index}.npz") for index in range(processes)]
+        assert all(np.array_equal(part["votes"], expected) for part in parts)
+        assert np.concatenate([part["ids"] for part in parts]).tolist() == whole.ids.tolist()
+        assert {len(part["ids"]) for part in parts} == {11 // processes, 11 // processes + 1}
+        folders = sorted((tmp_path / plan).iterdir())
+        assert [folder.name for folder in folders] == [f"process-00{index}" for index in range(processes)]
+        assert [checkpoint.plan(folder).width for folder in folders] == [width] * processes
+        again = tiny.leaves(checkpoint.finished_teachers(tmp_path / plan).params)
+        np.testing.assert_allclose(again, tiny.leaves(whole.params), rtol=1e-4, atol=1e-5)
 
 
 def readable(folder):

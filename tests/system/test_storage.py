@@ -1,7 +1,9 @@
 """Artefacts: whole or not at all, stamped, and never unpickled."""
 
+import hashlib
 import io
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -90,3 +92,31 @@ def test_digests_tell_arrays_apart():
     others = [zeros + 1, zeros.reshape(3, 2), zeros.astype(np.int64), None]
     assert len({storage.digest(zeros), *(storage.digest(other) for other in others)}) == 5
     assert storage.digest(zeros[:, ::2]) == storage.digest(zeros[:, ::2].copy())
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12, dtype=">f4").reshape(3, 4).T,
+        np.array([["a", ""], ["long", "b"]]),
+        np.zeros((0, 5), np.uint8),
+        np.array(2.5),
+        np.array(""),
+        np.array([True, False]),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_a_digest_is_that_of_kind_shape_and_bytes(array):
+    laid = np.ascontiguousarray(array)
+    said = f"{laid.dtype.str}{laid.shape};".encode() + laid.tobytes()
+    assert storage.digest(array) == hashlib.sha256(said).hexdigest()
+
+
+def test_a_digest_copies_no_records(tmp_path):
+    """Of records in a mapped file, which may be larger than the memory."""
+    mapped = np.lib.format.open_memmap(tmp_path / "records.npy", "w+", np.uint8, (1 << 20, 4))
+    tracemalloc.start()
+    storage.digest(mapped)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < mapped.nbytes / 16

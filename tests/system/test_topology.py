@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import runpy
+import shlex
 import shutil
 import socket
 import stat
@@ -133,29 +136,84 @@ def test_a_run_of_several_processes_is_shut_and_held_before_anything_else(tmp_pa
     assert (run.root / "file").stat().st_mode & 0o044
 
 
-def test_the_launcher_prints_every_command():
-    command = [sys.executable, LAUNCHER, "v5e-16", "--dry-run", "--", "pate", "run", "x y"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    words = ["create", "git archive", "scp pate.tar.gz", "ssh", "scp --recurse", "delete"]
-    assert len(lines) == len(words) and all(word in line for word, line in zip(words, lines, strict=True))
-    assert "v5litepod-16" in lines[0] and "--worker=all" in lines[3] and "x y" in lines[3]
+def dry(monkeypatch, capsys, *arguments):
+    """The words of each command that the launcher would run."""
+    monkeypatch.setattr(sys, "argv", ["launch.py", *map(str, arguments)])
+    runpy.run_path(str(LAUNCHER), run_name="__main__")
+    return [shlex.split(line.removeprefix("+ ")) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_launcher_takes_a_topology_of_ones_own(tmp_path):
+def after(flag, words):
+    return words[words.index(flag) + 1]
+
+
+def vendors_slice(accelerator):
+    """Devices and hosts of a slice, by its name: v5e counts chips, v4 counts cores, which are two a chip."""
+    kind, number = re.fullmatch(r"(v5litepod|v4)-(\d+)", accelerator).groups()
+    chips = int(number) // (2 if kind == "v4" else 1)
+    return chips, max(1, chips // (4 if kind == "v4" else 8))
+
+
+@pytest.mark.parametrize("name", [one for one in topology.names() if topology.read(one).backend == "tpu"])
+def test_a_dry_run_creates_what_the_topology_says(name, monkeypatch, capsys):
+    place = topology.read(name)
+    command = ["pate", "run", "mnist", "--topology", name, "--out", "runs/x y"]
+    create, archive, copy, run, fetch, delete = dry(monkeypatch, capsys, name, "--dry-run", "--", *command)
+    of_slice = (create, copy, run, fetch, delete)
+    assert archive[:2] == ["git", "archive"] and all(words[:4] == create[:4] for words in of_slice)
+    assert [words[4] for words in of_slice] == ["create", "scp", "ssh", "scp", "delete"]
+    assert {after("--zone", words) for words in of_slice} == {place.zone}
+    assert (after("--accelerator-type", create), after("--version", create)) == (
+        place.accelerator,
+        place.runtime,
+    )
+    assert vendors_slice(after("--accelerator-type", create)) == (place.devices, place.hosts)
+    assert create[5] == run[5] == delete[5] and "--worker=all" in copy and "--worker=all" in run
+    assert shlex.split(after("--command", run))[-len(command) :] == command
+    assert fetch[5:7] == ["--recurse", f"{create[5]}:pate/runs"] and "--worker=0" in fetch
+
+
+def test_the_launcher_takes_a_topology_of_ones_own(tmp_path, monkeypatch, capsys):
     place = {"backend": "tpu", "accelerator": "v6e-8", "zone": "us-east5-b", "runtime": "v2-alpha-tpuv6e"}
     lines = [f'{name} = "{value}"' for name, value in place.items()]
     (tmp_path / "mine.toml").write_text("\n".join([*lines, "devices = 8"]))
-    command = [sys.executable, LAUNCHER, tmp_path / "mine.toml", "--dry-run", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "--accelerator-type v6e-8" in done.stdout and "us-east5-b" in done.stdout
+    create = dry(monkeypatch, capsys, tmp_path / "mine.toml", "--dry-run", "true")[0]
+    assert after("--accelerator-type", create) == "v6e-8" and after("--zone", create) == "us-east5-b"
 
 
-@pytest.mark.parametrize(("name", "said"), [("cpu-8", "no TPU topology"), ("v9", "is unknown (cpu-2x4,")])
-def test_the_launcher_refuses_what_is_no_tpu(name, said):
-    command = [sys.executable, LAUNCHER, name, "--dry-run", "true"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cpu-8", "true"), "no TPU topology"),
+        (("v9", "true"), "is unknown (cpu-2x4,"),
+        (("v5e-8", "--", "pate", "run", "--topology=v4-32"), "the command wants --topology v4-32"),
+        (("v5e-8", "--", "pate", "run", "--topology", "v9"), "is unknown (cpu-2x4,"),
+    ],
+)
+def test_the_launcher_refuses_what_is_no_tpu_or_another(words, said, monkeypatch, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        dry(monkeypatch, capsys, "--dry-run", *words)
+    written = capsys.readouterr()
+    assert said in " ".join(written.err.split()) and written.out == ""
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_slurm_asks_for_the_hosts_that_the_topology_has(tmp_path, nodes):
+    """With an srun that only prints what it was asked."""
+    (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "srun").chmod(0o755)
+    script = ROOT / "tpu_configs" / "slurm.sh"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = {"PATH": path, "SLURM_JOB_NUM_NODES": str(nodes)}
+    command = ["bash", script, "mnist", "--out", "a b"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    words = done.stdout.splitlines()
+    assert words[1:6] == ["pate", "run", "mnist", "--out", "a b"]
+    place = topology.read(topology.named(words))
+    asked = dict(re.findall(r"^#SBATCH --(\S+)=(\S+)$", script.read_text(), re.MULTILINE))
+    assert place.backend == "gpu" and place.hosts == int(asked["ntasks-per-node"]) == 1
+    assert place.devices_per_host == int(asked["gpus-per-node"])
+    assert after("--processes", words) == str(nodes)
 
 
 @pytest.mark.parametrize("outcome", [0, 1])
