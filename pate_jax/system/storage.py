@@ -289,7 +289,7 @@ def digest(*arrays: np.ndarray | None) -> str:
         array = np.ascontiguousarray(array)
         total.update(f"{array.dtype.str}{array.shape};".encode())
         if array.nbytes:
-            total.update(array.reshape(-1).view(np.uint8))  # in place: in memory or in a mapped file
+            total.update(array.reshape(-1).view(np.uint8).data)  # in place: in memory or in a mapped file
     return total.hexdigest()
 
 
