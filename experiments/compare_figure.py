@@ -24,7 +24,12 @@ NAMES = {
     "fashion_mnist": "Fashion-MNIST",
 }
 BEGIN, END = "<!-- table: python -m experiments.compare_figure -->", "<!-- end of the table -->"
+COSTS = 1.0  # the epsilon whose CPU seconds are told
 STYLES = ("-", "--", "-.", ":")
+_SECONDS = (
+    f"CPU seconds of each method at epsilon {COSTS:g}, learning and predicting, by the same lines. Of images "
+    "they are without the space that methods share; of tables the first method that needed it has it:"
+)
 
 
 def epsilons_of(rows: Sequence[Row]) -> list[float]:
@@ -65,12 +70,47 @@ def _lines(said: str, rows: Sequence[Row], epsilons: Sequence[float]) -> list[st
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The table, the data sets that were not run, and the pictures."""
+    """Both tables, the data sets that were not run, and the pictures."""
     there = [name for name in NAMES if any(row["data"] == name for row in rows)]
     missing = [NAMES[name] for name in NAMES if name not in there]
     told = [f"Not run yet: {', '.join(missing)}."] if missing else []
+    seconds = [_SECONDS, costs(rows), total(rows)]
     pictures = [f"![{NAMES[name]}: accuracy against epsilon](compare_{name}.svg)" for name in there]
-    return "\n\n".join([table(rows), *told, *pictures])
+    return "\n\n".join([table(rows), *told, *seconds, *pictures])
+
+
+def costs(rows: Sequence[Row]) -> str:
+    """CPU seconds of each method at one epsilon as Markdown: a column for each data set.
+
+    >>> row = {"data": "adult", "method": "sums", "epsilon": 1.0, "right": 0.84, "seconds": 2.04}
+    >>> costs([row]).splitlines()[2]
+    '| sums | 2.0 |'
+    """
+    there = [name for name in NAMES if any(row["data"] == name for row in rows)]
+    lines = [f"| method | {' | '.join(NAMES[name] for name in there)} |", "|---|" + "---|" * len(there)]
+    for method in (one.name for one in CONTENDERS):
+        own = {row["data"]: row for row in rows if row["method"] == method and _is_told(row)}
+        if own:
+            lines.append(f"| {method} | {' | '.join(_seconds(own.get(name)) for name in there)} |")
+    return "\n".join(lines)
+
+
+def _is_told(row: Row) -> bool:
+    return row["epsilon"] in (COSTS, None) and "right" in row
+
+
+def _seconds(row: Row | None) -> str:
+    return "" if row is None else f"{row['seconds']:.1f}"
+
+
+def total(rows: Sequence[Row]) -> str:
+    """What all lines took together.
+
+    >>> total([{"seconds": 3000, "shared": 600}, {"seconds": 0}])
+    'The 2 lines took 1.0 CPU hours together, so 0.5 hours on 2 cores.'
+    """
+    hours = sum(row["seconds"] + row.get("shared", 0.0) for row in rows) / 3600
+    return f"The {len(rows)} lines took {hours:.1f} CPU hours together, so {hours / 2:.1f} hours on 2 cores."
 
 
 def cell(rows: Sequence[Row], epsilon: float) -> str:

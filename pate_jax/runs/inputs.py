@@ -148,16 +148,18 @@ def seen_by(config: TeacherConfig, dataset: data.Dataset) -> data.Dataset:
     return dataset.seen_in(front_of(config, dataset)) if config.closed_form else dataset
 
 
-def teachers_net(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
-    """The net of a run's teachers."""
+def teachers_net(
+    config: TeacherConfig, dataset: data.Dataset, known: spaces.Space | None = None
+) -> models.Model:
+    """The net of a run's teachers; `known` is the space of `front_of`, where it was learned already."""
     net = config.net or ("cnn" if dataset.kind == "image" else "table")
     if net == "patches":
-        known = patches.learn(dataset.preprocessing.apply(dataset.public.inputs))
+        typical = patches.learn(dataset.preprocessing.apply(dataset.public.inputs))
         return models.on_patches(
-            known, dataset.preprocessing, input_shape=dataset.input_shape, classes=dataset.classes
+            typical, dataset.preprocessing, input_shape=dataset.input_shape, classes=dataset.classes
         )
     if net == "linear":
-        return _on_space(config, dataset)
+        return _on_space(config, dataset, known)
     if net == "tandem":
         raise PateError("net='tandem' is one of students; choose patches or another net for teachers")
     return models.build(
@@ -165,12 +167,14 @@ def teachers_net(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
     )
 
 
-def _on_space(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
+def _on_space(config: TeacherConfig, dataset: data.Dataset, known: spaces.Space | None) -> models.Model:
     """The net of linear teachers, on a space that the public part teaches."""
     front, seen = front_of(config, dataset), seen_by(config, dataset)
     encoder = front if ":" in front else ""
     kind = cast(spaces.Kind, "encoder" if encoder else front)
-    space = student_spaces.learn(kind, PublicInputs.of(seen), key=jax.random.key(_KEY), encoder=encoder)
+    space = known or student_spaces.learn(
+        kind, PublicInputs.of(seen), key=jax.random.key(_KEY), encoder=encoder
+    )
     if kind in _OF_IMAGES:  # where classes are seldom linear; those of tables and encoders often are
         space = likeness.lifted(space, seen.public.inputs)
     return models.on_space(space, input_shape=seen.input_shape, classes=dataset.classes)

@@ -1,5 +1,6 @@
 """Comparisons: tables and laws are right, epsilons are kept, rows are measured once, sentences are honest."""
 
+import itertools
 import json
 import time
 from types import SimpleNamespace
@@ -11,8 +12,10 @@ from commands import call
 from pate_jax import crowd
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.data.dataset import AS_STORED, Dataset, Part
+from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local as described
+from pate_jax.runs.inputs import teachers_net
 from pate_jax.sweep.compare import (
     Contender,
     Draw,
@@ -161,6 +164,27 @@ def test_a_cell_is_measured_once(ground, tmp_path):
     assert calls == [Draw(1.0), Draw(1.0, 1), Draw(3.0), Draw(3.0, 1)] and others == [Draw(0.0)]
     assert [row["spent"] for row in first] == [0.5, 0.5, None]
     assert first[0]["right"] == pytest.approx((ground.truth == 1).mean())
+
+
+def test_what_methods_share_counts_for_none_of_them(ground, tmp_path, monkeypatch):
+    """The first to need a space is not charged for it; this clock ticks at each look."""
+    fresh = Ground(ground.dataset)
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "process_time", lambda: next(ticks))
+
+    def learn(ground, draw):
+        assert len(ground.places) == len(ground.labels)  # made of another shared thing, which counts once
+        return Outcome(ground.truth, draw.epsilon, {})
+
+    wanted = cells_of([Contender("one", NOTHING, learn)], [1.0, 2.0])
+    first, second = measure(fresh, wanted, tmp_path / "results.jsonl", 60)
+    assert (first["seconds"], first["shared"], fresh.clock.seconds) == (2, 3, 3)
+    assert second["seconds"] == 1 and "shared" not in second
+
+
+def test_linear_teachers_see_the_space_that_was_learned(ground):
+    learned = teachers_net(TeacherConfig(net="linear"), ground.dataset)
+    np.testing.assert_array_equal(learned.front(ground.test.inputs), ground.entries.tested)
 
 
 def test_a_method_that_spends_more_than_it_may_ends_the_comparison(ground, tmp_path):

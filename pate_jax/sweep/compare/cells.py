@@ -20,6 +20,7 @@ from pate_jax.sweep.compare.ground import Draw, Ground
 from pate_jax.sweep.results import Row
 from pate_jax.system import progress
 
+_SHORT = 0.05  # seconds that no line is needed for
 _FORM = 1  # of the digest; a change of what a method does gets a new number
 
 
@@ -79,7 +80,7 @@ def measure(ground: Ground, wanted: Sequence[Cell], path: Path, seconds: float) 
 
 def _measured(ground: Ground, cell: Cell, seconds: float) -> dict[str, Any]:
     """What a method brings, or the sentence why it brings nothing."""
-    began = time.process_time()
+    began = _Begun(time.process_time(), ground.clock.seconds)
     told = {
         "data": ground.dataset.name,
         "method": cell.contender.name,
@@ -91,7 +92,7 @@ def _measured(ground: Ground, cell: Cell, seconds: float) -> dict[str, Any]:
         with within(seconds):
             found = cell.contender.learn(ground, Draw(cell.epsilon or 0.0, cell.seed))
     except PateError as error:  # the others are compared without it, and the user reads why
-        return {**told, "refused": str(error), "seconds": _since(began)}
+        return {**told, "refused": str(error), **_since(began, ground)}
     _check(found.epsilon, cell)
     right = float(np.mean(found.labels == ground.truth))
     return {
@@ -100,7 +101,7 @@ def _measured(ground: Ground, cell: Cell, seconds: float) -> dict[str, Any]:
         "right": right,
         "test": len(ground.truth),
         "settings": dict(found.settings),
-        "seconds": _since(began),
+        **_since(began, ground),
     }
 
 
@@ -110,8 +111,18 @@ def _check(spent: float | None, cell: Cell) -> None:
         raise RuntimeError(f"{cell.contender.name} states epsilon {spent} where {cell.epsilon} was allowed")
 
 
-def _since(began: float) -> float:
-    return round(time.process_time() - began, 1)
+class _Begun(NamedTuple):
+    """CPU seconds of the process, and of what methods share, when a cell began."""
+
+    all: float
+    shared: float
+
+
+def _since(began: _Begun, ground: Ground) -> dict[str, float]:
+    """CPU seconds of the method itself, and of what it was the first to need and others share."""
+    shared = ground.clock.seconds - began.shared
+    own = time.process_time() - began.all - shared
+    return {"seconds": round(own, 1), **({"shared": round(shared, 1)} if shared >= _SHORT else {})}
 
 
 @contextmanager
