@@ -51,7 +51,7 @@ class TrainingStatement(OpenStatement):
     delta: float
     private: bool
 
-    declared = False
+    declared, relation = False, RELATION
     smallest = "data_independent"
 
     @property

@@ -13,7 +13,7 @@ from pate_jax.audit.subject import Subject
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import Settings
 from pate_jax.models import trees
-from pate_jax.runs import batches, chain
+from pate_jax.runs import batches, chain, register
 from pate_jax.runs.baselines import training
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import TRAINING
@@ -46,7 +46,7 @@ def ledger(subject: Subject) -> Iterator[Finding]:
         yield subject.inputs
         return
     dataset, settings = subject.inputs.dataset, settings_of(run)
-    plan = calibration.plan(settings.epsilon, settings.delta, len(dataset.private.ids), settings)
+    plan = training.planned(dataset, settings)
     faults = list(differences(lines[0]["training"], training.training_of(plan)._asdict()))
     if lines[0]["records"] != training.records(dataset):
         faults.append("the records are others than those that the ledger names")
@@ -56,6 +56,16 @@ def ledger(subject: Subject) -> Iterator[Finding]:
         [] if lines[0]["noise"] == commitment else ["the ledger commits to another noise than the run's"],
         "the noise follows from the run's secret, the settings and the records",
     )
+
+
+def entered(subject: Subject) -> Iterator[Finding]:
+    """Whether the register that the run was recorded with shows its training."""
+    if isinstance(subject.inputs, Finding):
+        yield subject.inputs
+        return
+    dataset, settings = subject.inputs.dataset, settings_of(subject.run)
+    plan = training.spending(dataset, settings, training.planned(dataset, settings))
+    yield from register.examined_plan(subject.run, plan, "training")
 
 
 def stated(run: RunDirectory) -> Iterator[Finding]:

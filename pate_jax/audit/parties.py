@@ -9,9 +9,10 @@ import numpy as np
 
 from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.audit.spending import covers
-from pate_jax.runs import chain
+from pate_jax.runs import chain, register
 from pate_jax.runs.parties import ballot, join, ledger, terms, transcript
 from pate_jax.runs.parties.ballot import Member
+from pate_jax.runs.plans import PartyPlan
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -30,6 +31,12 @@ def agreed(member: Member) -> Iterator[Finding]:
     )
     found = terms.audiences(member.agreement, member.questions)
     yield passed(f"the figures of {len(found)} audiences are within the agreement's budget")
+
+
+def entered(member: Member) -> Iterator[Finding]:
+    """Whether this party's part is entered in the register that it was recorded with."""
+    plan = PartyPlan(member.vote, member.agreement.unit, None)
+    yield from register.examined_plan(member.run, plan, "vote among parties")
 
 
 def lines(member: Member) -> Iterator[Finding]:

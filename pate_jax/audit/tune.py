@@ -134,7 +134,9 @@ def checks(choice: Choice) -> dict[str, Callable[[], Iterable[Finding]]]:
         "ledger": partial(of_all, choice, lambda one, _: crowds.lines(one)),
         "noise": partial(of_all, choice, lambda one, _: crowds.noise(one)),
         "chosen": partial(chosen, choice),
-        "register": lambda: register.examined_choice(choice.run, candidates.plan(choice, None)),
+        "register": lambda: register.examined_plan(
+            choice.run, candidates.plan(choice, None), "choice of settings"
+        ),
         "statement": lambda: crowds.stated(winner(choice)),
     }
 

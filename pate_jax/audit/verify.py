@@ -132,6 +132,7 @@ def _of_training(subject: Subject) -> tuple[Checks, Checks]:
         "keys": partial(shards.keys, run),
         "apart": partial(shards.public_apart, subject),
         "ledger": partial(baselines.ledger, subject),
+        "register": partial(baselines.entered, subject),
         "statement": partial(baselines.stated, run),
         "release": partial(_released, subject),
     }
@@ -160,7 +161,7 @@ def _of_party(subject: Subject) -> Checks:
         "ledger": partial(parties.lines, member),
         "noise": partial(parties.own, member),
         "transcript": partial(parties.signed, member),
-        "register": partial(register.examined_party, run, member.vote),
+        "register": partial(parties.entered, member),
         "statement": partial(parties.stated, member),
         "release": partial(_released, subject),
     }

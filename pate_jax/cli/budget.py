@@ -53,8 +53,11 @@ def budget_command(
 
 
 def _summary(run: RunDirectory) -> dict[str, Any]:
+    from pate_jax.runs.baselines import report, training
     from pate_jax.runs.crowds import inputs, stages
 
+    if training.is_training(run):
+        return report.summary(run)
     return stages.summary(run) if inputs.is_crowd(run) else budget.summary(run)
 
 
@@ -62,12 +65,14 @@ def _registered(found: dict[str, Any]) -> list[str]:
     lines = [f"Register {found['register']}: {len(found['runs'])} runs on the same private records"]
     for one in found["runs"]:
         crowd, party = one["plan"].get("crowd"), one["plan"].get("party")
-        chosen = one["plan"].get("tune")
-        plan = crowd or party or chosen or one["plan"]
+        chosen, trained = one["plan"].get("tune"), one["plan"].get("trained")
+        plan = crowd or party or chosen or trained or one["plan"]
         if party:
             what = f"a vote of {party['vote']['parties']} parties, against the audience that learns most"
         elif chosen:
             what = f"the best of several candidates of {chosen['tuned']['settings']} settings"
+        elif trained:
+            what = f"a net trained by DP-SGD in {trained['training']['steps']:,} steps"
         elif crowd:
             what = f"the noisy tables of {crowd['voters']}"
         else:
@@ -112,6 +117,16 @@ def _released(found: dict[str, Any]) -> list[str]:
     ]
 
 
+def _trained(found: dict[str, Any]) -> list[str]:
+    """The lines of a net trained on the records themselves."""
+    spent = found["spent"]
+    return [
+        f"Run {found['run_dir']}: {found['charged']}",
+        f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g}, whatever the records.",
+        "All steps are charged before the first one; nothing more can be released by this run.",
+    ]
+
+
 def _of_list(spent: dict[str, Any], left: dict[str, Any]) -> list[str]:
     """The lines of a list of stable answers."""
     charged = f"{_said(spent['epsilon'])} at delta {spent['delta']:g}, whatever the votes"
@@ -128,6 +143,8 @@ def _of_list(spent: dict[str, Any], left: dict[str, Any]) -> list[str]:
 def _lines(found: dict[str, Any]) -> list[str]:
     if "releases" in found:
         return _released(found)
+    if "training" in found:
+        return _trained(found)
     spent, left, fixed = found["spent"], found["left"], found["budget"]
     lines = [f"Run {found['run_dir']}: {found['mechanism']}"]
     for batch in found["batches"]:

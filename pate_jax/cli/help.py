@@ -26,8 +26,8 @@ COMMON = {  # commands that have more flags than two screens hold, and the flags
     "train": "--out --teachers --private --public --test --label-column --id-column --by --seed --net "
     "--epochs --json",
     "student": "--method --net --steps --public --test --json",
-    "baseline dpsgd": "--out --epsilon --delta --activation --net --steps --batch --private --public --test "
-    "--label-column --id-column --seed --json",
+    "baseline dpsgd": "--out --epsilon --delta --register --activation --net --steps --batch --private "
+    "--public --test --label-column --id-column --seed --json",
     "party init": "--cards --voters --opened --epsilon --delta --unit --colluding --absent --threshold "
     "--queries --private --public --label-column --id-column --json",
     "party join": "--key --out --register --transcript --prepare --private --public --test --label-column "

@@ -81,11 +81,17 @@ def report_command(run: RunPath, json: bool = False) -> None:
         json: print one JSON object in place of the summary.
     """
     from pate_jax.runs import stages
+    from pate_jax.runs.baselines import report, training
     from pate_jax.runs.crowds import inputs
     from pate_jax.runs.crowds import stages as crowd_stages
     from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
+    if training.is_training(directory):
+        with directory.writing():
+            results = report.tell(directory)
+        print(json_format.dumps(results) if json else training.told(results))
+        return
     with directory.writing():
         results = (crowd_stages if inputs.is_crowd(directory) else stages).tell(directory)
     finish(results, json)

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting import curves, filter, parties, repetitions, stable
+from pate_jax.accounting import curves, filter, parties, repetitions, sampled_noise, stable
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.slack import sampler_slack
+from pate_jax.accounting.training_statement import Training
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
@@ -203,7 +204,54 @@ class TunePlan(NamedTuple):
         return isinstance(other, TunePlan) and self[:2] == other[:2]
 
 
-AnyPlan = Plan | CrowdPlan | PartyPlan | TunePlan
+class TrainingPlan(NamedTuple):
+    """A training by DP-SGD on the records themselves."""
+
+    training: Training
+    draws: int  # numbers of noise, in all steps together
+    relation: str
+    records: str | None  # a digest of the ids
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"trained": {**self._asdict(), "training": self.training._asdict()}}
+
+    @classmethod
+    def from_dict(cls, described: Any) -> TrainingPlan:
+        """The plan that `to_dict` described."""
+        found = described.get("trained") if isinstance(described, dict) and len(described) == 1 else None
+        wrong = f"plan={described!r} is none that a run was ever entered with: restore the file"
+        if not (isinstance(found, dict) and set(found) == set(cls._fields)):
+            raise PateError(wrong)
+        made, draws = found["training"], found["draws"]
+        if not (isinstance(made, dict) and set(made) == set(Training._fields)):
+            raise PateError(wrong)
+        rate, steps, noise = (made[name] for name in Training._fields)
+        numbers = all(type(one) is float and 0 < one < np.inf for one in (rate, noise)) and rate <= 1
+        counts = all(type(one) is int and 0 < one < 1 << 62 for one in (steps, draws))
+        if not (numbers and counts and all(isinstance(found[one], str | None) for one in cls._fields[2:])):
+            raise PateError(wrong)
+        return cls(Training(**made), draws, str(found["relation"]), found["records"])
+
+    def curve(self, orders: Curve) -> Curve:
+        """The Renyi curve of all steps."""
+        rate, steps, noise = self.training
+        return steps * sampled_noise.changed(rate, noise, orders) * _UP
+
+    def strays(self) -> float:
+        """How far all its noise may stray from its law."""
+        return self.draws * laws.distance(Noise("gaussian", 1.0))
+
+    def cost(self, order: float) -> Cost:
+        """What it may spend under a limit with this order."""
+        return Cost(float(self.curve(np.array([order]))[0]), self.strays())
+
+    def covers(self, other: AnyPlan) -> bool:
+        """Whether a run that was entered with this plan may do what the other one says."""
+        return isinstance(other, TrainingPlan) and self[:3] == other[:3]
+
+
+AnyPlan = Plan | CrowdPlan | PartyPlan | TunePlan | TrainingPlan
 
 
 def from_json(described: Any) -> AnyPlan:
@@ -212,5 +260,7 @@ def from_json(described: Any) -> AnyPlan:
         return PartyPlan.from_dict(described)
     if isinstance(described, dict) and "tune" in described:
         return TunePlan.from_dict(described)
+    if isinstance(described, dict) and "trained" in described:
+        return TrainingPlan.from_dict(described)
     crowd = isinstance(described, dict) and "crowd" in described
     return CrowdPlan.from_dict(described) if crowd else Plan.from_dict(described)

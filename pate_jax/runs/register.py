@@ -24,13 +24,13 @@ from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import with_slack
+from pate_jax.accounting.training_statement import Training
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.mechanisms.shared_votes import SharedVote
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import budget, chain, ledger, plans
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import AnyPlan, CrowdPlan, PartyPlan, Plan, TunePlan
+from pate_jax.runs.plans import AnyPlan, CrowdPlan, PartyPlan, Plan, TrainingPlan, TunePlan
 from pate_jax.runs.record import CROWD
 from pate_jax.runs.release.findings import Finding, judged, unchecked
 from pate_jax.system import storage
@@ -151,6 +151,8 @@ def _check_stands(run: RunDirectory, plan: AnyPlan) -> None:
         again = f"give `pate tune` --register {file} again"
     if isinstance(plan, PartyPlan):
         again = f"give `pate party join` --register {file} again"
+    if isinstance(plan, TrainingPlan):
+        again = f"give `pate baseline dpsgd` --register {file} again"
     if not _stands(read(file), run, plan):
         raise PateError(
             f"{file} does not show what {run.root} is about to spend: it was moved, copied or changed since "
@@ -212,7 +214,8 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
 def together(plans: Sequence[AnyPlan], delta: float) -> float | None:
     """Epsilon of several runs together, whatever the records; None where none is finite.
 
-    Renyi curves add up. Where all runs are of crowds, squares of mu add up, and the figure is exact.
+    Renyi curves add up. Where all runs are of crowds, squares of mu add up, and the figure is exact; where
+    all are trainings, their privacy losses are composed.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> one = Plan(GNMax(40.0), 250, 10, 100, "record", None, "counts")
@@ -223,14 +226,24 @@ def together(plans: Sequence[AnyPlan], delta: float) -> float | None:
     total = np.sum([one.curve(orders) for one in plans], axis=0) * (1 + _CLOSER)
     mus = [one.mu for one in plans if isinstance(one, CrowdPlan)]
     mu = math.hypot(*mus) * (1 + _CLOSER) if len(mus) == len(plans) else None
+    trained = [one.training for one in plans if isinstance(one, TrainingPlan)]
 
     def least(inner: float) -> curves.Epsilon:
         if mu is not None:
             return curves.Epsilon(composition.gaussian_epsilon(mu, inner), None)
+        if len(trained) == len(plans):
+            return curves.Epsilon(_composed(trained, inner), None)
         return curves.epsilon(orders, total, inner)
 
     found = with_slack(least, delta, sum(one.strays() for one in plans) * (1 + _CLOSER))
     return float(found.epsilon) if math.isfinite(found.epsilon) else None
+
+
+def _composed(trained: Sequence[Training], delta: float) -> float:
+    """Epsilon of several trainings together, where one record's contents change."""
+    from pate_jax.baselines.dpsgd import calibration  # which takes a second to load
+
+    return calibration.composed(tuple(trained), delta, calibration.REPLACE)
 
 
 def examined(run: RunDirectory) -> Iterator[Finding]:
@@ -259,36 +272,21 @@ def examined(run: RunDirectory) -> Iterator[Finding]:
     )
 
 
-def examined_party(run: RunDirectory, vote: SharedVote) -> Iterator[Finding]:
-    """Whether a party's part of a vote is entered in the register that it was recorded with."""
+def examined_plan(run: RunDirectory, plan: AnyPlan, what: str) -> Iterator[Finding]:
+    """Whether a run is entered with a plan in the register that it was recorded with."""
     if _STAGE not in run.record.read():
         return
     file = _file(run)
     if not file.exists():
-        yield unchecked(f"{file} is not here, so nobody can see whether the vote stands in it")
-        return
-    entered = [entry.plan for entry in read(file).entries if entry.run == _key(run)]
-    stands = any(isinstance(plan, PartyPlan) and plan.vote == vote for plan in entered)
-    yield from judged(
-        [] if stands else [f"{file} does not show this vote among parties"], "the register shows this vote"
-    )
-
-
-def examined_choice(run: RunDirectory, plan: TunePlan) -> Iterator[Finding]:
-    """Whether a choice of settings is entered in the register that it was recorded with."""
-    if _STAGE not in run.record.read():
-        return
-    file = _file(run)
-    if not file.exists():
-        yield unchecked(f"{file} is not here, so nobody can see whether the choice stands in it")
+        yield unchecked(f"{file} is not here, so nobody can see whether the {what} stands in it")
         return
     stands = any(entry.plan.covers(plan) for entry in read(file).entries if entry.run == _key(run))
-    fault = f"{file} does not show this choice of settings"
-    yield from judged([] if stands else [fault], "the register shows this choice of settings")
+    fault = f"{file} does not show this {what}"
+    yield from judged([] if stands else [fault], f"the register shows this {what}")
 
 
-def confirm_choice(run: RunDirectory, plan: TunePlan) -> None:
-    """Refuse to try candidates where the register of a choice does not show what it may spend."""
+def confirm_plan(run: RunDirectory, plan: AnyPlan) -> None:
+    """Refuse to spend anything where the register of a run does not show what it may spend."""
     if _STAGE in run.record.read():
         _check_stands(run, plan)
 
@@ -301,14 +299,7 @@ def crowd_plan(run: RunDirectory, records: str | None) -> CrowdPlan:
 
 def confirm_crowd(run: RunDirectory) -> None:
     """Refuse to release where the register that a crowd's run is kept in does not show what it may spend."""
-    if _STAGE in run.record.read():
-        _check_stands(run, crowd_plan(run, None))
-
-
-def confirm_party(run: RunDirectory, plan: PartyPlan) -> None:
-    """Refuse to vote where the register that a party's run is kept in does not show what it may spend."""
-    if _STAGE in run.record.read():
-        _check_stands(run, plan)
+    confirm_plan(run, crowd_plan(run, None))
 
 
 def _file(run: RunDirectory) -> Path:

@@ -1,22 +1,28 @@
 """`pate baseline dpsgd`: charged before it trains, the same after a stop, served and verified."""
 
 import dataclasses
+import html
 import json
+import math
 import shutil
 import sys
 
+import commands
 import numpy as np
 import pytest
 
-from pate_jax.accounting.training_statement import TrainingStatement
+from pate_jax.accounting import curves
+from pate_jax.accounting.training_statement import Training, TrainingStatement
 from pate_jax.audit import verify
+from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
-from pate_jax.runs import batches, chain
+from pate_jax.runs import batches, chain, plans, register
 from pate_jax.runs.baselines import training
 from pate_jax.runs.baselines.training import BaselineConfig
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
+from pate_jax.runs.plans import CrowdPlan, TrainingPlan
 from pate_jax.runs.record import Record
 from pate_jax.runs.settings import DataChoice
 from pate_jax.student import Student
@@ -34,20 +40,21 @@ def records(folder, users=False):
     return DataChoice(private=folder / "private.npz", public=folder / "public.npz", test=folder / "test.npz")
 
 
-def config(data, out):
-    return BaselineConfig(data=data, out=out, epsilon=4.0, steps=3, batch=40, clip=1.0)
+def config(data, out, **more):
+    return BaselineConfig(data=data, out=out, epsilon=4.0, steps=3, batch=40, clip=1.0, **more)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A training that was stopped when it had been charged, and then repeated."""
     folder = tmp_path_factory.mktemp("baseline")
-    chosen = config(records(folder), folder / "run")
+    chosen = config(records(folder), folder / "run", register=folder / "register.jsonl")
     run = RunDirectory(folder / "run")
     with pytest.MonkeyPatch.context() as patch:
 
         def killed(run, dataset, settings):
             assert len(chain.read(run.ledger)) == 1  # charged already
+            assert len(register.read(chosen.register).plans) == 1  # and entered
             raise KeyboardInterrupt
 
         patch.setattr(training, "train", killed)
@@ -85,6 +92,8 @@ def test_the_statement_shows_both_relations_and_its_headline_is_the_larger(made)
 def test_a_run_is_verified_and_comes_out_again(made):
     _, run, _ = made
     found = verify.of_run(run, deep=True)
+    assert "register: the register shows this training" in found.of("passed")
+    assert "release: report.html carries the guarantee of statement.json word for word" in found.of("passed")
     assert found.of("failed") == []
     assert "student: the net comes out again, bit for bit" in found.of("passed")
     assert verify.at(run.release).of("failed") == []
@@ -101,6 +110,85 @@ def test_what_somebody_changed_is_found(copy, change, because):
     change(copy)
     failed = verify.of_run(copy).of("failed")
     assert any(because in one for one in failed), failed
+
+
+def test_both_pages_are_written_again_and_the_budget_is_shown(made, copy, capsys):
+    before = [page.read_bytes() for page in (copy.report, copy.public_report)]
+    for page in (copy.report, copy.public_report):
+        page.unlink()
+    assert commands.call("report", copy.root) == 0
+    assert [page.read_bytes() for page in (copy.report, copy.public_report)] == before
+    statement = TrainingStatement.from_dict(made[2]["statement"])
+    for page in before:
+        assert statement.model_card_line() in html.unescape(page.decode())
+    assert b"register.jsonl" in before[0] and b"register.jsonl" not in before[1]
+    assert commands.call("budget", copy.root) == 0
+    said = capsys.readouterr().out
+    assert f"Spent: epsilon {statement.changed:.4f} at delta 1e-05" in said
+
+
+def test_trainings_are_added_up_with_each_other_and_with_other_runs(made, tmp_path, capsys):
+    file = made[0].register
+    entered = register.read(file).plans[0]
+    assert entered.draws == 3 * sum(
+        math.prod(shape) for shape in Student.load(made[1].root).shapes().values()
+    )
+    one, two = (register.together([entered] * count, 1e-5) for count in (1, 2))
+    spent = made[2]["statement"]["figures"]["data_independent"]["epsilon"]
+    assert spent * 0.99 < one <= spent < two < 2 * spent  # a hundredth of delta is kept in the statement
+    by_curves = curves.epsilon(orders := curves.default_orders(), 2 * entered.curve(orders), 1e-5)
+    assert two < by_curves.epsilon
+    crowd = CrowdPlan(0.3, "sums", "record", None)
+    assert max(one, register.together([crowd], 1e-5)) < register.together([entered, crowd], 1e-5)
+    assert commands.call("budget", "--register", file) == 0
+    assert "by record, for a net trained by DP-SGD in 3 steps" in capsys.readouterr().out
+
+
+def test_what_a_register_adds_is_no_less_than_the_losses_of_all_steps():
+    plan = TrainingPlan(Training(0.2, 3, 1.0), 3, "record", None)
+    orders = curves.default_orders()
+    by_curve = curves.epsilon(orders, plan.curve(orders), 1e-5).epsilon
+    by_losses = calibration.composed((plan.training,), 1e-5, calibration.REPLACE)
+    assert by_losses < by_curve < 1.3 * by_losses
+    assert plan.cost(8.0).rdp == pytest.approx(float(plan.curve(np.array([8.0]))[0]))
+    assert plan.cost(8.0).slack == plan.strays() > 0
+
+
+def test_a_training_beyond_the_limit_is_refused_before_it_is_charged(made, tmp_path):
+    file = tmp_path / "register.jsonl"
+    register.limit(file, 3.0, 1e-5)
+    with pytest.raises(PateError, match="would be exceeded"):
+        training.run(config(made[0].data, tmp_path / "run", register=file))
+    assert not RunDirectory(tmp_path / "run").ledger.exists()
+
+
+def test_a_run_that_its_register_has_forgotten_goes_no_further(made, copy):
+    with pytest.raises(PateError, match="moved, copied or changed"):  # a copy lies in another place
+        training.run(config(made[0].data, copy.root))
+    before = len(register.read(made[0].register).plans)
+    training.run(dataclasses.replace(made[0], out=copy.root))
+    assert len(register.read(made[0].register).plans) == before + 1
+    other = copy.root.parent / "empty.jsonl"
+    copy.record.revise({"register": {"file": str(other)}})
+    assert any("is not here" in one for one in verify.of_run(copy).of("unchecked"))
+    register.limit(other, 30.0, 1e-5)
+    assert any("does not show this training" in one for one in verify.of_run(copy).of("failed"))
+
+
+def test_a_plan_of_a_training_is_read_as_it_was_written(made):
+    entered = register.read(made[0].register).plans[0]
+    assert plans.from_json(entered.to_dict()) == entered
+    body = entered.to_dict()["trained"]
+    for wrong in (
+        {"trained": None},
+        {"trained": {**body, "draws": 0}},
+        {"trained": {**body, "training": {**body["training"], "rate": 1.5}}},
+        {"trained": {**body, "training": {**body["training"], "steps": 2.0}}},
+        {"trained": {**body, "relation": 3}},
+        {**entered.to_dict(), "more": 1},
+    ):
+        with pytest.raises(PateError, match="none that a run was ever entered with"):
+            plans.from_json(wrong)
 
 
 def edited(run, name, value):
@@ -188,7 +276,7 @@ def test_a_net_that_is_released_is_not_made_again(made, copy, monkeypatch):
     before = (copy.student / "parameters.npz").read_bytes()
     copy.results.unlink()  # as if it was killed before them
     monkeypatch.setattr(training, "train", None)
-    again = training.run(config(made[0].data, copy.root))
+    again = training.run(dataclasses.replace(made[0], out=copy.root))
     assert again["student_accuracy"] == made[2]["student_accuracy"]
     assert (copy.student / "parameters.npz").read_bytes() == before
 

@@ -101,8 +101,8 @@ def fit(
     )
 
 
-def check(shape: tuple[int, ...], classes: int, settings: Settings, made: Plan) -> None:
-    """Refuse a training that `fit` would refuse, before anything is charged for it.
+def check(shape: tuple[int, ...], classes: int, settings: Settings, made: Plan) -> int:
+    """The number of parameters; what `fit` would refuse is refused here, before anything is charged for it.
 
     >>> made = Plan(0.1, 10**6, 1.0, 8.0, 12.0, 1e-9)
     >>> check((4,), 2, Settings(net="table"), made)
@@ -111,9 +111,10 @@ def check(shape: tuple[int, ...], classes: int, settings: Settings, made: Plan) 
     pate_jax.errors.PateError: steps=1000000 of 2,466 parameters draw too much noise for delta=1e-09 ...
     """
     parameters = jax.eval_shape(_net(settings, shape, classes).init, jax.random.key(0))
-    count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))
+    count: int = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))
     clipping.shrunk(settings.clip, count)
     noise.check_reserve(made, count)
+    return count
 
 
 def _trained(

@@ -3,7 +3,7 @@
     settings.json   the data, and `baseline`: how the net is trained
     keys.json       the secret that samples, noise and first parameters follow from
     ledger.jsonl    one line with what the training costs, durable before the first step
-    results.json    what came of it; release/ as after any run, but for the page
+    results.json    what came of it; release/ as after any run
 
 The key is derived from the run's secret, the settings and a digest of the records. So a run that is killed
 and repeated makes the same steps with the same noise, and records that were changed since are refused.
@@ -28,12 +28,14 @@ from pate_jax.baselines.dpsgd.settings import Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import batches, budget, chain
+from pate_jax.runs import batches, budget, chain, register
+from pate_jax.runs.baselines import report
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.ledger import TRAINING
+from pate_jax.runs.plans import TrainingPlan
 from pate_jax.runs.record import BASELINE
-from pate_jax.runs.release import check, write
+from pate_jax.runs.release import write
 from pate_jax.runs.report import seen
 from pate_jax.runs.settings import STROKES, DataChoice, from_settings, to_settings
 from pate_jax.student import Student
@@ -68,6 +70,8 @@ class BaselineConfig:
     batch: int | None = None
     clip: float | None = None
     learning_rate: float | None = None
+    register: Path | None = None
+    """Enter the run in this file beside the private data, before its first step (`pate budget`)."""
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -106,7 +110,9 @@ def run(config: BaselineConfig) -> dict[str, Any]:
     run = RunDirectory(config.directory)
     with run.writing():
         dataset, settings = begin(run, config)
-        plan = charge(run, dataset, settings)
+        plan = planned(dataset, settings)
+        entered(run, config.register, dataset, settings, plan)
+        charge(run, dataset, settings)
         if not run.results.exists():
             learned = _released(run) or train(run, dataset, settings)
             statement = stated(run, plan, settings.delta)
@@ -114,10 +120,8 @@ def run(config: BaselineConfig) -> dict[str, Any]:
             storage.write_json(run.public_statement, "statement", statement.publishable())
             results = _results(run, dataset, settings, learned)
             write.write(run.release, learned, statement.publishable(), results)
-            check.check(run.release)
             storage.write_json(run.results, "results", results)
-        results = storage.read_json(run.results, "results")
-        return {**results, "statement": storage.read_json(run.statement, "statement")}
+        return report.tell(run)
 
 
 def needs_the_extra() -> None:
@@ -135,7 +139,7 @@ def begin(run: RunDirectory, config: BaselineConfig) -> tuple[Dataset, Settings]
     dataset = open_data(choice)
     _check_users(dataset)
     settings = config.settings(dataset)
-    _check_fit(dataset, settings)
+    parameters(dataset, settings)  # what cannot be trained is refused before anything is recorded
     run.secret.draw(config.seed)
     run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
@@ -144,11 +148,27 @@ def begin(run: RunDirectory, config: BaselineConfig) -> tuple[Dataset, Settings]
     return dataset, settings
 
 
-def _check_fit(dataset: Dataset, settings: Settings) -> None:
-    """Refuse what cannot be trained, before anything is recorded or charged."""
+def parameters(dataset: Dataset, settings: Settings) -> int:
+    """How many the net has; what cannot be trained is refused."""
     from pate_jax.baselines.dpsgd import training  # which needs the extra
 
-    training.check(dataset.input_shape, dataset.classes, settings, _planned(dataset, settings))
+    return training.check(dataset.input_shape, dataset.classes, settings, planned(dataset, settings))
+
+
+def entered(
+    run: RunDirectory, file: Path | None, dataset: Dataset, settings: Settings, plan: calibration.Plan
+) -> None:
+    """Enter a run in its register before it is charged, or refuse one that its register has forgotten."""
+    spends = spending(dataset, settings, plan)
+    if file is not None:
+        register.enter(run, file, spends)
+    register.confirm_plan(run, spends)
+
+
+def spending(dataset: Dataset, settings: Settings, plan: calibration.Plan) -> TrainingPlan:
+    """All that a run may ever spend."""
+    draws = plan.steps * parameters(dataset, settings)
+    return TrainingPlan(training_of(plan), draws, RELATION, register.digest_of(dataset.private.ids))
 
 
 def opened(run: RunDirectory) -> tuple[Dataset, Settings]:
@@ -169,7 +189,7 @@ def _check_users(dataset: Dataset) -> None:
 
 def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibration.Plan:
     """The plan of a run, which is in its ledger before the first step; repeated, it is the same line."""
-    plan = _planned(dataset, settings)
+    plan = planned(dataset, settings)
     line = {
         "schema": TRAINING,
         "batch": 1,
@@ -191,7 +211,8 @@ def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibrati
     return plan
 
 
-def _planned(dataset: Dataset, settings: Settings) -> calibration.Plan:
+def planned(dataset: Dataset, settings: Settings) -> calibration.Plan:
+    """What the training does to the records, and what that costs."""
     return calibration.plan(settings.epsilon, settings.delta, len(dataset.private.ids), settings)
 
 

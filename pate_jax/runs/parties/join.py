@@ -110,7 +110,7 @@ def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     dataset = ballot.open_dataset(member)
     spends = PartyPlan(member.vote, member.agreement.unit, register.digest_of(dataset.private.ids))
     if book is None:
-        register.confirm_party(run, spends)
+        register.confirm_plan(run, spends)
     else:
         register.enter(run, book, spends)
     table = ballot.cast(member)

@@ -129,7 +129,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
     if config.register is not None:
         register.enter(run, config.register, plan(choice, register.digest_of(dataset.private.ids)))
-    register.confirm_choice(run, plan(choice, None))
+    register.confirm_plan(run, plan(choice, None))
     charge(run.ledger, Charge(tuned, digest(listed), config.epsilon, config.delta))
     return choice
 

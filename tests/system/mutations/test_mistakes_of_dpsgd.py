@@ -5,9 +5,12 @@ from functools import partial
 import pytest
 import test_baseline_runs
 import test_dpsgd
+import test_sampled_noise
 from catalogue import Patch, case, fails, is_caught, replaced, source
 
+from pate_jax.accounting import sampled_noise
 from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training
+from pate_jax.runs import plans
 from pate_jax.runs.baselines import training as runs
 
 scale = test_dpsgd.test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid
@@ -17,6 +20,8 @@ planned = test_dpsgd.test_a_plan_keeps_to_its_budget_and_dp_accounting_alone_say
 charged = test_dpsgd.test_one_step_costs_what_a_fine_sum_says_under_both_relations
 
 
+registered = test_baseline_runs.test_what_a_register_adds_is_no_less_than_the_losses_of_all_steps
+curve = test_sampled_noise.test_a_step_has_the_curve_of_its_worst_pair_and_never_less
 named = test_baseline_runs.test_noise_is_named_after_all_that_gradients_follow_from
 
 
@@ -77,7 +82,7 @@ CASES = [
     ),
     case(
         "half of the sampling rate is charged",
-        source(calibration, "cost", "PoissonSampledDpEvent(rate,", "PoissonSampledDpEvent(rate / 2,"),
+        source(calibration, "composed", "PoissonSampledDpEvent(rate,", "PoissonSampledDpEvent(rate / 2,"),
         fails(partial(charged, 0.25, 1.5)),
         "assert",
     ),
@@ -122,6 +127,18 @@ CASES = [
         "another public part's scales get the same noise",
         source(runs, "stream", '"preprocessing": asdict(dataset.preprocessing)', ""),
         unnamed,
+        "assert",
+    ),
+    case(
+        "a register adds the cost of one step alone",
+        source(plans.TrainingPlan, "curve", "steps * sampled", "sampled"),
+        fails(registered),
+        "assert",
+    ),
+    case(
+        "a register takes a changed record for one that is added",
+        source(sampled_noise, "_one", "(points + 1) ** 2", "points**2"),
+        fails(partial(curve, 0.2, 0.6, 3.5)),
         "assert",
     ),
     case(

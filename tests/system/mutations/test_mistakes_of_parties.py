@@ -97,7 +97,7 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
         ),
         case(
             "a vote that was entered goes on without its register",
-            replaced(register, "confirm_party", lambda real: lambda *_: None),
+            replaced(register, "confirm_plan", lambda real: lambda *_: None),
             REGISTER,
             "meets nobody",
         ),
