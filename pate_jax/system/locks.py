@@ -14,11 +14,18 @@ from pate_jax.system import storage
 
 
 @contextmanager
-def held(path: Path, subject: Path, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
+def held(
+    path: Path,
+    subject: Path,
+    *,
+    shared: bool = False,
+    wait: bool = False,
+    remedy: str = "wait for it to end",
+) -> Iterator[None]:
     """Hold the lock file `path` while `subject` is written; the system frees it when its holder ends.
 
     Several processes may hold it `shared`, while nobody holds it alone. A process that finds it taken is
-    refused, or waits for it where `wait` is true.
+    refused with the `remedy`, or waits for it where `wait` is true.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -32,18 +39,19 @@ def held(path: Path, subject: Path, *, shared: bool = False, wait: bool = False)
     except OSError as error:
         raise PateError(storage.cannot_write(path, error)) from error
     try:
-        _take(lock, subject, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        mode = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+        _take(lock, subject, mode, remedy)
         yield
     finally:
         os.close(lock)
 
 
-def _take(lock: int, subject: Path, mode: int) -> None:
+def _take(lock: int, subject: Path, mode: int, remedy: str) -> None:
     try:
         fcntl.flock(lock, mode)
     except BlockingIOError as error:
         holder = os.pread(lock, 200, 0).decode(errors="replace") or "another process"
-        raise PateError(f"{subject} is being written by {holder}; wait for it to end") from error
+        raise PateError(f"{subject} is being written by {holder}; {remedy}") from error
     name = f"process {os.getpid()} on {socket.gethostname()}"
     try:
         os.truncate(lock, 0)

@@ -138,6 +138,14 @@ def test_a_torn_line_is_done_again(tmp_path):
     assert [json.loads(line)["cell"] for line in path.read_text().splitlines()] == ["a", "b"]
 
 
+def test_two_commands_on_one_folder_are_told_to_share_the_cells(tmp_path):
+    with (
+        results.writing(results.file_of(tmp_path, (1, 1))),
+        pytest.raises(PateError, match=r"is being written by process \d+ on .*--shard 1/2 and --shard 2/2"),
+    ):
+        sweep(SweepConfig(("votes.npz",), out=tmp_path, values=GRID))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "alarming"), [("private", True), ("public", False), ("synthetic", False)])
 def test_the_page_says_whose_votes_settings_were_judged_on(whole, kind, alarming):
