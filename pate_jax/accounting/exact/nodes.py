@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
+from scipy.special import log_ndtr, logsumexp
 
 from pate_jax.accounting.exact import panels
 from pate_jax.accounting.exact.groups import Groups
@@ -20,8 +20,11 @@ from pate_jax.mechanisms import Noise
 
 WIDTH = 9.0  # scales beyond the outermost modes: 2 Phi(-9) = 2.3e-19 of the mass is left out
 TOLERANCE = 2e-14  # the relative error for which steps and numbers of nodes are chosen
-DEPTHS = np.arange(15.0)  # ends of the strips below a mode over which bounds are averaged, in scales
-SHIFTS = np.array([0.7, 1.0, 1.4, 1.8, 2.2, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0])  # imaginary shifts, in scales
+DEPTHS = np.concatenate([np.arange(0, 4, 0.125), np.arange(4.0, 15.0), [20, 30, 40, 60]])  # in scales
+LEFT_OUT = math.log(2) + float(log_ndtr(-WIDTH))  # log of the mass that may be left out on one side
+SHIFTS = np.array(
+    [0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.8, 2.2, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0]
+)  # imaginary, in scales
 FRACTIONS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64)  # numbers of nodes tried in a cell
 MANY = 4096  # nodes per histogram above which the gaps between the modes are left out
 
@@ -46,20 +49,25 @@ def nodes(noise: Noise, groups: Groups) -> Nodes:
     return Nodes(position, log_weight, fraction, error)
 
 
-def width(noise: Noise, groups: Groups) -> np.ndarray:
-    """The range of each histogram's counts in scales [R], a rough measure of how many nodes it needs."""
-    result: np.ndarray = (groups.counts[:, 0] - groups.counts[:, -1]) / noise.scale
-    return result
+def number(noise: Noise, groups: Groups) -> int:
+    """About how many nodes a histogram needs: those of the widest one.
+
+    >>> groups = Groups(np.array([0]), np.array([[3.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[3.0, 1.0]]))
+    >>> number(Noise("gaussian", 40.0), groups) < 100
+    True
+    """
+    widest = nodes(noise, Groups(*(value[-1:] for value in groups)))
+    return int(widest.log_weight.shape[1])
 
 
 def _lattice(noise: Noise, groups: Groups) -> Nodes:
     """Equally spaced nodes from 9 scales below the lowest mode to 9 above the highest, plus a few votes."""
     sigma, classes = noise.scale, groups.sizes[0].sum()
-    lowest = _lowest_mode(noise, groups)
-    step = _step(noise, groups, lowest)
+    tail = left_tail(noise, groups)
+    step = _step(noise, groups, tail)
     slack = 1.0 if noise.family == "gaussian" else 3.0
-    start = lowest - WIDTH * sigma - slack
-    stop = groups.counts[:, 0] + (math.sqrt(2 * math.log(classes)) + WIDTH) * sigma + slack
+    start = np.maximum(tail.start(), tail.mode - WIDTH * sigma - slack)
+    stop = groups.counts[:, 0] + math.sqrt(2 * math.log(classes) + 87) * sigma + slack
     if noise.family == "discrete_gaussian":
         start = np.floor(start)
     number = int(np.ceil((stop - start) / step).max()) + 1
@@ -72,7 +80,7 @@ def _lattice(noise: Noise, groups: Groups) -> Nodes:
     error = np.where(noise.family == "gaussian", TOLERANCE, 2 * TOLERANCE) * np.ones(len(step))
     if noise.family == "gaussian":
         return Nodes(position, log_weight, np.ones(1), error)
-    fraction, weight = _cell_rule(noise, groups, lowest)
+    fraction, weight = _cell_rule(noise, groups, tail)
     log_weight = (log_weight[:, :, None] + np.log(weight)).reshape(len(step), -1)
     return Nodes(position, log_weight, fraction, error + TOLERANCE)
 
@@ -100,22 +108,64 @@ def _lowest_mode(noise: Noise, groups: Groups) -> np.ndarray:
     return result
 
 
-def _averaged(log_bound: Callable[[np.ndarray], np.ndarray], lowest: np.ndarray, sigma: float) -> np.ndarray:
-    """Log of the mean of a bound that falls with x, under laws at least as log-concave as the noise.
+class LeftTail(NamedTuple):
+    """How much of the law of the winning noisy count lies below some points, whichever class wins.
 
-    Their modes are at `lowest` or above. Such a law has at most `2 Phi(-D)` of its mass more than D scales
-    below its mode; within each strip of depths, the bound at the far end counts. `log_bound` maps [R, D] to
-    [..., R, D].
+    The bound holds for all classes, before and after any one-vote move.
     """
-    ends = np.append(DEPTHS, 60.0)
-    values = log_bound(lowest[:, None] - ends * sigma)
-    shares = np.log(2 * ndtr(-DEPTHS))
-    strips = values[..., 1:] + shares
-    result: np.ndarray = np.logaddexp(values[..., 0], logsumexp(strips, axis=-1))
+
+    points: np.ndarray  # [R, D], in descending order; whole numbers for whole-number noise
+    log_share: np.ndarray  # [R, D]: log of a bound on the mass at or below each point
+    mode: np.ndarray  # [R]: a lower bound of every class's mode
+
+    def averaged(self, log_bound: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Log of a bound on the mean of what falls with x; `log_bound` maps [R, D] to [.., R, D]."""
+        values = log_bound(np.append(self.points, np.full((len(self.mode), 1), -np.inf), axis=1))
+        strips = values[..., 1:] + self.log_share  # within a strip the value at its far end is the largest
+        result: np.ndarray = np.logaddexp(values[..., 0], logsumexp(strips, axis=-1))
+        return result
+
+    def start(self) -> np.ndarray:
+        """The largest point [R] with a negligible mass at or below it."""
+        result: np.ndarray = np.where(self.log_share <= LEFT_OUT, self.points, -np.inf).max(axis=1)
+        return result
+
+
+def left_tail(noise: Noise, groups: Groups) -> LeftTail:
+    """Two bounds of the tail, of which the smaller counts (docs/accounting_exact.md, section 3).
+
+    A law that is at least as log-concave as the noise has at most `2 Phi(-D)` of its mass more than D scales
+    below its mode. Any log-concave G has at most `G(x)/G(m)` of its mass at or below x, for every m above x.
+    With many classes the second one is much smaller, because all their noisy counts must be below x.
+    """
+    lowest = _lowest_mode(noise, groups)
+    reference, depths = lowest - 2, DEPTHS * noise.scale
+    if noise.is_discrete:
+        reference, depths = np.floor(reference), np.floor(depths)
+    points = reference[:, None] - depths
+    half_normal = math.log(2) + log_ndtr(-depths / noise.scale)
+    ratio = _log_ratio(noise, groups, points, reference)
+    return LeftTail(points, np.minimum(half_normal, ratio), lowest)
+
+
+def _log_ratio(noise: Noise, groups: Groups, points: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """A bound on `log(G_j(x) / G_j(m))` [R, D] at points x below m, for every class j and after every move.
+
+    Each factor's ratio falls with its count, so counts less one vote serve every move. Whole-number noise
+    is read up to one number further right or left, for the places within a cell and between whole numbers.
+    """
+    blur = 1.0 if noise.is_discrete else 0.0
+    counts = groups.counts[:, :, None] - 1
+    above = log_cdf(noise, points[:, None, :] + blur - counts)
+    ratio = np.minimum(above - log_cdf(noise, reference[:, None, None] - blur - counts), 0)
+    every = (groups.sizes[:, :, None] * ratio).sum(axis=1, keepdims=True)
+    depth = (reference[:, None] - points)[:, None, :]
+    density = depth * (2 * (reference[:, None, None] + blur - counts) - depth) / (2 * noise.scale**2)
+    result: np.ndarray = (density + every - ratio).max(axis=1)
     return result
 
 
-def _step(noise: Noise, groups: Groups, lowest: np.ndarray) -> np.ndarray:
+def _step(noise: Noise, groups: Groups, tail: LeftTail) -> np.ndarray:
     """The largest step [R] whose aliasing error is proven to stay below `TOLERANCE`.
 
     A shift into the complex plane by `i y sigma` increases a factor F at most by
@@ -124,7 +174,7 @@ def _step(noise: Noise, groups: Groups, lowest: np.ndarray) -> np.ndarray:
     """
     sigma = noise.scale
     if noise.family == "discrete_gaussian" and sigma < 3:
-        return np.ones(len(lowest))
+        return np.ones(len(tail.mode))
     half = 0.5 * SHIFTS**2
 
     def growth(x: np.ndarray) -> np.ndarray:
@@ -137,13 +187,13 @@ def _step(noise: Noise, groups: Groups, lowest: np.ndarray) -> np.ndarray:
             total[index] = (groups.sizes[:, :, None] * each).sum(axis=1)
         return total
 
-    needed = math.log(8 / TOLERANCE) + half[:, None] + _averaged(growth, lowest - 2, sigma)
+    needed = math.log(8 / TOLERANCE) + half[:, None] + tail.averaged(growth)
     step = sigma * (2 * math.pi * SHIFTS[:, None] / needed).max(axis=0)
     result: np.ndarray = step if noise.family == "gaussian" else np.maximum(np.floor(step), 1)
     return result
 
 
-def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _cell_rule(noise: Noise, groups: Groups, tail: LeftTail) -> tuple[np.ndarray, np.ndarray]:
     """A Gauss-Legendre rule for the place within a cell; C/2 nodes are exact, and mostly fewer are enough.
 
     The integrand is a polynomial of degree C-1 with coefficients >= 0. With `s = sum_k f/F`, the relative
@@ -167,7 +217,7 @@ def _cell_rule(noise: Noise, groups: Groups, lowest: np.ndarray) -> tuple[np.nda
         def log_bound(x: np.ndarray, number: int = number, log_error: float = log_error) -> np.ndarray:
             return math.log(classes) + log_error + 2 * number * log_hazard(x)
 
-        if _averaged(log_bound, lowest - 2, noise.scale).max() < math.log(TOLERANCE):
+        if tail.averaged(log_bound).max() < math.log(TOLERANCE):
             break
     else:
         number = (classes + 1) // 2

@@ -19,6 +19,7 @@ from pate_jax.accounting.exact import (
     argmax_law,
     divergence,
     moves,
+    nodes,
     remote_classes,
     screening,
     softmax_law,
@@ -131,8 +132,8 @@ def pieces(noise: Noise, merged: Merged, *, every_move: bool = False) -> Iterato
     """The merged histograms in pieces that fit into memory, even if every move is computed in full."""
     for groups in merged.buckets:
         distinct = groups.counts.shape[1]
-        nodes = 100 if noise.family == "gaussian" else 400
-        numbers = distinct * nodes + distinct**2 * (10 * distinct if every_move else 60)
+        each = 400 if noise.family == "gumbel" else nodes.number(noise, groups)
+        numbers = distinct * each + distinct**2 * (10 * distinct if every_move else 60)
         yield from groups.split(max(1, BLOCK // numbers))
 
 

@@ -145,7 +145,12 @@ PRICES = [
     ),
     case(
         "a quadrature window around the winner only",
-        source(nodes, "_lattice", "lowest - WIDTH * sigma - slack", "groups.counts[:, 0] - 2 * sigma"),
+        source(
+            nodes,
+            "_lattice",
+            "np.maximum(tail.start(), tail.mode - WIDTH * sigma - slack)",
+            "groups.counts[:, 0] - 2 * sigma",
+        ),
         TWO_CLASSES,
         "two_classes",
         long=True,
