@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.curves import Epsilon
@@ -131,20 +131,57 @@ def log_ratio(law: NegativeBinomial, profile: Profile) -> float:
     >>> round(log_ratio(law, lambda epsilon: composition.gaussian_log_delta(0.125, epsilon)), 3)
     0.225
     """
-    gamma, rest = law.gamma, 1 - law.gamma
+    return (1 + law.shape) * math.log(max(_ends(law, profile, _balance(law, profile)))) * _UP
 
-    def ends(epsilon: float) -> tuple[float, float]:
-        delta = math.exp(profile(epsilon))
-        return 1 + rest / gamma * delta, gamma + rest * (math.exp(epsilon) + delta)
 
+def _ends(law: NegativeBinomial, profile: Profile, epsilon: float) -> tuple[float, float]:
+    """Both terms of the bound on that ratio: the first falls with epsilon, the second rises."""
+    gamma, rest, delta = law.gamma, 1 - law.gamma, math.exp(profile(epsilon))
+    return 1 + rest / gamma * delta, gamma + rest * (math.exp(epsilon) + delta)
+
+
+def _balance(law: NegativeBinomial, profile: Profile) -> float:
+    """The epsilon that makes them equal."""
     low, high = 0.0, 1.0
-    while high < 512 and ends(high)[0] > ends(high)[1]:
+    while high < 512 and _is_rare(_ends(law, profile, high)):
         low, high = high, 2 * high
     for _ in range(50):
         middle = (low + high) / 2
-        rare, often = ends(middle)
-        low, high = (middle, high) if rare > often else (low, middle)
-    return (1 + law.shape) * math.log(max(ends(high))) * _UP
+        low, high = (middle, high) if _is_rare(_ends(law, profile, middle)) else (low, middle)
+    return high
+
+
+def _is_rare(ends: tuple[float, float]) -> bool:
+    return ends[0] > ends[1]
+
+
+class Point(NamedTuple):
+    """An epsilon, and the largest delta that a candidate's profile may have there."""
+
+    epsilon: float
+    delta: float
+
+
+def points(tuned: Tuned, delta: float) -> tuple[Point, Point]:
+    """Where the proof reads a candidate's profile: for the ratio, and for what is left of the whole epsilon.
+
+    A candidate whose profile is no larger than these two may be any mechanism: `tuned.epsilon(delta)` covers
+    the best of such candidates as it covers that of Gaussian ones (docs/tuning.md).
+
+    >>> found = points(Tuned(NegativeBinomial(1.0, 0.1), mu=0.125, settings=3), 1e-5)
+    >>> [f"{one.epsilon:.3f} {one.delta:.1e}" for one in found]
+    ['0.113 1.3e-02', '0.504 1.0e-06']
+    """
+    if isinstance(tuned.law, Fixed):
+        raise PateError("all candidates of a fixed list are charged, so a profile at two places is no bound")
+    law = tuned.law
+
+    def profile(epsilon: float) -> float:
+        return composition.gaussian_log_delta(tuned.mu, epsilon)
+
+    both = _balance(law, profile), tuned.epsilon(delta) / _UP - log_ratio(law, profile)
+    ratio, left = (Point(one, math.exp(profile(one)) / _UP) for one in both)
+    return ratio, left
 
 
 def log_delta(law: NegativeBinomial, profile: Profile, epsilon: float) -> float:
