@@ -4,15 +4,17 @@
     python benchmarks/whole_runs.py --cases strokes table --busy
     python benchmarks/whole_runs.py --cases mnist --manual-dir DIR    # the four original archives
 
-Each case is a process of its own, which starts without compiled programs (`first`) and then with those
-that it left (`second`). A stage is a function of the pipeline; `start` is everything before the command
-begins, the imports among it. Lines are appended to benchmarks/results/whole_runs.jsonl.
+Each case runs twice, each time in a process of its own: `first` on a machine that keeps no compiled program
+yet (a new home folder), `second` with what the first left there. A stage is a function of the pipeline.
+Stages are in seconds of CPU time, which other programs on the machine disturb little, and a stage within
+another one counts for itself only. `start` is everything before the command begins, the imports among it;
+`rest` is what is in no stage. `compile_s` is the time that XLA took, within the stages. Lines are appended
+to benchmarks/results/whole_runs.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import json
 import os
@@ -47,6 +49,21 @@ TEACHERS = {
     "student": "pate_jax.runs.stages.teach",
     "report": "pate_jax.runs.stages.tell",
 }
+AGGREGATE = {
+    "read": "pate_jax.voting.votes._read",
+    "check": "pate_jax.voting.votes._checked",
+    "adopt": "pate_jax.runs.batches.adopt",
+    "answer": "pate_jax.runs.batches.answer",
+    "draw": "pate_jax.runs.batches.draw",
+    "digest": "pate_jax.system.storage.digest",
+    "write": "pate_jax.system.storage.write_arrays",
+}
+ACCOUNT = {
+    "read": "pate_jax.voting.votes._read",
+    "check": "pate_jax.voting.votes._checked",
+    "statement": "pate_jax.accounting.statement",
+}
+BYTECODE = str(Path(__file__).parents[1] / ".jax_cache" / "bytecode")
 COMPILING = ("jaxpr_trace", "jaxpr_to_mlir", "backend_compile")
 ROWS, QUERIES, HISTOGRAMS = 100_000, 1_000_000, 1_000
 
@@ -90,50 +107,105 @@ def case(name: str, folder: Path, manual: Path | None) -> list[str]:
 CASES = ("strokes", "mnist", "table", "aggregate", "account", "teachers")
 
 
-def timed(place: str, name: str, spent: dict[str, float]) -> None:
-    """Add what a function takes to its stage."""
-    module, function = place.rsplit(".", 1)
-    owner = importlib.import_module(module)
-    real = getattr(owner, function)
+def stages(words: list[str]) -> dict[str, str]:
+    """The stages of a command and their functions."""
+    if words[0] == "run":
+        return TEACHERS if "--teachers" in words else CROWD
+    return AGGREGATE if words[0] == "aggregate" else ACCOUNT
 
-    def measured(*arguments: Any, **named: Any) -> Any:
-        began = time.perf_counter()
-        with contextlib.ExitStack() as stack:
-            stack.callback(lambda: spent.update({name: spent[name] + time.perf_counter() - began}))
-            return real(*arguments, **named)
 
-    setattr(owner, function, measured)
+def cpu() -> float:
+    """Seconds of CPU time of this process and of those that it has waited for."""
+    spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in spent)
+
+
+class Clock:
+    """CPU seconds of each stage, without those of the stages within it."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = defaultdict(float)
+        self._running: list[str] = []
+        self._since = cpu()
+
+    def _switch(self) -> None:
+        now = cpu()
+        self.spent[self._running[-1] if self._running else "rest"] += now - self._since
+        self._since = now
+
+    def add(self, place: str, name: str) -> None:
+        """Measure a function as this stage from now on."""
+        module, function = place.rsplit(".", 1)
+        owner = importlib.import_module(module)
+        real = getattr(owner, function)
+
+        def measured(*arguments: Any, **named: Any) -> Any:
+            self._switch()
+            self._running.append(name)
+            try:
+                return real(*arguments, **named)
+            finally:
+                self._switch()
+                self._running.pop()
+
+        setattr(owner, function, measured)
+
+    def begin(self) -> None:
+        """All that came before is the start of the process."""
+        self.spent, self._since = defaultdict(float, start=cpu()), cpu()
+
+    def end(self) -> dict[str, float]:
+        """The stages of all that came since."""
+        self._switch()
+        return self.spent
 
 
 def command(words: list[str]) -> None:
     """In a process of its own: run a command and print what its stages took."""
     began = float(os.environ["BEGAN"])
     from pate_jax import cli
+    from pate_jax.system import programs
 
-    spent: dict[str, float] = defaultdict(float)
-    if words[0] == "run":
-        for name, place in (TEACHERS if "--teachers" in words else CROWD).items():
-            timed(place, name, spent)
+    programs.prepare(words)
+    clock, compiling = Clock(), [0.0]
+    for name, place in stages(words).items():
+        clock.add(place, name)
+    if words[0] != "account":
         import jax
 
         def compiled(event: str, seconds: float, **_: Any) -> None:
-            if any(part in event for part in COMPILING):
-                spent["compile (in the stages)"] += seconds
+            compiling[0] += seconds * any(part in event for part in COMPILING)
 
         jax.monitoring.register_event_duration_secs_listener(compiled)
-    start = time.time() - began
+    clock.begin()
     code = cli.main(words)
+    spent = clock.end()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    line = {"code": code, "start": start, "wall": time.time() - began, "stages": spent, "peak_gib": peak}
-    print("MEASURED " + json.dumps(line), flush=True)
+    line = {"code": code, "wall": time.time() - began, "stages": spent, "peak_gib": peak}
+    print("MEASURED " + json.dumps({**line, "compile": compiling[0]}), flush=True)
 
 
-def run(words: list[str], cache: Path) -> dict[str, Any]:
-    """One process, and its line."""
-    environment = {**os.environ, "BEGAN": str(time.time()), "JAX_COMPILATION_CACHE_DIR": str(cache)}
-    environment |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
+def environment(home: Path) -> dict[str, str]:
+    """That of a user with this home folder: nothing says where programs are kept, and bytecode is."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION")}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    return kept | {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "PYTHONPYCACHEPREFIX": BYTECODE}
+
+
+def warm_up(words: list[str], home: Path) -> None:
+    """Import what a command imports, so that Python has its bytecode, as after an installation."""
+    modules = {"jax", *(place.rsplit(".", 1)[0] for place in stages(words).values())}
+    lines = [f"import {module}" for module in ("pate_jax.cli.run", "matplotlib.figure", *sorted(modules))]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], env=environment(home), check=True)
+
+
+def run(words: list[str], home: Path) -> dict[str, Any]:
+    """One process of a user with this home folder, and its line."""
     done = subprocess.run(
-        [sys.executable, __file__, "--command", *words], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "--command", *words],
+        env={**environment(home), "BEGAN": str(time.time())},
+        stdout=subprocess.PIPE,
+        text=True,
     )
     line: dict[str, Any] = json.loads(done.stdout.rpartition("MEASURED ")[2] or "{}")
     if done.returncode or line.get("code"):
@@ -141,24 +213,35 @@ def run(words: list[str], cache: Path) -> dict[str, Any]:
     return line
 
 
+def told(line: dict[str, Any]) -> dict[str, Any]:
+    """What is recorded of one process: stages that took longer come first."""
+    spent = sorted(line["stages"].items(), key=lambda stage: -stage[1])
+    return {
+        "wall_s": round(line["wall"], 1),
+        "cpu_s": round(sum(line["stages"].values()), 1),
+        "compile_s": round(line["compile"], 1),
+        "peak_gib": round(line["peak_gib"], 2),
+        "stages_cpu_s": {stage: round(seconds, 2) for stage, seconds in spent},
+    }
+
+
+def size(folder: Path) -> float:
+    """MiB of all files in a folder."""
+    return round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20, 1)
+
+
 def measured(name: str, manual: Path | None) -> dict[str, Any]:
     """A case twice: without and with the programs that the first run left."""
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder, home = Path(place), Path(place) / "home"
+        home.mkdir()
         words, found = case(name, folder, manual), {}
+        warm_up(words, folder)
         for turn in ("first", "second"):
             shutil.rmtree(folder / "run", ignore_errors=True)
-            line = run(words, folder / "programs")
-            stages = line["stages"]
-            rounded = {stage: round(seconds, 2) for stage, seconds in stages.items()}
-            found[turn] = {"wall_s": round(line["wall"], 1), "start_s": round(line["start"], 1), **rounded}
-        disk = sum(file.stat().st_size for file in (folder / "run").rglob("*") if file.is_file())
-        return {
-            "case": name,
-            **found,
-            "peak_gib": round(line["peak_gib"], 2),
-            "disk_mib": round(disk / 2**20, 1),
-        }
+            found[turn] = told(run(words, home))
+        kept = {"disk_mib": size(folder / "run"), "programs_mib": size(home / ".cache")}
+        return {"case": name, **found, **kept}
 
 
 def main() -> None:

@@ -9,11 +9,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-def test_there_are_four_examples():
-    assert len(EXAMPLES) == 4
+def test_there_are_six_examples():
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(6))
 def test_an_example_runs(number):
     exec(compile(EXAMPLES[number], f"{PAGE.name}:{number + 1}", "exec"), {})

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Int32
 from numpy.typing import ArrayLike
 
 from pate_jax.aggregate import noise
@@ -38,8 +38,23 @@ def noisy_table(release: CrowdRelease, table: ArrayLike, *, key: jax.Array) -> N
             f"a table {list(counts.shape)} of {counts.dtype} is given for a release of whole numbers "
             f"{list(release.shape)}: give the sums that were made for it"
         )
-    drawn = _draw(noise.source(release.noise), key, release.shape)
+    drawn = noise_on(release, key=key)
     return NoisyTable(counts.astype(np.int64) + np.asarray(drawn, np.int64), release)
+
+
+def noise_on(release: CrowdRelease, *, key: jax.Array) -> Int32[jax.Array, "rows columns"]:
+    """The noise alone, for a program of your own: add it once to the table of all voters, in whole numbers.
+
+    It runs under jit, and on every device of a mesh that is given the same key it is the same noise.
+
+    >>> from pate_jax.mechanisms.crowds import ClassSums
+    >>> release = ClassSums(classes=3, directions=2, length=10, sigma=90.0)
+    >>> noise_on(release, key=noise.seeded_key(7)).shape
+    (3, 2)
+    """
+    noise.check_key(key)
+    drawn: jax.Array = _draw(noise.source(release.noise), key, release.shape)
+    return drawn
 
 
 @partial(jax.jit, static_argnames="shape")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Num
 
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.vectors import bounded
@@ -134,12 +134,22 @@ def _joined(offers: Iterator[tuple[np.ndarray, ...]], votes: int) -> tuple[np.nd
 def _ranked(
     public: _Constants, seen: Array, *, length: int, votes: int
 ) -> tuple[Int[Array, "row votes"], Int[Array, "row votes"]]:
+    """The nearest queries of records, from their features."""
+    rows = bounded(along(public.axes, seen), public.weights, length, 0)
+    return ranked(rows, public.vectors, public.offsets, votes)
+
+
+def ranked(
+    rows: Int[Array, "row directions"],
+    queries: Num[Array | np.ndarray, "directions query"],
+    offsets: Int[Array | np.ndarray, " query"],
+    votes: int,
+) -> tuple[Int[Array, "row votes"], Int[Array, "row votes"]]:
     """The nearest queries of each row and their gaps: squared distances, less the row's own square.
 
     Minima over the first axis take a twentieth of the time of `jax.lax.top_k` on a CPU.
     """
-    rows = bounded(along(public.axes, seen), public.weights, length, 0)
-    gaps = public.offsets[:, None] - 2 * integers.product(public.vectors.T, rows.T)
+    gaps = jnp.asarray(offsets)[:, None] - 2 * integers.product(queries.T, rows.T)
     numbers = jnp.arange(len(gaps), dtype=jnp.int32)[:, None]
 
     def following(last: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -149,8 +159,8 @@ def _ranked(
         place = jnp.where(left & (gaps == gap), numbers, len(gaps)).min(0)  # of equal ones the lower number
         return (gap, place), (gap, place)
 
-    none = jnp.full(len(rows), _NEAREST, jnp.int32), jnp.full(len(rows), -1, jnp.int32)
-    gap, place = jax.lax.scan(following, none, length=votes)[1]
+    zeros = gaps[0] ^ gaps[0]  # which vary over a mesh as the rows do
+    gap, place = jax.lax.scan(following, (zeros + _NEAREST, zeros - 1), length=votes)[1]
     return place.T, gap.T
 
 
