@@ -104,7 +104,7 @@ def within(settings: Settings, tuned: Tuned, delta: float, records: int) -> Sett
 
 def error(tuned: Tuned, key: Array) -> int:
     """The noise of a score, which a record that judges moves by one at most: mu-Gaussian-DP."""
-    return int(np.asarray(keys.draw(Noise("rounded_gaussian", 1 / tuned.mu), key, (1,)))[0])
+    return int(np.asarray(keys.draw(Noise("rounded_gaussian", max(1.0, 1 / tuned.mu)), key, (1,)))[0])
 
 
 def _keys(key: Array, tuned: Tuned) -> list[Array]:

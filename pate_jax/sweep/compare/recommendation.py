@@ -62,11 +62,21 @@ def sentence(rows: Sequence[Row], epsilon: float, majority: float, judged_on: Ju
             f"{majority:.1%} of the test rows have: raise epsilon, or gather more records."
         )
     near = [one.method for one in found[1:] if not _apart(best, one)]
-    others = f", which the test rows do not tell from {' and '.join(near)}" if near else ""
+    others = f", which the test rows do not tell from {_listed(near)}" if near else ""
     return (
         f"At epsilon {epsilon:g} take {best.method} ({best.right:.1%} of the test rows right){others}; "
         f"{covered(judged_on)}."
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> _listed(["sums"]), _listed(["sums", "teachers", "neighbours"])
+    ('sums', 'sums, teachers and neighbours')
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _apart(best: Standing, other: Standing) -> bool:
