@@ -18,6 +18,7 @@ from pate_jax.errors import PateError
 
 _COUNT = "--xla_force_host_platform_device_count"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of glibc's mallopt
+_BLOCK = 1 << 26  # bytes of one process in one exchange, since every device receives those of all
 _KNOWN = "every process knows of this error"
 _ours: list[str] = []  # the flag that `prepare` has set, so that a later call may set another
 
@@ -266,5 +267,7 @@ def _from_all(array: Any) -> Any:
     from jax.experimental import multihost_utils
 
     sent = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    gathered = np.asarray(multihost_utils.process_allgather(sent), np.uint8)
+    blocks = [sent[start : start + _BLOCK] for start in range(0, max(1, len(sent)), _BLOCK)]
+    received = [np.asarray(multihost_utils.process_allgather(block), np.uint8) for block in blocks]
+    gathered = np.concatenate([one.reshape(processes(), -1) for one in received], axis=1)
     return gathered.reshape(-1).view(array.dtype).reshape(processes(), *array.shape)

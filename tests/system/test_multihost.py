@@ -36,6 +36,7 @@ def votes(width, count, directory=None):
 def one_of_several(address, processes, index, folder, *plans):
     """What each process does: an ensemble for each plan, a width and a number of devices."""
     devices.join(address, int(processes), int(index))
+    devices._BLOCK = 400  # so that what is exchanged comes in several blocks
     for plan in plans:
         width, count = map(int, plan.split("x"))
         found, teachers = votes(width, count, Path(folder) / plan)
