@@ -11,24 +11,16 @@ from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
 from pate_jax.baselines.dpsgd import calibration
-from pate_jax.baselines.dpsgd.settings import Settings
 from pate_jax.models import trees
 from pate_jax.runs import batches, chain, register
-from pate_jax.runs.baselines import training
+from pate_jax.runs.baselines import heads, tasks, training
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import TRAINING
-from pate_jax.runs.record import BASELINE
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
-from pate_jax.runs.settings import from_settings
 from pate_jax.student import Student
 from pate_jax.system import storage
 
 _NEAR = 1e-3  # parameters of the same steps on another machine
-
-
-def settings_of(run: RunDirectory) -> Settings:
-    """How the net was trained."""
-    return from_settings(Settings, run.record.read().of(BASELINE))
 
 
 def ledger(subject: Subject) -> Iterator[Finding]:
@@ -45,13 +37,13 @@ def ledger(subject: Subject) -> Iterator[Finding]:
     if isinstance(subject.inputs, Finding):
         yield subject.inputs
         return
-    dataset, settings = subject.inputs.dataset, settings_of(run)
-    plan = training.planned(dataset, settings)
-    faults = list(differences(lines[0]["training"], training.training_of(plan)._asdict()))
-    if lines[0]["records"] != training.records(dataset):
+    found = tasks.opened(run, subject.inputs.dataset)
+    plan = tasks.planned(found)
+    faults = list(differences(lines[0]["training"], tasks.training_of(plan)._asdict()))
+    if lines[0]["records"] != tasks.records(found.dataset):
         faults.append("the records are others than those that the ledger names")
     yield from judged(faults, "the noise is what the settings plan for so many records, and these are they")
-    commitment = batches.commitment(run, training.stream(dataset, settings))
+    commitment = batches.commitment(run, tasks.stream(found))
     yield from judged(
         [] if lines[0]["noise"] == commitment else ["the ledger commits to another noise than the run's"],
         "the noise follows from the run's secret, the settings and the records",
@@ -63,9 +55,28 @@ def entered(subject: Subject) -> Iterator[Finding]:
     if isinstance(subject.inputs, Finding):
         yield subject.inputs
         return
-    dataset, settings = subject.inputs.dataset, settings_of(subject.run)
-    plan = training.spending(dataset, settings, training.planned(dataset, settings))
+    plan = tasks.spending(tasks.opened(subject.run, subject.inputs.dataset))
     yield from register.examined_plan(subject.run, plan, "training")
+
+
+def space(subject: Subject) -> Iterator[Finding]:
+    """Whether what a linear head reads of an input follows from the public part."""
+    run = subject.run
+    if isinstance(subject.inputs, Finding):
+        yield subject.inputs
+        return
+    found = tasks.opened(run, subject.inputs.dataset)
+    if found.head is None:
+        yield passed("the net learned from the records as they are, through no space")
+        return
+    again = heads.learned(found.dataset, found.settings)
+    if again.digest == found.head.digest:
+        yield passed("the head's space follows from the public inputs, bit for bit")
+    else:
+        yield unchecked(
+            f"the public inputs give another space here than {run.public_side} holds: they were changed, or "
+            "it was made on another machine or by another version"
+        )
 
 
 def stated(run: RunDirectory) -> Iterator[Finding]:
@@ -110,7 +121,7 @@ def student_again(subject: Subject) -> Iterator[Finding]:
     if isinstance(subject.inputs, Finding) or not run.results.exists():
         yield unchecked("the net is not trained again: its records or its results are not here")
         return
-    made = training.train(run, subject.inputs.dataset, settings_of(run))
+    made = training.train(run, tasks.opened(run, subject.inputs.dataset))
     mine, theirs = (trees.flat(one.parameters) for one in (made, Student.load(run.student)))
     gaps = [float(np.abs(np.asarray(mine[name]) - np.asarray(theirs[name])).max()) for name in mine]
     if max(gaps) == 0:

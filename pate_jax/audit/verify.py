@@ -133,6 +133,7 @@ def _of_training(subject: Subject) -> tuple[Checks, Checks]:
         "apart": partial(shards.public_apart, subject),
         "ledger": partial(baselines.ledger, subject),
         "register": partial(baselines.entered, subject),
+        "space": partial(baselines.space, subject),
         "statement": partial(baselines.stated, run),
         "release": partial(_released, subject),
     }

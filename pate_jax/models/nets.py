@@ -169,6 +169,14 @@ class SumsNet(Layered):
         return found / (jnp.linalg.norm(found, axis=1, keepdims=True) + _TINY)
 
 
+class HeadNet(SumsNet):
+    """A linear head trained on such vectors: what it says are logits."""
+
+    def last(self, features):
+        """Logits, a matrix on the vector and a bias."""
+        return self.dense0(features)
+
+
 class TandemNet(Layered):
     """The nets `patches` and `cnn` side by side, their logits added: the product of their probabilities."""
 
@@ -192,6 +200,7 @@ _NO_SHARE, _TINY = 1e-30, 1e-12  # the least share of a class; a length is above
 _CNN: dict[str, Any] = {"maps": (16, 32), "size": 3, "hidden": (64,)}
 _SEEN = {"kinds": known_patches.KINDS, "size": known_patches.SIZE, "cells": known_patches.CELLS}
 _PATCHES: dict[str, Any] = {**_SEEN, "examples": 1000}
+_SUMS: dict[str, Any] = {"front": "columns", "directions": 1, "length": 1000, **_SEEN}
 NETS: Mapping[names.Net | names.Sums, tuple[type[Layered], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),
@@ -202,7 +211,8 @@ NETS: Mapping[names.Net | names.Sums, tuple[type[Layered], dict[str, Any]]] = {
     "resnet": (ResidualNet, {"maps": (16, 32, 64)}),
     "patches": (PatchNet, _PATCHES),
     "tandem": (TandemNet, {**_PATCHES, "maps": _CNN["maps"], "hidden": _CNN["hidden"]}),
-    "sums": (SumsNet, {"front": "columns", "directions": 1, "length": 1000, **_SEEN}),
+    "sums": (SumsNet, _SUMS),
+    "head": (HeadNet, _SUMS),
 }
 
 
@@ -216,8 +226,8 @@ def build(
     **settings: Any,
 ) -> Model:
     """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps), tutorial
-    (10 and 20 5x5 maps), papernot2021 (`strided`), resnet, patches, tandem (patches and cnn together), or
-    sums (a crowd's classifier).
+    (10 and 20 5x5 maps), papernot2021 (`strided`), resnet, patches, tandem (patches and cnn together),
+    sums (a crowd's classifier) or head (a linear head on the same vectors).
 
     `settings` are the activation's (scale, temperature, offset of tempered_sigmoid) and the net's own sizes
     (hidden, maps, size). `form` says how it is computed; the ensemble chooses that by itself.
@@ -239,7 +249,7 @@ def _build(name: names.Net | names.Sums, input_shape, classes, activation, form,
     if name not in NETS:
         raise PateError(f"net={name!r} is unknown; choose one of {', '.join(NETS)}")
     kind, defaults = NETS[name]
-    if kind not in (DenseNet, SumsNet) and len(input_shape) != 3:
+    if not issubclass(kind, DenseNet | SumsNet) and len(input_shape) != 3:
         raise PateError(f"net={name!r} takes images and input_shape={input_shape} is none; use mlp or table")
     if classes < 2:
         raise PateError(f"classes={classes} must be at least 2")

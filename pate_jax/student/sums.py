@@ -50,26 +50,54 @@ def of_sums(public: PublicInputs, space: Space, scaling: Scaling, model: Linear)
     >>> bool(np.allclose(of_sums(public, space, scaling, model)(pool), wanted, atol=1e-5))
     True
     """
-    directions, kind = len(space.variances), space.front.kind
+    directions = len(space.variances)
     inner = inner_length(scaling.length, scaling.constant)
     weights, constant = model.weights[:directions], model.weights[directions:]
     bias = 1 / public.classes + scaling.constant / model.length * constant.sum(0)
+    dense = {"kernel": weights * inner / model.length, "bias": bias}
+    return _behind(public, space, scaling, dense, "sums")
+
+
+def of_head(public: PublicInputs, space: Space, scaling: Scaling, kernel: np.ndarray) -> Student:
+    """A linear head as a student: `kernel` gives logits of a vector over its length, the constant last.
+
+    >>> from pate_jax import crowd
+    >>> from pate_jax.models import spaces
+    >>> pool = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    >>> space = spaces.learn("identity", pool)
+    >>> scaling = crowd.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=True)
+    >>> student = of_head(PublicInputs(pool, AS_STORED, 2, ("no", "yes")), space, scaling, np.eye(4)[:, :2])
+    >>> logits = crowd.vectors(scaling, space.coordinates(pool))[:, :2] / 100
+    >>> bool(np.allclose(student(pool)[:, 1], 1 / (1 + np.exp(logits[:, 0] - logits[:, 1])), atol=1e-5))
+    True
+    """
+    inner = inner_length(scaling.length, scaling.constant)
+    weights, constant = kernel[: len(space.variances)], kernel[len(space.variances) :]
+    bias = scaling.constant / scaling.length * constant.sum(0)
+    return _behind(public, space, scaling, {"kernel": weights * inner / scaling.length, "bias": bias}, "head")
+
+
+def _behind(
+    public: PublicInputs, space: Space, scaling: Scaling, dense: dict[str, np.ndarray], name: str
+) -> Student:
+    """A student whose last layer is dense, behind a space."""
+    kind = space.front.kind
     parameters = {
         **_of_front(space),
         "origin": space.middle,
         "steps": np.array(space.steps),
         "directions": space.directions,
         "weights": scaling.weights,
-        "dense0": {"kernel": weights * inner / model.length, "bias": bias},
+        "dense0": dense,
     }
     flat = {name: np.asarray(leaf, np.float32) for name, leaf in trees.flat(parameters).items()}
     net = {
-        "name": "sums",
+        "name": name,
         "input_shape": list(public.inputs.shape[1:]),
         "classes": public.classes,
         "front": "columns" if kind == "identity" else kind,
-        "directions": directions,
-        "length": inner,
+        "directions": len(space.variances),
+        "length": inner_length(scaling.length, scaling.constant),
         **_sizes(space.front, public.inputs.shape[-1]),
     }
     if kind == "identity":  # which looks at inputs as they are stored

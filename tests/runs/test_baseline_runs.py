@@ -5,7 +5,7 @@ import html
 import json
 import math
 import shutil
-import sys
+from types import SimpleNamespace
 
 import commands
 import numpy as np
@@ -17,7 +17,8 @@ from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
 from pate_jax.runs import batches, chain, plans, register
-from pate_jax.runs.baselines import training
+from pate_jax.runs.baselines import heads, tasks, training
+from pate_jax.runs.baselines.tasks import Task, opened
 from pate_jax.runs.baselines.training import BaselineConfig
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
@@ -26,6 +27,7 @@ from pate_jax.runs.plans import CrowdPlan, TrainingPlan
 from pate_jax.runs.record import Record
 from pate_jax.runs.settings import DataChoice
 from pate_jax.student import Student
+from pate_jax.student.released import predict
 from pate_jax.system import storage
 
 
@@ -52,7 +54,7 @@ def made(tmp_path_factory):
     run = RunDirectory(folder / "run")
     with pytest.MonkeyPatch.context() as patch:
 
-        def killed(run, dataset, settings):
+        def killed(run, task):
             assert len(chain.read(run.ledger)) == 1  # charged already
             assert len(register.read(chosen.register).plans) == 1  # and entered
             raise KeyboardInterrupt
@@ -221,9 +223,10 @@ def test_noise_is_named_after_all_that_gradients_follow_from(tmp_path):
     dataset = open_data(records(tmp_path))
     settings = config(None, None).settings(dataset)
     others = scaled(dataset), dataclasses.replace(dataset, classes=3)
-    names = {training.stream(one, settings) for one in (dataset, *others)}
-    names.add(training.stream(dataset, dataclasses.replace(settings, clip=2.0)))
-    assert len(names) == 4
+    names = {tasks.stream(Task(one, settings)) for one in (dataset, *others)}
+    names.add(tasks.stream(Task(dataset, dataclasses.replace(settings, clip=2.0))))
+    names |= {tasks.stream(Task(dataset, settings, SimpleNamespace(digest=one))) for one in "ab"}
+    assert len(names) == 6
 
 
 def test_a_training_of_other_records_or_settings_is_refused(made, copy, tmp_path):
@@ -232,14 +235,14 @@ def test_a_training_of_other_records_or_settings_is_refused(made, copy, tmp_path
         training.run(
             BaselineConfig(data=chosen.data, out=copy.root, epsilon=4.0, steps=4, batch=40, clip=1.0)
         )
-    dataset, settings = training.opened(copy)
-    other = training.stream(dataset, settings)
+    task = opened(copy)
+    other = tasks.stream(task)
     with pytest.raises(PateError, match="public scales"):
-        training.charge(copy, scaled(dataset), settings)
-    dataset.private.inputs[0] += 1
-    assert training.stream(dataset, settings) != other
+        training.charge(copy, Task(scaled(task.dataset), task.settings))
+    task.dataset.private.inputs[0] += 1
+    assert tasks.stream(task) != other
     with pytest.raises(PateError, match="other records"):
-        training.charge(copy, dataset, settings)
+        training.charge(copy, task)
     with pytest.raises(PateError, match="users"):
         training.run(config(records(tmp_path, users=True), tmp_path / "users"))
     assert not (tmp_path / "users" / "private" / "ledger.jsonl").exists()
@@ -290,28 +293,68 @@ def test_a_net_without_its_ledger_is_not_trained_anew_with_other_noise(made, cop
 
 def test_no_two_runs_share_their_noise(made, copy):
     _, run, _ = made
-    dataset, settings = training.opened(run)
-    stream = training.stream(dataset, settings)
+    name = tasks.stream(opened(run))
     copy.keys.unlink()
     copy.ledger.unlink()
     copy.secret.draw(None)
-    assert batches.commitment(run, stream) != batches.commitment(copy, stream)
+    assert batches.commitment(run, name) != batches.commitment(copy, name)
 
 
 def test_the_released_program_says_what_the_library_says(made):
     _, run, _ = made
-    folder, inputs = run.student, records_of(made)
-    np.savez(folder.parent.parent / "asked.npz", inputs=inputs)
-    sys.path.insert(0, str(folder))
-    try:
-        import predict
-
-        probabilities = predict.predict(inputs, folder)[1]
-    finally:
-        sys.path.remove(str(folder))
-        sys.modules.pop("predict", None)
-    assert abs(probabilities - Student.load(run.root)(inputs)).max() < 1e-5
+    inputs = records_of(made)
+    assert abs(predict.load(run.student)(inputs) - Student.load(run.root)(inputs)).max() < 1e-5
 
 
 def records_of(made):
     return np.load(made[0].data.test)["inputs"]
+
+
+@pytest.fixture(scope="module")
+def headed(tmp_path_factory):
+    """A linear head on the columns of a table, trained and released."""
+    folder = tmp_path_factory.mktemp("head")
+    chosen = dataclasses.replace(config(records(folder), folder / "run"), net="linear", space="columns")
+    return chosen, RunDirectory(folder / "run"), training.run(chosen)
+
+
+def test_a_linear_head_is_released_verified_and_served_by_numpy(headed):
+    chosen, run, results = headed
+    found = verify.of_run(run, deep=True)
+    assert found.of("failed") == []
+    assert "student: the net comes out again, bit for bit" in found.of("passed")
+    assert "space: the head's space follows from the public inputs, bit for bit" in found.of("passed")
+    assert results["student_accuracy"] > 0.6
+    inputs = np.load(chosen.data.test)["inputs"]
+    student, head = Student.load(run.root), opened(run).head
+    assert student.description["name"] == "head"
+    assert abs(predict.load(run.student)(inputs) - student(inputs)).max() < 1e-5
+    seen = head.front(inputs)
+    assert seen.shape == (40, 5) and np.linalg.norm(seen, axis=1).max() <= 1
+    with pytest.raises(PateError, match=r"space='encoder' cannot be released"):
+        heads.learned(opened(run).dataset, dataclasses.replace(opened(run).settings, space="encoder"))
+
+
+def test_the_noise_of_a_head_is_named_after_its_space_and_the_space_is_kept(headed, tmp_path):
+    _, run, _ = headed
+    task = opened(run)
+    other = task.head._replace(scaling=task.head.scaling._replace(constant=100))
+    assert (
+        len(
+            {
+                tasks.stream(task),
+                tasks.stream(task._replace(head=other)),
+                tasks.stream(task._replace(head=None)),
+            }
+        )
+        == 3
+    )
+    assert heads.read(run.public_side, task.dataset).digest == task.head.digest
+    shutil.copytree(run.root, tmp_path / "copy")
+    copy = RunDirectory(tmp_path / "copy")
+    copy.public_side.unlink()
+    heads.keep(copy, other)
+    assert any("give another space" in one for one in verify.of_run(copy).of("unchecked"))
+    assert any("another noise" in one for one in verify.of_run(copy).of("failed"))
+    with pytest.raises(PateError, match="public scales"):
+        training.charge(copy, opened(copy))

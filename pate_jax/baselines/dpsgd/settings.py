@@ -12,6 +12,7 @@ from pate_jax.models import names
 
 LARGEST_MICROBATCH = 1024  # the sum of so many clipped gradients fits 32 bits (`clipping`)
 LEAST_MULTIPLIER = 0.25  # below, hardly anything is promised
+LINEAR: names.Net = "linear"  # the net that is one matrix on a public space
 CLIPS = 1e-6, 1e6  # whose squares and whose share of a grid are well within float32
 _LEAST = {"steps": 1, "batch": 1, "microbatch": 1}
 
@@ -34,6 +35,7 @@ class Settings:
     momentum: float = 0.9
     average: float = 0.99  # of the parameters of earlier steps, which costs nothing; 0: the last ones
     net: names.Net = "papernot2021"
+    space: names.Space | None = None  # of the net linear; unset: what suits the inputs
     activation: names.Activation = "tanh"
     scale: float = 2.0  # these three are the tempered sigmoid's; never learned, as that would cost privacy
     temperature: float = 2.0
@@ -62,6 +64,8 @@ class Settings:
         for name in ("momentum", "average"):
             if not 0 <= getattr(self, name) < 1:
                 raise PateError(f"{name}={getattr(self, name)} must be at least 0 and below 1")
+        if self.space is not None and self.net != LINEAR:
+            raise PateError(f"space={self.space!r} is for net={LINEAR!r}, not {self.net!r}: leave it out")
         given = self.noise_multiplier
         if given is not None and not (math.isfinite(given) and given >= LEAST_MULTIPLIER):
             raise PateError(

@@ -17,7 +17,7 @@ from pate_jax import models
 from pate_jax.aggregate import noise as keys
 from pate_jax.baselines.dpsgd import clipping, noise, sampling
 from pate_jax.baselines.dpsgd.calibration import Plan, plan
-from pate_jax.baselines.dpsgd.settings import Settings
+from pate_jax.baselines.dpsgd.settings import LINEAR, Settings
 from pate_jax.errors import PateError
 from pate_jax.models.preprocessing import AsStored, Preprocessing
 from pate_jax.system import progress
@@ -101,7 +101,13 @@ def fit(
     )
 
 
-def check(shape: tuple[int, ...], classes: int, settings: Settings, made: Plan) -> int:
+def check(
+    shape: tuple[int, ...],
+    classes: int,
+    settings: Settings,
+    made: Plan,
+    model: models.Model | None = None,
+) -> int:
     """The number of parameters; what `fit` would refuse is refused here, before anything is charged for it.
 
     >>> made = Plan(0.1, 10**6, 1.0, 8.0, 12.0, 1e-9)
@@ -110,7 +116,8 @@ def check(shape: tuple[int, ...], classes: int, settings: Settings, made: Plan) 
     ...
     pate_jax.errors.PateError: steps=1000000 of 2,466 parameters draw too much noise for delta=1e-09 ...
     """
-    parameters = jax.eval_shape(_net(settings, shape, classes).init, jax.random.key(0))
+    net = model or _net(settings, shape, classes)
+    parameters = jax.eval_shape(net.init, jax.random.key(0))
     count: int = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))
     clipping.shrunk(settings.clip, count)
     noise.check_reserve(made, count)
@@ -178,6 +185,8 @@ def _advance(settings: Settings) -> Callable[[Any, Array, int], Any]:
 
 
 def _net(settings: Settings, shape: tuple[int, ...], classes: int) -> models.Model:
+    if settings.net == LINEAR:
+        raise PateError(f"net={LINEAR!r} needs the space it is on: pass model=models.on_space(...)")
     return models.build(
         settings.net,
         input_shape=shape,

@@ -7,6 +7,7 @@ from typing import Any
 from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.errors import PateError
 from pate_jax.runs import chain
+from pate_jax.runs.baselines.tasks import opened, planned
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.report import training_pages
@@ -32,8 +33,8 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     lines = list(chain.entries(run.ledger))
     if not lines:
         raise PateError(f"{run.root} has charged nothing yet: there is nothing to show")
-    dataset, settings = training.opened(run)
-    statement = training.stated(run, training.planned(dataset, settings), settings.delta)
+    task = opened(run)
+    statement = training.stated(run, planned(task), task.settings.delta)
     return {
         "run_dir": str(run.root),
         "training": statement.training._asdict(),

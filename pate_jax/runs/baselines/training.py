@@ -12,7 +12,6 @@ and repeated makes the same steps with the same noise, and records that were cha
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,22 +21,22 @@ import numpy as np
 from tyro.conf import OmitArgPrefixes
 
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.training_statement import RELATION, Training, TrainingStatement
+from pate_jax.accounting.training_statement import RELATION, TrainingStatement
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
 from pate_jax.runs import batches, budget, chain, register
-from pate_jax.runs.baselines import report
+from pate_jax.runs.baselines import heads, report
+from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.ledger import TRAINING
-from pate_jax.runs.plans import TrainingPlan
 from pate_jax.runs.record import BASELINE
 from pate_jax.runs.release import write
 from pate_jax.runs.report import seen
-from pate_jax.runs.settings import STROKES, DataChoice, from_settings, to_settings
+from pate_jax.runs.settings import STROKES, DataChoice, to_settings
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -58,7 +57,9 @@ class BaselineConfig:
     seed: int | None = None
     """Make the run reproducible and therefore NOT private. Unset: fresh entropy."""
     net: names.Net | None = None
-    """Unset: papernot2021 for images, table for columns."""
+    """Unset: papernot2021 for images, table for columns. linear: one matrix on a public space."""
+    space: names.Space | None = None
+    """Of net linear, which public inputs alone teach; unset: patches for images, else columns or identity."""
     activation: names.Activation = "tanh"
     """relu, tanh or tempered_sigmoid."""
     scale: float = 2.0
@@ -86,8 +87,9 @@ class BaselineConfig:
 
     def settings(self, dataset: Dataset) -> Settings:
         """How the net is trained: what is set, and rules for the rest."""
-        wanted = {name: getattr(self, name) for name in ("net", "steps", "batch", "clip", "learning_rate")}
-        wanted |= {name: getattr(self, name) for name in ("activation", "scale", "temperature", "offset")}
+        chosen = ("net", "space", "steps", "batch", "clip", "learning_rate")
+        shaped = ("activation", "scale", "temperature", "offset")
+        wanted = {name: getattr(self, name) for name in (*chosen, *shaped)}
         return choose(
             len(dataset.private.ids),
             dataset.classes,
@@ -109,16 +111,15 @@ def run(config: BaselineConfig) -> dict[str, Any]:
     needs_the_extra()
     run = RunDirectory(config.directory)
     with run.writing():
-        dataset, settings = begin(run, config)
-        plan = planned(dataset, settings)
-        entered(run, config.register, dataset, settings, plan)
-        charge(run, dataset, settings)
+        task = begin(run, config)
+        enter(run, config.register, task)
+        plan = charge(run, task)
         if not run.results.exists():
-            learned = _released(run) or train(run, dataset, settings)
-            statement = stated(run, plan, settings.delta)
+            learned = _released(run) or train(run, task)
+            statement = stated(run, plan, task.settings.delta)
             storage.write_json(run.statement, "statement", statement.to_dict())
             storage.write_json(run.public_statement, "statement", statement.publishable())
-            results = _results(run, dataset, settings, learned)
+            results = _results(run, task, learned)
             write.write(run.release, learned, statement.publishable(), results)
             storage.write_json(run.results, "results", results)
         return report.tell(run)
@@ -130,7 +131,7 @@ def needs_the_extra() -> None:
         raise PateError("DP-SGD needs jax_privacy: pip install 'pate-jax[baselines]'")
 
 
-def begin(run: RunDirectory, config: BaselineConfig) -> tuple[Dataset, Settings]:
+def begin(run: RunDirectory, config: BaselineConfig) -> Task:
     """Open the data and record what the run is made from; another kind of run in the folder is refused."""
     before = run.record.read()
     if BASELINE not in before and any(one in before for one in ("data", "votes", "mechanism")):
@@ -139,43 +140,22 @@ def begin(run: RunDirectory, config: BaselineConfig) -> tuple[Dataset, Settings]
     dataset = open_data(choice)
     _check_users(dataset)
     settings = config.settings(dataset)
-    parameters(dataset, settings)  # what cannot be trained is refused before anything is recorded
+    task = Task(dataset, settings, heads.made(run, dataset, settings))
+    parameters(task)  # what cannot be trained is refused before anything is recorded
     run.secret.draw(config.seed)
     run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     run.record.agree("relation", {"relation": RELATION})
+    heads.keep(run, task.head)
     budget.warn_of_delta(settings.delta, len(dataset.private.ids))
-    return dataset, settings
+    return task
 
 
-def parameters(dataset: Dataset, settings: Settings) -> int:
-    """How many the net has; what cannot be trained is refused."""
-    from pate_jax.baselines.dpsgd import training  # which needs the extra
-
-    return training.check(dataset.input_shape, dataset.classes, settings, planned(dataset, settings))
-
-
-def entered(
-    run: RunDirectory, file: Path | None, dataset: Dataset, settings: Settings, plan: calibration.Plan
-) -> None:
+def enter(run: RunDirectory, file: Path | None, task: Task) -> None:
     """Enter a run in its register before it is charged, or refuse one that its register has forgotten."""
-    spends = spending(dataset, settings, plan)
     if file is not None:
-        register.enter(run, file, spends)
-    register.confirm_plan(run, spends)
-
-
-def spending(dataset: Dataset, settings: Settings, plan: calibration.Plan) -> TrainingPlan:
-    """All that a run may ever spend."""
-    draws = plan.steps * parameters(dataset, settings)
-    return TrainingPlan(training_of(plan), draws, RELATION, register.digest_of(dataset.private.ids))
-
-
-def opened(run: RunDirectory) -> tuple[Dataset, Settings]:
-    """The data and the settings that a run has recorded."""
-    stages = run.record.read()
-    dataset = open_data(stages.data)
-    return dataset, from_settings(Settings, stages.of(BASELINE))
+        register.enter(run, file, spending(task))
+    register.confirm_plan(run, spending(task))
 
 
 def _check_users(dataset: Dataset) -> None:
@@ -187,16 +167,16 @@ def _check_users(dataset: Dataset) -> None:
         )
 
 
-def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibration.Plan:
+def charge(run: RunDirectory, task: Task) -> calibration.Plan:
     """The plan of a run, which is in its ledger before the first step; repeated, it is the same line."""
-    plan = planned(dataset, settings)
+    plan = planned(task)
     line = {
         "schema": TRAINING,
         "batch": 1,
         "training": training_of(plan)._asdict(),
         "delta": plan.delta,
-        "records": records(dataset),
-        "noise": batches.commitment(run, stream(dataset, settings)),
+        "records": records(task.dataset),
+        "noise": batches.commitment(run, stream(task)),
     }
     with chain.Writer(run.ledger) as book:
         lines = list(chain.entries(run.ledger))
@@ -211,11 +191,6 @@ def charge(run: RunDirectory, dataset: Dataset, settings: Settings) -> calibrati
     return plan
 
 
-def planned(dataset: Dataset, settings: Settings) -> calibration.Plan:
-    """What the training does to the records, and what that costs."""
-    return calibration.plan(settings.epsilon, settings.delta, len(dataset.private.ids), settings)
-
-
 def _refuse_a_lost_ledger(run: RunDirectory) -> None:
     """Refuse to train anew beside a net that the ledger does not show: it would have other noise, unpaid."""
     for path in (run.results, run.public_statement, run.student / "statement.json"):
@@ -224,27 +199,6 @@ def _refuse_a_lost_ledger(run: RunDirectory) -> None:
                 f"{path} is of a training that {run.ledger} does not show: that is lost or too old. Restore "
                 "private/ from a backup, or choose another --out and add up what both have spent"
             )
-
-
-def training_of(plan: calibration.Plan) -> Training:
-    """What a plan does to the records, as the statement says it."""
-    return Training(plan.rate, plan.steps, plan.noise_multiplier)
-
-
-def records(dataset: Dataset) -> str:
-    """A digest of everything that a training reads of the private records."""
-    return storage.digest(dataset.private.inputs, np.asarray(dataset.private.labels))
-
-
-def stream(dataset: Dataset, settings: Settings) -> str:
-    """The name of the noise that serves this training and no other.
-
-    It contains all that gradients follow from. Scales of columns come from the public part: if that changed
-    and the noise did not, the difference of two nets would be that of their exact sums.
-    """
-    seen = {"classes": dataset.classes, "preprocessing": asdict(dataset.preprocessing)}
-    facts = json.dumps({**asdict(settings), **seen}, sort_keys=True)
-    return f"noise of dpsgd by {facts} on {records(dataset)}"
 
 
 def _released(run: RunDirectory) -> Student | None:
@@ -256,19 +210,23 @@ def _released(run: RunDirectory) -> Student | None:
     return Student.load(run.student) if last == whole else None
 
 
-def train(run: RunDirectory, dataset: Dataset, settings: Settings) -> Student:
+def train(run: RunDirectory, task: Task) -> Student:
     """The net, as any student is served: the same at every call."""
     from pate_jax.baselines.dpsgd.training import fit  # which needs the extra
 
     needs_the_extra()
+    dataset = task.dataset
     fitted = fit(
         dataset.private.inputs,
         np.asarray(dataset.private.labels),
         dataset.classes,
-        settings,
-        key=batches.noise_key(run, stream(dataset, settings)),
+        task.settings,
+        key=batches.noise_key(run, stream(task)),
         preprocessing=dataset.preprocessing,
+        model=task.model,
     )
+    if task.head is not None:
+        return task.head.student(dataset, fitted.params["kernel"])
     return Student(
         fitted.params,
         fitted.net.description,
@@ -285,8 +243,9 @@ def stated(run: RunDirectory, plan: calibration.Plan, delta: float) -> TrainingS
     return TrainingStatement(training_of(plan), plan.replaced, plan.epsilon, delta, private)
 
 
-def _results(run: RunDirectory, dataset: Dataset, settings: Settings, learned: Student) -> Mapping[str, Any]:
+def _results(run: RunDirectory, task: Task, learned: Student) -> Mapping[str, Any]:
     """What came of it, on public data."""
+    dataset = task.dataset
     found = seen.look(learned, dataset)
     return {
         "run_dir": str(run.root),
@@ -295,7 +254,7 @@ def _results(run: RunDirectory, dataset: Dataset, settings: Settings, learned: S
         "synthetic": dataset.synthetic,
         "private": run.secret.seed is None,
         "method": "dpsgd",
-        "steps": settings.steps,
+        "steps": task.settings.steps,
         "student_accuracy": seen.accuracy(found),
         "seen": seen.facts(found, dataset.class_names),
     }

@@ -101,7 +101,7 @@ class Student:
         return flowing
 
     def _of_sums(self, inputs: np.ndarray) -> np.ndarray:
-        """Logarithms of the shares that a crowd's classifier gives; its vectors are whole numbers."""
+        """Logits of a linear head, or of the shares that a crowd's classifier gives, on whole numbers."""
         if self._front is not None:
             seen = self._front.logits(inputs)
             seen = seen / (np.linalg.norm(seen, axis=1, keepdims=True) + np.float32(_FAINT))
@@ -113,7 +113,8 @@ class Student:
         along = _whole(grid, _FEATURES) @ self.parameters["directions"]
         length = self.net["length"]
         vectors = _whole(along * self.parameters["weights"], length) / np.float32(length)
-        return np.log(np.maximum(self._dense("dense0", vectors), np.float32(_NO_SHARE)))
+        found = self._dense("dense0", vectors)
+        return found if self.net["name"] == "head" else np.log(np.maximum(found, np.float32(_NO_SHARE)))
 
     def _strided(self, inputs: np.ndarray) -> np.ndarray:
         """The net `papernot2021`: two convolutions with stride 2, each pooled at every pixel."""

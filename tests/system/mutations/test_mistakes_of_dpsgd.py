@@ -11,7 +11,7 @@ from catalogue import Patch, case, fails, is_caught, replaced, source
 from pate_jax.accounting import sampled_noise
 from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training
 from pate_jax.runs import plans
-from pate_jax.runs.baselines import training as runs
+from pate_jax.runs.baselines import tasks
 
 scale = test_dpsgd.test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid
 apart = test_dpsgd.test_one_record_moves_the_sum_by_the_stated_length_at_most_in_any_microbatches
@@ -125,7 +125,7 @@ CASES = [
     ),
     case(
         "another public part's scales get the same noise",
-        source(runs, "stream", '"preprocessing": asdict(dataset.preprocessing)', ""),
+        source(tasks, "stream", '"preprocessing": asdict(dataset.preprocessing)', ""),
         unnamed,
         "assert",
     ),
@@ -139,6 +139,12 @@ CASES = [
         "a register takes a changed record for one that is added",
         source(sampled_noise, "_one", "(points + 1) ** 2", "points**2"),
         fails(partial(curve, 0.2, 0.6, 3.5)),
+        "assert",
+    ),
+    case(
+        "a head on another space gets the same noise",
+        source(tasks, "stream", '{"head": task.head.digest}', '{"head": 1}'),
+        unnamed,
         "assert",
     ),
     case(
