@@ -17,7 +17,7 @@ SHAPES["sums"], SHAPES["tutorial"], SHAPES["patches"], SHAPES["tandem"] = (
     (7, 8, 2),
     (7, 8, 2),
 )
-SHAPES["papernot2021"] = (15, 14, 2)
+SHAPES["papernot2021"], SHAPES["head"] = (15, 14, 2), (11,)
 SMALL = {
     "papernot2021": {"maps": (2, 3), "hidden": 4},
     "mlp": {"hidden": (5,)},
@@ -27,6 +27,7 @@ SMALL = {
     "resnet": {"maps": (8, 16)},
     "tutorial": {"maps": (2, 3), "hidden": (4,)},
     "sums": {"directions": 3},
+    "head": {"directions": 3},
     "patches": {"kinds": 5, "size": 3, "cells": 2, "examples": 4},
     "tandem": {"kinds": 5, "size": 3, "cells": 2, "examples": 4, "maps": (2, 3), "hidden": (4,)},
 }
@@ -51,7 +52,7 @@ def test_a_net_is_rebuilt_from_its_description(name):
     assert all(isinstance(step.key, str) for path, _ in jax.tree.leaves_with_path(params) for step in path)
 
 
-DEAR = {"cnn", "pate2017", "resnet", "patches"}
+DEAR = {"cnn", "pate2017", "resnet", "patches", "head"}
 
 
 @pytest.mark.parametrize(
