@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import bytecode
+import forgetting
 import hypothesis
 import pytest
 import quick_compiler
@@ -35,10 +36,13 @@ shapes.install()
 # After the hook of `shapes`, which sees only what is imported later.
 from pate_jax.accounting import figures  # noqa: E402
 
+forgetting.install(figures.proved_for.cache_clear)
+
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DRAWN: dict[tuple, object] = {}
+PICTURED = {f"test_{name}.py" for name in ("plots", "report_student", "browser", "experiments", "sweep")}
 MAPS = 25_000  # of the 65,530 memory maps that Linux allows a process; each compiled program holds some
 
 for name, examples in (("quick", 25), ("thorough", 100)):  # CI takes the thorough one; both repeat themselves
@@ -76,20 +80,16 @@ def _drawn_once(request):
         yield
 
 
-@pytest.fixture(autouse=True)
-def _figures_of_patched_code_are_forgotten(request):
-    """A test that replaces functions meets no figure that was kept before, and leaves none."""
-    patched = "monkeypatch" in request.fixturenames
-    if patched:
-        figures.proved_for.cache_clear()
-    yield
-    if patched:
-        figures.proved_for.cache_clear()
+@pytest.fixture(autouse=True, scope="module")
+def _pictures_where_they_are_looked_at(request):
+    """Drawing takes long, and most tests never look at a picture of a page."""
+    if request.path.name not in PICTURED:
+        request.getfixturevalue("without_pictures")
 
 
 @pytest.fixture(scope="module")
 def without_pictures():
-    """Pages with empty pictures, for files of tests that never look at one: drawing takes long."""
+    """Pages with empty pictures."""
     import matplotlib.figure
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,6 +1,7 @@
 """The page about the guarantee: the tests and commands that it names exist, and statements keep its words."""
 
 import ast
+import functools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ PAGE = (ROOT / "docs" / "guarantee.md").read_text()
 VOTES = [[7, 2, 1], [4, 3, 3]]
 
 
+@functools.cache
 def functions(path):
     return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
 

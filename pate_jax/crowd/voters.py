@@ -112,7 +112,7 @@ def each_block(
     so the same program, wherever it runs; features beyond the rows are of no record. Few blocks are held at a
     time, however many there are.
     """
-    places = devices.local(count)
+    places = devices.local(count)[: max(1, -(-len(rows) // BLOCK))]  # no more devices than blocks
     held = [jax.device_put(constants, place) for place in places]
 
     def one(start: int) -> Made:

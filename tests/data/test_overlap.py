@@ -78,7 +78,7 @@ def test_rows_of_a_table_are_compared_as_they_are_encoded(tmp_path):
 def test_declared_coincidences_are_recorded_and_left_open(tmp_path):
     paths, run = files(tmp_path, (3, 5)), RunDirectory(tmp_path / "run")
     choice = DataChoice(**paths, equal_rows_are_coincidences=True)
-    teacher = TeacherConfig(net="table", epochs=1, min_steps=1)
+    teacher = TeacherConfig(net="table", epochs=1, min_steps=1, devices=1)
     with run.writing():
         inputs = stages.begin(run, choice, PartitionChoice(2), teacher)
         stages.train(inputs)

@@ -17,8 +17,6 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice
 from pate_jax.system import storage
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
-
 KEY, TEACHERS, RECORDS = partition.seeded_key(3), 5, 40
 RANDOM = np.random.default_rng(2)
 INPUTS, LABELS = RANDOM.normal(size=(RECORDS, 3)).astype(np.float32), np.arange(RECORDS) % 2

@@ -55,7 +55,7 @@ def trained(tmp_path_factory):
     """A run under a budget that has answered, and further inputs for it."""
     folder = tmp_path_factory.mktemp("trained")
     run = RunDirectory(folder / "run")
-    teacher = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8)
+    teacher = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1)
     with run.writing():
         inputs = stages.begin(run, honest_runs.table(), PartitionChoice(teachers=6), teacher)
         stages.train(inputs)

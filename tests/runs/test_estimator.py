@@ -26,7 +26,6 @@ from pate_jax.runs.result import Result
 from pate_jax.student import Student
 from pate_jax.system import storage
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
 FEATURES = ("pulse", "town", "seen")
 PRIVATE, PUBLIC = people(90, 1), people(40, 2)
 X, X_PUBLIC = ({name: part[name] for name in FEATURES} for part in (PRIVATE, PUBLIC))

@@ -8,7 +8,6 @@ from pate_jax import PateClassifier
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.usefixtures("without_pictures"),
     pytest.mark.filterwarnings("ignore::pate_jax.PateWarning"),
 ]
 

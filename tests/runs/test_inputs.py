@@ -30,7 +30,10 @@ def run_of_images(folder, dtype=np.uint8):
     choice = DataChoice(private=folder / "private.npz", public=folder / "public.npz")
     with run.writing():
         opened = stages.begin(
-            run, choice, PartitionChoice(teachers=3), TeacherConfig(net="mlp", epochs=1, min_steps=1)
+            run,
+            choice,
+            PartitionChoice(teachers=3),
+            TeacherConfig(net="mlp", epochs=1, min_steps=1, devices=1),
         )
         stages.train(opened)
         stages.settle(opened, MECHANISM, 50.0, 1e-5)

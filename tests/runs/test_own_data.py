@@ -19,7 +19,6 @@ from pate_jax.runs.inputs import open_data
 from pate_jax.runs.result import Result
 from pate_jax.student import Student, Supervised
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
 SETTINGS = {"label": "sick", "id": "key", "epsilon": 4.0, "seed": 3, "student": STUDENT}
 

@@ -18,14 +18,12 @@ from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, to_se
 from pate_jax.student import Auto, Student, Supervised
 from pate_jax.system import storage
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
-
 
 def tiny(out, seed=3, **changes):
     settings = {
         "data": DataChoice("strokes", records=90),
         "partition": PartitionChoice(teachers=5, seed=seed),
-        "teacher": TeacherConfig(net="mlp", epochs=1, min_steps=4),
+        "teacher": TeacherConfig(net="mlp", epochs=1, min_steps=4, devices=1),
         "student": Supervised(net="mlp", steps=12),
         "queries": 21,
         "mechanism": ConfidentDiscreteGaussian(1.0, 3.0, 2.0),

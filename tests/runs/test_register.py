@@ -19,8 +19,6 @@ from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, 
 from pate_jax.runs import batches, chain, register, registration
 from pate_jax.runs.directory import RunDirectory
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
-
 MECHANISM, TEACHERS, ROWS = DiscreteGaussianMax(60.0), 100, 30
 
 

@@ -243,7 +243,7 @@ def test_copies_that_ask_different_inputs_next_share_no_query_noise(tmp_path):
     assert lines[0].votes == lines[1].votes
 
 
-def test_a_student_and_the_pages_of_a_list_that_ended(ended, tmp_path, without_pictures):
+def test_a_student_and_the_pages_of_a_list_that_ended(ended, tmp_path):
     run = RunDirectory(shutil.copytree(ended.root, tmp_path / "run"))
     inputs = np.random.default_rng(4).normal(size=(16, 3)).astype(np.float32)
     np.savez(tmp_path / "pool.npz", inputs=inputs)

@@ -103,7 +103,7 @@ def test_all_candidates_hold_out_the_same_users_and_train_on_none_of_them(made):
         assert len(crowd.people.labels) == (~crowd.held_out).sum()
 
 
-def test_a_choice_that_was_stopped_ends_with_the_same_bytes(made, tmp_path, monkeypatch, without_pictures):
+def test_a_choice_that_was_stopped_ends_with_the_same_bytes(made, tmp_path, monkeypatch):
     config, _ = made
     real, stops = candidates.release.release, itertools.count(1)
 

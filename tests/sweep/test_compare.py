@@ -67,7 +67,6 @@ def test_tables_are_those_of_a_run(ground, people):
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("without_pictures")
 def test_a_whole_run_brings_what_its_classifier_does(ground):
     run, fast = (how(ground, Draw(2.0)) for how in (whole_run.by_sums, crowds.by_sums))
     assert 1.98 < run.epsilon <= 2.0 >= fast.epsilon

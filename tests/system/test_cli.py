@@ -25,7 +25,6 @@ from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.system import exits
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.usefixtures("without_pictures")
 TINY = ["strokes", "--records", "90", "--teachers", "5", "--net", "mlp", "--epochs", "1", "--min-steps", "4"]
 STUDENT = ["--student.method", "supervised", "--student.net", "mlp", "--student.steps", "12"]
 FLAG = re.compile(r"^  (--?\w[\w.-]*)", re.MULTILINE)

@@ -14,7 +14,6 @@ from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
 SEED = 5
 KINDS = ("neighbours", "sums")
 STUDENT = "--student.method supervised --student.net table --student.steps 8 --student.batch-size 8"

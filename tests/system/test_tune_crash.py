@@ -13,7 +13,7 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.tune import ledger, place
 from pate_jax.system import storage
 
-pytestmark = [pytest.mark.usefixtures("without_pictures"), pytest.mark.long]
+pytestmark = pytest.mark.long
 PARTS = ("keys.json", "candidates/*/ledger.jsonl", "candidates/*/keys.json")
 LIST = """
 [[candidate]]

@@ -5,6 +5,7 @@ something, for the reason that is stated. What was tried and caught is printed w
 """
 
 import contextlib
+import functools
 import inspect
 import re
 import shutil
@@ -81,18 +82,13 @@ def case(mistake: str, inject: Callable[[Patch], None], check: Check, because: s
 
 def is_caught(mutation: Mutation, folder: Path) -> None:
     """Check, inject, check again."""
-    from pate_jax.accounting import figures
-
-    figures.proved_for.cache_clear()
     if id(mutation.check) not in _CLEAN:
-        with Patch.context() as patch, _without_pictures():
+        with Patch.context() as patch:
             assert mutation.check(patch, folder / "clean") == []
         _CLEAN.add(id(mutation.check))
-    with Patch.context() as patch, _without_pictures(), _programs(mutation.traced):
+    with Patch.context() as patch, _programs(mutation.traced):
         mutation.inject(patch)
-        figures.proved_for.cache_clear()
         found = mutation.check(patch, folder / "mutated")
-    figures.proved_for.cache_clear()
     _record(mutation.mistake, mutation.because, found)
 
 
@@ -103,33 +99,27 @@ def _record(mistake: str, because: str, found: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _without_pictures():
-    """Pages that a mistake makes have empty pictures, since drawing takes long."""
-    import matplotlib.figure
-
-    with Patch.context() as patch:
-        patch.setattr(matplotlib.figure.Figure, "savefig", lambda self, out, **_: out.write(b"<svg/>"))
-        yield
-
-
-@contextlib.contextmanager
 def _programs(traced: bool):
-    """Compiled programs are forgotten before and after, where a mutation changes them."""
-    _forget(traced)
-    try:
+    """Programs are compiled anew while a mutation changes them, and those from before are there again after.
+
+    JAX keeps programs apart by the values of its options. One that hardly changes any gets a new value.
+    """
+    if not traced:
         yield
-    finally:
-        _forget(traced)
+        return
+    import jax
 
+    from pate_jax.ensemble import training
 
-def _forget(traced: bool) -> None:
-    if traced:
-        import jax
-
-        from pate_jax.ensemble import training
-
-        jax.clear_caches()
-        training._compiled.cache_clear()
+    usual, apart = jax.config.jax_embedded_constants_max_bytes, 1 + len(TRIED)
+    compiled = functools.lru_cache(training._compiled.__wrapped__)
+    with Patch.context() as patch:
+        patch.setattr(training, "_compiled", compiled)
+        jax.config.update("jax_embedded_constants_max_bytes", usual + apart)
+        try:
+            yield
+        finally:
+            jax.config.update("jax_embedded_constants_max_bytes", usual)
 
 
 def fails(*tests: Callable[[], object]) -> Check:
@@ -189,8 +179,7 @@ def is_found(one: Edit, folder: Path) -> None:
         _CLEAN.add((honest.root, one.deep))
     shutil.copytree(honest.root, folder / "run")
     run = RunDirectory(folder / "run")
-    with _without_pictures():
-        one.change(run)
+    one.change(run)
     found = verified(run, one.deep)
     _record(one.mistake, one.because, found)
 

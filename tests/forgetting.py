@@ -1,0 +1,41 @@
+"""Figures that are kept are forgotten when a test patches code that they follow from, and when it ends."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+BELOW = ("accounting", "mechanisms", "errors", "system")  # the rooms that figures follow from
+UNUSED = ("jax", "jaxlib", "matplotlib")  # libraries that these rooms do not compute with
+
+
+def install(forget: Callable[[], None]) -> None:
+    """Let every `MonkeyPatch` call `forget` after such a patch, and after it is undone."""
+    patch, undo = pytest.MonkeyPatch.setattr, pytest.MonkeyPatch.undo
+
+    def setattr(self, target, *rest, **more):
+        patch(self, target, *rest, **more)
+        if reaches(target):
+            self.reaches_figures = True
+            forget()
+
+    def undone(self):
+        undo(self)
+        if getattr(self, "reaches_figures", False):
+            forget()
+
+    pytest.MonkeyPatch.setattr, pytest.MonkeyPatch.undo = setattr, undone
+
+
+def reaches(target: object) -> bool:
+    """Whether figures may follow from what is patched: from our rooms below them, or from a library."""
+    first, _, rest = (target if isinstance(target, str) else _module(target)).partition(".")
+    if first != "pate_jax":
+        return first not in UNUSED
+    return not rest or rest.partition(".")[0] in BELOW
+
+
+def _module(target: object) -> str:
+    if isinstance(target, ModuleType):
+        return target.__name__
+    return str(getattr(target, "__module__", type(target).__module__))
