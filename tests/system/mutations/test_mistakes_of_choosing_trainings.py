@@ -1,28 +1,28 @@
 """Known mistakes when settings of DP-SGD are chosen and paid for: a named test fails for each."""
 
 import pytest
-import test_choice
+import test_training_choice
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.baselines.dpsgd import choice
 
-profile = test_choice.test_trainings_by_their_own_profile_stay_within_the_cost_of_the_choice
+profile = test_training_choice.test_trainings_by_their_own_profile_stay_within_the_cost_of_the_choice
 
 
 def noise():
     with pytest.MonkeyPatch.context() as patch:
-        test_choice.test_the_noise_of_a_score_is_what_a_candidate_may_cost(patch)
+        test_training_choice.test_the_noise_of_a_score_is_what_a_candidate_may_cost(patch)
 
 
 def number():
     with pytest.MonkeyPatch.context() as patch:
-        test_choice.test_the_number_of_candidates_has_its_law(patch)
+        test_training_choice.test_the_number_of_candidates_has_its_law(patch)
 
 
 def held_out():
     with pytest.MonkeyPatch.context() as patch:
-        given = test_choice.trained.__wrapped__(patch)
-        test_choice.test_held_out_records_train_no_candidate_and_each_has_noise_of_its_own(given)
+        given = test_training_choice.trained.__wrapped__(patch)
+        test_training_choice.test_held_out_records_train_no_candidate_and_each_has_noise_of_its_own(given)
 
 
 CASES = [
