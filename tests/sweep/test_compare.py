@@ -31,7 +31,6 @@ from pate_jax.sweep.compare import (
 from pate_jax.sweep.compare import local_votes as local
 from pate_jax.sweep.compare.cells import Cell, cells_of, measure, within
 
-RELATIONS = (calibration.REPLACE, calibration.ADD_OR_REMOVE)
 NOTHING = Needs("none", "nobody", "nothing")
 
 
@@ -131,16 +130,16 @@ def test_the_noise_of_local_sums_is_what_their_classifier_is_told(ground):
     assert np.std(errors) == pytest.approx(made.release.sigma, rel=0.2)
 
 
-def test_the_epsilon_of_dpsgd_is_that_of_a_changed_record():
+def test_the_epsilon_of_dpsgd_is_that_of_a_changed_record(ground):
     """The other relation is cheaper, and is only told beside it."""
     trained = SimpleNamespace(
         steps=9, noise_multiplier=2.0, epsilon=0.6, replaced=1.1, probabilities=lambda inputs: np.eye(2)
     )
     found = dpsgd.outcome(trained, np.zeros((2, 3)))
     assert found.epsilon == 1.1 and found.settings["added_or_removed"] == 0.6
-    least = dpsgd.multiplier(1.0, 1e-5, 0.25, 20)
-    changed, removed = (calibration.cost(least, 0.25, 20, 1e-5, each) for each in RELATIONS)
-    assert removed < 0.9 < 0.98 < changed <= 1
+    settings = dpsgd.chosen(ground, 1.0, steps=100)
+    planned = calibration.plan(settings.epsilon, settings.delta, len(ground.labels), settings)
+    assert planned.epsilon < 0.9 < 0.97 < planned.replaced <= 1
 
 
 def saying(labels, epsilon, name="one"):

@@ -6,22 +6,16 @@ methods cover too; what the same noise costs where a record is added or removed 
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pate_jax.baselines import dpsgd
-from pate_jax.baselines.dpsgd import calibration
-from pate_jax.errors import PateError
 from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
 from pate_jax.sweep.compare.ground import Draw, Ground
 
-_COARSE, _FINE = 1e-3, 1e-3  # step of privacy losses, and relative precision, of the search
 _MOST_EXAMPLES = 600_000  # that a net on images sees, each record as often as it is drawn
-_MOST = 2.0**12  # the largest multiplier that is tried
 
 
 def of_net(ground: Ground, draw: Draw, activation: str) -> Outcome:
@@ -74,36 +68,15 @@ def outcome(made: dpsgd.Fitted, tested: np.ndarray) -> Outcome:
 
 def chosen(ground: Ground, epsilon: float, **changed: Any) -> dpsgd.Settings:
     """The settings of the baseline's own rules, with noise for a record whose contents change."""
-    records = len(ground.labels)
-    image = ground.dataset.kind == "image"
-    settings = dpsgd.choose(
-        records, ground.dataset.classes, image=image, epsilon=epsilon, delta=ground.delta, **changed
+    return dpsgd.choose(
+        len(ground.labels),
+        ground.dataset.classes,
+        image=ground.dataset.kind == "image",
+        epsilon=epsilon,
+        delta=ground.delta,
+        neighbours="changed",
+        **changed,
     )
-    rate = calibration.rate_of(settings.batch, records)
-    found = multiplier(epsilon, ground.delta, rate, settings.steps)
-    return dataclasses.replace(settings, noise_multiplier=found)
-
-
-def multiplier(epsilon: float, delta: float, rate: float, steps: int) -> float:
-    """The least multiplier, but for a thousandth, at which a changed record costs at most epsilon.
-
-    >>> found = multiplier(2.0, 1e-5, 0.5, 2)
-    >>> calibration.cost(found, 0.5, 2, 1e-5, calibration.REPLACE) <= 2
-    True
-    """
-    cost = partial(calibration.cost, rate=rate, steps=steps, delta=delta, relation=calibration.REPLACE)
-    low, high = 0.5, 1.0
-    while cost(high, grid=_COARSE) > epsilon:
-        low, high = high, 2 * high
-        if high > _MOST:
-            raise PateError(f"epsilon={epsilon:g} needs more noise than {_MOST:g} times a gradient: raise it")
-    while high > low * (1 + _FINE):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if cost(middle, grid=_COARSE) > epsilon else (low, middle)
-    found = math.ceil(high * 1e4) / 1e4
-    while cost(found) > epsilon:
-        found = math.ceil(found * (1 + _FINE) * 1e4) / 1e4
-    return found
 
 
 _NET = Needs(

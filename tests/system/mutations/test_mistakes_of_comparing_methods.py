@@ -14,7 +14,12 @@ law = partial(test_compare.test_local_counts_have_the_law_of_the_channel, descri
 answers = partial(
     test_compare.test_local_counts_have_the_law_of_the_channel, described.RandomisedResponse(4, 1.0)
 )
-relation = test_compare.test_the_epsilon_of_dpsgd_is_that_of_a_changed_record
+
+
+def relation():
+    test_compare.test_the_epsilon_of_dpsgd_is_that_of_a_changed_record(test_compare.ground.__wrapped__())
+
+
 vectors = partial(test_compare.test_a_vector_is_sent_without_bias_and_as_private_as_is_said, 1.0)
 words = test_compare.test_a_choice_on_private_records_is_never_said_to_be_covered
 apart = test_compare.test_methods_that_the_test_rows_do_not_tell_apart_are_named_together
@@ -47,7 +52,7 @@ CASES = [
     ),
     case(
         "DP-SGD's noise is planned for an added record",
-        source(dpsgd, "multiplier", "relation=calibration.REPLACE", "relation=calibration.ADD_OR_REMOVE"),
+        source(dpsgd, "chosen", '"changed"', '"added"'),
         fails(relation),
         "assert",
     ),
