@@ -3,11 +3,12 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
+import forked
 import honest_runs
 import numpy as np
 import process_threads
@@ -21,7 +22,6 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import PartitionChoice, RunConfig
 from pate_jax.system import devices
 
-HERE = Path(__file__).parent
 KINDS = [("neighbours", "record"), ("neighbours", "user"), ("sums", "record"), ("sums", "user")]
 SEED = 5
 NOT_FINITE = 37  # the row of a record that one process reads
@@ -172,34 +172,21 @@ def pate(out, *more, encoder=""):
     table = honest_runs.table()
     files = [f"--{name}={getattr(table, name)}" for name in ("private", "public", "test")]
     student = "--student.method supervised --student.net table --student.steps 8 --student.batch-size 8"
-    flags = [
-        *files,
-        "--epsilon=4",
-        f"--seed={SEED}",
-        *student.split(),
-        f"--encoder={encoder}",
-        f"--out={out}",
-    ]
-    return [sys.executable, "-m", "pate_jax.cli", "run", *flags, *more]
+    common = ["--epsilon=4", f"--seed={SEED}", *student.split(), f"--encoder={encoder}", f"--out={out}"]
+    return ["run", *files, *common, *more]
 
 
-def ended(commands, **more):
-    """Exit codes and what was said on standard error."""
-    folders = (HERE.parents[1], HERE.parent, HERE)
-    environment = {**quick_compiler.environment(devices=2), **more}
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+def ended(folder, commands, **more):
+    """Exit codes of `pate` with each of these words, all at once, and what each said."""
+    logs = [folder / f"said-{index}.log" for index in range(len(commands))]
+    environment = {"XLA_FLAGS": quick_compiler.environment(devices=2)["XLA_FLAGS"], **more}
+    for log in logs:
+        log.unlink(missing_ok=True)
     running = [
-        subprocess.Popen(
-            command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-        )
-        for command in commands
+        forked.pate(words, log=log, environment=environment)
+        for words, log in zip(commands, logs, strict=True)
     ]
-    try:
-        said = [process.communicate(timeout=300)[1] for process in running]
-        return [process.returncode for process in running], said
-    finally:
-        for process in running:
-            process.kill()
+    return forked.ended(running), [log.read_text() for log in logs]
 
 
 def free_address():
@@ -211,20 +198,52 @@ def free_address():
 def both(count, out, *more, encoder="", **environment):
     together = ["--coordinator", free_address(), "--processes", str(count), "--process"]
     commands = [pate(out, *more, *together, str(index), encoder=encoder) for index in range(count)]
-    return ended(commands, **environment)
+    return ended(out.parent, commands, **environment)
+
+
+def one_of_two(address, index, seconds):
+    """A process that has met another, and that says something to it late where it is the first."""
+    devices.join(address, 2, index)
+    time.sleep(seconds * devices.is_first())
+    assert devices.from_first(b"late") == b"late"
+    devices.leave()
+
+
+@contextmanager
+def late_first(seconds):
+    """Two processes of which the second waits for the first, beside what the caller does meanwhile."""
+    address = free_address()
+    name = "test_crowd_processes:one_of_two"
+    waiting = [forked.function(name, address, index, seconds) for index in range(2)]
+    try:
+        yield
+    finally:
+        codes = forked.ended(waiting)
+    assert codes == [0, 0]
+
+
+def check_processes(folder, count, voters):
+    """Real processes release what one does, and it stands every check."""
+    of = [f"--voters={voters}", *(["--queries=20"] if voters == "neighbours" else []), "--by=user"]
+    codes, said = both(count, folder / "several", *of)
+    assert codes == [0] * count, said
+    codes, said = ended(folder, [pate(folder / "one", *of)])
+    assert codes == [0], said
+    assert left(RunDirectory(folder / "several")) == left(RunDirectory(folder / "one"))
+    codes, said = ended(folder, [["verify", folder / "several", "--deep"]])
+    assert codes == [0], said
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("count", "voters"), [(2, "neighbours"), (4, "sums")])
-def test_real_processes_release_what_one_does(tmp_path, count, voters):
-    of = [f"--voters={voters}", *(["--queries=20"] if voters == "neighbours" else []), "--by=user"]
-    codes, said = both(count, tmp_path / "several", *of)
-    assert codes == [0] * count, said
-    codes, said = ended([pate(tmp_path / "one", *of)])
-    assert codes == [0], said
-    assert left(RunDirectory(tmp_path / "several")) == left(RunDirectory(tmp_path / "one"))
-    verify = [sys.executable, "-m", "pate_jax.cli", "verify", str(tmp_path / "several"), "--deep"]
-    assert ended([verify])[0] == [0]
+def test_four_real_processes_release_what_one_does(tmp_path):
+    check_processes(tmp_path, 4, "sums")
+
+
+@pytest.mark.long
+def test_two_real_processes_do_beside_two_that_wait_for_one_that_is_late(tmp_path):
+    """Gloo gives up after 30 seconds, unless the processes have met before."""
+    with late_first(seconds=35):
+        check_processes(tmp_path, 2, "neighbours")
 
 
 @pytest.mark.long
@@ -247,19 +266,5 @@ def test_a_first_process_that_is_killed_ends_all_and_repeated_they_release_once(
     assert codes == [0, 0], said
     after = list(ledger.releases(RunDirectory(out).ledger))
     assert after[:1] == before and len(after) == 2
-    assert ended([pate(tmp_path / "one", of, encoder=encoder)])[0] == [0]
+    assert ended(tmp_path, [pate(tmp_path / "one", of, encoder=encoder)])[0] == [0]
     assert left(RunDirectory(out)) == left(RunDirectory(tmp_path / "one"))
-
-
-@pytest.mark.long
-def test_processes_wait_for_one_that_is_late(tmp_path):
-    """Gloo gives up after 30 seconds, unless the processes have met before."""
-    script = (
-        "import sys, time; from pate_jax.system import devices; "
-        "devices.join(sys.argv[1], 2, int(sys.argv[2])); time.sleep(35 * devices.is_first()); "
-        "assert devices.from_first(b'late') == b'late'; devices.leave()"
-    )
-    address = free_address()
-    commands = [[sys.executable, "-c", script, address, index] for index in "01"]
-    codes, said = ended(commands)
-    assert codes == [0, 0], said

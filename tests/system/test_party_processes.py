@@ -1,13 +1,11 @@
 """Three parties as three processes over TLS: all voters, and a party that is killed or never comes."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 
+import forked
 import numpy as np
 import party_files as files
 import pytest
@@ -40,21 +38,14 @@ def agreed(folder, kind, seconds=60.0, **chosen):
 
 
 def started(folder, name):
-    words = [sys.executable, "-m", "pate_jax.cli", "party", "join", "vote.toml", "--key", f"{name}.key.pem"]
+    words = ["party", "join", "vote.toml", "--key", f"{name}.key.pem", "--out", f"run-{name}"]
     words += ["--private", f"{name}.npz", "--public", "pool.npz", "--test", "test.npz"]
-    with open(folder / f"{name}.log", "ab") as log:
-        return subprocess.Popen(
-            [*words, "--out", f"run-{name}"], cwd=folder, stdout=log, stderr=log, env=dict(os.environ)
-        )
+    return forked.pate(words, folder=folder, log=folder / f"{name}.log")
 
 
 def ended(folder, processes):
-    """The exit codes, once all have ended."""
-    try:
-        codes = {name: process.wait(LIMIT) for name, process in processes.items()}
-    finally:
-        for process in processes.values():
-            process.kill()
+    """The exit codes, once all have ended, and what each said."""
+    codes = dict(zip(processes, forked.ended([*processes.values()], LIMIT), strict=True))
     return codes, {name: (folder / f"{name}.log").read_text() for name in processes}
 
 
@@ -101,8 +92,8 @@ def test_a_party_killed_before_the_vote_is_charged_once(tmp_path):
     file = agreed(tmp_path, "neighbours")
     alone = started(tmp_path, "north")
     wait_for(tmp_path, "north", 1)
-    alone.send_signal(signal.SIGKILL)
-    assert alone.wait(LIMIT) == -signal.SIGKILL and lines(tmp_path, "north") == ["charge"]
+    alone.kill()
+    assert forked.ended([alone], LIMIT) == [-signal.SIGKILL] and lines(tmp_path, "north") == ["charge"]
     codes, logs = voted(tmp_path)
     assert set(codes.values()) == {0}, logs
     assert lines(tmp_path, "north") == ["charge", "begun", "opened"] and is_sum_of_all(tmp_path, file)
@@ -112,7 +103,7 @@ def test_a_party_killed_during_the_vote_ends_it_for_all_and_all_can_repeat_it(tm
     file = agreed(tmp_path, "neighbours", seconds=20.0)
     processes = {name: started(tmp_path, name) for name in files.NAMES}
     wait_for(tmp_path, "north", 2)
-    processes["north"].send_signal(signal.SIGKILL)
+    processes["north"].kill()
     codes, logs = ended(tmp_path, processes)
     if codes["north"] == 0:
         pytest.skip("the vote was over before the signal came")
