@@ -31,7 +31,6 @@ from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.student.settings import Selection
 from pate_jax.system import progress
 from pate_jax.system import topology as machines
-from pate_jax.voting import load_votes
 
 
 def run(
@@ -169,12 +168,15 @@ def aggregate(
             chosen = chosen.settled(budget_epsilon, delta or CUSTOMARY_DELTA)
         if not source.is_dir():
             votes = votes_of(source, labels_are_teacher_labels)
-            check_threshold(chosen, int(votes.votes.sum(1).max(initial=0)))
+            teachers = int(votes.votes.sum(1).max(initial=0))
+            check_threshold(chosen, teachers)
             batches.adopt(run, votes, seed, more, relation)
-        elif relation is not None:
-            batches.declare(run, relation)
-        if run.votes.exists():
-            progress.warn(threshold_warning(chosen, int(load_votes(run.votes).votes.sum(1).max(initial=0))))
+            progress.warn(threshold_warning(chosen, teachers))
+        else:
+            if relation is not None:
+                batches.declare(run, relation)
+            if run.votes.exists():
+                progress.warn(threshold_warning(chosen, batches.size_of(run)[0]))
         if register is not None:
             registration.before_answers(run, register, chosen, budget_epsilon, delta)
         answers = batches.answer(run, chosen, budget_epsilon, delta)

@@ -283,7 +283,7 @@ def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost,
 
         return stable_list.charge(run, mechanism, batch, before)
     whole = voting.load_votes(run.votes_of(batch))
-    teachers, classes = size_of(run)
+    teachers, classes = _size(whole.votes) if batch == 1 else size_of(run)
     asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
     digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))

@@ -218,8 +218,10 @@ def pack(labels: Iterable[int], answered: Iterable[bool]) -> str:
     >>> pack([3, -1, 12], [True, False, True])
     '3 - 12'
     """
-    pairs = zip(np.asarray(labels).tolist(), np.asarray(answered).tolist(), strict=True)
-    return " ".join(str(label) if given else REFUSED for label, given in pairs)
+    given = np.asarray(labels).tolist()
+    tokens = {label: str(label) for label in set(given)}
+    pairs = zip(given, np.asarray(answered).tolist(), strict=True)
+    return " ".join([tokens[label] if told else REFUSED for label, told in pairs])
 
 
 def unpack(answers: str) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
@@ -231,7 +233,8 @@ def unpack(answers: str) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     tokens = answers.split()
     answered = np.array([token != REFUSED for token in tokens], bool)
     try:
-        labels = np.array([-1 if token == REFUSED else int(token) for token in tokens], np.int32)
+        label = {token: -1 if token == REFUSED else int(token) for token in set(tokens)}
+        labels = np.array([label[token] for token in tokens], np.int32)
     except (ValueError, OverflowError) as error:
         raise PateError(f"answers hold something that is no label: {error}") from error
     return labels, answered

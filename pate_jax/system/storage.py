@@ -28,6 +28,7 @@ from pate_jax.errors import PateError
 
 SCHEMA = 1
 _STAMP = "artefact"
+_LEVEL = 3  # of compression: takes a third of the time of level 6, and a sixth more space for votes
 _ROOM, _RATIO = 1 << 30, 250  # an archive may unpack to this many bytes, or to this many times its own
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 # What zipfile and NumPy raise for bytes that are not an archive of arrays.
@@ -196,11 +197,11 @@ def write_arrays(
 def pack_arrays(kind: str, arrays: Mapping[str, np.ndarray], *, compressed: bool = True) -> memoryview:
     """The content of an NPZ file of this kind."""
     stamp = np.array(json.dumps({_STAMP: kind, "schema": SCHEMA}))
-    buffer = io.BytesIO()
-    if compressed:
-        np.savez_compressed(buffer, allow_pickle=False, **{_STAMP: stamp, **arrays})
-    else:
-        np.savez(buffer, allow_pickle=False, **{_STAMP: stamp, **arrays})
+    buffer, method = io.BytesIO(), zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", method, compresslevel=_LEVEL) as archive:
+        for name, array in {_STAMP: stamp, **arrays}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
     return buffer.getbuffer()
 
 
