@@ -11,6 +11,7 @@ import forgetting
 import hypothesis
 import pytest
 import quick_compiler
+import scheduling
 import shapes
 
 CACHE = Path(__file__).parents[1] / ".jax_cache"
@@ -55,6 +56,12 @@ def pytest_configure(config):
     if "PATE_HONEST_RUNS" not in os.environ:
         os.environ["PATE_HONEST_RUNS"] = tempfile.mkdtemp(prefix="pate-runs-")
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop("PATE_HONEST_RUNS"), ignore_errors=True))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that share programs go to one process."""
+    return scheduling.scheduler(config, log)
 
 
 @pytest.fixture(autouse=True, scope="module")

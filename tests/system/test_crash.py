@@ -188,9 +188,11 @@ CHILDREN = """
 import json, os, sys
 sys.path[:0] = sys.argv[1:]
 import test_crash
+from matplotlib.figure import Figure
 from pate_jax import cli
 from pate_jax.runs import pipeline
 from pate_jax.system import storage
+Figure.savefig = lambda self, out, **_: out.write(b"<svg/>")  # drawing takes long
 for line in sys.stdin:
     at, half, commands = json.loads(line)
     child = os.fork()
