@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -35,7 +36,7 @@ def predict(
 ) -> Int[np.ndarray, "teachers queries"]:
     """The label that each teacher of this process gives each input, int16 (int32 above 32,767 classes)."""
     voter = _Voter(model, preprocessing, inputs, devices)
-    answer = programs.on_devices(lambda params, batch: voter.labels(params, batch), voter.devices)
+    answer = voter.compiled.labels
     given = np.zeros((len(teachers.ids), len(inputs)), np.int16 if voter.classes <= 1 << 15 else np.int32)
     with progress.bar("labels", float(given.size)) as bar:
         for start, batches in voter.blocks():
@@ -63,7 +64,7 @@ def vote(
     Labels of single teachers are never stored, and a place without a teacher does not count.
     """
     voter = _Voter(model, preprocessing, inputs, devices)
-    count = programs.on_devices(voter.count, voter.devices, donate=(0,))
+    count = voter.compiled.count
     total = np.zeros((len(inputs), voter.classes), np.int32)
     with progress.bar("votes", float(len(inputs) * len(teachers.ids))) as bar:
         for start, batches in voter.blocks():
@@ -97,6 +98,43 @@ def score(teacher_labels: np.ndarray, labels: np.ndarray, classes: int) -> dict[
     }
 
 
+class _Compiled(NamedTuple):
+    """What the devices run."""
+
+    labels: Callable[[Any, Any], Any]
+    """(params, batch) -> labels [device, width, batch]"""
+    count: Callable[[Any, Any, Any, Any], Any]
+    """(votes, params, batch, real) -> votes [device, batch, class]; `real` is 0 where there is no teacher"""
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(
+    apply: Callable, preprocessing: Preprocessing, width: int, classes: int, devices: tuple[jax.Device, ...]
+) -> _Compiled:
+    """The programs of a net: who votes again, votes with the same ones."""
+
+    def labels(params: Any, batch: Any) -> Any:
+        ready = preprocessing.apply(batch.astype(jnp.float32))
+        label: Callable = lambda teacher: jnp.argmax(apply(teacher, ready), axis=-1)  # noqa: E731
+        return programs.inside(label, width)(params)
+
+    def count(votes: Any, params: Any, batch: Any, real: Any) -> Any:
+        given = labels(params, batch)
+        chex.assert_shape([given, votes], [(width, len(batch)), (len(batch), classes)])
+        chosen = given[:, :, None] == jnp.arange(classes)
+        return votes + jnp.sum(jnp.where(chosen, real[:, None, None], 0), axis=0)
+
+    over = functools.partial(programs.on_devices, devices=list(devices))
+    return _Compiled(over(labels), over(count, donate=(0,)))
+
+
+@functools.lru_cache(maxsize=16)
+def _classes_of(apply: Callable, init: Callable, preprocessing: Preprocessing, shape: tuple[int, ...]) -> int:
+    one = jax.ShapeDtypeStruct((1, *shape), np.float32)
+    params = jax.eval_shape(init, jax.random.key(0))
+    return jax.eval_shape(lambda p, x: apply(p, preprocessing.apply(x)), params, one).shape[1]
+
+
 class _Voter:
     """A net in the form of prediction on this backend, and the queries in batches."""
 
@@ -110,27 +148,9 @@ class _Voter:
         if model.front is not None:
             self.inputs, preprocessing = model.front(self.inputs), AS_STORED
         self.width, self.batch = row["predict"]["width"], min(row["predict"]["batch"], len(self.inputs))
-        self._apply = in_form(model, Form(row["convolution"], row["dtype"])).apply
-        self._preprocess = preprocessing.apply
-        self.classes = self._classes(model)
-
-    def _classes(self, model: Model) -> int:
-        shape = jax.ShapeDtypeStruct((1, *self.inputs.shape[1:]), np.float32)
-        params = jax.eval_shape(model.init, jax.random.key(0))
-        return jax.eval_shape(lambda p, x: model.apply(p, self._preprocess(x)), params, shape).shape[1]
-
-    def labels(self, params: Any, batch: Any) -> Any:
-        """Labels [width, batch] of one device's teachers."""
-        ready = self._preprocess(batch.astype(jnp.float32))
-        label: Callable = lambda teacher: jnp.argmax(self._apply(teacher, ready), axis=-1)  # noqa: E731
-        return programs.inside(label, self.width)(params)
-
-    def count(self, votes: Any, params: Any, batch: Any, real: Any) -> Any:
-        """Add the votes of one device's teachers; `real` is 0 at a place without a teacher."""
-        queries = jnp.arange(votes.shape[0])
-        labels = self.labels(params, batch)
-        chex.assert_shape([labels, votes], [(self.width, len(queries)), (len(batch), self.classes)])
-        return votes.at[queries[None, :], labels].add(jnp.broadcast_to(real[:, None], labels.shape))
+        self.classes = _classes_of(model.apply, model.init, preprocessing, self.inputs.shape[1:])
+        formed = in_form(model, Form(row["convolution"], row["dtype"])).apply
+        self.compiled = _compiled(formed, preprocessing, self.width, self.classes, tuple(self.devices))
 
     def blocks(self) -> Iterator[tuple[int, list[Any]]]:
         """Queries in blocks that stay on every device, each cut into batches of one size."""
