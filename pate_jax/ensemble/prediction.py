@@ -64,7 +64,7 @@ def vote(
     Labels of single teachers are never stored, and a place without a teacher does not count.
     """
     voter = _Voter(model, preprocessing, inputs, devices)
-    count = voter.compiled.count
+    add = voter.compiled.add
     total = np.zeros((len(inputs), voter.classes), np.int32)
     with progress.bar("votes", float(len(inputs) * len(teachers.ids))) as bar:
         for start, batches in voter.blocks():
@@ -72,7 +72,7 @@ def vote(
             sums = [programs.everywhere(empty, voter.devices) for _ in batches]
             for rows, real, params in voter.rounds(teachers):
                 here = real.reshape(len(voter.devices), voter.width).astype(np.int32)
-                sums = [count(sum_, params, batch, here) for sum_, batch in zip(sums, batches, strict=True)]
+                sums = [add(sum_, params, batch, here) for sum_, batch in zip(sums, batches, strict=True)]
                 bar.advance(float(len(rows) * min(len(batches) * voter.batch, len(inputs) - start)))
             counted = np.concatenate([np.asarray(part).sum(axis=0, dtype=np.int32) for part in sums])
             total[start : start + len(counted)] = counted[: len(inputs) - start]
@@ -103,7 +103,7 @@ class _Compiled(NamedTuple):
 
     labels: Callable[[Any, Any], Any]
     """(params, batch) -> labels [device, width, batch]"""
-    count: Callable[[Any, Any, Any, Any], Any]
+    add: Callable[[Any, Any, Any, Any], Any]
     """(votes, params, batch, real) -> votes [device, batch, class]; `real` is 0 where there is no teacher"""
 
 
@@ -118,14 +118,14 @@ def _compiled(
         label: Callable = lambda teacher: jnp.argmax(apply(teacher, ready), axis=-1)  # noqa: E731
         return programs.inside(label, width)(params)
 
-    def count(votes: Any, params: Any, batch: Any, real: Any) -> Any:
+    def add(votes: Any, params: Any, batch: Any, real: Any) -> Any:
         given = labels(params, batch)
         chex.assert_shape([given, votes], [(width, len(batch)), (len(batch), classes)])
         chosen = given[:, :, None] == jnp.arange(classes)
         return votes + jnp.sum(jnp.where(chosen, real[:, None, None], 0), axis=0)
 
     over = functools.partial(programs.on_devices, devices=list(devices))
-    return _Compiled(over(labels), over(count, donate=(0,)))
+    return _Compiled(over(labels), over(add, donate=(0,)))
 
 
 @functools.lru_cache(maxsize=16)
