@@ -1,4 +1,4 @@
-"""Images a second of each way to train a student, beside the same losses in plain PyTorch eager.
+"""Images a second of each way to train a student, beside the same losses in PyTorch eager.
 
 Same net (the small CNN), same batches, same distortions by the same formulas, same optimiser and running
 average; ours and PyTorch take turns, and a ratio is the median over the rounds. PyTorch is optional.
@@ -28,10 +28,18 @@ from measurement import Way, add, machine, way  # noqa: E402
 from pate_jax import models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.models import Form  # noqa: E402
-from pate_jax.student import PublicInputs, StudentConfig, named, training  # noqa: E402
+from pate_jax.student import (  # noqa: E402
+    PublicInputs,
+    StudentConfig,
+    Supervised,
+    Tandem,
+    named,
+    settings,
+    training,
+)
 from pate_jax.student.methods import fixmatch, gan, nets, supervised, vat  # noqa: E402
 
-METHODS = {"supervised": supervised, "vat": vat, "gan": gan, "fixmatch": fixmatch}
+METHODS = {"supervised": supervised, "vat": vat, "gan": gan, "fixmatch": fixmatch, "tandem": supervised}
 POOL, ANSWERS, CLASSES, STEPS = 9000, 250, 10, 10
 SCALE = Preprocessing((0.0,), (255.0,))
 
@@ -48,7 +56,17 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 
 
 def config_of(method: str) -> StudentConfig:
-    return named(method, steps=10**5).resolved(image=True)
+    """The method's own recipe; of `tandem` that of its small net, which is a supervised student."""
+    if method != "tandem":
+        return named(method, steps=10**5).resolved(image=True)
+    recipe = Tandem(steps=10**5).resolved(image=True)
+    shared = settings.names(Supervised) & settings.names(Tandem)
+    return Supervised(net="cnn", **{name: getattr(recipe, name) for name in shared})
+
+
+def taught(method: str) -> int:
+    """Inputs with an answer: of `tandem` all, which ridge answers."""
+    return POOL if method == "tandem" else ANSWERS
 
 
 def per_step(config: StudentConfig) -> int:
@@ -65,9 +83,9 @@ def ours(method: str, form: Form | None = None) -> Way:
     ready = nets._program(
         METHODS[method].objective, about, chosen, config, SCALE, nets.implementation(keys), False
     )
-    rows = jnp.arange(ANSWERS, dtype=jnp.int32)
+    rows = jnp.arange(taught(method), dtype=jnp.int32)
     pool = training.Pool(
-        jnp.asarray(images), rows, jnp.asarray(labels[:ANSWERS]), nets.typical_distance(public)
+        jnp.asarray(images), rows, jnp.asarray(labels[: len(rows)]), nets.typical_distance(public)
     )
     slots = np.arange(config.batch_size), np.arange(config.batch_size * (config.unlabelled or 1))
     slots = devices.shard_batch(slots, config.devices or nets.device_count(config.batch_size, True))
@@ -101,16 +119,23 @@ class Torch:
         if channels_last:
             self.net = self.net.to(memory_format=torch.channels_last)
         self.average = [leaf.detach().clone() for leaf in self.net.parameters()]
+        self.answers, learned = taught(method), list(self.net.parameters())
+        if method == "gan":
+            sizes = [nn.Linear(self.config.latent, 256), nn.ReLU(), nn.Linear(256, 512), nn.ReLU()]
+            self.generator = nn.Sequential(*sizes, nn.Linear(512, 784), nn.Sigmoid())
+            learned += list(self.generator.parameters())
         rule = {"lr": self.config.learning_rate, "weight_decay": self.config.weight_decay}
-        self.rule = torch.optim.AdamW(self.net.parameters(), **rule, foreach=True)
+        moments = (self.config.first_moment, 0.999)
+        self.rule = torch.optim.AdamW(learned, **rule, betas=moments, foreach=True)
         self.images, self.labels = torch.tensor(images).permute(0, 3, 1, 2), torch.tensor(labels).long()
         flat = images.reshape(POOL, -1) / 255.0
         self.scale = float(np.sqrt(((flat - flat.mean(0)) ** 2).sum(1).mean()))
-        self.loss = {"supervised": self.supervised, "vat": self.vat, "fixmatch": self.fixmatch}[method]
+        losses = {"vat": self.vat, "fixmatch": self.fixmatch, "gan": self.gan}
+        self.loss = losses.get(method, self.supervised)
 
     def step(self) -> None:
         torch, size = self.torch, self.config.batch_size
-        rows = torch.randint(ANSWERS, (size,))
+        rows = torch.randint(self.answers, (size,))
         others = self.images[torch.randint(POOL, (size * (self.config.unlabelled or 1),))]
         self.rule.zero_grad()
         self.loss(self.images[rows], self.labels[rows], others).backward()
@@ -188,13 +213,26 @@ class Torch:
         weight = self.config.weight or 0.0
         return self.known(inputs, labels) + weight * (far + self.config.entropy * entropy)
 
+    def gan(self, inputs: Any, labels: Any, others: Any) -> Any:
+        torch, smoothing = self.torch, self.config.label_smoothing or 0.0
+        softplus, features, last = torch.nn.functional.softplus, self.net[:-1], self.net[-1]
+        made = self.generator(torch.randn(len(others), self.config.latent)).reshape(-1, 1, 28, 28)
+        counts = len(inputs), len(others), len(made)
+        shown = torch.cat([self.weak(inputs), self.weak(others), made.detach()])
+        hidden = features(shown)
+        known, real, false = last(hidden).split(counts)
+        told = torch.nn.functional.cross_entropy(known, labels, label_smoothing=smoothing)
+        telling = softplus(-real.logsumexp(1)).mean() + softplus(false.logsumexp(1)).mean()
+        fixed = {name: leaf.detach() for name, leaf in features.named_parameters()}
+        drawn = torch.func.functional_call(features, fixed, (made,)).mean(0)
+        matching = (drawn - hidden.split(counts)[1].detach().mean(0)).square().mean()
+        return told + (self.config.weight or 0.0) * 0.5 * telling + matching
+
 
 def torch_ways(method: str) -> list[Way]:
     try:
         import torch
     except ImportError:
-        return []
-    if method == "gan":
         return []
 
     def eager(threads: int, channels_last: bool) -> Way:
@@ -226,10 +264,13 @@ def compare(method: str, rounds: int, seconds: float, forms: bool) -> dict[str, 
         if rivals
         else []
     )
+    plain = [name for name in rivals if name.endswith("channels_last")]
+    laid = [mine / found[name][turn] for name in plain for turn, mine in enumerate(found["ours"])]
     return {
         "method": method, "net": "cnn", "rounds": rounds, "images_per_step": per_step(config_of(method)),
         "images_per_second": {name: round(statistics.median(paces), 1) for name, paces in found.items()},
         "ratio_to_best_torch": round(statistics.median(ratios), 3) if ratios else None,
+        "ratio_to_channels_last": round(statistics.median(laid), 3) if laid else None,
         "ratios": [round(ratio, 3) for ratio in ratios],
         "compile_seconds": round(ways[0].compile_seconds, 1),
     }  # fmt: skip

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from pate_jax.models import Model
 from pate_jax.student.methods import losses
-from pate_jax.student.methods.views import Views, apart
+from pate_jax.student.methods.views import Views, apart, beside, divided
 from pate_jax.student.settings import FixMatch
 from pate_jax.student.training import Objective
 
@@ -27,10 +27,13 @@ def objective(model: Model, views: Views, config: FixMatch) -> Objective:
 
     def loss(parameters, memory, batch, key):
         net = parameters["net"]
-        shown = views.strong if config.distort_answers else views.weak
-        logits = model.apply(net, shown(batch.keys, batch.inputs))
         weak_keys, strong_keys = (apart(batch.other_keys, place) for place in range(2))
-        distorted = model.apply(net, views.strong(strong_keys, batch.others))
+        if config.distort_answers:
+            seen = views.strong(beside(batch.keys, strong_keys), beside(batch.inputs, batch.others))
+        else:
+            known = views.weak(batch.keys, batch.inputs)
+            seen = beside(known, views.strong(strong_keys, batch.others))
+        logits, distorted = divided(model.apply(net, seen), len(batch.inputs), len(batch.others))
         guessing = model.apply(jax.lax.stop_gradient(net), views.weak(weak_keys, batch.others))
         guesses = jax.nn.softmax(guessing)
         memory = _REMEMBERED * memory + (1 - _REMEMBERED) * guesses.mean(0)

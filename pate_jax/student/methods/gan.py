@@ -14,7 +14,7 @@ from pate_jax import models
 from pate_jax.models import Model
 from pate_jax.student.methods import losses
 from pate_jax.student.methods.head import features, logits_of
-from pate_jax.student.methods.views import Views
+from pate_jax.student.methods.views import Views, beside, divided
 from pate_jax.student.settings import Gan
 from pate_jax.student.training import Objective
 
@@ -39,9 +39,12 @@ def objective(model: Model, views: Views, config: Gan) -> Objective:
     def loss(parameters, memory, batch, key):
         net, held = parameters["net"], jax.lax.stop_gradient(parameters["net"])
         made = images(parameters["generator"], key, len(batch.others))
-        seen = hidden(net, views.weak(batch.other_keys, batch.others))
-        logits = model.apply(net, views.weak(batch.keys, batch.inputs))
-        on_made = model.apply(net, jax.lax.stop_gradient(made))
+        known = views.weak(batch.keys, batch.inputs)
+        real = views.weak(batch.other_keys, batch.others)
+        counts = len(known), len(real), len(made)
+        features = hidden(net, beside(known, real, jax.lax.stop_gradient(made)))
+        logits, _, on_made = divided(logits_of(net, features), *counts)
+        _, seen, _ = divided(features, *counts)
         telling = losses.real_or_generated(logits_of(net, seen), on_made)
         matching = losses.feature_matching(jax.lax.stop_gradient(seen), hidden(held, made))
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))

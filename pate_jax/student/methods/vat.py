@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from pate_jax.models import Model
 from pate_jax.student.methods import losses
-from pate_jax.student.methods.views import Views
+from pate_jax.student.methods.views import Views, beside, divided
 from pate_jax.student.settings import Vat
 from pate_jax.student.training import Objective
 
@@ -27,9 +27,10 @@ def objective(model: Model, views: Views, config: Vat) -> Objective:
     def loss(parameters, memory, batch, key):
         apply = partial(model.apply, parameters["net"])
         held = partial(model.apply, jax.lax.stop_gradient(parameters["net"]))
-        logits = apply(views.weak(batch.keys, batch.inputs))
-        others = views.weak(batch.other_keys, batch.others)
-        guesses = apply(others)  # once, for the direction, the divergence and the entropy
+        counts = len(batch.inputs), len(batch.others)
+        seen = views.weak(beside(batch.keys, batch.other_keys), beside(batch.inputs, batch.others))
+        _, others = divided(seen, *counts)
+        logits, guesses = divided(apply(seen), *counts)  # the guesses serve the direction and both terms
         random = jax.random.normal(key, others.shape)
         direction = losses.worst_direction(held, others, guesses, random)
         changed = losses.virtual_adversarial(apply, others, guesses, direction, config.radius * batch.scale)

@@ -7,6 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from pate_jax.data import Preprocessing
@@ -46,6 +48,32 @@ def views(
 def apart(keys: Array, place: int) -> Array:
     """A stream of its own for each view of the same images."""
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, place)
+
+
+def beside(*batches: Array) -> Array:
+    """Several batches as one: a row of the first, then an equal share of each other one, and so on.
+
+    One call of the net serves all. A batch is spread over devices along its rows, and this order leaves each
+    row on the device that has it. `divided` takes the batches apart again.
+
+    >>> import jax.numpy as jnp
+    >>> beside(jnp.array([1, 2]), jnp.array([3, 4, 5, 6])).tolist()
+    [1, 3, 4, 2, 5, 6]
+    """
+    groups = [each.reshape(len(batches[0]), -1, *each.shape[1:]) for each in batches]
+    return jnp.concatenate(groups, axis=1).reshape(-1, *batches[0].shape[1:])
+
+
+def divided(rows: Array, *counts: int) -> list[Array]:
+    """The batches of so many rows each that `beside` made one of.
+
+    >>> import jax.numpy as jnp
+    >>> [each.tolist() for each in divided(jnp.array([1, 3, 4, 2, 5, 6]), 2, 4)]
+    [[1, 2], [3, 4, 5, 6]]
+    """
+    ends = np.cumsum([count // counts[0] for count in counts])[:-1]
+    groups = jnp.split(rows.reshape(counts[0], -1, *rows.shape[1:]), ends.tolist(), axis=1)
+    return [each.reshape(-1, *rows.shape[1:]) for each in groups]
 
 
 def _each(function, plain, keys, inputs):
