@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -51,7 +52,7 @@ def apart(keys: Array, place: int) -> Array:
 
 
 def beside(*batches: Array) -> Array:
-    """Several batches as one: a row of the first, then an equal share of each other one, and so on.
+    """Several batches as one: an equal share of each, then the next share of each, and so on.
 
     One call of the net serves all. A batch is spread over devices along its rows, and this order leaves each
     row on the device that has it. `divided` takes the batches apart again.
@@ -60,7 +61,8 @@ def beside(*batches: Array) -> Array:
     >>> beside(jnp.array([1, 2]), jnp.array([3, 4, 5, 6])).tolist()
     [1, 3, 4, 2, 5, 6]
     """
-    groups = [each.reshape(len(batches[0]), -1, *each.shape[1:]) for each in batches]
+    shares = math.gcd(*map(len, batches))
+    groups = [each.reshape(shares, -1, *each.shape[1:]) for each in batches]
     return jnp.concatenate(groups, axis=1).reshape(-1, *batches[0].shape[1:])
 
 
@@ -71,8 +73,9 @@ def divided(rows: Array, *counts: int) -> list[Array]:
     >>> [each.tolist() for each in divided(jnp.array([1, 3, 4, 2, 5, 6]), 2, 4)]
     [[1, 2], [3, 4, 5, 6]]
     """
-    ends = np.cumsum([count // counts[0] for count in counts])[:-1]
-    groups = jnp.split(rows.reshape(counts[0], -1, *rows.shape[1:]), ends.tolist(), axis=1)
+    shares = math.gcd(*counts)
+    ends = np.cumsum([count // shares for count in counts])[:-1].tolist()
+    groups = jnp.split(rows.reshape(shares, -1, *rows.shape[1:]), ends, axis=1)
     return [each.reshape(-1, *rows.shape[1:]) for each in groups]
 
 
