@@ -19,6 +19,8 @@ from pate_jax.models.spaces.medoids import cover
 LENGTH = 4000  # of vectors that are compared: its square is below 2^24
 _TURNS, _PACE = 40, 0.1  # of balancing, and share of a typical gap that a handicap moves by
 _REACH = 1 << 22  # a handicap at most
+_SOME = 64  # nearest queries of a public input among which it is balanced first
+_AT_ONCE = 1 << 22  # distances in one array
 
 
 class Queries(NamedTuple):
@@ -61,11 +63,13 @@ def likeness(
     >>> likeness(choose(Scaling(np.ones(1), 100, 0), pool, 2), pool, 2).round(1).tolist()
     [1.0, -1.0]
     """
-    pool = vectors(chosen.scaling, public).astype(np.float64)
-    squares = (chosen.vectors.astype(np.float64) ** 2).sum(0) + (pool**2).sum(1)[:, None]
-    gaps = squares - 2 * pool @ chosen.vectors
-    usual = gaps.mean()
-    nearest = np.sort(np.partition(gaps, min(most, gaps.shape[1]) - 1, axis=1)[:, :most], axis=1)
+    pool, queries = (one.astype(np.float64) for one in (vectors(chosen.scaling, public), chosen.vectors.T))
+    own, squares = (pool**2).sum(1), (queries**2).sum(1)
+    nearest = np.empty((len(pool), min(most, len(queries))))
+    for rows in _pieces(np.arange(len(pool)), len(queries)):
+        gaps = _gaps(pool[rows], queries, squares) + own[rows, None]
+        nearest[rows] = np.sort(np.partition(gaps, nearest.shape[1] - 1, axis=1)[:, :most], axis=1)
+    usual = own.mean() + squares.mean() - 2 * pool.mean(0) @ queries.mean(0)
     return 1 - nearest.mean(0) / usual if usual > 0 else np.ones(nearest.shape[1])
 
 
@@ -75,12 +79,60 @@ def _balance(
     squares: Int[np.ndarray, " query"],
 ) -> Float[np.ndarray, " query"]:
     """Handicaps with which the pool falls to the queries in about equal parts."""
-    gaps = squares - 2.0 * (pool.astype(np.float64) @ chosen.T)
+    near = _near(pool, chosen, squares)
     share = len(pool) / len(chosen)
-    between = np.partition(gaps, min(1, len(chosen) - 1), axis=1)
-    typical = float(np.median(between[:, min(1, len(chosen) - 1)] - between[:, 0]))
+    two = np.partition(near.gaps, min(1, near.gaps.shape[1] - 1), axis=1)[:, :2]
+    typical = float(np.median(two[:, -1] - two[:, 0]))
     handicaps = np.zeros(len(chosen))
     for _ in range(_TURNS):
-        there = np.bincount((gaps + handicaps).argmin(1), minlength=len(chosen))
+        nearest = _nearest(near, handicaps)
+        unsure = np.flatnonzero(nearest < 0)
+        for rows in _pieces(unsure, len(chosen)):
+            nearest[rows] = (_gaps(pool[rows], chosen, squares) + handicaps).argmin(1)
+        there = np.bincount(nearest, minlength=len(chosen))
         handicaps += _PACE * typical * np.log((there + 1) / (share + 1))
     return handicaps
+
+
+class _Near(NamedTuple):
+    """The queries nearest to each public input, and what they are nearer by than all others."""
+
+    queries: Int[np.ndarray, "pool some"]  # in ascending order of their numbers
+    gaps: Float[np.ndarray, "pool some"]  # squared distance, less the input's own square
+    others: Float[np.ndarray, " pool"]  # the least gap of all other queries, or less
+
+
+def _near(pool: np.ndarray, chosen: np.ndarray, squares: np.ndarray) -> _Near:
+    """A few candidates for each input, so that balancing need not look at all queries in every turn."""
+    some = min(_SOME, len(chosen))
+    near = np.empty((len(pool), some), np.int64)
+    gaps, others = np.empty(near.shape), np.full(len(pool), np.inf)
+    for rows in _pieces(np.arange(len(pool)), len(chosen)):
+        each = _gaps(pool[rows], chosen, squares)
+        if some < len(chosen):
+            near[rows] = np.sort(np.argpartition(each, some - 1, axis=1)[:, :some], axis=1)
+            others[rows] = np.take_along_axis(each, near[rows], axis=1).max(axis=1)
+        else:
+            near[rows] = np.arange(some)
+        gaps[rows] = np.take_along_axis(each, near[rows], axis=1)
+    return _Near(near, gaps, others)
+
+
+def _nearest(near: _Near, handicaps: np.ndarray) -> Int[np.ndarray, " pool"]:
+    """The nearest query of each input with these handicaps; -1 where it may be none of its candidates."""
+    gaps = near.gaps + handicaps[near.queries]
+    at = gaps.argmin(1)[:, None]
+    sure = np.take_along_axis(gaps, at, axis=1)[:, 0] < near.others + handicaps.min()
+    return np.where(sure, np.take_along_axis(near.queries, at, axis=1)[:, 0], -1)
+
+
+def _gaps(pool: np.ndarray, chosen: np.ndarray, squares: np.ndarray) -> Float[np.ndarray, "pool query"]:
+    """Squared distances less the inputs' own squares; all numbers are whole, so nothing is rounded."""
+    gaps = pool.astype(np.float64) @ (-2.0 * chosen.T)
+    gaps += squares
+    return gaps
+
+
+def _pieces(rows: Int[np.ndarray, " row"], queries: int) -> list[Int[np.ndarray, " piece"]]:
+    """Rows in pieces whose distances to all queries take little memory."""
+    return np.array_split(rows, -(-len(rows) * queries // _AT_ONCE)) if len(rows) else []

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import cho_factor, cho_solve
 
 from pate_jax.crowd import classifier, shares
 from pate_jax.crowd.plan import Plan
@@ -33,6 +34,7 @@ _UNSURE = (0.0, 0.7)  # noise in the scores of linear functions
 _TURNS = 15  # of averaging clusters
 _SHARED = 0.1  # of what a query says that its neighbours do not share
 _JUDGED = 3000  # public inputs, at most
+_BLOCK = 2048  # inputs compared with all queries at a time
 
 
 class Expected(NamedTuple):
@@ -168,27 +170,39 @@ def _by_counts(
     """The probabilities that neighbours' noisy counts give, carried on to other inputs by nearness."""
     release, queries = made.release, made.queries
     assert queries is not None and isinstance(release, NeighbourCounts)
-    gaps = _gaps(made, queries, public) + (queries.offsets - _squares(queries))
-    nearest = np.argpartition(gaps, release.votes - 1, axis=1)[:, : release.votes]
+    voting = np.flatnonzero(times)
+    nearest = _nearest(made, queries, public[voting], release.votes)
     carry = _carrier(queries, _gaps(made, queries, public[rows]))
 
     def guessed(labels: Labels) -> Shares:
-        table = np.zeros(release.shape)
-        np.add.at(table, (nearest, labels[:, None]), times[:, None])
+        cells = nearest * release.classes + labels[voting, None]
+        weights = np.repeat(times[voting], release.votes)
+        table = np.bincount(cells.ravel(), weights, math.prod(release.shape)).reshape(release.shape)
         found = shares.of_counts(_noisy(table, release.sigma, random), release).probabilities
         middle = found.mean(0)
-        return carry @ (found - middle) + middle
+        return carry(found - middle) + middle
 
     return guessed
 
 
-def _carrier(queries: Queries, gaps: np.ndarray) -> Float[np.ndarray, "row query"]:
+def _nearest(made: Plan, queries: Queries, places: Places, votes: int) -> Int[np.ndarray, "input vote"]:
+    """The queries that voters at some places vote at."""
+    handicaps, found = queries.offsets - _squares(queries), np.empty((len(places), votes), np.int64)
+    for start in range(0, len(places), _BLOCK):
+        gaps = _gaps(made, queries, places[start : start + _BLOCK])
+        gaps += handicaps
+        found[start : start + _BLOCK] = np.argpartition(gaps, votes - 1, axis=1)[:, :votes]
+    return found
+
+
+def _carrier(queries: Queries, gaps: np.ndarray) -> Callable[[Shares], Shares]:
     """How what queries say is carried on to other inputs: least squares on a Gaussian kernel."""
     chosen = queries.vectors.astype(np.float64)
     apart = _squares(queries)[:, None] + _squares(queries) - 2 * chosen.T @ chosen
     usual = max(float(np.median(apart)), 1.0)
-    alike = np.exp(-apart / usual) + _SHARED * np.eye(len(apart))
-    return np.asarray(np.linalg.solve(alike, np.exp(-gaps / usual).T).T)
+    alike = cho_factor(np.exp(-apart / usual) + _SHARED * np.eye(len(apart)), overwrite_a=True)
+    near = np.exp(-gaps / usual)
+    return lambda said: np.asarray(near @ cho_solve(alike, said))
 
 
 def _gaps(made: Plan, queries: Queries, places: Places) -> Float[np.ndarray, "input query"]:

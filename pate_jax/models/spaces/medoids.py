@@ -35,14 +35,21 @@ def cover(
 
 def _spread(points: np.ndarray, wanted: int, random: np.random.Generator) -> np.ndarray:
     """k-means++: each next row is drawn in proportion to its squared distance from those drawn already."""
+    across = np.ascontiguousarray(points.T)  # whose sums over directions take a third of the time
+
+    def apart(row: int) -> np.ndarray:
+        gaps = across - across[:, row, None]
+        squares: np.ndarray = np.square(gaps, out=gaps).sum(0, dtype=np.float64)
+        return squares
+
     rows = [int(random.integers(len(points)))]
-    squares = ((points - points[rows[0]]) ** 2).sum(1, dtype=np.float64)
+    squares = apart(rows[0])
     for draw in random.random(wanted - 1):
         squares[rows] = 0
         total = np.cumsum(squares)
         left = np.setdiff1d(np.arange(len(points)), rows)[0] if total[-1] == 0 else None
         rows.append(int(np.searchsorted(total, draw * total[-1], "right")) if left is None else int(left))
-        squares = np.minimum(squares, ((points - points[rows[-1]]) ** 2).sum(1, dtype=np.float64))
+        squares = np.minimum(squares, apart(rows[-1]))
     return np.array(rows)
 
 
@@ -51,9 +58,10 @@ def _nearest(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.nd
     norms, places, squares = (centres**2).sum(1), [], []
     for start in range(0, len(points), _BLOCK):
         block = points[start : start + _BLOCK]
-        gaps = norms - 2 * block @ centres.T
-        places.append(gaps.argmin(1))
-        squares.append(gaps.min(1) + (block**2).sum(1))
+        gaps = 2 * block @ centres.T
+        nearest = np.subtract(norms, gaps, out=gaps).argmin(1)
+        places.append(nearest)
+        squares.append(gaps[np.arange(len(block)), nearest] + (block**2).sum(1))
     return np.concatenate(places), np.concatenate(squares)
 
 
