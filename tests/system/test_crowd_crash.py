@@ -1,4 +1,4 @@
-"""A crowd's run as a real process, really killed at any write: repeated, it ends as if nothing had been."""
+"""A crowd's run that is killed at any write: repeated, it ends as if nothing had been."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import signal
 import honest_runs
 import numpy as np
 import pytest
-from test_crash import Children, Mortal
+from test_crash import Children, Crash, Mortal
 
 from pate_jax.audit import verify
 from pate_jax.cli import main
@@ -14,10 +14,12 @@ from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 SEED = 5
 KINDS = ("neighbours", "sums")
 STUDENT = "--student.method supervised --student.net table --student.steps 8 --student.batch-size 8"
 MOMENTS = 40  # of a run, at most: more than it writes files
+REALLY = 6  # every so many moments a real process is killed, which takes longer
 
 
 def command(out, voters, seed=SEED):
@@ -73,10 +75,22 @@ def children():
     assert made.parent.returncode == 0
 
 
-def killed_and_repeated(children, out, voters, at, half, seed=SEED):
-    """Kill a run at a system call, and repeat its command; the run, and what its ledger showed in between."""
-    children.start([command(out, voters, seed)], at, half)
+def killed(children, words, at, half):
+    """A process of its own, really killed at a system call."""
+    children.start([words], at, half)
     assert children.end() == -signal.SIGKILL
+
+
+def died_here(_, words, at, half):
+    """The same in this process, which has traced its programs: from that call on nothing is written."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(storage, "os", Mortal(at, half))
+        main(words)
+
+
+def killed_and_repeated(children, out, voters, at, half, seed=SEED, end=killed):
+    """End a run at a system call, and repeat its command; the run, and what its ledger showed in between."""
+    end(children, command(out, voters, seed), at, half)
     run = RunDirectory(out)
     check_what_left(run)
     before = shown(run) if run.ledger.exists() else []
@@ -120,8 +134,9 @@ def test_killed_at_every_write_of_a_file_the_run_ends_the_same(children, calls, 
     places = [at for at, called in enumerate(calls[voters]) if called == name]
     assert 10 < len(places) < MOMENTS
     torn = 0
-    for at in places:
-        run, _, was_torn = killed_and_repeated(children, tmp_path / f"run-{at}", voters, at, half)
+    for number, at in enumerate(places):
+        end = died_here if number % REALLY else killed
+        run, _, was_torn = killed_and_repeated(children, tmp_path / f"run-{at}", voters, at, half, end=end)
         assert left(run) == expected, at
         torn += was_torn
     assert torn == (2 if half else 0)
