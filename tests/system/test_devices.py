@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 
 from pate_jax.errors import PateError
 from pate_jax.system import devices
@@ -83,3 +84,24 @@ def test_kept_memory_gives_memory_back_at_its_end():
         for _ in range(3):
             np.ones(2**26, np.uint8)
     assert resident() - before < 2**15  # KiB: half of one array
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (4, 2), (0, 3), ()])
+def test_what_processes_exchange_comes_in_blocks_and_whole(monkeypatch, shape):
+    """Of three processes, each later one holds the bytes of the one before, and one more in each."""
+    sizes = []
+
+    def gathered(block):
+        sizes.append(len(block))
+        return np.stack([block, block + 1, block + 2])
+
+    monkeypatch.setattr(multihost_utils, "process_allgather", gathered)
+    monkeypatch.setattr(devices, "processes", lambda: 3)
+    monkeypatch.setattr(devices, "_BLOCK", 32)
+    sent = np.random.default_rng(1).integers(0, 1 << 40, shape)
+    received = devices._from_all(sent)
+    assert received.shape == (3, *shape) and received.dtype == np.int64
+    for more, one in enumerate(received):
+        bytes_of_one = np.frombuffer(sent.tobytes(), np.uint8) + np.uint8(more)
+        assert one.tobytes() == bytes_of_one.tobytes()
+    assert sum(sizes) == sent.nbytes and max(sizes) <= 32
