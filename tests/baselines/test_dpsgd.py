@@ -270,3 +270,20 @@ def test_rules_read_counts_only_and_knobs_stand_over_them():
     assert chosen == dpsgd.choose(60_000, 10, image=True, epsilon=2.93, activation="relu")
     assert (chosen.activation, chosen.batch, chosen.epsilon) == ("relu", 1024, 2.93)
     assert dpsgd.choose(40, 2, image=False).batch <= 40
+
+
+COUNTS = 1000, 4000, 16_000
+
+
+def test_few_records_and_a_small_epsilon_get_fewer_steps_and_many_get_those_of_forty_passes():
+    usual = dpsgd.choose(60_000, 10, image=True, epsilon=2.93)
+    assert dpsgd.choose(60_000, 10, image=True, epsilon=2.93, parameters=26_010) == usual
+    found = [dpsgd.choose(count, 2, image=False, epsilon=1.0, parameters=3490) for count in COUNTS]
+    assert [one.steps for one in found] == [100, 100, 187]
+    assert [one.batch for one in found] == [50, 200, 585]
+    for one, count in zip(found, COUNTS, strict=True):
+        assert one.learning_rate * one.steps == pytest.approx(40 / 512 * count / 3)
+    least = dpsgd.choose(4000, 2, image=False, epsilon=1e-9, parameters=3490)
+    assert (least.steps, least.batch) == (100, 16) and least.learning_rate > 0
+    head = dpsgd.choose(60_000, 10, image=True, epsilon=2.93, net="linear")
+    assert head.learning_rate == 4 * usual.learning_rate

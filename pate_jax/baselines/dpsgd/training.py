@@ -116,12 +116,20 @@ def check(
     ...
     pate_jax.errors.PateError: steps=1000000 of 2,466 parameters draw too much noise for delta=1e-09 ...
     """
-    net = model or _net(settings, shape, classes)
-    parameters = jax.eval_shape(net.init, jax.random.key(0))
-    count: int = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))
+    count = size(model or _net(settings, shape, classes))
     clipping.shrunk(settings.clip, count)
     noise.check_reserve(made, count)
     return count
+
+
+def size(net: models.Model) -> int:
+    """The number of a net's parameters.
+
+    >>> size(models.build("table", input_shape=(4,), classes=2))
+    2466
+    """
+    parameters = jax.eval_shape(net.init, jax.random.key(0))
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))
 
 
 def _trained(

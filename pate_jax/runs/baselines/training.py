@@ -20,10 +20,11 @@ from typing import Annotated, Any
 import numpy as np
 from tyro.conf import OmitArgPrefixes
 
+from pate_jax import models
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.training_statement import RELATION, TrainingStatement
 from pate_jax.baselines.dpsgd import calibration
-from pate_jax.baselines.dpsgd.settings import Settings, choose
+from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
@@ -67,7 +68,7 @@ class BaselineConfig:
     temperature: float = 2.0
     offset: float = 1.0
     steps: int | None = None
-    """Unset, as are the next three: by rules that read the number of records alone (docs/dpsgd.md)."""
+    """Unset, as are the next three: by rules that read public numbers alone (docs/dpsgd.md)."""
     batch: int | None = None
     clip: float | None = None
     learning_rate: float | None = None
@@ -96,9 +97,21 @@ class BaselineConfig:
             image=dataset.kind == "image",
             epsilon=self.epsilon,
             delta=self.delta,
+            parameters=self._parameters(dataset),
             neighbours="changed",
             **{name: value for name, value in wanted.items() if value is not None},
         )
+
+    def _parameters(self, dataset: Dataset) -> int | None:
+        """How many the rules should reckon with: of a table's net or a head; None for a net of images."""
+        if self.net == LINEAR:
+            return dataset.classes * (heads.DIRECTIONS + 1)
+        if dataset.kind == "image":
+            return None
+        from pate_jax.baselines.dpsgd import training  # which needs the extra
+
+        shape, net = dataset.input_shape, self.net or "table"
+        return training.size(models.build(net, input_shape=shape, classes=dataset.classes))
 
 
 def is_training(run: RunDirectory) -> bool:
