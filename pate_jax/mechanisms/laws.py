@@ -175,9 +175,9 @@ def _weights(noise: Noise) -> list[int]:
     is at most the sum of its factors' errors plus 1. The error of `r_x` is at most `3 x + 2`, and that of
     `w_x` at most the sum of `3 y + 3` over `y < x`, which is below `12 (x + 1)^2`.
 
-    The weights of the rounded Gaussian are those of the discrete one times `_cell`, which is at most 2^8 and
-    wrong by less than 2^-162. Apart from that a weight is at most `2^12 (x + 1)^2 + 1` units too small. In
-    `_ends` the sums are within 2^77 units and a share of 2^-162, so the quotient is also within 2^-137 there.
+    The weights of the rounded Gaussian are those of the discrete one times `_cells`, which are at most 2^8
+    and wrong by less than 2^-162. Apart from that a weight is at most `2^12 (x + 1)^2 + 1` units too small.
+    In `_ends` the sums are within 2^77 units and a share of 2^-162, so the quotient is also within 2^-137.
     """
     scale = Fraction(noise.scale)
     if noise.family != "discrete_laplace":
@@ -191,30 +191,54 @@ def _weights(noise: Noise) -> list[int]:
         ratio = ratio * change >> _BITS
         weights.append(weight)
     if noise.family == "rounded_gaussian":
-        return [weight * _cell(scale, value) >> _CELL_BITS for value, weight in enumerate(weights)]
+        cells = _cells(scale, len(weights))
+        return [weight * cell >> _CELL_BITS for weight, cell in zip(weights, cells, strict=True)]
     return weights
 
 
-def _cell(scale: Fraction, value: int) -> int:
-    """A Gaussian's mass from `value - 1/2` to `value + 1/2`, over its density at `value`, times 2^192.
+def _cells(scale: Fraction, count: int) -> list[int]:
+    """A Gaussian's mass from `x - 1/2` to `x + 1/2`, over its density at `x`, times 2^192: for x from 0 up.
 
-    With `h = 1 / (2 scale)` the density at `value + v / 2` is that at `value` times the sum of `t_n (-v)^n`,
-    a generating function of Hermite polynomials: `t_0 = 1`, `(n + 1) t_{n+1} = b t_n - h^2 t_{n-1}` and `b =
-    value / (2 scale^2)`. Over v from -1 to 1 the mean of an odd term is 0 and that of an even one `t_n / (n +
-    1)`. For scales of at least 1 and values in the support, `b <= 8` and `h^2 <= 1/4`. So the sum of all
-    terms, and the growth of an error, are at most `e^(b + h^2)`, below 2^12. Step n adds at most `2^13 + 2`
-    units of error divided by n, all steps together less than 2^16, and the terms after the last one less than
-    that: in all below 2^30 units.
+    With `b = x / (2 scale^2)` and `h = 1 / (8 scale^2)` the density at `x + v / 2` is that at `x` times
+    `e^(-b v - h v^2)`. The mean over v from -1 to 1 leaves `cosh(b v)`, so it is the sum of `b^2k N_k /
+    (2k)!`, where `N_k` (see `_moments`) does not depend on x. The sum is taken from the inside: `a_k = N_k +
+    b^2 a_{k+1} / ((2k + 1) (2k + 2))`.
+
+    For scales of at least 1 and values in the support, `b <= 8`, so no `a_k` exceeds `cosh(8)`, below 2^11.
+    `b^2` is less than 2 units too small, and `N_k` wrong by less than 2^8. So a step adds less than `2^8 +
+    2^11 + 2` units of error, below 2^12, and an error at step k reaches the end times `b^2k / (2k)!`, whose
+    sum is at most `cosh(8)`: in all less than 2^23 units. The first term left out is below 2^3 units, and
+    those after it fall by more than half from one to the next.
     """
-    slope = (value << _CELL_BITS) * scale.denominator**2 // (2 * scale.numerator**2)
-    square = (scale.denominator**2 << _CELL_BITS) // (4 * scale.numerator**2)
-    before, term = 0, 1 << _CELL_BITS
-    total, degree = term, 0
-    while abs(term) > 1 or abs(before) > 1:
-        before, term = term, (slope * term - square * before >> _CELL_BITS) // (degree + 1)
-        degree += 1
-        total += 0 if degree % 2 else term // (degree + 1)
-    return total
+    inverse = (scale.denominator**4 << (_CELL_BITS + _GUARD)) // (4 * scale.numerator**4)
+    squares = [value * value * inverse >> _GUARD for value in range(count)]
+    term, steps = 1 << _CELL_BITS, 0
+    while term:
+        term = (term * squares[-1] >> _CELL_BITS) // ((2 * steps + 1) * (2 * steps + 2))
+        steps += 1
+    moments = _moments(scale, steps)
+    inner = [(moments[k], (2 * k + 1) * (2 * k + 2)) for k in range(steps - 1, -1, -1)]
+    cells = []
+    for square in squares:
+        total = 0
+        for moment, divisor in inner:
+            total = moment + (square * total >> _CELL_BITS) // divisor
+        cells.append(total)
+    return cells
+
+
+def _moments(scale: Fraction, count: int) -> list[int]:
+    """The means of `v^2k e^(-h v^2)` over v from -1 to 1, times 2^192, for k below `count`; see `_cells`.
+
+    It is the sum of `(-h)^j / j! / (2k + 2j + 1)`. As `h <= 1/8`, fewer than 60 terms are not 0, and each is
+    wrong by less than 3 units.
+    """
+    spread = (scale.denominator**2 << _CELL_BITS) // (8 * scale.numerator**2)
+    powers = [1 << _CELL_BITS]
+    while powers[-1]:
+        powers.append((powers[-1] * spread >> _CELL_BITS) // len(powers))
+    signed = [power if j % 2 == 0 else -power for j, power in enumerate(powers)]
+    return [sum(power // (2 * k + 2 * j + 1) for j, power in enumerate(signed)) for k in range(count)]
 
 
 def _ends(noise: Noise) -> list[int]:
