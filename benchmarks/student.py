@@ -255,9 +255,15 @@ def compare(method: str, rounds: int, seconds: float, forms: bool) -> dict[str, 
     ways = [ours(method), *torch_ways(method)]
     ways += [ours(method, Form(name)) for name in models.CONVOLUTIONS] if forms else []
     found: dict[str, list[float]] = {one.name: [] for one in ways}
+    spent: dict[str, list[float]] = {one.name: [] for one in ways}
+    images = per_step(config_of(method))
     for turn in range(rounds):
         for one in ways if turn % 2 == 0 else ways[::-1]:
-            found[one.name].append(one.pace(seconds))
+            began, used = time.perf_counter(), time.process_time()
+            pace = one.pace(seconds)
+            steps = pace * (time.perf_counter() - began) / images
+            found[one.name].append(pace)
+            spent[one.name].append(1000 * (time.process_time() - used) / steps)
     rivals = [name for name in found if name.startswith("torch")]
     ratios = (
         [mine / max(found[name][i] for name in rivals) for i, mine in enumerate(found["ours"])]
@@ -267,8 +273,9 @@ def compare(method: str, rounds: int, seconds: float, forms: bool) -> dict[str, 
     plain = [name for name in rivals if name.endswith("channels_last")]
     laid = [mine / found[name][turn] for name in plain for turn, mine in enumerate(found["ours"])]
     return {
-        "method": method, "net": "cnn", "rounds": rounds, "images_per_step": per_step(config_of(method)),
+        "method": method, "net": "cnn", "rounds": rounds, "images_per_step": images,
         "images_per_second": {name: round(statistics.median(paces), 1) for name, paces in found.items()},
+        "cpu_ms_per_step": {name: round(statistics.median(each), 2) for name, each in spent.items()},
         "ratio_to_best_torch": round(statistics.median(ratios), 3) if ratios else None,
         "ratio_to_channels_last": round(statistics.median(laid), 3) if laid else None,
         "ratios": [round(ratio, 3) for ratio in ratios],
