@@ -104,6 +104,32 @@ def without_pictures():
         yield
 
 
+@pytest.fixture
+def small_nets():
+    """Narrow nets, few typical patches and empty pictures: for runs that have to stand, not to be right."""
+    from functools import partial
+
+    import matplotlib.figure
+
+    from pate_jax.models import nets, patches
+
+    def small(name, size):
+        widths = isinstance(size, tuple)
+        return tuple(max(8, width // 4) for width in size) if widths else few.get(name, size)
+
+    few = {"kinds": 12, "cells": 3}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patches, "learn", partial(patches.learn, **few))
+        patch.setattr(patches, "_SAMPLE", 5000)
+        patch.setattr(matplotlib.figure.Figure, "savefig", lambda self, out, **_: out.write(b"<svg/>"))
+        for _, sizes in nets.NETS.values():
+            for name, size in [*sizes.items()]:
+                patch.setitem(sizes, name, small(name, size))
+        nets._build.cache_clear()
+        yield
+    nets._build.cache_clear()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget_compiled_programs():
     """Programs are forgotten when a module ends with many of them."""

@@ -16,6 +16,8 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.system import storage
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 
 def with_features(folder):
     """The table of people with features beside the inputs, as an encoder of the owner's might make them."""

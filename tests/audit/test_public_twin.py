@@ -21,6 +21,8 @@ from pate_jax.runs.release import check
 from pate_jax.runs.report import attacks
 from pate_jax.runs.settings import PartitionChoice, RunConfig
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 FLAGS = Flags(draws=2000, shadows=24)
 
 

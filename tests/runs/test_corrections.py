@@ -1,10 +1,8 @@
 """A command that was mistyped records nothing, so that it can be given again, corrected."""
 
-import os
 import socket
-import subprocess
-import sys
 
+import forked
 import honest_runs
 import numpy as np
 import pytest
@@ -123,18 +121,13 @@ def test_of_several_processes_none_records_what_another_cannot_open(tmp_path):
     named = ["--private", data.private.name, "--public", data.public.name]
     common = [*named, "--teachers", "6", "--queries", "9", "--out", str(tmp_path / "run")]
     joined = ["--coordinator", address, "--processes", "2", "--process"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    logs = [tmp_path / "first.log", tmp_path / "second.log"]
     running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "pate_jax.cli", "run", *common, *joined, str(index)],
-            env=environment, cwd=place, stderr=subprocess.PIPE, text=True,
-        )
+        forked.pate(["run", *common, *joined, index], folder=place, log=logs[index])
         for index, place in enumerate((data.private.parent, tmp_path / "elsewhere"))
-    ]  # fmt: skip
-    try:
-        assert any("private.npz does not exist" in line for line in running[1].stderr)
-    finally:
-        for process in running:
-            process.kill()
-            process.communicate()
+    ]
+    running[1].join(300)
+    running[0].kill()
+    forked.ended(running)
+    assert "private.npz does not exist" in logs[1].read_text()
     assert recorded(RunDirectory(tmp_path / "run")) == set()

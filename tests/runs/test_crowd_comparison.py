@@ -27,6 +27,8 @@ from pate_jax.runs.settings import CrowdChoice
 from pate_jax.student import Auto, Linear, Ridge, Student, spaces
 from pate_jax.system import storage
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 RULE = comparison.rivals
 METHODS = ["linear", "ridge", "supervised"]
 
@@ -292,7 +294,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_noise(tmp_path, monkeypatch
 
 
 @pytest.mark.long
-def test_images_are_compared_by_the_rule_as_it_is(tmp_path, monkeypatch):
+def test_images_are_compared_by_the_rule_as_it_is(tmp_path, monkeypatch, small_nets):
     monkeypatch.setattr(comparison, "rivals", RULE)
     data = honest_runs.images(tmp_path)
     pipeline.run(replace(honest_runs.comparing(tmp_path / "run"), data=data, student=Auto(steps=5)))

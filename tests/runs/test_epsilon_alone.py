@@ -25,6 +25,8 @@ from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, Run
 from pate_jax.student import Vat
 from pate_jax.system import storage
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 
 def config(out, **changes):
     return RunConfig(

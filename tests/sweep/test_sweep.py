@@ -3,10 +3,9 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 
+import forked
 import jax
 import numpy as np
 import pytest
@@ -295,25 +294,21 @@ def test_the_terminal_shows_the_front_and_the_warning(file, whole, capsys):
 
 
 @pytest.mark.long
-def test_killed_at_any_time_a_sweep_ends_with_the_same_rows(tmp_path):
+def test_killed_again_and_again_a_sweep_ends_with_the_same_rows(tmp_path):
     flags = [*TINY, "--noises", "1", "2", "3", "--queries", "9", "15", "--exact", "all"]
-    command = [sys.executable, "-m", "pate_jax.cli", "sweep", *flags, "--out"]
-    start = time.monotonic()
-    subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True)
-    took = time.monotonic() - start
-    killed = 0
-    for share in (0.4, 0.6, 0.75, 0.9):
-        process = subprocess.Popen(
-            [*command, tmp_path / "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            process.wait(share * took)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            killed += process.wait() == -signal.SIGKILL
-    subprocess.run([*command, tmp_path / "killed"], check=True, capture_output=True)
-    assert killed and results.read(tmp_path / "killed") == results.read(tmp_path / "whole")
-    lines = (tmp_path / "killed" / "results.jsonl").read_text().splitlines()
+    book = tmp_path / "killed" / "results.jsonl"
+    codes = []
+    for count in (1, 7, 13):  # of the lines that are there when it is killed
+        process = forked.pate(["sweep", *flags, "--out", book.parent])
+        while process.is_alive() and (not book.exists() or book.read_bytes().count(b"\n") < count):
+            time.sleep(0.002)
+        process.kill()
+        codes += forked.ended([process])
+    assert -signal.SIGKILL in codes and {*codes} <= {-signal.SIGKILL, 0}
+    for name in ("killed", "whole"):
+        assert call("sweep", *flags, "--out", tmp_path / name) == 0
+    assert results.read(tmp_path / "killed") == results.read(tmp_path / "whole")
+    lines = book.read_text().splitlines()
     assert len(lines) == 2 * 12, "one line for the row of each cell and one for its exact epsilon"
 
 
@@ -321,19 +316,13 @@ def test_killed_at_any_time_a_sweep_ends_with_the_same_rows(tmp_path):
 def test_shards_at_the_same_moment_train_once_and_agree_with_the_whole(tmp_path):
     """Four cells with three teachers and four with four: the middle one of three shards needs both."""
     flags = [*TINY, "--noises", "1", "2", "3", "4", "--queries", "9"]
-    command = [sys.executable, "-m", "pate_jax.cli", "sweep", *flags, "--out"]
+    log = tmp_path / "log"
     shards = [
-        subprocess.Popen(
-            [*command, tmp_path / "both", "--shard", part],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        forked.pate(["sweep", *flags, "--out", tmp_path / "both", "--shard", part], log=log)
         for part in ("1/3", "2/3", "3/3")
     ]
-    said = [process.communicate()[0] for process in shards]
-    assert [process.returncode for process in shards] == [0, 0, 0], said
-    subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True)
+    assert forked.ended(shards) == [0, 0, 0], log.read_text()
+    assert call("sweep", *flags, "--out", tmp_path / "whole") == 0
     rows = results.read(tmp_path / "both")
     assert rows == results.read(tmp_path / "whole") and len(rows) == 8
     assert len({row["votes"] for row in rows.values()}) == 2

@@ -30,6 +30,8 @@ from pate_jax.sweep import results
 ROOT = Path(__file__).parents[2]
 VOTES = ROOT / "../shared/data/votes"
 GOLDENS = ROOT / "../shared/data/goldens.json"
+# Adult's small run is MNIST's but for the numbers of its mechanism.
+DIFFERENT = [preset for preset in presets.ALL if preset is not presets.ADULT]
 shared = pytest.mark.skipif(not GOLDENS.exists(), reason="the published votes are not here")
 
 
@@ -89,8 +91,8 @@ def test_processes_that_are_not_the_first_say_nothing(monkeypatch, capsys):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("preset", presets.ALL, ids=lambda preset: preset.name)
-def test_a_preset_runs_small(preset, tmp_path, capsys):
+@pytest.mark.parametrize("preset", DIFFERENT, ids=lambda preset: preset.name)
+def test_a_preset_runs_small(preset, tmp_path, capsys, small_nets):
     after = tutorial_svhn.compare if preset is presets.TUTORIAL_SVHN else None
     quick = [] if preset is presets.MNIST else ["--student.method", "supervised", "--student.net", "mlp"]
     launch.main(preset, after, ["--try-out", "--seed", "3", "--out", str(tmp_path / "run"), *quick])

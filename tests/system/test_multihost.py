@@ -1,13 +1,11 @@
 """Two and four processes vote as one does, at every width, and hold a run together, shut to others."""
 
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import forked
 import jax
 import numpy as np
 import pytest
@@ -19,8 +17,6 @@ from pate_jax.ensemble import checkpoint
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import devices, storage
-
-HERE = Path(__file__).parent
 
 
 def votes(width, count, directory=None):
@@ -35,7 +31,7 @@ def votes(width, count, directory=None):
 
 def one_of_several(address, processes, index, folder, *plans):
     """What each process does: an ensemble for each plan, a width and a number of devices."""
-    devices.join(address, int(processes), int(index))
+    devices.join(address, processes, index)
     devices._BLOCK = 400  # so that what is exchanged comes in several blocks
     for plan in plans:
         width, count = map(int, plan.split("x"))
@@ -49,31 +45,17 @@ def free_address():
         return f"localhost:{free.getsockname()[1]}"
 
 
-def ended(commands, environment):
-    """The exit codes of processes that run together."""
-    running = [subprocess.Popen(command, env=environment, cwd=HERE.parent) for command in commands]
-    try:
-        return [process.wait(300) for process in running]
-    finally:
-        for process in running:
-            process.kill()
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("processes", "plans"), [(2, ("1x4", "2x4", "5x1")), (4, ("2x2", "3x1"))])
 def test_several_processes_vote_as_one(tmp_path, processes, plans):
     """Eleven teachers: five and six, or two and three times three, alone or several in a program."""
-    environment = {
-        **quick_compiler.environment(devices=4),
-        "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
-    }
-    script = "import sys, test_multihost; test_multihost.one_of_several(*sys.argv[1:])"
-    address = free_address()
-    commands = [
-        [sys.executable, "-c", script, address, str(processes), str(index), str(tmp_path), *plans]
+    environment = {"XLA_FLAGS": quick_compiler.environment(devices=4)["XLA_FLAGS"]}
+    name, address = "test_multihost:one_of_several", free_address()
+    running = [
+        forked.function(name, address, processes, index, str(tmp_path), *plans, environment=environment)
         for index in range(processes)
     ]
-    assert ended(commands, environment) == [0] * processes
+    assert forked.ended(running) == [0] * processes
     for plan in plans:
         width, count = map(int, plan.split("x"))
         expected, whole = votes(width, processes * count if count > 1 else 1)
@@ -97,7 +79,7 @@ def readable(folder):
     return [folder, *(path for found in inside for path in found if path.stat().st_mode & 0o077)]
 
 
-def run_until_killed(*arguments):
+def run_until_killed(words):
     """`pate`, in a process that waits to be killed once its first wave is kept and a writer was refused."""
     finish = checkpoint.Store.finish
 
@@ -113,25 +95,20 @@ def run_until_killed(*arguments):
             signal.pause()
 
     checkpoint.Store.finish = wait_to_be_killed
-    cli.main(list(arguments))
+    cli.main(words)
 
 
-def killed_together(commands, environment, markers):
+def killed_together(processes, markers):
     """The exit codes of processes that are killed once each has written its file.
 
     The first process coordinates: JAX aborts the others when it is lost, so it is killed last.
     """
-    running = [subprocess.Popen(command, env=environment, cwd=HERE.parent) for command in commands]
-    try:
-        while not all(marker.exists() for marker in markers):
-            assert [process.poll() for process in running] == [None] * len(running), "one ended too early"
-            time.sleep(0.1)
-        for process in reversed(running):
-            process.kill()
-        return [process.wait(300) for process in running]
-    finally:
-        for process in running:
-            process.kill()
+    while not all(marker.exists() for marker in markers):
+        assert all(process.is_alive() for process in processes), "one ended too early"
+        time.sleep(0.1)
+    for process in reversed(processes):
+        process.kill()
+    return forked.ended(processes)
 
 
 @pytest.mark.long
@@ -142,33 +119,27 @@ def test_two_processes_that_are_killed_leave_nothing_open_and_go_on(tmp_path):
     )
     student = "--student.method supervised --student.net mlp --student.steps 6 --seed 3 --queries 21"
     noise = "confident-discrete-gaussian --threshold 1 --sigma-threshold 3 --sigma 2"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
-    }
-    killing = ["-c", "import sys, test_multihost; test_multihost.run_until_killed(*sys.argv[1:])"]
 
-    def pate(how, out, *more):
-        words = [*wanted.split(), *student.split(), "--out", str(tmp_path / out), *more, *noise.split()]
-        return [sys.executable, *how, *words]
+    def pate(out, *more):
+        return [*wanted.split(), *student.split(), "--out", str(tmp_path / out), *more, *noise.split()]
 
-    def both(how, markers=()):
+    def both(how):
         together = ["--coordinator", free_address(), "--processes", "2", "--process"]
-        commands = [pate(how, "two", *together, index) for index in "01"]
-        return killed_together(commands, environment, markers) if markers else ended(commands, environment)
+        return [forked.function(how, pate("two", *together, index)) for index in "01"]
 
     refusals = [tmp_path / f"refused-process-00{index}" for index in (0, 1)]
-    assert both(killing, markers=refusals) == [-signal.SIGKILL] * 2
+    killed = killed_together(both("test_multihost:run_until_killed"), refusals)
+    assert killed == [-signal.SIGKILL] * 2
     assert all("two is being written by process" in path.read_text() for path in refusals)
     private = tmp_path / "two" / "private"
     assert readable(private) == []
     first = sorted(private.glob("teachers/process-*/wave-00000-*/arrays.npz"))
     assert len(first) == 2 and all(path.stat().st_mode & 0o077 == 0 for path in first)
     began = [path.stat().st_mtime_ns for path in first]
-    assert both(["-m", "pate_jax.cli"]) == [0, 0]
+    assert forked.ended(both("pate_jax.cli:main")) == [0, 0]
     assert [path.stat().st_mtime_ns for path in first] == began
     assert readable(private) == []
-    assert ended([pate(["-m", "pate_jax.cli"], "one")], environment) == [0]
+    assert forked.ended([forked.pate(pate("one"))]) == [0]
     one, two = (tmp_path / name / "private/answers.npz" for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
     with np.load(private / "votes.npz") as these, np.load(tmp_path / "one/private/votes.npz") as those:
