@@ -67,23 +67,24 @@ def table() -> DataChoice:
     return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
 
 
+def by_teachers(out: Path, seed: int | None = None, **changes: object) -> RunConfig:
+    """A run by user on the user's own files whose teachers are nets, or what `changes` say."""
+    config = RunConfig(
+        data=table(),
+        partition=PartitionChoice(teachers=TEACHERS, by="user", seed=seed),
+        teacher=TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1),
+        student=STUDENT,
+        queries=QUERIES,
+        mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 1.5),
+        out=out,
+    )
+    return replace(config, **changes)
+
+
 @functools.cache
 def whole(seed: int | None = None) -> RunDirectory:
     """A whole run by user on the user's own files: private, or with a seed."""
-
-    def make(out: Path) -> None:
-        config = RunConfig(
-            data=table(),
-            partition=PartitionChoice(teachers=TEACHERS, by="user", seed=seed),
-            teacher=TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1),
-            student=STUDENT,
-            queries=QUERIES,
-            mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 1.5),
-            out=out,
-        )
-        pipeline.run(config)
-
-    return RunDirectory(_once(f"whole-{seed}", make))
+    return RunDirectory(_once(f"whole-{seed}", lambda out: pipeline.run(by_teachers(out, seed))))
 
 
 @functools.cache

@@ -4,7 +4,9 @@ from xdist.scheduler import LoadFileScheduling
 
 # The files of a room go to one process, and these rooms make and change the same small runs.
 RUNS = {"tests/runs", "tests/audit", "tests/system/mutations"}
-ROOMS = {f"tests/{room}" for room in ("aggregate", "baselines", "crowd", "ensemble", "models", "student")}
+TRACED = ("aggregate", "baselines", "crowd", "ensemble", "models", "student")
+# So do those of whole commands: a file of few, slow tests comes late, and the other process waits for it.
+ROOMS = {f"tests/{room}" for room in (*TRACED, "system")}
 
 
 class ByPrograms(LoadFileScheduling):

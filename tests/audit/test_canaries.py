@@ -26,7 +26,6 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.runs import pipeline
-from pate_jax.runs.settings import PartitionChoice, RunConfig
 
 DELTA, LENGTH, RUNS = 1e-5, 200, 20
 TEACHERS, CLASSES, QUERIES = 12, 3, 4
@@ -223,16 +222,8 @@ def test_the_audit_of_a_run_of_sums_holds():
 @pytest.mark.long
 def test_the_audit_of_a_run_of_linear_teachers_holds(tmp_path, capsys):
     """The run's own partition, teachers and sampler."""
-    config = RunConfig(
-        data=honest_runs.table(),
-        partition=PartitionChoice(teachers=honest_runs.TEACHERS, by="user"),
-        teacher=TeacherConfig(net="linear"),
-        student=honest_runs.STUDENT,
-        queries=honest_runs.QUERIES,
-        mechanism=DiscreteGaussianMax(6.0),
-        out=tmp_path / "run",
-    )
-    pipeline.run(config)
+    linear = {"teacher": TeacherConfig(net="linear"), "mechanism": DiscreteGaussianMax(6.0)}
+    pipeline.run(honest_runs.by_teachers(tmp_path / "run", **linear))
     before = contents(tmp_path / "run")
     assert call("attack", tmp_path / "run", "--only", "canaries", "--canaries", "2000", "--json") == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])["canaries"]

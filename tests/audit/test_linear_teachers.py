@@ -10,10 +10,9 @@ from commands import call
 
 from pate_jax.audit.attacks import members, replicas
 from pate_jax.ensemble import TeacherConfig
-from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.runs import answers, pipeline
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+from pate_jax.runs.settings import DataChoice
 from pate_jax.system import storage
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -33,14 +32,10 @@ def with_features(folder):
 @pytest.mark.long
 @pytest.mark.parametrize("features", [False, True])
 def test_a_run_with_linear_teachers_stands_every_check(tmp_path, capsys, features):
-    config = RunConfig(
+    config = honest_runs.by_teachers(
+        tmp_path / "run",
         data=with_features(tmp_path) if features else honest_runs.table(),
-        partition=PartitionChoice(teachers=honest_runs.TEACHERS, by="user"),
         teacher=TeacherConfig(net="linear"),
-        student=honest_runs.STUDENT,
-        queries=honest_runs.QUERIES,
-        mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 1.5),
-        out=tmp_path / "run",
     )
     results = pipeline.run(config)
     assert results["teachers"] == honest_runs.TEACHERS

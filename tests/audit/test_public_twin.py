@@ -14,12 +14,10 @@ from pate_jax.audit.attacks import every, public_twin
 from pate_jax.audit.attacks.attack import Flags
 from pate_jax.data import Part
 from pate_jax.ensemble import TeacherConfig
-from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.runs import inputs, pipeline
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.report import attacks
-from pate_jax.runs.settings import PartitionChoice, RunConfig
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
@@ -109,16 +107,7 @@ def test_a_twin_that_shows_too_much_is_not_told_of(tmp_path, monkeypatch, capsys
 
 def of_linear_teachers(folder):
     """A run of linear teachers."""
-    config = RunConfig(
-        data=honest_runs.table(),
-        partition=PartitionChoice(teachers=honest_runs.TEACHERS, by="user"),
-        teacher=TeacherConfig(net="linear"),
-        student=honest_runs.STUDENT,
-        queries=honest_runs.QUERIES,
-        mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 1.5),
-        out=folder / "teachers",
-    )
-    pipeline.run(config)
+    pipeline.run(honest_runs.by_teachers(folder / "teachers", teacher=TeacherConfig(net="linear")))
     return RunDirectory(folder / "teachers")
 
 
