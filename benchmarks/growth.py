@@ -116,7 +116,7 @@ LINES = {
     "teachers": Line(of_teachers, "linear teachers trained", 10, (10, 50, 250, 1000, 5000), True),
     "queries": Line(of_queries, "queries answered", 100, (100, 1000, 10_000, 100_000, 1_000_000), True),
     "accounts": Line(of_accounts, "queries accounted for", 10, (100, 1000, 10_000, 100_000, 1_000_000)),
-    "classes": Line(of_classes, "classes (1,000 queries accounted for)", 2, (2, 10, 30, 100, 300)),
+    "classes": Line(of_classes, "classes (1,000 queries accounted for)", 2, (2, 10, 30, 100, 300, 1000)),
     "records": Line(of_records, "records summed", 1000, (1000, 10_000, 100_000, 1_000_000, 10_000_000)),
 }
 

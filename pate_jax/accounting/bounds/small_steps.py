@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from pate_jax.accounting.inputs import check_delta
@@ -111,6 +110,8 @@ def _read_off(highest: float, variance: float, delta: float) -> float:
         left = lift + highest * value + log_ndtr(-(value + middle) / root)
         tails = (math.exp(min(right, 50.0)) + math.exp(min(left, 50.0))) / (2 * highest - 1)
         return math.exp(gain) - math.exp(loss) + tails - delta
+
+    from scipy.optimize import brentq  # half a second, which other commands need not wait for
 
     if spent(0.0) <= 0:
         return 0.0
