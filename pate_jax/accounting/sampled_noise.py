@@ -16,6 +16,7 @@ from pate_jax.errors import PateError
 
 Curve = NDArray[np.float64]
 _UP = 1e-9  # relative: more than what the sum below may miss of its integral
+_ROUNDING = 2.0**-49  # relative: of a power's log, whose two parts nearly cancel at high orders
 _TAIL = 30.0  # what is cut off is less than e^-30 of the integral, and so is the error of the steps
 _MOST = 50_000  # points of one sum; where more are needed, the noise is charged without its sample
 
@@ -46,6 +47,7 @@ def _one(rate: float, scale: float, order: float) -> float:
     first = np.logaddexp(out, joins - (points - 1) ** 2 / (2 * scale**2))
     second = np.logaddexp(out, joins - (points + 1) ** 2 / (2 * scale**2))
     logs = order * first + (1 - order) * second
+    logs += _ROUNDING * (order * np.abs(first) + (order - 1) * np.abs(second))
     most = float(logs.max())
     density = (points[1] - points[0]) / (scale * math.sqrt(2 * math.pi))
     found = most + math.log(float(np.exp(logs - most).sum()) * density * (1 + _UP))

@@ -97,6 +97,23 @@ def test_laws_of_many_classes_are_those_of_exact_sums(scale):
         assert abs(after.winner[0] - exact_after[groups.counts[0, b[0]] + 1]) <= made.error.max()
 
 
+def test_the_rule_within_cells_is_for_the_law_on_the_numbers_that_are_nodes():
+    noise, counts = Noise("discrete_gaussian", 60.0), HISTOGRAMS[1]
+    groups = merge([counts]).buckets[0]
+    tail, step = nodes.left_tail(noise, groups), np.array([8.0])
+    assert (nodes._step(noise, groups, tail) == step).all()
+    thinned = tail.of_every(step)
+    for offset in range(0, 8, 3):
+        x = np.arange(int(thinned.points[0, 40]) - 8 + offset, 60 + 14 * 60, 8)
+        logs = integrands(noise, np.sort(counts)[::-1], x, 0.5)
+        mass = np.exp(logs - logs.max(axis=1, keepdims=True))
+        reached = np.cumsum(mass, axis=1) / mass.sum(axis=1, keepdims=True)
+        at = np.searchsorted(x, thinned.points[0, :36], side="right") - 1
+        assert (reached[:, at] <= np.exp(thinned.log_share[0, :36])).all()
+    # for the law on all whole numbers, 5 are proven to be enough
+    assert len(nodes.nodes(noise, groups).fraction) == 6
+
+
 def exact_law(noise, counts):
     """Log-probability of one class of each count."""
     places, weights = np.polynomial.legendre.leggauss((len(counts) + 1) // 2)

@@ -25,7 +25,11 @@ def exact(rate, scale, order):
 
 
 @pytest.mark.parametrize(
-    ("rate", "scale", "order"), [(0.01, 1.0, 8.0), (0.2, 0.6, 3.5), (0.7, 3.0, 12.0), (2.0**-20, 0.5, 1.5)]
+    ("rate", "scale", "order"),
+    [
+        *((0.01, 1.0, 8.0), (0.2, 0.6, 3.5), (0.7, 3.0, 12.0), (2.0**-20, 0.5, 1.5)),
+        (0.01, 21.13, 4096.0),  # two large logs nearly cancel, so that rounding shows
+    ],
 )
 def test_a_step_has_the_curve_of_its_worst_pair_and_never_less(rate, scale, order):
     found, wanted = float(sampled_noise.changed(rate, scale, np.array([order]))[0]), exact(rate, scale, order)

@@ -113,6 +113,8 @@ def test_the_noise_of_a_score_is_what_a_candidate_may_cost(monkeypatch):
 def test_one_setting_is_no_choice_and_a_fixed_list_has_no_two_places():
     with pytest.raises(PateError, match="no choice"):
         choice.best_of(INPUTS, LABELS, 2, LISTED[:1], key=seeded_key(1))
+    with pytest.raises(PateError, match="too large for so few candidates"):
+        choice.within(LISTED[0], Tuned(repetitions.negative_binomial(2.0), 0.3, 3), 0.2, 180)
     with pytest.raises(PateError, match="fixed list"):
         tuning.points(Tuned(repetitions.Fixed(3), 0.2, 3), DELTA)
 

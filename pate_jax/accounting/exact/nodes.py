@@ -80,7 +80,7 @@ def _lattice(noise: Noise, groups: Groups) -> Nodes:
     error = np.where(noise.family == "gaussian", TOLERANCE, 2 * TOLERANCE) * np.ones(len(step))
     if noise.family == "gaussian":
         return Nodes(position, log_weight, np.ones(1), error)
-    fraction, weight = _cell_rule(noise, groups, tail)
+    fraction, weight = _cell_rule(noise, groups, tail.of_every(step))
     log_weight = (log_weight[:, :, None] + np.log(weight)).reshape(len(step), -1)
     return Nodes(position, log_weight, fraction, error + TOLERANCE)
 
@@ -124,6 +124,10 @@ class LeftTail(NamedTuple):
         strips = values[..., 1:] + self.log_share  # within a strip the value at its far end is the largest
         result: np.ndarray = np.logaddexp(values[..., 0], logsumexp(strips, axis=-1))
         return result
+
+    def of_every(self, step: np.ndarray) -> LeftTail:
+        """The same for the law on every h-th whole number, at points h-1 further left."""
+        return self._replace(points=self.points - (step[:, None] - 1))
 
     def start(self) -> np.ndarray:
         """The largest point [R] with a negligible mass at or below it."""

@@ -97,6 +97,8 @@ def within(settings: Settings, tuned: Tuned, delta: float, records: int) -> Sett
     """The same with the least noise whose profile is small enough where the proof reads it."""
     free = dataclasses.replace(settings, neighbours="changed", noise_multiplier=None)
     both = tuning.points(tuned, delta)
+    if both[0].delta < both[-1].delta:  # what is kept for the sampler's noise is a share of the latter
+        raise PateError(f"delta={delta:g} is too large for so few candidates: lower delta, or raise epsilon")
     plans = [calibration.plan(at.epsilon, at.delta, records, free) for at in both]
     widest, left = max(plan.noise_multiplier for plan in plans), both[-1]
     return dataclasses.replace(free, epsilon=left.epsilon, delta=left.delta, noise_multiplier=widest)

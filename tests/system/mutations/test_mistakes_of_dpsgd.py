@@ -142,6 +142,12 @@ CASES = [
         "assert",
     ),
     case(
+        "a curve at high orders without its rounding",
+        source(sampled_noise, "_one", "_ROUNDING *", "0.0 *"),
+        fails(partial(curve, 0.01, 21.13, 4096.0)),
+        "assert",
+    ),
+    case(
         "a head on another space gets the same noise",
         source(tasks, "stream", '{"head": task.head.digest}', '{"head": 1}'),
         unnamed,

@@ -6,6 +6,7 @@ import pytest
 from catalogue import case, fails, is_caught, source
 from test_many_classes import test_laws_of_many_classes_are_those_of_exact_sums as exact_sums
 from test_many_classes import test_the_ratios_of_the_left_tail_hold_for_every_class_and_move as left_tail
+from test_many_classes import test_the_rule_within_cells_is_for_the_law_on_the_numbers_that_are_nodes as cells
 
 from pate_jax.accounting.exact import nodes
 from pate_jax.mechanisms import Noise
@@ -34,6 +35,12 @@ CASES = [
         source(nodes.LeftTail, "start", "<= LEFT_OUT", "<= -4.0"),
         fails(partial(exact_sums, 3.0)),
         "exact_sums",
+    ),
+    case(
+        "the rule within cells for a law on all whole numbers, of which few are nodes",
+        source(nodes, "_lattice", "tail.of_every(step)", "tail"),
+        fails(cells),
+        "== 6",
     ),
 ]
 
