@@ -137,7 +137,7 @@ def test_the_epsilon_of_dpsgd_is_that_of_a_changed_record(ground):
     )
     found = dpsgd.outcome(trained, np.zeros((2, 3)))
     assert found.epsilon == 1.1 and found.settings["added_or_removed"] == 0.6
-    settings = dpsgd.chosen(ground, 1.0, steps=100)
+    settings = dpsgd.chosen(ground, 1.0, None, steps=100)
     planned = calibration.plan(settings.epsilon, settings.delta, len(ground.labels), settings)
     assert planned.epsilon < 0.9 < 0.97 < planned.replaced <= 1
 

@@ -15,9 +15,9 @@ from pate_jax.system.exports import on_demand
 if TYPE_CHECKING:
     from pate_jax.baselines.dpsgd.calibration import Plan, plan
     from pate_jax.baselines.dpsgd.settings import Settings, choose
-    from pate_jax.baselines.dpsgd.training import Fitted, fit
+    from pate_jax.baselines.dpsgd.training import Fitted, fit, size
 
-__all__ = ["Fitted", "Plan", "Settings", "choose", "fit", "plan"]
+__all__ = ["Fitted", "Plan", "Settings", "choose", "fit", "plan", "size"]
 
 _HOMES = {
     "Plan": "calibration",
@@ -26,5 +26,6 @@ _HOMES = {
     "choose": "settings",
     "Fitted": "training",
     "fit": "training",
+    "size": "training",
 }
 __getattr__ = on_demand(__name__, _HOMES)

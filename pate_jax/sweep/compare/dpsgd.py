@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pate_jax import models
 from pate_jax.baselines import dpsgd
 from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
 from pate_jax.sweep.compare.ground import Draw, Ground
@@ -21,7 +22,7 @@ _MOST_EXAMPLES = 600_000  # that a net on images sees, each record as often as i
 def of_net(ground: Ground, draw: Draw, activation: str) -> Outcome:
     """A net on the inputs as they are stored."""
     dataset = ground.dataset
-    settings = chosen(ground, draw.epsilon, activation=activation, **_shorter(ground))
+    settings = chosen(ground, draw.epsilon, _net_size(ground), activation=activation, **_shorter(ground))
     made = dpsgd.fit(
         dataset.private.inputs,
         ground.labels,
@@ -31,6 +32,14 @@ def of_net(ground: Ground, draw: Draw, activation: str) -> Outcome:
         preprocessing=dataset.preprocessing,
     )
     return outcome(made, ground.test.inputs)
+
+
+def _net_size(ground: Ground) -> int | None:
+    """As `pate baseline dpsgd` counts it for its rule of fewer steps: None for images."""
+    dataset = ground.dataset
+    if dataset.kind == "image":
+        return None
+    return dpsgd.size(models.build("table", input_shape=dataset.input_shape, classes=dataset.classes))
 
 
 def _shorter(ground: Ground) -> dict[str, Any]:
@@ -49,7 +58,7 @@ def of_head(ground: Ground, draw: Draw) -> Outcome:
         seen.private,
         ground.labels,
         ground.dataset.classes,
-        chosen(ground, draw.epsilon),
+        chosen(ground, draw.epsilon, dpsgd.size(seen.model)),
         key=draw.noise_key("dpsgd head"),
         model=seen.model,
     )
@@ -66,7 +75,7 @@ def outcome(made: dpsgd.Fitted, tested: np.ndarray) -> Outcome:
     return Outcome(made.probabilities(tested).argmax(1), made.replaced, settings)
 
 
-def chosen(ground: Ground, epsilon: float, **changed: Any) -> dpsgd.Settings:
+def chosen(ground: Ground, epsilon: float, parameters: int | None, **changed: Any) -> dpsgd.Settings:
     """The settings of the baseline's own rules, with noise for a record whose contents change."""
     return dpsgd.choose(
         len(ground.labels),
@@ -74,6 +83,7 @@ def chosen(ground: Ground, epsilon: float, **changed: Any) -> dpsgd.Settings:
         image=ground.dataset.kind == "image",
         epsilon=epsilon,
         delta=ground.delta,
+        parameters=parameters,
         neighbours="changed",
         **changed,
     )
