@@ -10,7 +10,6 @@ from pate_jax.accounting.training_statement import Training, TrainingStatement
 from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
-from pate_jax.baselines.dpsgd import calibration
 from pate_jax.models import trees
 from pate_jax.runs import batches, chain, register
 from pate_jax.runs.baselines import heads, tasks, training
@@ -86,7 +85,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
             yield absent(run, path, "baseline dpsgd")
             return
     made = chain.read(run.ledger)[0]
-    again = _again(Training(**made["training"]), made["delta"], run.secret.seed is None)
+    again = tasks.charged(Training(**made["training"]), made["delta"], run.secret.seed is None)
     for which, path in (("private", run.statement), ("published", run.public_statement)):
         body = storage.read_json(path, "statement")
         yield from judged(
@@ -97,7 +96,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
 
 def published(statement: TrainingStatement) -> Iterator[Finding]:
     """The published figures again, from the training that a statement names."""
-    again = _again(statement.training, statement.delta, statement.private)
+    again = tasks.charged(statement.training, statement.delta, statement.private)
     pairs = ((statement.changed, again.changed), (statement.added, again.added))
     yield from judged(
         [
@@ -107,12 +106,6 @@ def published(statement: TrainingStatement) -> Iterator[Finding]:
         ],
         f"epsilon {statement.changed} is what the training costs that the statement names",
     )
-
-
-def _again(made: Training, delta: float, private: bool) -> TrainingStatement:
-    added = calibration.cost(made.noise_multiplier, made.rate, made.steps, delta)
-    changed = calibration.cost(made.noise_multiplier, made.rate, made.steps, delta, calibration.REPLACE)
-    return TrainingStatement(made, max(added, changed), added, delta, private)
 
 
 def student_again(subject: Subject) -> Iterator[Finding]:

@@ -100,6 +100,19 @@ def layout(devices: tuple[jax.Device, ...]) -> Any:
     return jax.pmap(lambda leaf: leaf, devices=devices)(np.zeros(len(devices))).sharding
 
 
+def is_hashable(value: Any) -> bool:
+    """Whether programs can be kept by this value: one's own preprocessing may not be hashable.
+
+    >>> is_hashable(1), is_hashable([1])
+    (True, False)
+    """
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def fetch(tree: Tree) -> Tree:
     """Arrays of [devices, width, ...] as host arrays of [devices * width, ...]."""
     return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), tree)

@@ -229,14 +229,14 @@ def _machine(
     model: Model, preprocessing: Any, config: TeacherConfig, plan: Plan, chosen: list[jax.Device]
 ) -> Machine:
     formed = in_form(model, plan.form)
-    make = _compiled if _hashable(preprocessing) else _compiled.__wrapped__
+    make = _compiled if programs.is_hashable(preprocessing) else _compiled.__wrapped__
     usual = TeacherConfig()
     same = dataclasses.replace(config, **{name: getattr(usual, name) for name in NOT_COMPILED})
     teacher, built = make(formed.init, formed.apply, preprocessing, same, plan, tuple(chosen), _shape(formed))
     return Machine(teacher, built, plan, chosen, config)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=16, typed=True)  # tuples of two types may be equal
 def _compiled(
     init, apply, preprocessing, config, plan: Plan, chosen: tuple[jax.Device, ...], shape
 ) -> tuple[Any, ...]:
@@ -247,14 +247,6 @@ def _compiled(
     else:
         teacher = single_teacher.teacher(model, preprocessing.apply, config)
     return teacher, programs.build(teacher, plan, list(chosen))
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _shape(model: Model) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Training and voting: every record counted once, unequal shards, failures, plans and what is refused."""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,6 +96,47 @@ def test_votes_are_the_counted_labels_and_padding_never_votes(devices):
     assert np.array_equal(votes, (labels[:, :, None] == np.arange(tiny.CLASSES)).sum(axis=0))
     logits = jax.vmap(tiny.table_net().apply, in_axes=(0, None))(teachers.params, asked)
     assert np.array_equal(labels, np.argmax(logits, axis=-1))
+
+
+class Times(NamedTuple):
+    """A preprocessing of one's own."""
+
+    by: float
+
+    def apply(self, inputs):
+        return inputs * self.by
+
+
+class Over(NamedTuple):
+    """Another one, whose tuple is the same."""
+
+    by: float
+
+    def apply(self, inputs):
+        return 1 - inputs / self.by
+
+
+@dataclasses.dataclass
+class Unhashable:
+    """One that no program can be kept by."""
+
+    by: float = 2.0
+
+    def apply(self, inputs):
+        return inputs * self.by
+
+
+def test_kept_programs_answer_for_no_other_preprocessing():
+    asked = tiny.table(records=9, seed=5)[0]
+    teachers = waves.Teachers.of({"w": np.ones((1, 1))})
+    net = Model(
+        lambda key: {"w": jnp.ones(1)},
+        lambda params, inputs: jnp.stack([inputs[:, 0], -inputs[:, 0]], 1) * params["w"],
+        {},
+    )
+    for scale in (Times(2.0), Over(2.0), Unhashable()):
+        labels = ensemble.predict(net, scale, teachers, asked)[0]
+        assert np.array_equal(labels, scale.apply(asked)[:, 0] < 0), scale
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
 from pate_jax.runs import batches, chain, plans, register
-from pate_jax.runs.baselines import heads, tasks, training
+from pate_jax.runs.baselines import heads, report, tasks, training
 from pate_jax.runs.baselines.tasks import Task, opened
 from pate_jax.runs.baselines.training import BaselineConfig
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -127,6 +127,14 @@ def test_both_pages_are_written_again_and_the_budget_is_shown(made, copy, capsys
     assert commands.call("budget", copy.root) == 0
     said = capsys.readouterr().out
     assert f"Spent: epsilon {statement.changed:.4f} at delta 1e-05" in said
+
+
+def test_the_budget_shows_what_the_ledger_charged_whatever_the_settings_say_by_now(made, copy):
+    before = report.summary(copy)
+    assert before["spent"]["epsilon"] == made[2]["statement"]["figures"]["data_independent"]["epsilon"]
+    settings = copy.record.read().of("baseline")
+    copy.record.revise({"baseline": {**settings, "epsilon": settings["epsilon"] / 2}})
+    assert report.summary(copy) == before
 
 
 def test_trainings_are_added_up_with_each_other_and_with_other_runs(made, tmp_path, capsys):

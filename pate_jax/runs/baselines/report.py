@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate_jax.accounting.training_statement import TrainingStatement
+from pate_jax.accounting.training_statement import Training, TrainingStatement
 from pate_jax.errors import PateError
 from pate_jax.runs import chain
-from pate_jax.runs.baselines.tasks import opened, planned
+from pate_jax.runs.baselines.tasks import charged
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.report import training_pages
@@ -28,13 +28,10 @@ def tell(run: RunDirectory) -> dict[str, Any]:
 
 def summary(run: RunDirectory) -> dict[str, Any]:
     """What the one line of the ledger costs, as `pate budget` shows it; all of it is spent at once."""
-    from pate_jax.runs.baselines import training
-
     lines = list(chain.entries(run.ledger))
     if not lines:
         raise PateError(f"{run.root} has charged nothing yet: there is nothing to show")
-    task = opened(run)
-    statement = training.stated(run, planned(task), task.settings.delta)
+    statement = charged(Training(**lines[0]["training"]), lines[0]["delta"], run.secret.seed is None)
     return {
         "run_dir": str(run.root),
         "training": statement.training._asdict(),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.training_statement import RELATION, Training
+from pate_jax.accounting.training_statement import RELATION, Training, TrainingStatement
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import Settings
 from pate_jax.data import Dataset
@@ -68,6 +68,13 @@ def spending(task: Task) -> TrainingPlan:
 def training_of(plan: calibration.Plan) -> Training:
     """What a plan does to the records, as the statement says it."""
     return Training(plan.rate, plan.steps, plan.noise_multiplier)
+
+
+def charged(made: Training, delta: float, private: bool) -> TrainingStatement:
+    """What a training costs that a ledger shows, whatever the settings say by now."""
+    added = calibration.cost(made.noise_multiplier, made.rate, made.steps, delta)
+    changed = calibration.cost(made.noise_multiplier, made.rate, made.steps, delta, calibration.REPLACE)
+    return TrainingStatement(made, max(added, changed), added, delta, private)
 
 
 def records(dataset: Dataset) -> str:
