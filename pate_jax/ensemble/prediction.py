@@ -149,7 +149,8 @@ class _Voter:
             self.inputs, preprocessing = model.front(self.inputs), AS_STORED
         self.width, self.batch = row["predict"]["width"], min(row["predict"]["batch"], len(self.inputs))
         known = programs.is_hashable(preprocessing)
-        classes_of, make = (one if known else one.__wrapped__ for one in (_classes_of, _compiled))
+        classes_of = _classes_of if known else _classes_of.__wrapped__
+        make = _compiled if known else _compiled.__wrapped__
         self.classes = classes_of(model.apply, model.init, preprocessing, self.inputs.shape[1:])
         formed = in_form(model, Form(row["convolution"], row["dtype"])).apply
         self.compiled = make(formed, preprocessing, self.width, self.classes, tuple(self.devices))
