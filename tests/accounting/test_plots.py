@@ -9,6 +9,7 @@ import pytest
 from pate_jax.accounting import plots
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax
+from pate_jax.runs.report import run_pages
 
 VOTES = np.array([[60, 30, 10], [90, 5, 5], [40, 35, 25], [99, 1, 0]])
 
@@ -64,3 +65,7 @@ def test_matplotlib_waits_until_a_plot_is_drawn():
         "sys.exit('matplotlib' in sys.modules or 'jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_consensus_is_drawn_for_any_votes():
+    assert run_pages.consensus(np.array([[5, 0], [2, 3]]), np.array([True, False])).startswith(b"<?xml")

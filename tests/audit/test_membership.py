@@ -249,7 +249,7 @@ def test_a_runs_own_pipeline_counts_what_the_run_counted():
 def test_attacks_on_a_run_leave_it_as_it_is():
     run = honest_runs.crowd("sums")
     before = contents(run.root)
-    found = members.attacked(run, 24)
+    found = members.attacked(run, 32)
     assert [one.attack for one in found] == EVERY and all(one.holds for one in found)
     assert before == contents(run.root)
 
@@ -257,7 +257,7 @@ def test_attacks_on_a_run_leave_it_as_it_is():
 def test_the_command_guesses_who_took_part_and_writes_into_private_alone(tmp_path, capsys):
     run = RunDirectory(shutil.copytree(honest_runs.crowd("sums").root, tmp_path / "run"))
     before = contents(run.root)
-    assert call("attack", run.root, "--only", "membership", "--shadows", "20", "--json") == 0
+    assert call("attack", run.root, "--only", "membership", "--shadows", "32", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["mechanism"] == [] and "SENSITIVE" in told["membership"]["warning"]
     assert [one["attack"] for one in told["membership"]["attacks"]] == EVERY
@@ -268,7 +268,7 @@ def test_the_command_guesses_who_took_part_and_writes_into_private_alone(tmp_pat
     changed = {run.root / path for path in after if before.get(path) != after[path]}
     assert changed == {run.attacks, run.report}  # the owner's page tells it too
     assert run.attacks.stat().st_mode & 0o777 == 0o600
-    assert call("attack", run.root, "--only", "membership", "--shadows", "20") == 0
+    assert call("attack", run.root, "--only", "membership", "--shadows", "32") == 0
     assert "by 20 shadow runs on half of the records (SENSITIVE" in capsys.readouterr().out
     assert call("attack", honest_runs.whole(7).root, "--only", "membership") == 2
 

@@ -21,7 +21,7 @@ from pate_jax.runs.report import attacks
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
-FLAGS = Flags(draws=2000, shadows=24)
+FLAGS = Flags(draws=2000, shadows=32)
 
 
 def attacked(folder):

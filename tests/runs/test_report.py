@@ -114,7 +114,3 @@ def test_the_promise_is_in_words_and_the_figures_are_folded(statement):
 def test_a_seeded_run_promises_nothing(statement):
     seeded = dataclasses.replace(statement, private=False)
     assert "Nothing is promised" in run_pages.public_page({**RESULTS, "private": False}, seeded)
-
-
-def test_consensus_is_drawn_for_any_votes():
-    assert run_pages.consensus(np.array([[5, 0], [2, 3]]), np.array([True, False])).startswith(b"<?xml")

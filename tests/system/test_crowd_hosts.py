@@ -1,14 +1,13 @@
 """Voters on several machines: each process reads its own part of them, and all return what one would."""
 
 import itertools
-import os
-import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import quick_compiler
-from test_multihost import ended, free_address
+from test_multihost import free_address
 
 from pate_jax import crowd
 from pate_jax.crowd import queries
@@ -18,7 +17,6 @@ from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.models import spaces
 from pate_jax.system import devices
 
-HERE = Path(__file__).parent
 RECORDS = 4507
 LARGE = 3 << 40  # beyond 32 bits
 
@@ -47,11 +45,11 @@ def tables(folder, by, part=None):
 
 def one_of_several(address, count, index, folder):
     """What each process does: all tables, a sum of large numbers, and a list that the others do not have."""
-    devices.join(address, int(count), int(index))
+    devices.join(address, count, index)
     found = {by: tables(folder, by) for by in ("record", "user")}
-    found |= {f"apart-{by}": tables(folder, by, (int(index), int(count))) for by in ("record", "user")}
-    large = devices.sum_over_processes(np.array([LARGE + int(index)]))
-    other = crowd.Voters(np.zeros((7, 5)), np.full(7, int(index == "1"), np.int32), None)
+    found |= {f"apart-{by}": tables(folder, by, (index, count)) for by in ("record", "user")}
+    large = devices.sum_over_processes(np.array([LARGE + index]))
+    other = crowd.Voters(np.zeros((7, 5)), np.full(7, int(index == 1), np.int32), None)
     try:
         own_rows(other)
     except PateError as error:
@@ -64,17 +62,13 @@ def one_of_several(address, count, index, folder):
 @pytest.mark.parametrize("count", [2, 4])
 def test_several_processes_count_and_sum_as_one_does(tmp_path, count):
     np.save(tmp_path / "inputs.npy", np.random.default_rng(4).normal(size=(RECORDS, 5)) * [5, 4, 3, 2, 1])
-    environment = {
-        **quick_compiler.environment(devices=2),
-        "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
-    }
-    script = "import sys, test_crowd_hosts; test_crowd_hosts.one_of_several(*sys.argv[1:])"
-    address = free_address()
-    commands = [
-        [sys.executable, "-c", script, address, str(count), str(index), str(tmp_path)]
+    environment = {"XLA_FLAGS": quick_compiler.environment(devices=2)["XLA_FLAGS"]}
+    name, address = "test_crowd_hosts:one_of_several", free_address()
+    running = [
+        forked.function(name, address, count, index, str(tmp_path), environment=environment)
         for index in range(count)
     ]
-    assert ended(commands, environment) == [0] * count
+    assert forked.ended(running) == [0] * count
     for by in ("record", "user"):
         counts, sums = tables(tmp_path, by)
         assert counts.sum() == 2 * (RECORDS if by == "record" else 1201)

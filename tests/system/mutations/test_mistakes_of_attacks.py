@@ -37,7 +37,7 @@ def of_files(patch, folder):
     """What the release holds before and after."""
     run = RunDirectory(shutil.copytree(honest_runs.crowd("sums").root, folder))
     before = contents(run.root / "release")
-    every.attacked(run, "membership", Flags(shadows=20))
+    every.attacked(run, "membership", Flags(shadows=32))
     return ["release/ is another"] if contents(run.root / "release") != before else []
 
 

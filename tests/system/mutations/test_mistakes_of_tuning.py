@@ -139,7 +139,7 @@ CASES = [
     ),
     case(
         "the rank's own delta is left out",
-        source(tuning, "log_ratio", "math.exp(profile(epsilon))", "0.0"),
+        source(tuning, "_ends", "math.exp(profile(epsilon))", "0.0"),
         fails(ratio),
         "assert",
     ),
