@@ -95,8 +95,7 @@ class ConvolutionalNet(Layered):
         """The convolutions, and all dense layers but the last."""
         for layer in range(self.depth):
             # Pooling first is the same for every monotone activation, on a quarter of the numbers.
-            convolved, relu = getattr(self, f"conv{layer}")(inputs), self.activation is jax.nn.relu
-            inputs = max_pool(convolved, True) if relu else self.activation(max_pool(convolved))
+            inputs = self.activation(max_pool(getattr(self, f"conv{layer}")(inputs)))
         return self.head.hidden(inputs)
 
     def last(self, features):
