@@ -112,6 +112,7 @@ def small_nets():
     import matplotlib.figure
 
     from pate_jax.models import nets, patches
+    from pate_jax.student import serving
 
     def small(name, size):
         widths = isinstance(size, tuple)
@@ -125,9 +126,11 @@ def small_nets():
         for _, sizes in nets.NETS.values():
             for name, size in [*sizes.items()]:
                 patch.setitem(sizes, name, small(name, size))
-        nets._build.cache_clear()
+        for kept in (nets._build, serving._wanted_shapes):
+            kept.cache_clear()
         yield
-    nets._build.cache_clear()
+    for kept in (nets._build, serving._wanted_shapes):
+        kept.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="module")

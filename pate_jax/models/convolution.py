@@ -42,6 +42,9 @@ def max_pool(inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j c"]:
 
     The gradient goes to the first of equal maxima, written in one pass (3 times as fast on a CPU as the
     gradient of the maxima). Being a rule of its own, it serves reverse differentiation only.
+
+    The gradient finds the maximum by equality, so XLA has to compute maxima and pixels in the same way: where
+    `relu` became part of this function, other rounding in some programs lost a part of the gradient.
     """
     first, second, third, fourth = _quarters(inputs)
     return jnp.maximum(jnp.maximum(first, third), jnp.maximum(second, fourth))

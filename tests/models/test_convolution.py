@@ -38,17 +38,6 @@ def test_the_gradient_of_max_pool_goes_to_the_greatest_and_to_the_first_of_equal
     assert found[0, :, :, 0].tolist() == [[2, 0, 7, 0, 0], [0, 0, 0, 0, 0], [0] * 5]
 
 
-def test_rectified_maxima_are_relu_of_maxima_with_the_same_gradient():
-    inputs = jnp.round(jax.random.normal(jax.random.key(0), (2, 5, 6, 3)))  # with ties, and with zeros
-    apart = lambda x: jax.nn.relu(convolution.max_pool(x))  # noqa: E731
-    (ours, back), (theirs, pull) = (
-        jax.vjp(f, inputs) for f in (lambda x: convolution.max_pool(x, True), apart)
-    )
-    np.testing.assert_array_equal(ours, theirs)
-    weights = jax.random.normal(jax.random.key(1), ours.shape)
-    np.testing.assert_array_equal(back(weights)[0], pull(weights)[0])
-
-
 @pytest.mark.long
 def test_the_gradient_of_max_pool_is_that_of_the_maxima_where_none_are_equal():
     inputs = jax.random.normal(jax.random.key(0), (3, 6, 8, 5))
