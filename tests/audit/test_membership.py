@@ -269,7 +269,7 @@ def test_the_command_guesses_who_took_part_and_writes_into_private_alone(tmp_pat
     assert changed == {run.attacks, run.report}  # the owner's page tells it too
     assert run.attacks.stat().st_mode & 0o777 == 0o600
     assert call("attack", run.root, "--only", "membership", "--shadows", "32") == 0
-    assert "by 20 shadow runs on half of the records (SENSITIVE" in capsys.readouterr().out
+    assert "by 32 shadow runs on half of the records (SENSITIVE" in capsys.readouterr().out
     assert call("attack", honest_runs.whole(7).root, "--only", "membership") == 2
 
 

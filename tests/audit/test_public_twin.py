@@ -63,7 +63,7 @@ def test_the_release_is_the_same_whoever_the_private_records_are_of(honest, tmp_
     other = of_others(tmp_path, monkeypatch)
     assert contents(other.release) == contents(honest.release), "the release depends on private records"
     card = (honest.student / "MODEL_CARD.md").read_text()
-    assert "with 24 shadow runs of a public twin of this run, in which 27 public inputs" in card
+    assert "with 32 shadow runs of a public twin of this run, in which 27 public inputs" in card
     assert "theory allows at most" in card and "Nothing of this was computed from private records" in card
     assert "shadow runs of a public twin" in honest.public_report.read_text()
 
@@ -77,7 +77,7 @@ def test_a_release_with_the_paragraph_stands_every_check(honest, capsys):
 SAID = [
     "of 30 labels 9% withstand 1 bad ones among those who vote",
     "loss: with 1 false alarm in 1,000 it finds 0.1%",
-    "Attacked by loss with 24 shadow runs on halves of the private records: an advantage of 2.0 points.",
+    "Attacked by loss with 32 shadow runs on halves of the private records: an advantage of 2.0 points.",
 ]
 
 
