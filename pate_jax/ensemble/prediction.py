@@ -107,7 +107,7 @@ class _Compiled(NamedTuple):
     """(votes, params, batch, real) -> votes [device, batch, class]; `real` is 0 where there is no teacher"""
 
 
-@functools.lru_cache(maxsize=16, typed=True)  # tuples of two types may be equal
+@programs.kept
 def _compiled(
     apply: Callable, preprocessing: Preprocessing, width: int, classes: int, devices: tuple[jax.Device, ...]
 ) -> _Compiled:
@@ -128,7 +128,7 @@ def _compiled(
     return _Compiled(over(labels), over(add, donate=(0,)))
 
 
-@functools.lru_cache(maxsize=16, typed=True)  # tuples of two types may be equal
+@programs.kept
 def _classes_of(apply: Callable, init: Callable, preprocessing: Preprocessing, shape: tuple[int, ...]) -> int:
     one = jax.ShapeDtypeStruct((1, *shape), np.float32)
     params = jax.eval_shape(init, jax.random.key(0))
@@ -148,12 +148,9 @@ class _Voter:
         if model.front is not None:
             self.inputs, preprocessing = model.front(self.inputs), AS_STORED
         self.width, self.batch = row["predict"]["width"], min(row["predict"]["batch"], len(self.inputs))
-        known = programs.is_hashable(preprocessing)
-        classes_of = _classes_of if known else _classes_of.__wrapped__
-        make = _compiled if known else _compiled.__wrapped__
-        self.classes = classes_of(model.apply, model.init, preprocessing, self.inputs.shape[1:])
+        self.classes = _classes_of(model.apply, model.init, preprocessing, self.inputs.shape[1:])
         formed = in_form(model, Form(row["convolution"], row["dtype"])).apply
-        self.compiled = make(formed, preprocessing, self.width, self.classes, tuple(self.devices))
+        self.compiled = _compiled(formed, preprocessing, self.width, self.classes, tuple(self.devices))
 
     def blocks(self) -> Iterator[tuple[int, list[Any]]]:
         """Queries in blocks that stay on every device, each cut into batches of one size."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.teacher import Teacher
 from pate_jax.models.trees import Tree
 
+Made = TypeVar("Made")
 COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -100,12 +101,24 @@ def layout(devices: tuple[jax.Device, ...]) -> Any:
     return jax.pmap(lambda leaf: leaf, devices=devices)(np.zeros(len(devices))).sharding
 
 
-def is_hashable(value: Any) -> bool:
-    """Whether programs can be kept by this value: one's own preprocessing may not be hashable.
+def kept(make: Callable[..., Made]) -> Callable[..., Made]:
+    """The same function, which makes once what it is asked for again, by positional arguments.
 
-    >>> is_hashable(1), is_hashable([1])
-    (True, False)
+    One's own preprocessing may not be hashable: then nothing is kept.
+
+    >>> kept(list)((1, 2)), kept(list)([1, 2])
+    ([1, 2], [1, 2])
     """
+    again = functools.lru_cache(maxsize=16, typed=True)(make)  # tuples of two types may be equal
+
+    @functools.wraps(make)
+    def made(*arguments: Any) -> Made:
+        return again(*arguments) if _is_hashable(arguments) else make(*arguments)
+
+    return made
+
+
+def _is_hashable(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -229,14 +228,15 @@ def _machine(
     model: Model, preprocessing: Any, config: TeacherConfig, plan: Plan, chosen: list[jax.Device]
 ) -> Machine:
     formed = in_form(model, plan.form)
-    make = _compiled if programs.is_hashable(preprocessing) else _compiled.__wrapped__
     usual = TeacherConfig()
     same = dataclasses.replace(config, **{name: getattr(usual, name) for name in NOT_COMPILED})
-    teacher, built = make(formed.init, formed.apply, preprocessing, same, plan, tuple(chosen), _shape(formed))
+    teacher, built = _compiled(
+        formed.init, formed.apply, preprocessing, same, plan, tuple(chosen), _shape(formed)
+    )
     return Machine(teacher, built, plan, chosen, config)
 
 
-@functools.lru_cache(maxsize=16, typed=True)  # tuples of two types may be equal
+@programs.kept
 def _compiled(
     init, apply, preprocessing, config, plan: Plan, chosen: tuple[jax.Device, ...], shape
 ) -> tuple[Any, ...]:
