@@ -54,9 +54,7 @@ def compiled():
 def summed(rows, size=4):
     sums, params, _ = compiled()
     inputs, labels = records()
-    return training._total(
-        sums, params, jnp.asarray(inputs), jnp.asarray(labels), np.asarray(rows, int), size
-    )
+    return training._total(sums, params, inputs, labels.astype(np.int32), np.asarray(rows, int), size)
 
 
 # What is charged

@@ -30,8 +30,8 @@ Params = Any
 class Sums(NamedTuple):
     """Sums of clipped gradients, in units of `1 / FINEST` of the longest one."""
 
-    apply: Callable[[Params, Array, Array, np.ndarray, np.ndarray], Int[Array, " parameter"]]
-    """(parameters, inputs [record, ...], labels [record], rows [slot], is padding [slot]) -> whole numbers"""
+    apply: Callable[[Params, Array, Array, Array], Int[Array, " parameter"]]
+    """(parameters, inputs [slot, ...], labels [slot], is padding [slot]) -> whole numbers"""
 
 
 def shrunk(clip: float, parameters: int) -> float:
@@ -63,13 +63,9 @@ def sums(model: Model, preprocess: Callable[[Any], Any], clip: float, parameters
         return jax.tree.map(lambda leaf: jnp.trunc(leaf * units).astype(jnp.int32), short)
 
     def apply(
-        params: Params,
-        inputs: Array,
-        labels: Int[Array, " record"],
-        rows: Int[Array, " slot"],
-        is_padding: Bool[Array, " slot"],
+        params: Params, inputs: Array, labels: Int[Array, " slot"], is_padding: Bool[Array, " slot"]
     ) -> Int[Array, " parameter"]:
-        each = jax.vmap(clipped, in_axes=(None, 0, 0, 0))(params, inputs[rows], labels[rows], is_padding)
+        each = jax.vmap(clipped, in_axes=(None, 0, 0, 0))(params, inputs, labels, is_padding)
         total: Int[Array, " parameter"] = ravel_pytree(jax.tree.map(lambda leaf: leaf.sum(0), each))[0]
         return total
 

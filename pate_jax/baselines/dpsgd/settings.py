@@ -40,7 +40,7 @@ class Settings:
     scale: float = 2.0  # these three are the tempered sigmoid's; never learned, as that would cost privacy
     temperature: float = 2.0
     offset: float = 1.0
-    microbatch: int = 16  # records computed together
+    microbatch: int = 64  # records computed together
     noise_multiplier: float | None = None  # in units of clip; unset: the least that epsilon allows
 
     def __post_init__(self) -> None:

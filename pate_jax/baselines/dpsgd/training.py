@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ from pate_jax.baselines.dpsgd.calibration import Plan, plan
 from pate_jax.baselines.dpsgd.settings import LINEAR, Settings
 from pate_jax.errors import PateError
 from pate_jax.models.preprocessing import AsStored, Preprocessing
-from pate_jax.system import progress
+from pate_jax.system import devices, progress
 
 _INIT, _STEPS = 0, 1  # children of the key
 _SAMPLE, _NOISE = 0, 1  # of a step's key
@@ -87,7 +88,8 @@ def fit(
     scaling = preprocessing or AsStored()
     made = plan(settings.epsilon, settings.delta, len(inputs), settings)
     seen, preprocess = _seen(net, scaling, inputs)
-    params = _trained(net, preprocess, jnp.asarray(seen), jnp.asarray(labels, jnp.int32), settings, made, key)
+    with devices.kept_memory():
+        params = _trained(net, preprocess, seen, np.asarray(labels, np.int32), settings, made, key)
     return Fitted(
         jax.tree.map(np.asarray, params),
         net,
@@ -135,8 +137,8 @@ def size(net: models.Model) -> int:
 def _trained(
     net: models.Model,
     preprocess: Callable[[Any], Any],
-    inputs: Array,
-    labels: Array,
+    inputs: np.ndarray,
+    labels: np.ndarray,
     settings: Settings,
     made: Plan,
     key: Array,
@@ -165,13 +167,17 @@ def _keys(steps: Array, step: Array) -> tuple[Array, Array]:
 
 
 def _total(
-    sums: clipping.Sums, params: Any, inputs: Array, labels: Array, rows: np.ndarray, size: int
+    sums: clipping.Sums, params: Any, inputs: np.ndarray, labels: np.ndarray, rows: np.ndarray, size: int
 ) -> Int[np.ndarray, " parameter"]:
-    """The whole batch's sum, in 64 bits on the host."""
-    parts = [
-        sums.apply(params, inputs, labels, part.rows, part.is_padding)
-        for part in sampling.microbatches(rows, size)
-    ]
+    """The whole batch's sum, in 64 bits on the host; the devices of this process take microbatches in turn."""
+    places = devices.local()
+    copies = [jax.device_put(params, place) for place in places]
+    parts = []
+    for part, (place, copy) in zip(
+        sampling.microbatches(rows, size), cycle(zip(places, copies, strict=True))
+    ):
+        given = jax.device_put((inputs[part.rows], labels[part.rows], part.is_padding), place)
+        parts.append(sums.apply(copy, *given))
     total = np.zeros(sum(leaf.size for leaf in jax.tree.leaves(params)), np.int64)
     for part in parts:
         total += np.asarray(part)
