@@ -169,18 +169,16 @@ def _keys(steps: Array, step: Array) -> tuple[Array, Array]:
 def _total(
     sums: clipping.Sums, params: Any, inputs: np.ndarray, labels: np.ndarray, rows: np.ndarray, size: int
 ) -> Int[np.ndarray, " parameter"]:
-    """The whole batch's sum, in 64 bits on the host; the devices of this process take microbatches in turn."""
-    places = devices.local()
-    copies = [jax.device_put(params, place) for place in places]
+    """The whole batch's sum, in 64 bits on the host; this process's devices take the microbatches in turn."""
+    copies = cycle([(place, jax.device_put(params, place)) for place in devices.local()])
     parts = []
-    for part, (place, copy) in zip(
-        sampling.microbatches(rows, size), cycle(zip(places, copies, strict=True))
-    ):
-        given = jax.device_put((inputs[part.rows], labels[part.rows], part.is_padding), place)
+    for slots, is_padding in sampling.microbatches(rows, size):
+        place, copy = next(copies)
+        given = jax.device_put((inputs[slots], labels[slots], is_padding), place)
         parts.append(sums.apply(copy, *given))
     total = np.zeros(sum(leaf.size for leaf in jax.tree.leaves(params)), np.int64)
-    for part in parts:
-        total += np.asarray(part)
+    for found in parts:
+        total += np.asarray(found)
     return total
 
 
