@@ -42,12 +42,16 @@ def max_pool(inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j c"]:
 
     The gradient goes to the first of equal maxima, written in one pass (3 times as fast on a CPU as the
     gradient of the maxima). Being a rule of its own, it serves reverse differentiation only.
-
-    The gradient finds the maximum by equality, so XLA has to compute maxima and pixels in the same way: where
-    `relu` became part of this function, other rounding in some programs lost a part of the gradient.
     """
     first, second, third, fourth = _quarters(inputs)
     return jnp.maximum(jnp.maximum(first, third), jnp.maximum(second, fourth))
+
+
+@jax.custom_vjp
+def pooled_relu(inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j c"]:
+    """`relu(max_pool(inputs))` with a gradient in one pass, which goes nowhere where no pixel is above 0."""
+    first, second, third, fourth = _quarters(inputs)
+    return jnp.maximum(jnp.maximum(jnp.maximum(first, third), 0), jnp.maximum(second, fourth))
 
 
 def _quarters(inputs: Array) -> list[Array]:
@@ -56,25 +60,33 @@ def _quarters(inputs: Array) -> list[Array]:
     return [inputs[:, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)]
 
 
-def _max_pool_forward(inputs: Array) -> tuple[Array, tuple[Array, Array]]:
-    pooled = max_pool(inputs)
-    return pooled, (inputs, pooled)
+def _to_winners(inputs: Array, gradient: Array, *, least: float | None) -> Array:
+    """The gradient of each block, at the first of its largest pixels.
 
-
-def _max_pool_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array]:
-    inputs, pooled = kept
-    free, parts = jnp.ones(pooled.shape, bool), []
-    for quarter in _quarters(inputs):
-        wins = free & (quarter == pooled)
-        parts.append(jnp.where(wins, gradient, 0))
-        free = free & ~wins
+    Which one that is, comparisons of the four pixels say, and never one of them with the pooled value: XLA
+    computes pixels and maxima anew in each fused loop, with other rounding, and no pixel would be equal.
+    """
+    a, b, c, d = _quarters(inputs)
+    top, bottom = a >= b, c >= d
+    upper = jnp.maximum(a, b) >= jnp.maximum(c, d)
+    if least is not None:
+        gradient = jnp.where(jnp.maximum(jnp.maximum(a, b), jnp.maximum(c, d)) > least, gradient, 0)
+    wins = (upper & top, upper & ~top, ~upper & bottom, ~upper & ~bottom)
+    parts = [jnp.where(one, gradient, 0) for one in wins]
     rows = jnp.stack([jnp.stack(parts[:2], 3), jnp.stack(parts[2:], 3)], 2)
     batch, height, width, channels = inputs.shape
     whole = rows.reshape(batch, height // 2 * 2, width // 2 * 2, channels)
-    return (jnp.pad(whole, ((0, 0), (0, height % 2), (0, width % 2), (0, 0))),)
+    return jnp.pad(whole, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
 
 
-max_pool.defvjp(_max_pool_forward, _max_pool_backward)
+max_pool.defvjp(
+    lambda inputs: (max_pool(inputs), inputs),
+    lambda inputs, gradient: (_to_winners(inputs, gradient, least=None),),
+)
+pooled_relu.defvjp(
+    lambda inputs: (pooled_relu(inputs), inputs),
+    lambda inputs, gradient: (_to_winners(inputs, gradient, least=0.0),),
+)
 
 
 @jax.custom_vjp

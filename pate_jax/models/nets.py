@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from pate_jax.errors import PateError
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
-from pate_jax.models.convolution import max_pool
+from pate_jax.models.convolution import max_pool, pooled_relu
 from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
 from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.residual import ResidualNet
@@ -95,7 +95,10 @@ class ConvolutionalNet(Layered):
         """The convolutions, and all dense layers but the last."""
         for layer in range(self.depth):
             # Pooling first is the same for every monotone activation, on a quarter of the numbers.
-            inputs = self.activation(max_pool(getattr(self, f"conv{layer}")(inputs)))
+            inputs = getattr(self, f"conv{layer}")(inputs)
+            inputs = (
+                pooled_relu(inputs) if self.activation is jax.nn.relu else self.activation(max_pool(inputs))
+            )
         return self.head.hidden(inputs)
 
     def last(self, features):

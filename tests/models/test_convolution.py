@@ -39,6 +39,23 @@ def test_the_gradient_of_max_pool_goes_to_the_greatest_and_to_the_first_of_equal
 
 
 @pytest.mark.long
+def test_pooled_relu_is_relu_of_maxima_and_so_is_its_gradient():
+    inputs = jax.random.normal(jax.random.key(4), (5, 7, 8, 3)).at[0].set(0).at[1].add(-3)
+    inputs = inputs.at[2].set(1.5)  # all equal: to the first
+    weights = jax.random.normal(jax.random.key(5), (5, 3, 4, 3))
+
+    def apart(x):
+        return jax.nn.relu(convolution.max_pool(x))
+
+    assert jnp.array_equal(convolution.pooled_relu(inputs), apart(inputs))
+    found, wanted = (
+        jax.grad(lambda x, pooled=pooled: (pooled(x) * weights).sum())(inputs)
+        for pooled in (convolution.pooled_relu, apart)
+    )
+    assert jnp.array_equal(found, wanted)
+    assert not found[0].any() and jnp.array_equal(found[2, :6:2, ::2], weights[2])
+
+
 def test_the_gradient_of_max_pool_is_that_of_the_maxima_where_none_are_equal():
     inputs = jax.random.normal(jax.random.key(0), (3, 6, 8, 5))
     weights = jax.random.normal(jax.random.key(1), (3, 3, 4, 5))
