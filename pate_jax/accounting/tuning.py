@@ -37,7 +37,7 @@ class Tuned:
     """
 
     law: NegativeBinomial | Fixed  # a fixed number is charged as the composition of all
-    mu: float  # each candidate is mu-Gaussian-DP, whatever its settings
+    mu: float  # each candidate costs the choice at most what a mu-Gaussian-DP one does, whatever its settings
     settings: int  # on the list from which each candidate is drawn
 
     def __post_init__(self) -> None:
@@ -73,7 +73,9 @@ class Tuned:
         else:
             law = f"{self.expected:g} on average (shape {self.law.shape:g})"
             number = f"a random number of candidates, {law}, drawn from a list of {self.settings} settings"
-        return f"the best, by a noisy score, of {number}; each candidate is {self.mu:.6g}-Gaussian-DP"
+        return (
+            f"the best, by a noisy score, of {number}; each costs at most what {self.mu:.6g}-Gaussian-DP does"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
