@@ -14,7 +14,7 @@ from pate_jax.errors import PateError
 from pate_jax.student.validity import Net, check
 
 Recipe = Mapping[str, Any]
-_OF_WHOLE = 3000  # steps of fixmatch where soft answers cover the pool
+_OF_WHOLE: Recipe = {"steps": 3000, "batch_size": 8, "unlabelled": 3}  # of fixmatch, if answers cover the pool
 Selection = Literal["first", "random", "kmeans", "learned"]  # which public inputs are asked about
 
 
@@ -58,7 +58,8 @@ class NetTraining(Settings):
     steps: int | None = None
     """Steps of the optimiser."""
     batch_size: int | None = None
-    """Answered queries a step; unset: 64, 16 for fixmatch, to which more steps are worth more."""
+    """Answered queries a step; unset: 64, 16 for fixmatch, to which more steps are worth more, and 8
+    where soft answers cover the pool."""
     learning_rate: float | None = None
     """Peak rate of AdamW, reached after a tenth of the steps, then down a cosine to zero."""
     weight_decay: float = 1e-3
@@ -189,13 +190,15 @@ class FixMatch(FromPool, Aligned):
     }
 
     def resolved(self, *, image: bool, whole: bool = False) -> Settings:
-        """Half as many steps where soft answers cover the pool, and little has to be guessed.
+        """A fifth of the work where soft answers cover the pool, and little has to be guessed.
 
-        >>> FixMatch().resolved(image=True).steps, FixMatch().resolved(image=True, whole=True).steps
-        (6000, 3000)
+        >>> few, most = (FixMatch().resolved(image=True, whole=whole) for whole in (False, True))
+        >>> (few.steps, few.batch_size, few.unlabelled), (most.steps, most.batch_size, most.unlabelled)
+        ((6000, 16, 4), (3000, 8, 3))
         """
-        steps = _OF_WHOLE if whole and self.steps is None else self.steps
-        return super(FixMatch, dataclasses.replace(self, steps=steps)).resolved(image=image)
+        recipe = _OF_WHOLE if whole else {}
+        missing = {name: value for name, value in recipe.items() if getattr(self, name) is None}
+        return super(FixMatch, dataclasses.replace(self, **missing)).resolved(image=image)
 
 
 @dataclass(frozen=True)
