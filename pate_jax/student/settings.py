@@ -14,7 +14,7 @@ from pate_jax.errors import PateError
 from pate_jax.student.validity import Net, check
 
 Recipe = Mapping[str, Any]
-_OF_WHOLE: Recipe = {"steps": 3000, "batch_size": 8, "unlabelled": 3}  # of fixmatch, if answers cover the pool
+_OF_WHOLE: Recipe = {"steps": 3000, "batch_size": 8, "unlabelled": 3}  # of fixmatch, where answers cover all
 Selection = Literal["first", "random", "kmeans", "learned"]  # which public inputs are asked about
 
 
