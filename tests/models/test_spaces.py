@@ -12,7 +12,7 @@ import pytest
 from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.models import integers, spaces
+from pate_jax.models import integers, patches, spaces
 from pate_jax.models.preprocessing import AsStored
 from pate_jax.models.spaces import archive, fronts, likeness
 from pate_jax.models.spaces.space import BLOCK
@@ -31,7 +31,10 @@ def first_three(one):
 
 @functools.cache
 def image_space():
-    return spaces.learn("patches", IMAGES, AS_PIXELS, directions=11)
+    """From few patches: what is tested here holds for any typical ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patches, "_SAMPLE", 5000)
+        return spaces.learn("patches", IMAGES, AS_PIXELS, directions=11)
 
 
 def net_space(name="cnn", inputs=IMAGES, **sizes):
