@@ -169,6 +169,24 @@ def test_one_record_moves_the_sum_by_the_stated_length_at_most_in_any_microbatch
     assert not summed([]).any()
 
 
+def test_a_gradient_does_not_depend_on_its_slot_or_on_who_is_beside_it():
+    """With the net and the microbatch that a user gets: else a record that leaves would move others too."""
+    size, random = dpsgd.Settings().microbatch, np.random.default_rng(6)
+    net = models.build("papernot2021", input_shape=(28, 28, 1), classes=CLASSES, activation="tanh")
+    flat, unflatten = ravel_pytree(net.init(jax.random.key(2)))
+    sums, params = clipping.sums(net, lambda found: found, CLIP, len(flat)), unflatten(flat)
+    inputs = random.random((size, 28, 28, 1)).astype(np.float32)
+    labels = random.integers(0, CLASSES, size).astype(np.int32)
+
+    def total(rows):
+        return training._total(sums, params, inputs, labels, np.asarray(rows), size)
+
+    everybody = total(range(size))
+    for leaving in (0, size // 2, size - 1):
+        others = total([row for row in range(size) if row != leaving])  # the later ones move up
+        assert np.array_equal(everybody - others, total([leaving]))
+
+
 def test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid():
     drawn = noise.noisy(np.zeros(20_000, np.int64), CLIP, 1.7, seeded_key(5))
     assert abs(drawn.std() / (1.7 * CLIP) - 1) < 4 / math.sqrt(2 * 20_000)
