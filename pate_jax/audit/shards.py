@@ -167,7 +167,7 @@ def _width(inputs: Inputs) -> Iterator[Finding]:
     for folder, one in zip(checkpoint.folders(run.teachers), identities, strict=True):
         share, net = -(-one["teachers"] // one["processes"]), one["net"].get("name")
         plan = checkpoint.plan(folder)
-        width = plans.choose(net, backend, share, report["devices"], config.width).width
+        width = plans.choose(net, backend, share, report["devices"], config.width, plan.length).width
         if plan.width == width:
             yield passed(f"{width} teachers shared a program, as the committed table or the settings say")
         elif config.width is not None or plan.width > width or not plan.public_records:

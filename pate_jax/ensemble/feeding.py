@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int
 
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import Shard, epochs_of
 from pate_jax.errors import PateError
 from pate_jax.system import headcount
+
+
+ALIGNED = 64  # bytes
 
 
 class Records(NamedTuple):
@@ -46,27 +50,38 @@ def records(inputs: Any, labels: Any, shards: Any, key: Array, config: TeacherCo
 def take(data: Records, ids: np.ndarray, config: TeacherConfig) -> Shard:
     """The shards of these teachers as host arrays; id -1 is a place without a teacher or records."""
     counts = np.where(ids >= 0, data.counts[ids], 0).astype(np.int32)
-    rows = np.zeros((len(ids), data.length), np.int64)
-    wide = min(data.length, data.rows.shape[1])
-    rows[:, :wide] = data.rows[ids, :wide]
-    rows = np.where(np.arange(data.length) < counts[:, None], rows, 0)
-    labels = data.labels[rows] if len(data.labels) else np.zeros(rows.shape, np.int32)
-    shape = (*rows.shape, *data.inputs.shape[1:])
-    inputs = data.inputs[rows] if len(data.inputs) else np.zeros(shape, data.inputs.dtype)
-    guess = [_constant_answer(shard[:count]) for shard, count in zip(labels, counts, strict=True)]
-    majority, entropy = (np.array(column) for column in zip(*guess, strict=True))
+    inputs = _aligned((len(ids), data.length, *data.inputs.shape[1:]), data.inputs.dtype)
+    labels = np.zeros((len(ids), data.length), np.int32)
+    for place, (teacher, count) in enumerate(zip(ids, counts, strict=True)):
+        rows = data.rows[teacher, :count]
+        if count:
+            np.take(data.inputs, rows, axis=0, out=inputs[place, :count], mode="clip")
+        inputs[place, count:] = 0
+        labels[place, :count] = data.labels[rows]
     return Shard(
-        inputs, labels, counts, epochs_of(counts, config), data.keys[ids],
-        majority.astype(np.int32), entropy.astype(np.float32),
+        inputs, labels, counts, epochs_of(counts, config), data.keys[ids], *_constant_answers(labels, counts)
     )  # fmt: skip
 
 
-def _constant_answer(labels: np.ndarray) -> tuple[int, float]:
-    """The hits of the best constant answer on these labels, and its mean loss (the labels' entropy)."""
-    if not len(labels):
-        return 0, 0.0
-    counts = np.unique(labels, return_counts=True)[1]
-    return int(counts.max()), float(-(counts / len(labels) * np.log(counts / len(labels))).sum())
+def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array, not filled, where XLA wants one to lie: a CPU's devices then read it without a copy."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNED, np.uint8)
+    return memory[-memory.ctypes.data % ALIGNED :][:size].view(dtype).reshape(shape)
+
+
+def _constant_answers(
+    labels: Int[np.ndarray, "teachers places"], counts: Int[np.ndarray, " teachers"]
+) -> tuple[Int[np.ndarray, " teachers"], Float[np.ndarray, " teachers"]]:
+    """The hits of the best constant answer on each shard, and its mean loss (the labels' entropy)."""
+    classes = int(labels.max(initial=0)) + 1
+    cells = np.arange(len(labels))[:, None] * classes + labels
+    real = np.arange(labels.shape[1]) < counts[:, None]
+    found, times = np.unique(cells[real], return_counts=True)
+    owner, hits = found // classes, np.zeros(len(labels), np.int32)
+    np.maximum.at(hits, owner, times)
+    shares = times / counts[owner]
+    return hits, np.bincount(owner, -shares * np.log(shares), len(labels)).astype(np.float32)
 
 
 def digest_of_keys(keys: np.ndarray) -> str:
@@ -111,5 +126,5 @@ def _check_shards(rows: np.ndarray, counts: np.ndarray, records: int) -> None:
     used = rows[np.arange(rows.shape[1]) < counts[:, None]]
     if len(used) and not 0 <= used.min() <= used.max() < records:
         raise PateError(f"shards name rows {used.min()} to {used.max()} of {records} records")
-    if len(np.unique(used)) != len(used):
+    if np.bincount(used).max(initial=0) > 1:
         raise PateError("a record is in two shards, or twice in one; cut them with data.partition")

@@ -24,6 +24,8 @@ from pate_jax.models import Form
 
 MEMORY_SHARE = 0.6  # of a device's memory: how much of it a plan may fill
 WAVE_TEACHERS = 64  # teachers of a wave where each trains alone
+ROUNDS = 8  # of a wave where devices go through their teachers one by one
+PLACES = 8192  # for records on each device, at most, where they do: what they hold then stays in the cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Plan:
     """places for the records of a shard, from that number; a longer shard gets more and changes no plan"""
     memory: int = 0
     """bytes of a device that the width was chosen for; 0 where the user named the width"""
+    one_by_one: bool = False
+    """whether a device computes the teachers of its width in a loop, and not in a vmap"""
 
     @property
     def form(self) -> Form:
@@ -69,10 +73,13 @@ def row(net: str | None, backend: str) -> dict[str, Any]:
     return of_backend.get(net or "", of_backend["other"])
 
 
-def choose(net: str | None, backend: str, teachers: int, devices: int, width: int | None) -> Plan:
+def choose(
+    net: str | None, backend: str, teachers: int, devices: int, width: int | None, length: int = 0
+) -> Plan:
     """The plan that the table gives for this number of teachers, before memory is measured.
 
     Where a row says `whole`, fewer teachers than its width leave places empty: bits may depend on the width.
+    Where it says `one_by_one`, teachers with places for `length` records share a program as the cache allows.
 
     >>> choose("cnn", "cpu", teachers=250, devices=2, width=None).width
     1
@@ -81,14 +88,15 @@ def choose(net: str | None, backend: str, teachers: int, devices: int, width: in
     if width is not None and width > 1 and not chosen["wide"]:
         chosen = {**chosen, "convolution": "patches", "steps_per_call": 0}
     most = max(1, -(-teachers // devices))
-    wanted = width or chosen["width"]
+    one_by_one = chosen.get("one_by_one", False)
+    fitting = PLACES // max(1, length) if one_by_one else chosen["width"]
+    wanted = width or max(1, min(chosen["width"], fitting))
     if not chosen.get("whole"):
         wanted = min(wanted, most)
         rounds = -(-most // wanted)
         wanted = wanted if width is not None else -(-most // rounds)
-    return _with_width(
-        Plan(wanted, chosen["steps_per_call"], chosen["convolution"], chosen["dtype"], 0), wanted, devices
-    )
+    form = (chosen["steps_per_call"], chosen["convolution"], chosen["dtype"])
+    return _with_width(Plan(wanted, *form, 0, length=length, one_by_one=one_by_one), wanted, devices)
 
 
 def public_length(records: int, teachers: int, batch: int) -> int:
@@ -183,7 +191,10 @@ def _meminfo(otherwise: int) -> int:
 
 def _with_width(plan: Plan, width: int, devices: int) -> Plan:
     size = width * devices
-    together = size if width > 1 else -(-WAVE_TEACHERS // size) * size
+    if plan.one_by_one:
+        together = ROUNDS * size
+    else:
+        together = size if width > 1 else -(-WAVE_TEACHERS // size) * size
     return dataclasses.replace(plan, width=width, wave=together)
 
 

@@ -48,7 +48,7 @@ class Programs(NamedTuple):
 
 def build(teacher: Teacher, plan: Plan, devices: list[jax.Device]) -> Programs:
     """The programs of this teacher in the form that the plan wants."""
-    over = partial(across, width=plan.width, devices=devices)
+    over = partial(across, plan=plan, devices=devices)
     if plan.steps_per_call:
         moving = _several(teacher.step, plan, devices)
         count = lambda steps: -(-steps // plan.steps_per_call)  # noqa: E731
@@ -63,10 +63,11 @@ def build(teacher: Teacher, plan: Plan, devices: list[jax.Device]) -> Programs:
 
 
 def across(
-    function: Callable, *, width: int, devices: list[jax.Device], donate: tuple[int, ...] = ()
+    function: Callable, *, plan: Plan, devices: list[jax.Device], donate: tuple[int, ...] = ()
 ) -> Callable:
     """A function of one teacher, for devices x width teachers; every argument has those two axes first."""
-    return jax.pmap(inside(function, width), devices=devices, donate_argnums=donate)
+    batched = in_turn(function) if plan.one_by_one else inside(function, plan.width)
+    return jax.pmap(batched, devices=devices, donate_argnums=donate)
 
 
 def inside(function: Callable, width: int) -> Callable:
@@ -82,6 +83,11 @@ def inside(function: Callable, width: int) -> Callable:
         return jax.tree.map(lambda leaf: leaf[None], function(*mine))
 
     return alone
+
+
+def in_turn(function: Callable) -> Callable:
+    """A function of one teacher for the teachers of a device, one after another: no place differs in a bit."""
+    return lambda *arguments: jax.lax.map(lambda mine: function(*mine), arguments)
 
 
 def place(tree: Tree, devices: list[jax.Device], width: int) -> Tree:
@@ -151,7 +157,7 @@ def _several(step: Callable, plan: Plan, devices: list[jax.Device]) -> Any:
             state = step(state, shard)
         return state
 
-    return across(run, width=plan.width, devices=devices, donate=(0,))
+    return across(run, plan=plan, devices=devices, donate=(0,))
 
 
 def _epoch(step: Callable, plan: Plan, devices: list[jax.Device]) -> Any:

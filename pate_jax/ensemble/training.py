@@ -190,8 +190,8 @@ def planned(model, preprocessing, data, config, chosen, devices: int, share: int
     """
     net, backend = model.description.get("name"), jax.default_backend()
     length = plans.public_length(data.public, len(data.counts), config.batch_size or ROUNDED)
-    plan = plans.choose(net, backend, share, devices, config.width)
-    plan = dataclasses.replace(plan, public_records=data.public, length=length, memory=memory)
+    plan = plans.choose(net, backend, share, devices, config.width, length)
+    plan = dataclasses.replace(plan, public_records=data.public, memory=memory)
     if config.width is not None:
         return plan
     public = data._replace(length=length)

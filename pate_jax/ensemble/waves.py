@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -18,6 +19,7 @@ from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import News, Shard, State, Teacher, steps_per_epoch
 from pate_jax.models.trees import Tree
 
+Made = TypeVar("Made")
 Tell = Callable[..., None]  # of a progress bar: how many images are done, and a note
 
 
@@ -82,7 +84,7 @@ def cut(ids: np.ndarray, size: int) -> Iterator[np.ndarray]:
 def length_of(data: feeding.Records, plan: Plan, config: TeacherConfig) -> int:
     """Places for the records of the longest shard."""
     if config.closed_form:
-        return int(ridge.places(data.counts, plan.length).max())
+        return int(ridge.places(data.counts, ridge.sizes(plan, len(data.counts))).max())
     return max(plan.length, data.length)
 
 
@@ -91,16 +93,37 @@ def portions(
 ) -> Iterator[tuple[feeding.Records, np.ndarray]]:
     """The rounds of a wave, each with records that know how long its shards are.
 
-    The shape of a linear teacher's program follows from its own count, so a round with a longer shard is done
-    once for each length, with the others' places left empty.
+    The shape of a linear teacher's program follows from its own count. In a vmap, a round with a longer shard
+    is done once for each length, with the others' places left empty.
     """
-    for group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
-        if not machine.config.closed_form:
-            yield data, group
+    plan, devices = machine.plan, len(machine.devices)
+    if not machine.config.closed_form:
+        yield from ((data, group) for group in rounds(ids, data.counts, plan, devices))
+        return
+    lengths = ridge.places(data.counts, ridge.sizes(plan, len(data.counts)))
+    for length in np.unique(lengths[ids]).tolist():
+        here = data._replace(length=length)
+        if plan.one_by_one:
+            some = ids[lengths[ids] == length]
+            yield from ((here, group) for group in rounds(some, data.counts, plan, devices))
             continue
-        lengths = ridge.places(data.counts[group], machine.plan.length)
-        for length in np.unique(lengths[group >= 0]).tolist():
-            yield data._replace(length=length), np.where(lengths == length, group, -1)
+        for group in rounds(ids, data.counts, plan, devices):
+            mine = np.where(lengths[group] == length, group, -1)
+            if (mine >= 0).any():
+                yield here, mine
+
+
+def ahead(made: Iterator[Made]) -> Iterator[Made]:
+    """The same, each made by a thread while the one before is in use.
+
+    >>> list(ahead(iter([2, 3, 5])))
+    [2, 3, 5]
+    """
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, made, None)
+        while (one := coming.result()) is not None:
+            coming = thread.submit(next, made, None)
+            yield one
 
 
 def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Iterator[np.ndarray]:
@@ -108,10 +131,12 @@ def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Ite
 
     Where a teacher trains alone on its device, a round holds teachers of similar size, so none waits long for
     another. In a vmap the place of a teacher follows from its id alone, since bits may depend on the place.
+    One by one it may be any place, and devices share a round evenly.
     """
     if plan.width == 1:
         ids = ids[np.argsort(-counts[ids], kind="stable")]
-    return cut(ids, plan.width * devices)
+    for group in cut(ids, plan.width * devices):
+        yield group.reshape(plan.width, devices).T.ravel() if plan.one_by_one else group
 
 
 def empty(machine: Machine, data: feeding.Records, ids: np.ndarray) -> Wave:
@@ -133,10 +158,10 @@ def train(
 ) -> Wave:
     """Train a wave's teachers to their end, from where `wave` stopped; `save` is called after each epoch."""
     row_of = {int(teacher): row for row, teacher in enumerate(ids)}
-    for here, group in portions(machine, data, ids):
+    feeds = ((group, feeding.take(here, group, machine.config)) for here, group in portions(machine, data, ids))
+    for group, feed in ahead(feeds):
         real = group >= 0
         rows = np.array([row_of[int(teacher)] for teacher in group[real]])
-        feed = feeding.take(here, group, machine.config)
         begun = (wave.news.epoch[rows] > 0) | (wave.news.attempt[rows] > 0)
         if (begun & (wave.news.epoch[rows] >= feed.epochs[real])).all():
             tell(float((feed.count * feed.epochs).sum()), found=True)
