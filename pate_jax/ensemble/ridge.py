@@ -20,6 +20,7 @@ from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import News, Shard, State, Teacher
 from pate_jax.models import Model
+from pate_jax.models.trees import Tree
 
 ROUNDED = 16  # places of a shard come in multiples of this
 COLUMNS = 3 * cholesky.SIZE  # of a block of the Gram matrix: with fewer, products are slow
@@ -53,19 +54,28 @@ def ridge(
     inputs: Float[Array, "places entries"],
     targets: Float[Array, "places classes"],
     penalty: float,
-) -> Float[Array, "entries classes"]:
-    """The matrix W that minimises `|X W - Y|^2 + penalty |W|^2`, from normal equations.
+) -> tuple[Float[Array, "entries classes"], Float[Array, "places classes"]]:
+    """The matrix W that minimises `|X W - Y|^2 + penalty |W|^2`, from normal equations, and `X W`.
 
-    They are `X' (X X' + penalty I)^-1 Y` where there are fewer records than entries, which is the same as
-    `(X' X + penalty I)^-1 X' Y`. Rows of zeros, which pad a shard, change neither.
+    W is `X' S` where there are fewer records than entries, with `S = (X X' + penalty I)^-1 Y`, which is the
+    same as `(X' X + penalty I)^-1 X' Y`; and `X X' S = Y - penalty S`. Rows of zeros, which pad a shard,
+    change nothing.
 
-    >>> ridge(jnp.array([[2.0, 0, 0]]), jnp.array([[5.0]]), 1.0).ravel().tolist()
-    [2.0, 0.0, 0.0]
+    >>> kernel, given = ridge(jnp.array([[2.0, 0, 0]]), jnp.array([[5.0]]), 1.0)
+    >>> kernel.ravel().tolist(), given.ravel().tolist()
+    ([2.0, 0.0, 0.0], [4.0])
     """
     with jax.default_matmul_precision("highest"):
         if len(inputs) < inputs.shape[1]:
-            return inputs.T @ _solved(inputs.T, targets, penalty)
-        return _solved(inputs, inputs.T @ targets, penalty)
+            shares = _solved(inputs.T, targets, penalty)
+            return _products(inputs, shares), targets - penalty * shares
+        kernel = _solved(inputs, _products(inputs, targets), penalty)
+        return kernel, inputs @ kernel
+
+
+def _products(tall: Array, few: Array) -> Array:
+    """`tall' few`, for few columns: 3 times as fast on CPUs as XLA makes it when it sees the transposition."""
+    return jax.lax.optimization_barrier(few.T @ tall).T
 
 
 def _solved(tall: Array, right: Array, penalty: float) -> Array:
@@ -85,19 +95,23 @@ def gram(tall: Float[Array, "rows columns"]) -> Float[Array, "columns columns"]:
 def teacher(model: Model, config: TeacherConfig) -> Teacher:
     """The functions of one linear teacher; `config` must be resolved. Its only step is the whole solution."""
     penalty = config.weight_decay or 0.0
-    classes = jax.eval_shape(model.init, jax.random.key(0))["kernel"].shape[1]
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    classes = shapes["kernel"].shape[1]
+
+    def zeros(key: Array) -> Tree:
+        return jax.tree.map(jnp.zeros_like, shapes)
 
     def start(shard: Shard, attempt: Array) -> State:
         zero = jnp.zeros((), jnp.int32)
-        params = model.init(jax.random.wrap_key_data(shard.key, impl="threefry2x32"))
+        key = jax.random.wrap_key_data(shard.key, impl="threefry2x32")
+        params = jax.lax.cond(shard.count > 0, zeros, model.init, key)
         return State(params, (), (), zero, zero, attempt, jnp.zeros(()), zero)
 
     def solved(state: State, shard: Shard) -> State:
         real = jnp.arange(len(shard.labels)) < shard.count
         wanted = jax.nn.one_hot(shard.labels, classes) - 1 / classes
         wanted = jnp.where(real[:, None], wanted, 0.0)
-        kernel = ridge(shard.inputs, wanted, penalty)
-        given = model.apply({"kernel": kernel}, shard.inputs)
+        kernel, given = ridge(shard.inputs, wanted, penalty)
         return state._replace(
             params={"kernel": kernel},
             position=state.position + 1,
