@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-SIZE = 32  # columns that are eliminated together: with more, each step of elimination is slow
+SIZE = 96  # columns of a block: with fewer, products are slow
+_ELIMINATED = 32  # columns, together: with more, each step of elimination is slow
 
 
 def solve(
@@ -40,7 +41,18 @@ def solve(
 
 
 def inverse_factor(block: Float[Array, "size size"]) -> Float[Array, "size size"]:
-    """`L^-1` where `block = L L'`: what elimination makes of the identity beside the block, rows scaled."""
+    """`L^-1` where `block = L L'`, from those of its first columns and of what is left."""
+    if len(block) <= _ELIMINATED:
+        return _eliminated(block)
+    first = inverse_factor(block[:_ELIMINATED, :_ELIMINATED])
+    lower = _product(block[_ELIMINATED:, :_ELIMINATED], first.T)
+    last = inverse_factor(block[_ELIMINATED:, _ELIMINATED:] - _product(lower, lower.T))
+    corner = jnp.zeros((len(first), len(last)))
+    return jnp.block([[first, corner], [-_product(last, _product(lower, first)), last]])
+
+
+def _eliminated(block: Array) -> Array:
+    """The same for few columns: what elimination makes of the identity beside the block, rows scaled."""
     size = len(block)
 
     def eliminate(column: Array, beside: Array) -> Array:

@@ -23,7 +23,6 @@ from pate_jax.models import Model
 from pate_jax.models.trees import Tree
 
 ROUNDED = 16  # places of a shard come in multiples of this
-COLUMNS = 3 * cholesky.SIZE  # of a block of the Gram matrix: with fewer, products are slow
 
 def sizes(plan: Plan, teachers: int) -> list[int]:
     """The places that shards may have, from public numbers: few, because each is compiled.
@@ -85,8 +84,8 @@ def _solved(tall: Array, right: Array, penalty: float) -> Array:
 def gram(tall: Float[Array, "rows columns"]) -> Float[Array, "columns columns"]:
     """`tall' tall` in blocks of columns, with zeros above the blocks on the diagonal: nothing reads those."""
     blocks = []
-    for start in range(0, tall.shape[1], COLUMNS):
-        end = min(start + COLUMNS, tall.shape[1])
+    for start in range(0, tall.shape[1], cholesky.SIZE):
+        end = min(start + cholesky.SIZE, tall.shape[1])
         block = tall[:, start:end].T @ tall[:, :end]
         blocks.append(jnp.pad(block, ((0, 0), (0, tall.shape[1] - end))))
     return jnp.concatenate(blocks)

@@ -214,9 +214,10 @@ def _enter(
         whole[real] = stored[rows]
         return whole
 
-    stored, news = jax.tree.map(spread, (wave.state, wave.news))
+    news = jax.tree.map(spread, wave.news)
     begun = (news.epoch > 0) | (news.attempt > 0)
     if begun.any():
+        stored = jax.tree.map(spread, wave.state)
         placed = compiled.place(stored, machine.devices, machine.plan.width)
         state = machine.programs.choose(_spread(begun, machine), placed, state)
     return state, news
