@@ -16,7 +16,7 @@ from jaxtyping import Array
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs, report, ridge, waves
+from pate_jax.ensemble import programs, report, ridge, solution, waves
 from pate_jax.ensemble import teacher as single_teacher
 from pate_jax.ensemble.checkpoint import Store, share_of
 from pate_jax.ensemble.plan import Plan
@@ -93,11 +93,16 @@ def fit(
         _check_net(model, preprocessing, data)
     plan = _plan(model, preprocessing, data, config, chosen, store)
     machine = _machine(model, preprocessing, config, plan, chosen)
-    data = data._replace(length=waves.length_of(data, plan, config))
+    data = data._replace(length=_length(data, plan, config))
     if not _all_finished(mine, store):
         _check_room(machine, data)
     with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
         return _train(machine, data, mine, store)
+
+
+def _length(data: cutting.Records, plan: Plan, config: TeacherConfig) -> int:
+    """Places for the records of the longest shard."""
+    return solution.longest(data.counts, plan) if config.closed_form else max(plan.length, data.length)
 
 
 def _behind(front: Any, data: cutting.Records, mine: np.ndarray, store: Store | None) -> cutting.Records:
@@ -304,11 +309,14 @@ def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Sto
 
 def _train_wave(machine, data, ids, index: int, store: Store | None, bar: progress.Bar) -> tuple[Any, News]:
     wave = waves.empty(machine, data, ids)
-    if store is None:
+    if machine.config.closed_form:
+        wave = solution.train(machine, data, ids, wave, bar.advance)
+    elif store is None:
         wave = waves.train(machine, data, ids, wave, save=lambda fill: None, tell=bar.advance)
     else:
         wave = store.resume(index, wave)
         wave = waves.train(machine, data, ids, wave, save=partial(store.offer, index), tell=bar.advance)
+    if store is not None:
         store.finish(index, wave)
     return wave.state.params, wave.news
 

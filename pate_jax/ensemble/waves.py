@@ -5,21 +5,19 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from pate_jax.ensemble import feeding, ridge
+from pate_jax.ensemble import feeding
 from pate_jax.ensemble import programs as compiled
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import News, Shard, State, Teacher, steps_per_epoch
 from pate_jax.models.trees import Tree
 
-Made = TypeVar("Made")
 Tell = Callable[..., None]  # of a progress bar: how many images are done, and a note
 
 
@@ -81,62 +79,15 @@ def cut(ids: np.ndarray, size: int) -> Iterator[np.ndarray]:
         yield np.concatenate([group, np.full(size - len(group), -1, group.dtype)])
 
 
-def length_of(data: feeding.Records, plan: Plan, config: TeacherConfig) -> int:
-    """Places for the records of the longest shard."""
-    if config.closed_form:
-        return int(ridge.places(data.counts, ridge.sizes(plan, len(data.counts))).max())
-    return max(plan.length, data.length)
-
-
-def portions(
-    machine: Machine, data: feeding.Records, ids: np.ndarray
-) -> Iterator[tuple[feeding.Records, np.ndarray]]:
-    """The rounds of a wave, each with records that know how long its shards are.
-
-    The shape of a linear teacher's program follows from its own count. In a vmap, a round with a longer shard
-    is done once for each length, with the others' places left empty.
-    """
-    plan, devices = machine.plan, len(machine.devices)
-    if not machine.config.closed_form:
-        yield from ((data, group) for group in rounds(ids, data.counts, plan, devices))
-        return
-    lengths = ridge.places(data.counts, ridge.sizes(plan, len(data.counts)))
-    for length in np.unique(lengths[ids]).tolist():
-        here = data._replace(length=length)
-        if plan.one_by_one:
-            some = ids[lengths[ids] == length]
-            yield from ((here, group) for group in rounds(some, data.counts, plan, devices))
-            continue
-        for group in rounds(ids, data.counts, plan, devices):
-            mine = np.where(lengths[group] == length, group, -1)
-            if (mine >= 0).any():
-                yield here, mine
-
-
-def ahead(made: Iterator[Made]) -> Iterator[Made]:
-    """The same, each made by a thread while the one before is in use.
-
-    >>> list(ahead(iter([2, 3, 5])))
-    [2, 3, 5]
-    """
-    with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(next, made, None)
-        while (one := coming.result()) is not None:
-            coming = thread.submit(next, made, None)
-            yield one
-
-
 def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Iterator[np.ndarray]:
     """The rounds of a wave.
 
     Where a teacher trains alone on its device, a round holds teachers of similar size, so none waits long for
     another. In a vmap the place of a teacher follows from its id alone, since bits may depend on the place.
-    One by one it may be any place, and devices share a round evenly.
     """
     if plan.width == 1:
         ids = ids[np.argsort(-counts[ids], kind="stable")]
-    for group in cut(ids, plan.width * devices):
-        yield group.reshape(plan.width, devices).T.ravel() if plan.one_by_one else group
+    return cut(ids, plan.width * devices)
 
 
 def empty(machine: Machine, data: feeding.Records, ids: np.ndarray) -> Wave:
@@ -158,22 +109,22 @@ def train(
 ) -> Wave:
     """Train a wave's teachers to their end, from where `wave` stopped; `save` is called after each epoch."""
     row_of = {int(teacher): row for row, teacher in enumerate(ids)}
-    feeds = ((group, feeding.take(here, group, machine.config)) for here, group in portions(machine, data, ids))
-    for group, feed in ahead(feeds):
+    for group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
         real = group >= 0
         rows = np.array([row_of[int(teacher)] for teacher in group[real]])
+        feed = feeding.take(data, group, machine.config)
         begun = (wave.news.epoch[rows] > 0) | (wave.news.attempt[rows] > 0)
         if (begun & (wave.news.epoch[rows] >= feed.epochs[real])).all():
             tell(float((feed.count * feed.epochs).sum()), found=True)
             continue
         resident = compiled.place(feed, machine.devices, machine.plan.width)
-        state = machine.programs.start(resident, _spread(np.zeros(len(group), np.int32), machine))
+        state = machine.programs.start(resident, spread(np.zeros(len(group), np.int32), machine))
         now = _enter(machine, state, wave, rows, real)
         del state  # the first step donates its memory
         tell(float((feed.count * now[1].epoch).sum()), found=True)
         for now in _epochs(machine, *now, feed, resident, tell):  # noqa: B020
-            save(partial(_store, wave, *now, rows, real))
-        _store(wave, *now, rows, real)
+            save(partial(store, wave, *now, rows, real))
+        store(wave, *now, rows, real)
     return wave
 
 
@@ -194,8 +145,8 @@ def _epochs(
         news = _merge(busy, compiled.fetch(latest), news)
         again = busy & news.failed & (news.attempt + 1 < machine.config.attempts)
         if again.any():
-            fresh = machine.programs.start(resident, _spread(news.attempt + 1, machine))
-            state = machine.programs.choose(_spread(again, machine), fresh, state)
+            fresh = machine.programs.start(resident, spread(news.attempt + 1, machine))
+            state = machine.programs.choose(spread(again, machine), fresh, state)
             news = news._replace(epoch=np.where(again, 0, news.epoch), attempt=news.attempt + again)
         images = float(feed.count[busy].sum())
         pace = images / (time.monotonic() - began)
@@ -209,21 +160,20 @@ def _enter(
 ) -> tuple[State, News]:
     """Continue a round where its wave stopped: from the stored states, or from those just started."""
 
-    def spread(stored):
+    def placed(stored):
         whole = np.zeros((len(real), *stored.shape[1:]), stored.dtype)
         whole[real] = stored[rows]
         return whole
 
-    news = jax.tree.map(spread, wave.news)
+    stored, news = jax.tree.map(placed, (wave.state, wave.news))
     begun = (news.epoch > 0) | (news.attempt > 0)
     if begun.any():
-        stored = jax.tree.map(spread, wave.state)
-        placed = compiled.place(stored, machine.devices, machine.plan.width)
-        state = machine.programs.choose(_spread(begun, machine), placed, state)
+        before = compiled.place(stored, machine.devices, machine.plan.width)
+        state = machine.programs.choose(spread(begun, machine), before, state)
     return state, news
 
 
-def _store(wave: Wave, state: State, news: News, rows: np.ndarray, real: np.ndarray) -> Wave:
+def store(wave: Wave, state: State, news: News, rows: np.ndarray, real: np.ndarray) -> Wave:
     """Copy a round's states into the wave: at the round's end, and whenever a checkpoint is due."""
     latest = jax.tree.leaves((compiled.fetch(state), news))
     for leaf, new in zip(jax.tree.leaves(wave), latest, strict=True):
@@ -235,5 +185,6 @@ def _merge(which: np.ndarray, new: Tree, old: Tree) -> Tree:
     return jax.tree.map(partial(np.where, which), new, old)
 
 
-def _spread(values: np.ndarray, machine: Machine) -> np.ndarray:
+def spread(values: np.ndarray, machine: Machine) -> np.ndarray:
+    """One value for each place of a round."""
     return np.asarray(values).reshape(len(machine.devices), machine.plan.width)
