@@ -16,7 +16,6 @@ from pate_jax.ensemble.teacher import Shard, epochs_of
 from pate_jax.errors import PateError
 from pate_jax.system import headcount
 
-
 ALIGNED = 64  # bytes
 
 

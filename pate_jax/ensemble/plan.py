@@ -191,11 +191,8 @@ def _meminfo(otherwise: int) -> int:
 
 def _with_width(plan: Plan, width: int, devices: int) -> Plan:
     size = width * devices
-    if plan.one_by_one:
-        together = ROUNDS * size
-    else:
-        together = size if width > 1 else -(-WAVE_TEACHERS // size) * size
-    return dataclasses.replace(plan, width=width, wave=together)
+    rounds = ROUNDS if plan.one_by_one else 1 if width > 1 else -(-WAVE_TEACHERS // size)
+    return dataclasses.replace(plan, width=width, wave=rounds * size)
 
 
 def tree_bytes(tree: Any) -> int:

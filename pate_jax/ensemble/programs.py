@@ -86,7 +86,7 @@ def inside(function: Callable, width: int) -> Callable:
 
 
 def in_turn(function: Callable) -> Callable:
-    """A function of one teacher for the teachers of a device, one after another: no place differs in a bit."""
+    """A function of one teacher for the teachers of a device, in a loop: no place differs in a bit."""
     return lambda *arguments: jax.lax.map(lambda mine: function(*mine), arguments)
 
 

@@ -22,23 +22,24 @@ from pate_jax.ensemble.teacher import News, Shard, State, Teacher
 from pate_jax.models import Model
 from pate_jax.models.trees import Tree
 
-ROUNDED = 16  # places of a shard come in multiples of this
+ROUNDED = 8  # places of a linear teacher's shard come in multiples of this
+
 
 def sizes(plan: Plan, teachers: int) -> list[int]:
     """The places that shards may have, from public numbers: few, because each is compiled.
 
-    A hash cuts the shards, so their sizes spread like Poisson's. In a vmap all have the plan's length. One by
-    one, 69% have half a deviation above the mean, all but one in 160 two and a half, and the rest that length.
+    In a vmap all have the plan's length. One by one, a shard has half a deviation above the mean, which
+    suffices for 69% of those that a hash cuts, or two and a half (all but one in 160), or the plan's length.
     """
     if not plan.one_by_one:
         return [plan.length]
     mean = plan.public_records / teachers
     near = [math.ceil((mean + by * math.sqrt(mean)) / ROUNDED) * ROUNDED for by in (0.5, 2.5)]
-    return [*(size for size in near if size < plan.length), plan.length]
+    return sorted({plan.length, *(size for size in near if size < plan.length)})
 
 
 def places(counts: Int[np.ndarray, " teachers"], sizes: Sequence[int]) -> Int[np.ndarray, " teachers"]:
-    """Places for the records of shards: the first of `sizes` that suffices, or the last, doubled until it does.
+    """Places for the records of shards: the first of `sizes` that suffices, the last doubled until it does.
 
     >>> places(np.array([0, 16, 17, 41, 200]), sizes=[16, 40]).tolist()
     [16, 16, 40, 80, 320]
@@ -73,7 +74,7 @@ def ridge(
 
 
 def _products(tall: Array, few: Array) -> Array:
-    """`tall' few`, for few columns: 3 times as fast on CPUs as XLA makes it when it sees the transposition."""
+    """`tall' few` for few columns; where XLA sees the last transposition, CPUs take 2 to 3 times as long."""
     return jax.lax.optimization_barrier(few.T @ tall).T
 
 
@@ -97,13 +98,15 @@ def teacher(model: Model, config: TeacherConfig) -> Teacher:
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     classes = shapes["kernel"].shape[1]
 
+    def drawn(key: Array) -> Tree:
+        return model.init(jax.random.wrap_key_data(key, impl="threefry2x32"))
+
     def zeros(key: Array) -> Tree:
         return jax.tree.map(jnp.zeros_like, shapes)
 
     def start(shard: Shard, attempt: Array) -> State:
         zero = jnp.zeros((), jnp.int32)
-        key = jax.random.wrap_key_data(shard.key, impl="threefry2x32")
-        params = jax.lax.cond(shard.count > 0, zeros, model.init, key)
+        params = jax.lax.cond(shard.count > 0, zeros, drawn, shard.key)
         return State(params, (), (), zero, zero, attempt, jnp.zeros(()), zero)
 
     def solved(state: State, shard: Shard) -> State:

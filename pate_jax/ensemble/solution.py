@@ -53,9 +53,7 @@ def _feeds(machine: Machine, data: feeding.Records, ids: np.ndarray) -> Iterator
         yield group, feeding.take(data._replace(length=length), group, machine.config)
 
 
-def rounds(
-    ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int
-) -> Iterator[tuple[int, np.ndarray]]:
+def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Iterator[tuple[int, np.ndarray]]:
     """The rounds of a wave, each with the places of its shards, which shape its program.
 
     One by one, a teacher may have any place, and devices share a round evenly. In a vmap its place follows

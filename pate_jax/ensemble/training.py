@@ -42,7 +42,6 @@ NOT_COMPILED = (
     "min_steps",
     "attempts",
 )  # no compiled program depends on them
-ROUNDED = 8  # places of a shard come in multiples of this where there are no batches
 IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
 
 
@@ -194,7 +193,7 @@ def planned(model, preprocessing, data, config, chosen, devices: int, share: int
     number of records. A width that the user named is not changed.
     """
     net, backend = model.description.get("name"), jax.default_backend()
-    length = plans.public_length(data.public, len(data.counts), config.batch_size or ROUNDED)
+    length = plans.public_length(data.public, len(data.counts), config.batch_size or ridge.ROUNDED)
     plan = plans.choose(net, backend, share, devices, config.width, length)
     plan = dataclasses.replace(plan, public_records=data.public, memory=memory)
     if config.width is not None:
@@ -215,7 +214,10 @@ def planned_again(model, preprocessing, data, config, plan: Plan, devices: int, 
 
 
 def _needed(machine: Machine, data: cutting.Records) -> int:
-    return plans.lowered_bytes(machine.programs.lower, _shapes(machine, data))
+    needed = plans.lowered_bytes(machine.programs.lower, _shapes(machine, data))
+    if machine.config.closed_form:
+        needed += machine.plan.width * plans.tree_bytes(_one(machine, data)[1])  # the next round's shards
+    return needed
 
 
 def _check_room(machine: Machine, data: cutting.Records) -> None:

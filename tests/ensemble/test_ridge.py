@@ -1,5 +1,7 @@
 """Linear teachers: scikit-learn's ridge regression is the oracle, and no bit depends on another's records."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from sklearn.linear_model import Ridge
 from pate_jax import ensemble, models
 from pate_jax.ensemble import checkpoint, cholesky, programs, ridge, training
 from pate_jax.ensemble import feeding as cutting
+from pate_jax.ensemble import plan as plans
 from pate_jax.errors import PateError
 from pate_jax.models import spaces
 
@@ -35,6 +38,14 @@ def fit(features=DUAL, table=None, cut=None, key=3, directory=None, **changes):
     )  # fmt: skip
 
 
+@pytest.fixture(params=["one by one", "in a vmap"])
+def form(request, monkeypatch):
+    """How a device computes its teachers: as the table has it for CPUs, and for everything else."""
+    if request.param == "in a vmap":
+        row = {**plans.row("linear", "cpu"), "one_by_one": False}
+        monkeypatch.setattr(plans, "table", lambda: {key: {"other": row} for key in ("cpu", "other")})
+
+
 def kernels(teachers):
     return teachers.params["kernel"]
 
@@ -50,6 +61,7 @@ def grown(longest):
 
 @pytest.mark.parametrize("features", SHARES)
 @pytest.mark.parametrize("longest", [12, 70])
+@pytest.mark.usefixtures("form")
 def test_each_teacher_is_the_ridge_regression_of_its_own_shard(features, longest):
     inputs, labels = tiny.table(records=160, features=features)
     cut = grown(longest)
@@ -70,6 +82,7 @@ def test_the_penalty_may_be_named():
 
 @pytest.mark.parametrize("features", SHARES)
 @pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.usefixtures("form")
 def test_a_changed_record_moves_its_own_teacher_only(features, devices):
     inputs, labels = tiny.table(records=160, features=features)
     before = kernels(fit(features, devices=devices))
@@ -83,15 +96,17 @@ def test_a_changed_record_moves_its_own_teacher_only(features, devices):
 
 
 @pytest.mark.parametrize("features", SHARES)
-@pytest.mark.parametrize("longest", [13, 33, 70])
+@pytest.mark.parametrize("longest", [13, 20, 33, 70])
+@pytest.mark.usefixtures("form")
 def test_the_longest_shard_may_grow_and_nobody_else_notices(features, longest):
-    """Within the 32 places that the number of records gives every shard, and twice beyond them."""
+    """Within the places that the number of records gives it, to more of them, and twice beyond them."""
     before, after = (kernels(fit(features, cut=cut)) for cut in (tiny.shards(), grown(longest)))
     assert np.array_equal(np.delete(before, 3, 0), np.delete(after, 3, 0))
     assert not np.array_equal(before[3], after[3])
 
 
 @pytest.mark.parametrize("features", SHARES)
+@pytest.mark.usefixtures("form")
 def test_a_teachers_bits_are_the_same_on_any_number_of_devices_and_without_the_others(features):
     whole = [kernels(fit(features, cut=grown(40), devices=devices)) for devices in (1, 2, 8)]
     assert np.array_equal(whole[0], whole[1]) and np.array_equal(whole[0], whole[2])
@@ -100,6 +115,30 @@ def test_a_teachers_bits_are_the_same_on_any_number_of_devices_and_without_the_o
         alone = np.where(np.arange(len(cut.counts)) == teacher, cut.counts, 0)
         again = kernels(fit(features, cut=tiny.Shards(cut.rows, alone)))
         assert np.array_equal(again[teacher], whole[0][teacher])
+
+
+def test_the_place_of_a_teacher_and_the_number_of_places_move_no_bit():
+    inputs, labels = tiny.table(records=160, features=DUAL)
+    order = np.array([10, 3, 8, 0, 5, 1, 9, 4, 2, 7, 6])  # of the shards, so that teachers change places
+    cut = grown(40)
+    before, moved = (
+        kernels(fit(DUAL, (inputs, labels), shards, devices=devices, width=width))
+        for shards, devices, width in ((cut, 1, 4), (tiny.Shards(cut.rows[order], cut.counts[order]), 2, 7))
+    )
+    filled = cut.counts[order] > 0
+    assert np.array_equal(before[order][filled], moved[filled])
+
+
+@pytest.mark.parametrize("teachers, records", [(5000, 60_000), (250, 60_000), (50, 60_000), (3, 5)])
+def test_few_programs_are_compiled_and_few_places_are_empty(teachers, records):
+    made = plans.Plan(4, 1, "lax", "float32", 32, records, plans.public_length(records, teachers, 8))
+    assert ridge.sizes(made, teachers) == [made.length]
+    sizes = ridge.sizes(dataclasses.replace(made, one_by_one=True), teachers)
+    assert len(sizes) <= 3 and sizes == sorted(set(sizes)) and sizes[-1] == made.length
+    counts = np.random.default_rng(0).poisson(records / teachers, 10_000)
+    given = ridge.places(counts, sizes)
+    assert (given >= counts).all()
+    assert given.mean() < 1.15 * records / teachers + 16
 
 
 def test_a_shard_without_records_always_answers_one_class_that_its_key_chooses():
@@ -129,6 +168,7 @@ class Crash(Exception):
 
 @pytest.mark.parametrize("finished", [0, 1])
 def test_finished_waves_are_loaded_and_a_resumed_run_ends_bit_for_bit(tmp_path, monkeypatch, finished):
+    monkeypatch.setattr(plans, "ROUNDS", 1)
     undisturbed, finish = kernels(fit(devices=1)), checkpoint.Store.finish
     waves = []
 
@@ -155,7 +195,7 @@ def test_no_program_holds_a_collective_and_few_teachers_change_no_shape():
     data = cutting.records(NETS[DUAL].front(inputs), labels, tiny.shards(), jax.random.key(3), config)
     places = jax.local_devices()
     plan = training._plan(NETS[DUAL], tiny.Same(), data, config, places, None)
-    assert plan.width == 32
+    assert plan.width == 128
     machine = training._machine(NETS[DUAL], tiny.Same(), config, plan, places)
     text = training.lower(machine, data._replace(length=plan.length)).compile().as_text()
     assert "num_partitions=8" in text or "replica_count=8" in text
@@ -194,4 +234,7 @@ def test_both_normal_equations_give_the_same_matrix():
     inputs, targets = (random.normal(size=(20, columns)).astype(np.float32) for columns in (21, 2))
     padded = np.concatenate([inputs, np.zeros((10, 21), np.float32)])
     primal = ridge.ridge(jnp.asarray(padded), jnp.asarray(np.pad(targets, ((0, 10), (0, 0)))), 0.5)
-    assert np.allclose(ridge.ridge(jnp.asarray(inputs), jnp.asarray(targets), 0.5), primal, atol=1e-5)
+    dual = ridge.ridge(jnp.asarray(inputs), jnp.asarray(targets), 0.5)
+    for one, other in zip(dual, (primal[0], primal[1][:20]), strict=True):
+        assert np.allclose(one, other, atol=1e-5)
+    assert np.allclose(inputs @ dual[0], dual[1], atol=1e-5)
