@@ -29,7 +29,7 @@ def train(machine: Machine, data: feeding.Records, ids: np.ndarray, wave: Wave, 
     """Solve a wave's teachers."""
     row_of = {int(teacher): row for row, teacher in enumerate(ids)}
     waiting = None
-    for group, feed in ahead(_feeds(machine, data, ids)):
+    for group, feed in ahead(feeds(machine, data, ids)):
         real = group >= 0
         rows = np.array([row_of[int(teacher)] for teacher in group[real]])
         resident = programs.place(feed, machine.devices, machine.plan.width)
@@ -48,7 +48,8 @@ def _store(wave: Wave, state: State, news: News, rows: np.ndarray, real: np.ndar
     waves.store(wave, state, programs.fetch(news), rows, real)
 
 
-def _feeds(machine: Machine, data: feeding.Records, ids: np.ndarray) -> Iterator[tuple[np.ndarray, Shard]]:
+def feeds(machine: Machine, data: feeding.Records, ids: np.ndarray) -> Iterator[tuple[np.ndarray, Shard]]:
+    """The rounds of a wave: the teachers of each, and their shards."""
     for length, group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
         yield group, feeding.take(data._replace(length=length), group, machine.config)
 
