@@ -4,9 +4,9 @@
 
 Vectors in, matrices out, already compiled; scikit-learn gets its shards ready-made, in one process and in one
 for each core. The ways take turns, a ratio is taken within a round, and the median over rounds is reported.
-Where ours is less than ten times the loop, it says where our time goes: what the devices compute, and what one
-thread needs to cut the shards, which it does while they compute. A line for each size is appended to
-benchmarks/results/linear_teachers_speed.jsonl.
+Where ours is less than ten times the loop, a line says where our time goes: what the devices compute, and what
+one thread needs to cut the shards, which it does while they compute. The lines, one for each size, are appended
+to benchmarks/results/linear_teachers_speed.jsonl.
 """
 
 from __future__ import annotations
@@ -128,12 +128,10 @@ def compared(teachers: int, each: int) -> dict[str, object]:
         run()
     rounds = [{name: seconds(run) for name, run in tried.items()} for _ in range(ROUNDS)]
     middle = {name: statistics.median(taken[name] for taken in rounds) for name in tried}
-    ratios = {
-        name: round(
-            statistics.median(min(taken[way] for way in others) / taken["ours"] for taken in rounds), 2
-        )
-        for name, others in OTHERS.items()
-    }
+    ratios = {}
+    for name, others in OTHERS.items():
+        found = [min(taken[way] for way in others) / taken["ours"] for taken in rounds]
+        ratios[name] = round(statistics.median(found), 2)
     line: dict[str, object] = {
         "teachers": teachers,
         "records_each": each,
@@ -142,12 +140,13 @@ def compared(teachers: int, each: int) -> dict[str, object]:
         **ratios,
     }
     if ratios["ratio_to_loop"] < WANTED:
-        line["milliseconds"] = {"fit": round(1000 * middle["ours"], 1), **parts(records)}
+        with devices.kept_memory():
+            line["milliseconds"] = {"fit": round(1000 * middle["ours"], 1), **parts(records)}
     return line
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add_busy(parser)
     before = load(parser.parse_args().busy)
     for teachers, each in SIZES:
