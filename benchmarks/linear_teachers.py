@@ -4,9 +4,9 @@
 
 Vectors in, matrices out, already compiled; scikit-learn gets its shards ready-made, in one process and in one
 for each core. The ways take turns, a ratio is taken within a round, and the median over rounds is reported.
-Where ours is less than ten times the loop, a line says where our time goes: what the devices compute, and what
-one thread needs to cut the shards, which it does while they compute. The lines, one for each size, are appended
-to benchmarks/results/linear_teachers_speed.jsonl.
+Where ours is less than ten times the loop, a line also says where our time goes: what the devices compute, and
+what one thread needs to cut the shards, which it does while they compute. The lines, one for each size, are
+appended to benchmarks/results/linear_teachers_speed.jsonl.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def several(shards: list[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
     return [one(*shard) for shard in shards]
 
 
-def ways(records: Records) -> dict[str, Callable[[], object]]:
+def ways(records: Records, net: models.Model) -> dict[str, Callable[[], object]]:
     """What is compared."""
-    net, key, cores = model(), jax.random.key(0), devices.cores()
+    key, cores = jax.random.key(0), devices.cores()
     targets = np.eye(CLASSES, dtype=np.float32)[records.labels] - np.float32(1 / CLASSES)
     shards = [(records.inputs[rows], targets[rows]) for rows in records.shards.rows]
     parts, pool = [shards[core::cores] for core in range(cores)], Parallel(n_jobs=cores)
@@ -93,10 +93,10 @@ def ways(records: Records) -> dict[str, Callable[[], object]]:
     }
 
 
-def parts(records: Records) -> dict[str, float]:
+def parts(records: Records, net: models.Model) -> dict[str, float]:
     """Milliseconds of the programs alone, and of cutting the shards alone, at one size."""
     chosen, config, teachers = devices.local(), CONFIG.resolved(), len(records.shards.counts)
-    data, net = feeding.records(*records, jax.random.key(0), config), model()
+    data = feeding.records(*records, jax.random.key(0), config)
     memory = plan.device_bytes(chosen)
     made = training.planned(net, SAME, data, config, chosen, len(chosen), teachers, memory)
     fit = training._machine(net, SAME, config, made, chosen)
@@ -122,8 +122,8 @@ def seconds(run: Callable[[], object]) -> float:
 
 def compared(teachers: int, each: int) -> dict[str, object]:
     """Paces and ratios at one size."""
-    records = drawn(teachers, each)
-    tried = ways(records)
+    records, net = drawn(teachers, each), model()
+    tried = ways(records, net)
     for run in tried.values():
         run()
     rounds = [{name: seconds(run) for name, run in tried.items()} for _ in range(ROUNDS)]
@@ -141,7 +141,7 @@ def compared(teachers: int, each: int) -> dict[str, object]:
     }
     if ratios["ratio_to_loop"] < WANTED:
         with devices.kept_memory():
-            line["milliseconds"] = {"fit": round(1000 * middle["ours"], 1), **parts(records)}
+            line["milliseconds"] = {"fit": round(1000 * middle["ours"], 1), **parts(records, net)}
     return line
 
 
