@@ -4,7 +4,7 @@
 
 Vectors in, matrices out, already compiled; scikit-learn gets its shards ready-made, in one process and in one
 for each core. The ways take turns, a ratio is taken within a round, and the median over rounds is reported.
-Where ours is less than ten times the loop, a line also says where our time goes: what the devices compute, and
+Where ours is less than ten times the loop, a line also says where our time goes: what devices compute, and
 what one thread needs to cut the shards, which it does while they compute. The lines, one for each size, are
 appended to benchmarks/results/linear_teachers_speed.jsonl.
 """
