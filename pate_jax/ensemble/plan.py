@@ -33,7 +33,7 @@ class Plan:
     """How one process computes its teachers."""
 
     width: int
-    """teachers per vmap, on each device"""
+    """teachers per vmap, or per loop, on each device"""
     steps_per_call: int
     """steps in one call of the program; 0 is a whole epoch in one loop on the device"""
     convolution: str
