@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 import small_runs
+import test_ridge
 import test_separation
 from catalogue import case, fails, is_caught, made, replaced, source, verified
 
@@ -166,11 +167,11 @@ def is_float(leaf):
 
 
 def leaking_batches(real):
-    """Teachers of one vmap share a little of each other, and no collective shows it."""
+    """Teachers of one vmap, or loop, share a little of each other, and no collective shows it."""
 
-    def inside(function, width):
+    def inside(*function):
         def run(*arguments):
-            found = real(function, width)(*arguments)
+            found = real(*function)(*arguments)
             return jax.tree.map(lambda leaf: leaf + 1e-3 * leaf.mean(0) if is_float(leaf) else leaf, found)
 
         return run
@@ -212,6 +213,14 @@ LEAKS = [
         replaced(programs, "inside", leaking_batches),
         same_net((1, 11)),
         "changed_shard",
+        traced=True,
+        long=True,
+    ),
+    case(
+        "linear teachers of one loop mixed",
+        replaced(programs, "in_turn", leaking_batches),
+        fails(partial(test_ridge.test_a_changed_record_moves_its_own_teacher_only, test_ridge.PRIMAL, 1)),
+        "changed_record",
         traced=True,
         long=True,
     ),
