@@ -5,6 +5,8 @@ Images are [batch, height, width, channels]. Which way is taken where is the net
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,57 +40,59 @@ def patches(
     return jnp.concatenate(shifted, axis=-1)
 
 
-@jax.custom_vjp
-def max_pool(inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j c"]:
-    """Maxima of 2 x 2 blocks, as maxima of strided slices (faster than windows); an odd edge is dropped.
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def pooled(
+    inputs: Float[Array, "b h w c"], bias: Float[Array, " c"], least: float = -np.inf
+) -> Float[Array, "b i j c"]:
+    """The maxima of 2 x 2 blocks plus a bias, and no less than `least` (0 is relu); an odd edge is dropped.
 
-    The gradient goes to the first of equal maxima, written in one pass (3 times as fast on a CPU as the
-    gradient of the maxima). Being a rule of its own, it serves reverse differentiation only.
+    The gradient goes to the first of equal maxima, and nowhere where `least` is returned. It is written in
+    one pass. Being a rule of its own, it serves reverse differentiation only.
+
+    >>> pooled(jnp.arange(8.0).reshape(1, 2, 4, 1), jnp.array([-6.0]), 0.0).ravel().tolist()
+    [0.0, 1.0]
     """
-    first, second, third, fourth = _quarters(inputs)
-    return jnp.maximum(jnp.maximum(first, third), jnp.maximum(second, fourth))
-
-
-@jax.custom_vjp
-def pooled_relu(inputs: Float[Array, "b h w c"]) -> Float[Array, "b i j c"]:
-    """`relu(max_pool(inputs))` with a gradient in one pass, which goes nowhere where no pixel is above 0."""
-    first, second, third, fourth = _quarters(inputs)
-    return jnp.maximum(jnp.maximum(jnp.maximum(first, third), 0), jnp.maximum(second, fourth))
-
-
-def _quarters(inputs: Array) -> list[Array]:
-    """The four pixels of each block, row by row."""
-    height, width = (extent // 2 * 2 for extent in inputs.shape[1:3])
-    return [inputs[:, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)]
-
-
-def _to_winners(inputs: Array, gradient: Array, *, least: float | None) -> Array:
-    """The gradient of each block, at the first of its largest pixels.
-
-    Which one that is, comparisons of the four pixels say, and never one of them with the pooled value: XLA
-    computes pixels and maxima anew in each fused loop, with other rounding, and no pixel would be equal.
-    """
-    a, b, c, d = _quarters(inputs)
-    top, bottom = a >= b, c >= d
-    upper = jnp.maximum(a, b) >= jnp.maximum(c, d)
-    if least is not None:
-        gradient = jnp.where(jnp.maximum(jnp.maximum(a, b), jnp.maximum(c, d)) > least, gradient, 0)
-    wins = (upper & top, upper & ~top, ~upper & bottom, ~upper & ~bottom)
-    parts = [jnp.where(one, gradient, 0) for one in wins]
-    rows = jnp.stack([jnp.stack(parts[:2], 3), jnp.stack(parts[2:], 3)], 2)
     batch, height, width, channels = inputs.shape
-    whole = rows.reshape(batch, height // 2 * 2, width // 2 * 2, channels)
-    return jnp.pad(whole, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
+    even = inputs[:, : height // 2 * 2, : width // 2 * 2]
+    # A reduction, which XLA fuses with nothing before it: maxima of slices made it convolve once more in
+    # each loop that reads them, backward too.
+    maxima = even.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4))
+    return jnp.maximum(maxima + bias, least)
 
 
-max_pool.defvjp(
-    lambda inputs: (max_pool(inputs), inputs),
-    lambda inputs, gradient: (_to_winners(inputs, gradient, least=None),),
-)
-pooled_relu.defvjp(
-    lambda inputs: (pooled_relu(inputs), inputs),
-    lambda inputs, gradient: (_to_winners(inputs, gradient, least=0.0),),
-)
+def _pooled_forward(inputs: Array, bias: Array, least: float) -> tuple[Array, tuple[Array, Array, Array]]:
+    outputs = pooled(inputs, bias, least)
+    return outputs, (inputs, bias, outputs)
+
+
+def _pooled_backward(least: float, kept: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array]:
+    inputs, bias, outputs = kept
+    gradient = jnp.where(outputs > least, gradient, 0)
+    height, width = inputs.shape[1:3]
+    rows, columns = height // 2, width // 2
+    places = [(i, j) for i in (0, 1) for j in (0, 1)]
+    wins = _wins(*(inputs[:, i : 2 * rows : 2, j : 2 * columns : 2] for i, j in places))
+    pulled = jnp.zeros((), inputs.dtype)
+    for win, (i, j) in zip(wins, places, strict=True):
+        part = jnp.where(win, gradient, 0).astype(inputs.dtype)
+        # Zeros go between a place's pixels: on a CPU a sum of such parts is faster than stacking them.
+        down, across = (i, height - i - 2 * rows + 1, 1), (j, width - j - 2 * columns + 1, 1)
+        pulled += lax.pad(part, jnp.zeros((), part.dtype), ((0, 0, 0), down, across, (0, 0, 0)))
+    return pulled, gradient.sum((0, 1, 2)).astype(bias.dtype)
+
+
+def _wins(first: Array, second: Array, third: Array, fourth: Array) -> tuple[Array, ...]:
+    """Where each of four is the first of the largest.
+
+    Comparisons of the four with each other say so, and never one with their maximum: XLA may compute pixels
+    and maxima anew in each fused loop, with other rounding, and none would be equal.
+    """
+    above = jnp.maximum(first, second) >= jnp.maximum(third, fourth)
+    top, bottom = first >= second, third >= fourth
+    return above & top, above & ~top, ~above & bottom, ~above & ~bottom
+
+
+pooled.defvjp(_pooled_forward, _pooled_backward)
 
 
 @jax.custom_vjp
@@ -137,10 +141,8 @@ def by_products(inputs: Float[Array | np.ndarray, "b h w c"], kernel: Float[Arra
 def _by_products_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
     inputs, kernel = kept
     size, channels = kernel.shape[0], inputs.shape[3]
-    if channels == 1:  # few columns: one product for all places
-        rows = patches(inputs, size).reshape(-1, size * size)
-        to_kernel = rows.T @ gradient.reshape(len(rows), -1)
-        return _grey_pulled(kernel, gradient), to_kernel.reshape(kernel.shape)
+    if channels == 1:
+        return _grey_pulled(kernel, gradient), _grey_kernel(inputs, gradient, size).reshape(kernel.shape)
     turned = kernel[::-1, ::-1].transpose(0, 1, 3, 2)
     # Blocks of records that stay in the cache: a quarter faster than all of a large batch at once.
     to_kernel = jnp.zeros_like(kernel)
@@ -160,6 +162,14 @@ def _to_kernel(inputs: Array, gradient: Array, reach: int) -> Array:
     layout, around = ("NHWC", "HWIO", "NHWC"), (reach, reach)
     found = lax.conv_general_dilated(images, filters, (1, 1), (around, around), dimension_numbers=layout)
     return found[:, ::-1, ::-1].transpose(1, 2, 3, 0)
+
+
+def _grey_kernel(inputs: Array, gradient: Array, size: int) -> Array:
+    """The kernel's gradient of grey images: one product, of all pixels moved to each place of the kernel."""
+    low, high, (height, width) = size // 2, size - 1 - size // 2, inputs.shape[1:3]
+    padded = jnp.pad(inputs[..., 0], ((0, 0), (low, high), (low, high)))
+    moved = [padded[:, i : i + height, j : j + width].ravel() for i in range(size) for j in range(size)]
+    return jnp.stack(moved) @ gradient.reshape(-1, gradient.shape[-1])
 
 
 def _grey_pulled(kernel: Array, gradient: Array) -> Array:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.models.convolution import by_products, convolve, patches, sum_of_taps
+from pate_jax.models.convolution import by_products, convolve, patches, pooled, sum_of_taps
 
 Activation = Callable[[Array], Array]
 CONVOLUTIONS = ("lax", "patches", "products")
@@ -61,16 +61,31 @@ class Convolution(nnx.Module):
 
     def __call__(self, inputs: Float[Array | np.ndarray, "b h w c"]) -> Float[Array, "b i j f"]:
         """Convolve in the form's compute type."""
+        inputs, kernel, bias = self._typed(inputs)
+        return self._convolved(inputs, kernel) + bias
+
+    def pooled(
+        self, inputs: Float[Array | np.ndarray, "b h w c"], activation: Activation
+    ) -> Float[Array, "b i j f"]:
+        """The activation, which is monotone, of the maxima of 2 x 2 blocks of the convolution."""
+        inputs, kernel, bias = self._typed(inputs)
+        least = 0.0 if activation is jax.nn.relu else -np.inf
+        found = pooled(self._convolved(inputs, kernel), bias, least)
+        return found if activation is jax.nn.relu else activation(found)
+
+    def _typed(self, inputs: Array | np.ndarray) -> list[Array]:
         dtype = jnp.dtype(self.form.dtype)
-        inputs, kernel, bias = (jnp.asarray(x, dtype) for x in (inputs, self.kernel[...], self.bias[...]))
+        return [jnp.asarray(x, dtype) for x in (inputs, self.kernel[...], self.bias[...])]
+
+    def _convolved(self, inputs: Array, kernel: Array) -> Array:
         if self.form.convolution == "patches":
-            return patches(inputs, self.size, self.stride) @ kernel + bias
+            return patches(inputs, self.size, self.stride) @ kernel
         kernel = kernel.reshape(self.size, self.size, inputs.shape[-1], -1)
         if self.form.convolution == "products" and self.stride == 1 and self.size % 2:
-            return by_products(inputs, kernel) + bias
+            return by_products(inputs, kernel)
         if (inputs.shape[-1], self.size, self.stride) == (1, 3, 1):
-            return sum_of_taps(inputs, kernel) + bias
-        return convolve(inputs, kernel, self.stride) + bias
+            return sum_of_taps(inputs, kernel)
+        return convolve(inputs, kernel, self.stride)
 
 
 class Layered(nnx.Module):

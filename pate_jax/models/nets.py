@@ -25,7 +25,6 @@ from jaxtyping import Array, Float
 from pate_jax.errors import PateError
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
-from pate_jax.models.convolution import max_pool, pooled_relu
 from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
 from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.residual import ResidualNet
@@ -94,11 +93,7 @@ class ConvolutionalNet(Layered):
     def hidden(self, inputs):
         """The convolutions, and all dense layers but the last."""
         for layer in range(self.depth):
-            # Pooling first is the same for every monotone activation, on a quarter of the numbers.
-            inputs = getattr(self, f"conv{layer}")(inputs)
-            inputs = (
-                pooled_relu(inputs) if self.activation is jax.nn.relu else self.activation(max_pool(inputs))
-            )
+            inputs = getattr(self, f"conv{layer}").pooled(inputs, self.activation)
         return self.head.hidden(inputs)
 
     def last(self, features):

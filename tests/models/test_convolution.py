@@ -27,41 +27,45 @@ def test_patches_are_the_convolution(size, stride):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_max_pool_takes_maxima_and_drops_odd_edges():
+def test_pooling_takes_maxima_of_blocks_and_drops_odd_edges():
     inputs = jnp.arange(30.0).reshape(1, 5, 6, 1)
-    assert convolution.max_pool(inputs)[0, :, :, 0].tolist() == [[7, 9, 11], [19, 21, 23]]
+    found = convolution.pooled(inputs, jnp.array([-10.0]), 0.0)
+    assert found[0, :, :, 0].tolist() == [[0, 0, 1], [9, 11, 13]]
+    assert convolution.pooled(inputs, jnp.array([-10.0]))[0, 0, :, 0].tolist() == [-3, -1, 1]
 
 
-def test_the_gradient_of_max_pool_goes_to_the_greatest_and_to_the_first_of_equals():
+def test_the_gradient_of_pooling_goes_to_the_greatest_and_to_the_first_of_equals():
     inputs = jnp.array([[3.0, 1.0, 5.0, 5.0, 9.0], [2.0, 0.0, 5.0, 4.0, 9.0], [8.0] * 5])[None, :, :, None]
-    found = jax.vjp(convolution.max_pool, inputs)[1](jnp.array([2.0, 7.0]).reshape(1, 1, 2, 1))[0]
-    assert found[0, :, :, 0].tolist() == [[2, 0, 7, 0, 0], [0, 0, 0, 0, 0], [0] * 5]
+    gradient = jnp.array([2.0, 7.0]).reshape(1, 1, 2, 1)
+    to_inputs, to_bias = jax.vjp(convolution.pooled, inputs, jnp.zeros(1))[1](gradient)
+    assert to_inputs[0, :, :, 0].tolist() == [[2, 0, 7, 0, 0], [0, 0, 0, 0, 0], [0] * 5]
+    assert to_bias.tolist() == [9]
+    least = jax.vjp(lambda x, b: convolution.pooled(x, b, 4.0), inputs, jnp.zeros(1))[1](gradient)
+    assert least[0][0, 0, :, 0].tolist() == [0, 0, 7, 0, 0] and least[1].tolist() == [7]
 
 
-@pytest.mark.long
-def test_pooled_relu_is_relu_of_maxima_and_so_is_its_gradient():
-    inputs = jax.random.normal(jax.random.key(4), (5, 7, 8, 3)).at[0].set(0).at[1].add(-3)
-    inputs = inputs.at[2].set(1.5)  # all equal: to the first
-    weights = jax.random.normal(jax.random.key(5), (5, 3, 4, 3))
+@pytest.mark.parametrize("shape", [(3, 7, 8, 5), pytest.param((2, 2, 9, 1), marks=pytest.mark.long)])
+@pytest.mark.parametrize("least", [0.0, -np.inf])
+def test_pooling_and_its_gradients_are_those_of_maxima_where_none_are_equal(shape, least):
+    batch, height, width, channels = shape
+    keys = jax.random.split(jax.random.key(4), 3)
+    inputs, bias = jax.random.normal(keys[0], shape), jax.random.normal(keys[1], (channels,))
+    weights = jax.random.normal(keys[2], (batch, height // 2, width // 2, channels))
 
-    def apart(x):
-        return jax.nn.relu(convolution.max_pool(x))
+    def plain(x, b):
+        pixels = [x[:, i : height // 2 * 2 : 2, j : width // 2 * 2 : 2] for i in (0, 1) for j in (0, 1)]
+        return jnp.maximum(jnp.stack(pixels).max(0) + b, least)
 
-    assert jnp.array_equal(convolution.pooled_relu(inputs), apart(inputs))
+    pool = lambda x, b: convolution.pooled(x, b, least)  # noqa: E731
+    np.testing.assert_array_equal(pool(inputs, bias), plain(inputs, bias))
     found, wanted = (
-        jax.grad(lambda x, pooled=pooled: (pooled(x) * weights).sum())(inputs)
-        for pooled in (convolution.pooled_relu, apart)
+        jax.grad(lambda x, b, one=one: (one(x, b) * weights).sum(), argnums=(0, 1))(inputs, bias)
+        for one in (pool, plain)
     )
-    assert jnp.array_equal(found, wanted)
-    assert not found[0].any() and jnp.array_equal(found[2, :6:2, ::2], weights[2])
-
-
-def test_the_gradient_of_max_pool_is_that_of_the_maxima_where_none_are_equal():
-    inputs = jax.random.normal(jax.random.key(0), (3, 6, 8, 5))
-    weights = jax.random.normal(jax.random.key(1), (3, 3, 4, 5))
-    blocks = lambda x: x.reshape(3, 3, 2, 4, 2, 5).max((2, 4))  # noqa: E731
-    found = jax.grad(lambda x: (convolution.max_pool(x) * weights).sum())(inputs)
-    np.testing.assert_array_equal(found, jax.grad(lambda x: (blocks(x) * weights).sum())(inputs))
+    np.testing.assert_array_equal(found[0], wanted[0])
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-5, atol=1e-5)
+    several = jax.vmap(pool, (0, None))(jnp.stack([inputs, -inputs]), bias)
+    np.testing.assert_array_equal(several[1], pool(-inputs, bias))
 
 
 def _grey(height: int, width: int):
