@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 _TOGETHER = 32  # records whose share of a kernel's gradient is computed at once
+_PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))  # of the pixels of a 2 x 2 block
 
 
 def patches(
@@ -46,22 +47,29 @@ def pooled(
 ) -> Float[Array, "b i j c"]:
     """The maxima of 2 x 2 blocks plus a bias, and no less than `least` (0 is relu); an odd edge is dropped.
 
-    The gradient goes to the first of equal maxima, and nowhere where `least` is returned. It is written in
-    one pass. Being a rule of its own, it serves reverse differentiation only.
+    The gradient goes to the first of equal maxima, and nowhere where `least` is returned. Being a rule of its
+    own, it serves reverse differentiation only.
 
     >>> pooled(jnp.arange(8.0).reshape(1, 2, 4, 1), jnp.array([-6.0]), 0.0).ravel().tolist()
     [0.0, 1.0]
     """
-    batch, height, width, channels = inputs.shape
-    even = inputs[:, : height // 2 * 2, : width // 2 * 2]
-    # A reduction, which XLA fuses with nothing before it: maxima of slices made it convolve once more in
-    # each loop that reads them, backward too.
-    maxima = even.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4))
-    return jnp.maximum(maxima + bias, least)
+    first, second, third, fourth = _quarters(inputs)
+    return jnp.maximum(jnp.maximum(jnp.maximum(first, second), jnp.maximum(third, fourth)) + bias, least)
+
+
+def _quarters(inputs: Array) -> list[Array]:
+    """The four pixels of each block, row by row."""
+    height, width = (extent // 2 * 2 for extent in inputs.shape[1:3])
+    return [inputs[:, i:height:2, j:width:2] for i, j in _PLACES]
 
 
 def _pooled_forward(inputs: Array, bias: Array, least: float) -> tuple[Array, tuple[Array, Array, Array]]:
-    outputs = pooled(inputs, bias, least)
+    # The same by a reduction, which XLA on a CPU does not fuse with the sum of taps before it: the loops of
+    # the gradient would each compute that sum once more.
+    batch, height, width, channels = inputs.shape
+    even = inputs[:, : height // 2 * 2, : width // 2 * 2]
+    blocks = even.reshape(batch, height // 2, 2, width // 2, 2, channels)
+    outputs = jnp.maximum(blocks.max((2, 4)) + bias, least)
     return outputs, (inputs, bias, outputs)
 
 
@@ -69,16 +77,14 @@ def _pooled_backward(least: float, kept: tuple[Array, Array, Array], gradient: A
     inputs, bias, outputs = kept
     gradient = jnp.where(outputs > least, gradient, 0)
     height, width = inputs.shape[1:3]
-    rows, columns = height // 2, width // 2
-    places = [(i, j) for i in (0, 1) for j in (0, 1)]
-    wins = _wins(*(inputs[:, i : 2 * rows : 2, j : 2 * columns : 2] for i, j in places))
     pulled = jnp.zeros((), inputs.dtype)
-    for win, (i, j) in zip(wins, places, strict=True):
+    for win, (i, j) in zip(_wins(*_quarters(inputs)), _PLACES, strict=True):
         part = jnp.where(win, gradient, 0).astype(inputs.dtype)
         # Zeros go between a place's pixels: on a CPU a sum of such parts is faster than stacking them.
-        down, across = (i, height - i - 2 * rows + 1, 1), (j, width - j - 2 * columns + 1, 1)
+        down, across = (i, 1 - i + height % 2, 1), (j, 1 - j + width % 2, 1)
         pulled += lax.pad(part, jnp.zeros((), part.dtype), ((0, 0, 0), down, across, (0, 0, 0)))
-    return pulled, gradient.sum((0, 1, 2)).astype(bias.dtype)
+    # From the pixels and not from their blocks: an array with two readers is computed once, before both.
+    return pulled, pulled.sum((0, 1, 2)).astype(bias.dtype)
 
 
 def _wins(first: Array, second: Array, third: Array, fourth: Array) -> tuple[Array, ...]:

@@ -72,13 +72,16 @@ def objective(model: Model, views: Views) -> Objective:
     def start(key):
         return {"net": model.init(key)}, ()
 
-    def loss(parameters, memory, batch, key):
+    def look(batch):
         seen = [views.strong(apart(batch.other_keys, place), batch.others) for place in range(2)]
-        directions = losses.unit(model.apply(parameters["net"], jnp.concatenate(seen)))
+        return jnp.concatenate(seen)
+
+    def loss(parameters, memory, batch, key):
+        directions = losses.unit(model.apply(parameters["net"], batch.seen))
         lost, found = losses.contrast(directions, _HEAT)
         return lost.mean(), (memory, found.mean())
 
-    return Objective(start, loss, "recognised")
+    return Objective(start, look, loss, "recognised")
 
 
 @lru_cache(maxsize=4)

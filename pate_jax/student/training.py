@@ -23,6 +23,7 @@ from pate_jax.system import progress
 
 Tree = Any
 TICK = 100  # steps in one call of the device
+_AHEAD = 10  # steps whose inputs are drawn and moved at once: on a CPU that costs little more than one's
 
 
 class Pool(NamedTuple):
@@ -40,11 +41,12 @@ class Batch(NamedTuple):
 
     inputs: Array  # [labelled slot, ...]
     targets: Array  # [labelled slot, class]
-    keys: Array  # [labelled slot]
+    keys: Array | None  # [labelled slot]; None once the inputs are seen
     others: Array  # [unlabelled slot, ...]
-    other_keys: Array  # [unlabelled slot]
+    other_keys: Array | None  # [unlabelled slot]; likewise
     scale: Array
     weights: Array | None = None  # [labelled slot], of soft answers
+    seen: Any = None  # the inputs as the net sees them: what the objective's `look` made of this batch
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,10 @@ class Objective(NamedTuple):
 
     start: Callable[[Array], tuple[Tree, Tree]]
     """key -> (parameters, memory)"""
+    look: Callable[[Batch], Tree]
+    """batch -> its inputs as the net sees them, moved and scaled: whatever does not follow from parameters"""
     loss: Callable[[Tree, Tree, Batch, Array], tuple[Array, tuple[Tree, Array]]]
-    """(parameters, memory, batch, key) -> (loss, (memory, a number worth showing))"""
+    """(parameters, memory, batch with what is `seen`, key) -> (loss, (memory, a number worth showing))"""
     shown: str
     """What that number says."""
 
@@ -117,7 +121,7 @@ def program(objective: Objective, loop: Loop, classes: int, implementation: str,
     """The functions that start and advance students; all move together where there are several."""
     rule = _rule(loop)
     wrap = partial(jax.random.wrap_key_data, impl=implementation)
-    each = jax.vmap if several else lambda function, **_: _alone(function)
+    each: Any = jax.vmap if several else lambda function, **_: _alone(function)
 
     def start(key_data):
         parameters, memory = objective.start(wrap(key_data))
@@ -125,25 +129,35 @@ def program(objective: Objective, loop: Loop, classes: int, implementation: str,
         average = jax.tree.map(jnp.array, parameters["net"])
         return State(parameters, average, memory, rule.init(parameters), zero, zero)
 
-    def step(state, key_data, index, pool, slots, other_slots):
-        draw_key, loss_key = jax.random.split(jax.random.fold_in(wrap(key_data), index))
+    def draw(key, pool, slots, other_slots):
+        draw_key, loss_key = jax.random.split(key)
         batch = _draw(draw_key, pool, slots, other_slots, loop.label_smoothing, classes)
+        batch = batch._replace(seen=objective.look(batch), keys=None, other_keys=None)
+        return batch, jax.random.key_data(loss_key)
+
+    def step(state, index, batch, loss_data):
         slope = jax.value_and_grad(objective.loss, has_aux=True)
-        (loss, (memory, shown)), gradient = slope(state.parameters, state.memory, batch, loss_key)
+        (loss, (memory, shown)), gradient = slope(state.parameters, state.memory, batch, wrap(loss_data))
         updates, moments = rule.update(gradient, state.moments, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
         average = running_average(state.average, parameters["net"], loop.average, index)
         return State(parameters, average, memory, moments, loss, shown)
 
-    many = each(step, in_axes=(0, 0, None, None, None, None))
+    def advance(state, key_data, first, last, pool, slots, other_slots):
+        def some(turn, state):
+            begin = first + turn * _AHEAD
+            keys = jax.vmap(partial(jax.random.fold_in, wrap(key_data)))(begin + jnp.arange(_AHEAD))
+            coming = jax.vmap(draw, in_axes=(0, None, None, None))(keys, pool, slots, other_slots)
 
-    def advance(states, key_data, first, last, pool, slots, other_slots):
-        def body(index, moving):
-            return many(moving, key_data, index, pool, slots, other_slots)
+            def body(place, state):
+                return step(state, begin + place, *jax.tree.map(lambda leaf: leaf[place], coming))
 
-        return jax.lax.fori_loop(first, last, body, states)
+            return jax.lax.fori_loop(0, jnp.minimum(_AHEAD, last - begin), body, state)
 
-    return Program(jax.jit(each(start)), jax.jit(advance, donate_argnums=0), objective.shown)
+        return jax.lax.fori_loop(0, -(-(last - first) // _AHEAD), some, state)
+
+    many = each(advance, in_axes=(0, 0, None, None, None, None, None))
+    return Program(jax.jit(each(start)), jax.jit(many, donate_argnums=0), objective.shown)
 
 
 def run(

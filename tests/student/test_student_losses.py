@@ -106,6 +106,10 @@ def batch_of(inputs, others, labels):
     )
 
 
+def looked(objective, batch):
+    return batch._replace(seen=objective.look(batch))
+
+
 @pytest.mark.parametrize("distorted", [False, True])
 def test_fixmatch_by_hand(linear, distorted):
     """Guesses come from the moved image, count where they are sure, and are taught on the distorted one."""
@@ -116,9 +120,8 @@ def test_fixmatch_by_hand(linear, distorted):
         model, stub_views(), FixMatch(confidence=0.7, weight=2.0, distort_answers=distorted)
     )
     parameters, memory = objective.start(jax.random.key(1))
-    total, (memory, sure) = objective.loss(
-        parameters, memory, batch_of(inputs, others, [0, 1, 2, 1]), jax.random.key(2)
-    )
+    batch = looked(objective, batch_of(inputs, others, [0, 1, 2, 1]))
+    total, (memory, sure) = objective.loss(parameters, memory, batch, jax.random.key(2))
     guesses, taught = softmax(others @ weights), softmax(2 * others @ weights)
     mask = guesses.max(1) >= 0.7
     assert 0 < mask.sum() < 6
@@ -136,7 +139,7 @@ def test_no_gradient_flows_through_fixmatch_guesses(linear):
     views = stub_views()
     blind = views._replace(strong=lambda keys, inputs: jnp.zeros(inputs.shape))  # teaches nothing but bias
     objective = fixmatch.objective(model, blind, FixMatch(confidence=0.0, weight=1.0, distort_answers=False))
-    batch = batch_of(inputs, inputs * 3, [0, 1, 2, 1])
+    batch = looked(objective, batch_of(inputs, inputs * 3, [0, 1, 2, 1]))
     with_others = jax.grad(lambda w: objective.loss({"net": w}, jnp.ones(3) / 3, batch, jax.random.key(2))[0])
     labelled = jax.grad(lambda w: losses.cross_entropy(batch.inputs @ w, batch.targets).mean())
     np.testing.assert_allclose(with_others(jnp.float32(weights)), labelled(jnp.float32(weights)), atol=1e-6)
@@ -171,7 +174,8 @@ def test_student_and_generator_each_follow_their_own_loss():
     for weight in (0.0, 1.0):
         objective = gan.objective(model, views, Gan(weight=weight, latent=3))
         parameters, _ = objective.start(jax.random.key(6))
-        loss = lambda tree, objective=objective: objective.loss(tree, (), batch, jax.random.key(7))[0]  # noqa: E731
+        seen = looked(objective, batch)
+        loss = lambda tree, one=objective, seen=seen: one.loss(tree, (), seen, jax.random.key(7))[0]  # noqa: E731
         gradients[weight] = jax.grad(loss)(parameters)
 
     def moved(name):

@@ -25,16 +25,19 @@ def objective(model: Model, views: Views, config: FixMatch) -> Objective:
     def start(key):
         return {"net": model.init(key)}, jnp.full(classes, 1 / classes, jnp.float32)
 
-    def loss(parameters, memory, batch, key):
-        net = parameters["net"]
+    def look(batch):
         weak_keys, strong_keys = (apart(batch.other_keys, place) for place in range(2))
         if config.distort_answers:
             seen = views.strong(beside(batch.keys, strong_keys), beside(batch.inputs, batch.others))
         else:
             known = views.weak(batch.keys, batch.inputs)
             seen = beside(known, views.strong(strong_keys, batch.others))
+        return seen, views.weak(weak_keys, batch.others)
+
+    def loss(parameters, memory, batch, key):
+        net, (seen, moved) = parameters["net"], batch.seen
         logits, distorted = divided(model.apply(net, seen), len(batch.inputs), len(batch.others))
-        guessing = model.apply(jax.lax.stop_gradient(net), views.weak(weak_keys, batch.others))
+        guessing = model.apply(jax.lax.stop_gradient(net), moved)
         guesses = jax.nn.softmax(guessing)
         memory = _REMEMBERED * memory + (1 - _REMEMBERED) * guesses.mean(0)
         pulled = losses.aligned(guesses, memory * classes, config.alignment)
@@ -44,4 +47,4 @@ def objective(model: Model, views: Views, config: FixMatch) -> Objective:
         total = losses.on_answers(logits, batch.targets, batch.weights) + weight * (sure * taught).mean()
         return total, (memory, sure.mean())
 
-    return Objective(start, loss, "confident")
+    return Objective(start, look, loss, "confident")

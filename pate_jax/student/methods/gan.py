@@ -36,11 +36,13 @@ def objective(model: Model, views: Views, config: Gan) -> Objective:
         drawn = generator.apply(parameters, jax.random.normal(key, (count, config.latent)))
         return views.plain(255 * jax.nn.sigmoid(drawn.reshape(count, *shape)))
 
+    def look(batch):
+        return views.weak(batch.keys, batch.inputs), views.weak(batch.other_keys, batch.others)
+
     def loss(parameters, memory, batch, key):
         net, held = parameters["net"], jax.lax.stop_gradient(parameters["net"])
         made = images(parameters["generator"], key, len(batch.others))
-        known = views.weak(batch.keys, batch.inputs)
-        real = views.weak(batch.other_keys, batch.others)
+        known, real = batch.seen
         counts = len(known), len(real), len(made)
         features = hidden(net, beside(known, real, jax.lax.stop_gradient(made)))
         logits, _, on_made = divided(logits_of(net, features), *counts)
@@ -51,4 +53,4 @@ def objective(model: Model, views: Views, config: Gan) -> Objective:
         answers = losses.on_answers(logits, batch.targets, batch.weights)
         return answers + (config.weight or 0.0) * telling + matching, (memory, right)
 
-    return Objective(start, loss, "right")
+    return Objective(start, look, loss, "right")

@@ -17,9 +17,12 @@ def objective(model: Model, views: Views, config: Supervised) -> Objective:
     def start(key):
         return {"net": model.init(key)}, ()
 
+    def look(batch):
+        return views.weak(batch.keys, batch.inputs)
+
     def loss(parameters, memory, batch, key):
-        logits = model.apply(parameters["net"], views.weak(batch.keys, batch.inputs))
+        logits = model.apply(parameters["net"], batch.seen)
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
         return losses.on_answers(logits, batch.targets, batch.weights), (memory, right)
 
-    return Objective(start, loss, "right")
+    return Objective(start, look, loss, "right")

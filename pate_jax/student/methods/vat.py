@@ -24,13 +24,17 @@ def objective(model: Model, views: Views, config: Vat) -> Objective:
     def start(key):
         return {"net": model.init(key)}, ()
 
+    def look(batch):
+        return views.weak(beside(batch.keys, batch.other_keys), beside(batch.inputs, batch.others))
+
     def loss(parameters, memory, batch, key):
         apply = partial(model.apply, parameters["net"])
         held = partial(model.apply, jax.lax.stop_gradient(parameters["net"]))
         counts = len(batch.inputs), len(batch.others)
-        seen = views.weak(beside(batch.keys, batch.other_keys), beside(batch.inputs, batch.others))
-        _, others = divided(seen, *counts)
-        logits, guesses = divided(apply(seen), *counts)  # the guesses serve the direction and both terms
+        _, others = divided(batch.seen, *counts)
+        logits, guesses = divided(
+            apply(batch.seen), *counts
+        )  # the guesses serve the direction and both terms
         random = jax.random.normal(key, others.shape)
         direction = losses.worst_direction(held, others, guesses, random)
         changed = losses.virtual_adversarial(apply, others, guesses, direction, config.radius * batch.scale)
@@ -39,4 +43,4 @@ def objective(model: Model, views: Views, config: Vat) -> Objective:
         total = losses.on_answers(logits, batch.targets, batch.weights) + (config.weight or 0.0) * free
         return total, (memory, right)
 
-    return Objective(start, loss, "right")
+    return Objective(start, look, loss, "right")
