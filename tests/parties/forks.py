@@ -86,6 +86,8 @@ def break_it(faults):
         Sends.number += 1
         if Sends.number == faults.get("die"):
             os.kill(os.getpid(), signal.SIGKILL)
+        if Sends.number == faults.get("stop"):
+            time.sleep(4)  # it hears nothing either, or its own patience might end first
         if Sends.number >= faults.get("stop", 10**9):
             return
         send(self, label, payload)
