@@ -20,7 +20,7 @@ def solve(
 ) -> Float[Array, "rows columns"]:
     """`matrix^-1 right`, from the blocked Cholesky factors of a positive definite matrix.
 
-    Of a matrix that has its lower half and blocks of `SIZE` on the diagonal, nothing else is read.
+    Only the lower half of the matrix is read, and whole blocks of `SIZE` columns on its diagonal.
 
     >>> solve(jnp.array([[4.0, 2], [2, 5]]), jnp.array([[8.0], [12]])).ravel().tolist()
     [1.0, 2.0]

@@ -27,17 +27,14 @@ def longest(counts: np.ndarray, plan: Plan) -> int:
 
 def train(machine: Machine, data: feeding.Records, ids: np.ndarray, wave: Wave, tell: Tell) -> Wave:
     """Solve a wave's teachers."""
-    row_of = {int(teacher): row for row, teacher in enumerate(ids)}
     waiting = None
     for group, feed in ahead(feeds(machine, data, ids)):
         real = group >= 0
-        rows = np.array([row_of[int(teacher)] for teacher in group[real]])
-        resident = programs.place(feed, machine.devices, machine.plan.width)
-        state = machine.programs.start(resident, waves.spread(np.zeros(len(group), np.int32), machine))
+        resident, state = waves.begin(machine, feed)
         state, news = machine.programs.turn(machine.programs.steps(state, resident, 1), resident)
         if waiting is not None:
             _store(wave, *waiting)
-        waiting = state, news, rows, real
+        waiting = state, news, waves.rows_of(ids, group[real]), real
         tell(float(feed.count.sum()))
     if waiting is not None:
         _store(wave, *waiting)

@@ -108,17 +108,15 @@ def train(
     tell: Tell,
 ) -> Wave:
     """Train a wave's teachers to their end, from where `wave` stopped; `save` is called after each epoch."""
-    row_of = {int(teacher): row for row, teacher in enumerate(ids)}
     for group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
         real = group >= 0
-        rows = np.array([row_of[int(teacher)] for teacher in group[real]])
+        rows = rows_of(ids, group[real])
         feed = feeding.take(data, group, machine.config)
         begun = (wave.news.epoch[rows] > 0) | (wave.news.attempt[rows] > 0)
         if (begun & (wave.news.epoch[rows] >= feed.epochs[real])).all():
             tell(float((feed.count * feed.epochs).sum()), found=True)
             continue
-        resident = compiled.place(feed, machine.devices, machine.plan.width)
-        state = machine.programs.start(resident, spread(np.zeros(len(group), np.int32), machine))
+        resident, state = begin(machine, feed)
         now = _enter(machine, state, wave, rows, real)
         del state  # the first step donates its memory
         tell(float((feed.count * now[1].epoch).sum()), found=True)
@@ -126,6 +124,22 @@ def train(
             save(partial(store, wave, *now, rows, real))
         store(wave, *now, rows, real)
     return wave
+
+
+def rows_of(ids: np.ndarray, teachers: np.ndarray) -> np.ndarray:
+    """The rows of a wave that belong to these of its teachers.
+
+    >>> rows_of(np.array([7, 8, 9]), np.array([9, 7])).tolist()
+    [2, 0]
+    """
+    row_of = {int(teacher): row for row, teacher in enumerate(ids)}
+    return np.array([row_of[int(teacher)] for teacher in teachers])
+
+
+def begin(machine: Machine, feed: Shard) -> tuple[Shard, State]:
+    """A round's shards on the devices, and the states that its teachers start with."""
+    resident = compiled.place(feed, machine.devices, machine.plan.width)
+    return resident, machine.programs.start(resident, spread(np.zeros(len(feed.count), np.int32), machine))
 
 
 def _epochs(
