@@ -124,7 +124,7 @@ def _compiled(
         chosen = given[:, :, None] == jnp.arange(classes)
         return votes + jnp.sum(jnp.where(chosen, real[:, None, None], 0), axis=0)
 
-    over = functools.partial(programs.on_devices, devices=list(devices))
+    over = functools.partial(programs.Mapped, devices=list(devices))
     return _Compiled(over(labels), over(add, donate=(0,)))
 
 

@@ -31,6 +31,43 @@ COLLECTIVES = (
 )
 
 
+class Mapped:
+    """`jax.pmap` of a function, compiled once for each shape of its arguments.
+
+    A device of a CPU is one core (`devices.prepare`), so its program keeps to one thread. All devices share a
+    pool of threads, where the parts of one device's operations would wait behind another's, and how an
+    operation is cut into parts, which may change its last bits, would depend on the machine's cores.
+    """
+
+    def __init__(self, function: Callable, devices: list[jax.Device], donate: tuple[int, ...] = ()) -> None:
+        on_cpu = devices[0].platform == "cpu"
+        self._options: dict[str, str | bool] = {"xla_cpu_multi_thread_eigen": False} if on_cpu else {}
+        self._mapped = jax.pmap(function, devices=devices, donate_argnums=donate)
+        self._one = jax.jit(function, donate_argnums=donate)
+        self._programs: dict[Any, Any] = {}
+
+    def __call__(self, *arguments: Tree) -> Any:
+        """Run it; every argument has the axis of devices first."""
+        return self._program(arguments)(*arguments)
+
+    def compiled(self, *arguments: Tree) -> Any:
+        """The program for arguments of these shapes, for its text and its memory; nothing is run.
+
+        Of several processes pmap takes arrays only. What one device runs stands for its program there.
+        """
+        if jax.process_count() == 1:
+            return self._program(arguments)
+        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), arguments)
+        return self._one.lower(*one).compile(self._options)
+
+    def _program(self, arguments: tuple[Tree, ...]) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        shapes = (tree, *((leaf.shape, leaf.dtype) for leaf in leaves))
+        if shapes not in self._programs:
+            self._programs[shapes] = self._mapped.lower(*arguments).compile(self._options)
+        return self._programs[shapes]
+
+
 class Programs(NamedTuple):
     """The programs that train a round of teachers."""
 
@@ -42,8 +79,8 @@ class Programs(NamedTuple):
     """(states, shards) -> (states, news)"""
     choose: Callable[[Tree, Tree, Tree], Tree]
     """(which, states, states) -> the first where `which`, else the second"""
-    lower: Callable[[Tree, Tree], Any]
-    """(states, shards) -> the lowered program that `steps` runs"""
+    compiled: Callable[[Tree, Tree], Any]
+    """(states, shards) -> the program that `steps` runs, for its text and its memory"""
 
 
 def build(teacher: Teacher, plan: Plan, devices: list[jax.Device]) -> Programs:
@@ -53,21 +90,21 @@ def build(teacher: Teacher, plan: Plan, devices: list[jax.Device]) -> Programs:
         moving = _several(teacher.step, plan, devices)
         count = lambda steps: -(-steps // plan.steps_per_call)  # noqa: E731
         run = lambda states, shards, steps: _repeat(moving, states, shards, count(steps))  # noqa: E731
-        lower = lambda states, shards: _lower(moving, states, shards)  # noqa: E731
+        compiled = moving.compiled
     else:
         whole = _epoch(teacher.step, plan, devices)
         run = lambda states, shards, steps: whole(states, shards, _number(steps, devices))  # noqa: E731
-        lower = lambda states, shards: _lower(whole, states, shards, _number(1, devices))  # noqa: E731
+        compiled = lambda *arguments: whole.compiled(*arguments, _number(1, devices))  # noqa: E731
     choose = over(lambda which, new, old: jax.tree.map(partial(jnp.where, which), new, old))
-    return Programs(over(teacher.start), run, over(teacher.turn, donate=(0,)), choose, lower)
+    return Programs(over(teacher.start), run, over(teacher.turn, donate=(0,)), choose, compiled)
 
 
 def across(
     function: Callable, *, plan: Plan, devices: list[jax.Device], donate: tuple[int, ...] = ()
-) -> Callable:
+) -> Mapped:
     """A function of one teacher, for devices x width teachers; every argument has those two axes first."""
     batched = in_turn(function) if plan.one_by_one else inside(function, plan.width)
-    return jax.pmap(batched, devices=devices, donate_argnums=donate)
+    return Mapped(batched, devices, donate)
 
 
 def inside(function: Callable, width: int) -> Callable:
@@ -137,11 +174,6 @@ def fetch(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), tree)
 
 
-def on_devices(function: Callable, devices: list[jax.Device], donate: tuple[int, ...] = ()) -> Callable:
-    """A function of one device's part, run on each device; every argument has the axis of devices first."""
-    return jax.pmap(function, devices=devices, donate_argnums=donate)
-
-
 def collectives(text: str) -> list[str]:
     """The collectives that a compiled program's text names: there must be none.
 
@@ -151,7 +183,7 @@ def collectives(text: str) -> list[str]:
     return [name for name in COLLECTIVES if name in text]
 
 
-def _several(step: Callable, plan: Plan, devices: list[jax.Device]) -> Any:
+def _several(step: Callable, plan: Plan, devices: list[jax.Device]) -> Mapped:
     def run(state, shard):
         for _ in range(plan.steps_per_call):
             state = step(state, shard)
@@ -160,25 +192,14 @@ def _several(step: Callable, plan: Plan, devices: list[jax.Device]) -> Any:
     return across(run, plan=plan, devices=devices, donate=(0,))
 
 
-def _epoch(step: Callable, plan: Plan, devices: list[jax.Device]) -> Any:
+def _epoch(step: Callable, plan: Plan, devices: list[jax.Device]) -> Mapped:
     """A whole epoch in one loop on the device; the number of its turns is an argument and shapes nothing."""
     batched = inside(step, plan.width)
 
     def run(states, shards, steps):
         return jax.lax.fori_loop(0, steps, lambda _, moving: batched(moving, shards), states)
 
-    return jax.pmap(run, devices=devices, donate_argnums=(0,))
-
-
-def _lower(program: Any, *arguments: Tree) -> Any:
-    """Lower a program for the shapes of its arguments; nothing is run.
-
-    Of several processes pmap takes arrays only. What one device runs stands for its program there.
-    """
-    if jax.process_count() == 1:
-        return program.lower(*arguments)
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), arguments)
-    return jax.jit(program.__wrapped__, donate_argnums=(0,)).lower(*one)
+    return Mapped(run, devices, donate=(0,))
 
 
 def _repeat(program: Callable, states: Tree, shards: Tree, times: int) -> Tree:

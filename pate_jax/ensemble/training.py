@@ -214,7 +214,7 @@ def planned_again(model, preprocessing, data, config, plan: Plan, devices: int, 
 
 
 def _needed(machine: Machine, data: cutting.Records) -> int:
-    needed = plans.lowered_bytes(machine.programs.lower, _shapes(machine, data))
+    needed = plans.needed_bytes(machine.programs.compiled, _shapes(machine, data))
     if machine.config.closed_form:
         needed += machine.plan.width * plans.tree_bytes(_one(machine, data)[1])  # the next round's shards
     return needed
@@ -260,9 +260,9 @@ def _shape(model: Model) -> tuple[int, ...]:
     return tuple(model.description.get("input_shape", (0, 0, 0)))
 
 
-def lower(machine: Machine, data: cutting.Records) -> Any:
-    """The program that trains, lowered for these records but not run: for its memory and its text."""
-    return machine.programs.lower(*_shapes(machine, data))
+def compiled(machine: Machine, data: cutting.Records) -> Any:
+    """The program that trains, compiled for these records but not run: for its text."""
+    return machine.programs.compiled(*_shapes(machine, data))
 
 
 def _shapes(machine: Machine, data: cutting.Records) -> Any:

@@ -197,7 +197,7 @@ def test_no_program_holds_a_collective_and_few_teachers_change_no_shape():
     plan = training._plan(NETS[DUAL], tiny.Same(), data, config, places, None)
     assert plan.width == 128
     machine = training._machine(NETS[DUAL], tiny.Same(), config, plan, places)
-    text = training.lower(machine, data._replace(length=plan.length)).compile().as_text()
+    text = training.compiled(machine, data._replace(length=plan.length)).as_text()
     assert "num_partitions=8" in text or "replica_count=8" in text
     assert programs.collectives(text) == []
     assert "lapack" not in text

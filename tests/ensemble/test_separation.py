@@ -177,7 +177,7 @@ def lowered(net, name, **changes):
 def test_the_compiled_training_programs_hold_no_collective(name, width):
     net = tiny.table_net() if name == "table" else tiny.image_net()
     machine, data = lowered(net, name, devices=8, width=width)
-    text = training.lower(machine, data).compile().as_text()
+    text = training.compiled(machine, data).as_text()
     assert re.search(r"\b(dot|convolution|fusion|custom-call)", text), "this is no training program"
     assert "num_partitions=8" in text or "replica_count=8" in text
     assert programs.collectives(text) == []
@@ -203,7 +203,7 @@ def test_every_program_of_a_round_holds_no_collective():
         (machine.programs.turn, (state, resident)),
         (machine.programs.choose, (which, state, state)),
     ]:
-        assert programs.collectives(program.lower(*arguments).compile().as_text()) == []
+        assert programs.collectives(program.compiled(*arguments).as_text()) == []
 
 
 @pytest.mark.long

@@ -157,7 +157,9 @@ def summed(real):
                 states = jax.tree.map(mixed, batched(states, shards))
             return states
 
-        return jax.pmap(run, axis_name="all", devices=devices, donate_argnums=(0,))
+        moving = programs.Mapped(run, devices, donate=(0,))
+        moving._mapped = jax.pmap(run, axis_name="all", devices=devices, donate_argnums=(0,))
+        return moving
 
     return several
 
