@@ -25,6 +25,7 @@ from pate_jax.crowd.directions import LINEAR, label_noise, label_variance
 from pate_jax.crowd.spectrum import held_out
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
+from pate_jax.system.remembering import remembered
 
 _FAINT = 1e-9  # of the largest eigenvalue: the least that is divided by
 _AMPLITUDES = np.exp(np.linspace(-24, 2, 105))  # values of A that are tried
@@ -118,6 +119,7 @@ def measured(public: Int[np.ndarray, "pool entries"], length: int) -> Pool:
     return _measured(public / length)
 
 
+@remembered
 def _measured(public: Float[np.ndarray, "pool entries"]) -> Pool:
     constant = float(public[0, -1]) if np.ptp(public[:, -1]) == 0 else 0.0
     inner = public[:, :-1] if constant else public

@@ -7,6 +7,8 @@ layer. Both take their step at once, each with the other held fixed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -27,6 +29,7 @@ def objective(model: Model, views: Views, config: Gan) -> Objective:
     pixels = int(jnp.prod(jnp.array(shape)))
     generator = models.build("mlp", input_shape=(config.latent,), classes=pixels, hidden=_HIDDEN)
     hidden = features(model)
+    each_alone = _of_each_alone(hidden)
 
     def start(key):
         net_key, generator_key = jax.random.split(key)
@@ -40,17 +43,35 @@ def objective(model: Model, views: Views, config: Gan) -> Objective:
         return views.weak(batch.keys, batch.inputs), views.weak(batch.other_keys, batch.others)
 
     def loss(parameters, memory, batch, key):
-        net, held = parameters["net"], jax.lax.stop_gradient(parameters["net"])
-        made = images(parameters["generator"], key, len(batch.others))
+        net = parameters["net"]
         known, real = batch.seen
-        counts = len(known), len(real), len(made)
-        features = hidden(net, beside(known, real, jax.lax.stop_gradient(made)))
-        logits, _, on_made = divided(logits_of(net, features), *counts)
-        _, seen, _ = divided(features, *counts)
-        telling = losses.real_or_generated(logits_of(net, seen), on_made)
-        matching = losses.feature_matching(jax.lax.stop_gradient(seen), hidden(held, made))
+        features = hidden(net, beside(known, real))
+        logits, on_real = divided(logits_of(net, features), len(known), len(real))
+        _, seen = divided(features, len(known), len(real))
+        told, drawn = each_alone(net, images(parameters["generator"], key, len(real)))
+        telling = losses.real_or_generated(on_real, logits_of(net, told))
+        matching = losses.feature_matching(jax.lax.stop_gradient(seen), drawn)
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
         answers = losses.on_answers(logits, batch.targets, batch.weights)
         return answers + (config.weight or 0.0) * telling + matching, (memory, right)
 
     return Objective(start, look, loss, "right")
+
+
+def _of_each_alone(function: Callable) -> Callable:
+    """`f(a, b)` twice, computed once: differentiation holds `b` fixed in the first, and `a` in the second."""
+
+    @jax.custom_vjp
+    def twice(first, second):
+        found = function(first, second)
+        return found, found
+
+    def forward(first, second):
+        found, pull = jax.vjp(function, first, second)
+        return (found, found), pull
+
+    def backward(pull, slopes):
+        return pull(slopes[0])[0], pull(slopes[1])[1]
+
+    twice.defvjp(forward, backward)
+    return twice
