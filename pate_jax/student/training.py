@@ -46,6 +46,7 @@ class Batch(NamedTuple):
     other_keys: Array | None  # [unlabelled slot]; likewise
     scale: Array
     weights: Array | None = None  # [labelled slot], of soft answers
+    other_slots: Array | None = None  # [unlabelled slot], their numbers
     seen: Any = None  # the inputs as the net sees them: what the objective's `look` made of this batch
 
 
@@ -239,7 +240,7 @@ def _draw(key: Array, pool: Pool, slots: Array, other_slots: Array, smoothing: f
     else:
         wanted, weights = (each[answers] for each in pool.soft)
     inputs, others = pool.inputs[pool.rows[answers]], pool.inputs[rows]
-    return Batch(inputs, wanted, keys, others, other_keys, pool.scale, weights)
+    return Batch(inputs, wanted, keys, others, other_keys, pool.scale, weights, other_slots=other_slots)
 
 
 def _alone(function: Callable) -> Callable:

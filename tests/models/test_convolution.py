@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pate_jax.ensemble import programs
 from pate_jax.models import convolution
 
 pytestmark = pytest.mark.long
@@ -113,3 +114,21 @@ def test_the_convolution_by_products_is_the_convolution(channels, size):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     for one, other in zip(pulled(gradient), wanted(gradient), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_devices_that_divide_the_records_exchange_sums_alone():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("records",))
+    divided, whole = (
+        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)) for axes in (["records"], [])
+    )
+    inputs = jax.random.normal(jax.random.key(0), (192, 6, 5, 4))
+    kernel = jax.random.normal(jax.random.key(1), (3, 3, 4, 8))
+
+    def loss(kernel, inputs):
+        return (convolution.by_products(inputs, kernel) ** 2).sum()
+
+    program = jax.jit(jax.grad(loss), in_shardings=(whole, divided), out_shardings=whole)
+    text = program.lower(kernel, inputs).compile().as_text()
+    assert [name for name in programs.COLLECTIVES if f" {name}(" in text] == ["all-reduce"]
+    expected = jax.grad(lambda kernel: (convolution.convolve(inputs, kernel) ** 2).sum())(kernel)
+    np.testing.assert_allclose(program(kernel, inputs), expected, rtol=1e-3, atol=1e-2)

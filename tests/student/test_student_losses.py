@@ -101,9 +101,8 @@ def batch_of(inputs, others, labels):
     keys = jax.random.split(jax.random.key(0), len(inputs) + len(others))
     wanted = training.targets(jnp.asarray(labels), CLASSES, 0.0)
     split = len(inputs)
-    return Batch(
-        jnp.float32(inputs), wanted, keys[:split], jnp.float32(others), keys[split:], jnp.float32(1.0)
-    )
+    known, rest = (jnp.float32(inputs), wanted, keys[:split]), (jnp.float32(others), keys[split:])
+    return Batch(*known, *rest, jnp.float32(1.0), other_slots=jnp.arange(len(others)))
 
 
 def looked(objective, batch):

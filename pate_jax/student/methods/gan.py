@@ -40,15 +40,19 @@ def objective(model: Model, views: Views, config: Gan) -> Objective:
         return views.plain(255 * jax.nn.sigmoid(drawn.reshape(count, *shape)))
 
     def look(batch):
-        return views.weak(batch.keys, batch.inputs), views.weak(batch.other_keys, batch.others)
+        known, real = views.weak(batch.keys, batch.inputs), views.weak(batch.other_keys, batch.others)
+        return known, real, batch.other_slots
 
     def loss(parameters, memory, batch, key):
         net = parameters["net"]
-        known, real = batch.seen
+        known, real, slots = batch.seen
         features = hidden(net, beside(known, real))
         logits, on_real = divided(logits_of(net, features), len(known), len(real))
         _, seen = divided(features, len(known), len(real))
-        told, drawn = each_alone(net, images(parameters["generator"], key, len(real)))
+        # Each device generates all images and looks at those of its slots: the gradient of some images is
+        # smaller than the generator's, which devices would have to add up.
+        made = images(parameters["generator"], key, len(real))[slots]
+        told, drawn = each_alone(net, made)
         telling = losses.real_or_generated(on_real, logits_of(net, told))
         matching = losses.feature_matching(jax.lax.stop_gradient(seen), drawn)
         right = jnp.mean(logits.argmax(-1) == batch.targets.argmax(-1))
