@@ -95,8 +95,19 @@ def fit(
     data = data._replace(length=_length(data, plan, config))
     if not _all_finished(mine, store):
         _check_room(machine, data)
+        _tell_of_cores(chosen, config)
     with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
         return _train(machine, data, mine, store)
+
+
+def _tell_of_cores(chosen: list[jax.Device], config: TeacherConfig) -> None:
+    """Say so where most cores are idle: each device of a CPU trains on one."""
+    alone = chosen[0].platform == "cpu" and jax.process_count() == 1 and config.devices is None
+    if alone and len(chosen) == 1 < machines.cores():
+        progress.say(
+            f"teachers: JAX has one device here and trains on one of {machines.cores()} cores; call "
+            "pate_jax.system.devices.prepare() before JAX starts, and it has one for each"
+        )
 
 
 def _length(data: cutting.Records, plan: Plan, config: TeacherConfig) -> int:

@@ -12,8 +12,10 @@ import tiny_teachers as tiny
 from pate_jax import ensemble
 from pate_jax.ensemble import plan, waves
 from pate_jax.ensemble import teacher as training
+from pate_jax.ensemble import training as fitting
 from pate_jax.errors import PateError
 from pate_jax.models import Model
+from pate_jax.system import devices
 
 SAME = tiny.Same()
 
@@ -322,3 +324,10 @@ def test_rounds_of_a_vmap_keep_places_and_rounds_alone_go_by_size():
         [0, 1, 2, 3],
         [4, -1, -1, -1],
     ]
+
+
+def test_idle_cores_are_told_of_unless_one_device_was_asked_for(capsys, monkeypatch):
+    monkeypatch.setattr(devices, "cores", lambda: 4)
+    for places, asked in [(1, None), (1, 1), (2, None)]:
+        fitting._tell_of_cores(jax.local_devices()[:places], tiny.config(devices=asked))
+    assert capsys.readouterr().err.count("trains on one of 4 cores") == 1
