@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,17 +21,18 @@ def remembered(function: Callable[[np.ndarray], Found]) -> Callable[[np.ndarray]
     >>> size(np.arange(3)), size(np.arange(3)), size(np.arange(3.0)), len(asked)
     (3, 3, 3, 2)
     """
-    kept: OrderedDict[tuple[Any, ...], Found] = OrderedDict()
+    kept: dict[tuple[Any, ...], Found] = {}
 
     @functools.wraps(function)
     def asked(array: np.ndarray) -> Found:
         key = array.shape, array.dtype.str, hashlib.blake2b(np.ascontiguousarray(array).data).digest()
-        if key not in kept:
-            kept[key] = _read_only(function(array))
-        kept.move_to_end(key)
-        while len(kept) > _KEPT:
-            kept.popitem(last=False)
-        return kept[key]
+        found = kept.pop(key, None)
+        if found is None:
+            found = _read_only(function(array))
+        kept[key] = found  # the one asked for last comes last
+        if len(kept) > _KEPT:
+            kept.pop(next(iter(kept)), None)
+        return found
 
     return asked
 
