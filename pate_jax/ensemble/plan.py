@@ -120,17 +120,6 @@ def within_memory(plan: Plan, devices: int, measure: Callable[[Plan], int]) -> P
     return plan
 
 
-def needed_bytes(compiled: Callable[..., Any], shapes: Any) -> int:
-    """Memory that a program needs for arguments of these shapes; compiled for that once only."""
-    leaves, tree = jax.tree.flatten(shapes)
-    return _measured(compiled, tree, tuple(leaves))
-
-
-@lru_cache(maxsize=16)
-def _measured(compiled: Callable[..., Any], tree: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]) -> int:
-    return program_bytes(compiled(*jax.tree.unflatten(tree, leaves)))
-
-
 def program_bytes(compiled: Any) -> int:
     """Bytes that a compiled program needs on one device: arguments, new results and temporaries."""
     needs = compiled.memory_analysis()

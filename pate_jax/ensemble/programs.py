@@ -48,7 +48,7 @@ class Mapped:
 
     def __call__(self, *arguments: Tree) -> Any:
         """Run it; every argument has the axis of devices first."""
-        return self._program(arguments)(*arguments)
+        return self._once(self._mapped, arguments)(*arguments)
 
     def compiled(self, *arguments: Tree) -> Any:
         """The program for arguments of these shapes, for its text and its memory; nothing is run.
@@ -56,15 +56,15 @@ class Mapped:
         Of several processes pmap takes arrays only. What one device runs stands for its program there.
         """
         if jax.process_count() == 1:
-            return self._program(arguments)
+            return self._once(self._mapped, arguments)
         one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), arguments)
-        return self._one.lower(*one).compile(self._options)
+        return self._once(self._one, one)
 
-    def _program(self, arguments: tuple[Tree, ...]) -> Any:
+    def _once(self, function: Any, arguments: tuple[Tree, ...]) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
-        shapes = (tree, *((leaf.shape, leaf.dtype) for leaf in leaves))
+        shapes = (function, tree, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if shapes not in self._programs:
-            self._programs[shapes] = self._mapped.lower(*arguments).compile(self._options)
+            self._programs[shapes] = function.lower(*arguments).compile(self._options)
         return self._programs[shapes]
 
 

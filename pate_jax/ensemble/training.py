@@ -225,7 +225,7 @@ def planned_again(model, preprocessing, data, config, plan: Plan, devices: int, 
 
 
 def _needed(machine: Machine, data: cutting.Records) -> int:
-    needed = plans.needed_bytes(machine.programs.compiled, _shapes(machine, data))
+    needed = plans.program_bytes(compiled(machine, data))
     if machine.config.closed_form:
         needed += machine.plan.width * plans.tree_bytes(_one(machine, data)[1])  # the next round's shards
     return needed
@@ -272,7 +272,7 @@ def _shape(model: Model) -> tuple[int, ...]:
 
 
 def compiled(machine: Machine, data: cutting.Records) -> Any:
-    """The program that trains, compiled for these records but not run: for its text."""
+    """The program that trains, compiled for these records but not run: for its memory and its text."""
     return machine.programs.compiled(*_shapes(machine, data))
 
 
