@@ -22,6 +22,7 @@ from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.vectors import vectors
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.models import clusters
 from pate_jax.models.spaces.space import Space
 
 Labels = Int[np.ndarray, " pool"]
@@ -79,7 +80,7 @@ def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
     [4, 4, 4, 4, 4]
     """
     random = np.random.default_rng(0)
-    seen = _evened(space, public)
+    seen = _evened(space, public).astype(np.float32)
     made = [_clustered(seen, classes, each, random) for each in _CLUSTERS]
     scores = (public - public.mean(0)) @ random.normal(size=(public.shape[1], classes))
     scores = (scores - scores.mean(0)) / np.maximum(scores.std(0), 1e-9)
@@ -230,9 +231,7 @@ def _clustered(seen: np.ndarray, classes: int, each: int, random: np.random.Gene
     wanted = min(classes * each, len(seen))
     centres = seen[random.choice(len(seen), wanted, replace=False)]
     for _ in range(_TURNS):
-        nearest = ((centres**2).sum(1) - 2 * seen @ centres.T).argmin(1)
-        sums = np.stack([np.bincount(nearest, column, wanted) for column in seen.T], 1)
-        counts = np.bincount(nearest, minlength=wanted)[:, None]
-        centres = np.where(counts > 0, sums / np.maximum(counts, 1), centres)
+        nearest = clusters.nearest(seen, centres)
+        centres = clusters.middles(seen, nearest, centres)
     names = np.concatenate([random.permutation(classes) for _ in range(each)])[:wanted]
     return np.asarray(names[nearest])

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
-from pate_jax.models import convolution
+from pate_jax.models import clusters, iteration
 from pate_jax.system import devices, progress
 
 SIZE, KINDS, CELLS, SHAKY = 5, 100, 7, 100
@@ -240,11 +240,15 @@ def _sharpened(seen, flat):
 
 
 def _some_patches(images: np.ndarray, size: int, random: np.random.Generator) -> np.ndarray:
-    each, drawn = max(1, _SAMPLE // len(images)), []
+    """Patches at random places of each image, the same ones for all images of a block."""
+    each, (high, wide), low = max(1, _SAMPLE // len(images)), images.shape[1:3], size // 2
+    around = ((0, 0), (low, size - 1 - low), (low, size - 1 - low), (0, 0))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(images, around), (size, size), axis=(1, 2))
+    drawn = []
     for start in range(0, len(images), _BLOCK):
-        seen = np.asarray(convolution.patches(jnp.asarray(images[start : start + _BLOCK]), size, 1))
-        seen = seen.reshape(len(seen), -1, seen.shape[-1])
-        drawn.append(seen[:, random.permutation(seen.shape[1])[:each]].reshape(-1, seen.shape[-1]))
+        rows, columns = np.divmod(random.permutation(high * wide)[:each], wide)
+        seen = windows[start : start + _BLOCK, rows, columns].transpose(0, 1, 3, 4, 2)
+        drawn.append(seen.reshape(-1, size * size * images.shape[3]))
     return np.concatenate(drawn).astype(np.float32)
 
 
@@ -260,9 +264,7 @@ def _shaky(
     high, wide = images.shape[1:3]
     moved = [padded[:, y : y + high, x : x + wide] for y, x in ((0, 1), (2, 1), (1, 0), (1, 2))]
     changes = np.concatenate([features(known, each) - still for each in moved])
-    found = random.standard_normal(known.shaky.shape).astype(np.float32)
-    for _ in range(_TURNS):
-        found = np.linalg.qr((changes.T @ (changes @ found)).astype(np.float64))[0].astype(np.float32)
+    found = iteration.leading(changes, random.standard_normal(known.shaky.shape), _TURNS)
     squares = ((changes @ found) ** 2).mean(0)
     all_alike = (changes**2).mean()
     return found, (1 - 1 / np.sqrt(1 + _STEADY * squares / max(all_alike, _TINY))).astype(np.float32)
@@ -271,10 +273,5 @@ def _shaky(
 def _middles(points: np.ndarray, middles: np.ndarray) -> np.ndarray:
     """k-means from these middles; one that loses all its points stays where it is."""
     for _ in range(_ROUNDS):
-        nearest = ((middles**2).sum(1) - 2 * points @ middles.T).argmin(1)
-        order = np.argsort(nearest, kind="stable")
-        kinds, first = np.unique(nearest[order], return_index=True)
-        moved = np.add.reduceat(points[order], first) / np.diff([*first, len(order)])[:, None]
-        middles = middles.copy()
-        middles[kinds] = moved
+        middles = clusters.middles(points, clusters.nearest(points, middles), middles)
     return middles

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from pate_jax.models import clusters
 from pate_jax.system import progress
 
 _LLOYD = 15  # rounds of assigning and averaging
@@ -21,9 +22,7 @@ def cover(
     centres = points[_spread(points, wanted, random)]
     for _ in progress.track(range(_LLOYD), "selecting queries", total=_LLOYD):
         nearest, _ = _nearest(points, centres)
-        sums = np.stack([np.bincount(nearest, column, wanted) for column in points.T], 1)
-        counts = np.bincount(nearest, minlength=wanted)[:, None]
-        moved = np.where(counts > 0, sums / np.maximum(counts, 1), centres).astype(np.float32)
+        moved = clusters.middles(points, nearest, centres)
         if np.array_equal(moved, centres):
             break
         centres = moved

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError
-from pate_jax.models import integers, names
+from pate_jax.models import integers, iteration, names
 from pate_jax.models.preprocessing import AsStored, Preprocessing
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Features, Front
@@ -213,8 +213,7 @@ def _principal(centred: np.ndarray, wanted: int) -> np.ndarray:
         square = centred.astype(np.float64)
         return np.linalg.eigh(square.T @ square)[1][:, ::-1][:, :most]
     random = np.random.default_rng(0)
-    found = random.standard_normal((columns, min(columns, most + _MORE))).astype(np.float32)
-    for _ in range(_TURNS):
-        found = np.linalg.qr((centred.T @ (centred @ found)).astype(np.float64))[0].astype(np.float32)
+    start = random.standard_normal((columns, min(columns, most + _MORE)))
+    found = iteration.leading(centred, start, _TURNS)
     inside = (centred @ found).astype(np.float64)
     return (found @ np.linalg.eigh(inside.T @ inside)[1][:, ::-1])[:, :most]

