@@ -75,27 +75,28 @@ def _pooled_forward(inputs: Array, bias: Array, least: float) -> tuple[Array, tu
 
 def _pooled_backward(least: float, kept: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array]:
     inputs, bias, outputs = kept
-    gradient = jnp.where(outputs > least, gradient, 0)
-    height, width = inputs.shape[1:3]
+    gradient = jnp.where(outputs > least, gradient, 0).astype(inputs.dtype)[:, :, :, None]
+    winner = _first_largest(*_quarters(inputs))[:, :, :, None]
+    batch, height, width, channels = inputs.shape
     pulled = jnp.zeros((), inputs.dtype)
-    for win, (i, j) in zip(_wins(*_quarters(inputs)), _PLACES, strict=True):
-        part = jnp.where(win, gradient, 0).astype(inputs.dtype)
-        # Zeros go between a place's pixels: on a CPU a sum of such parts is faster than stacking them.
-        down, across = (i, 1 - i + height % 2, 1), (j, 1 - j + width % 2, 1)
+    for row in (0, 1):
+        two = jnp.where(winner == jnp.array([[2 * row], [2 * row + 1]]), gradient, 0)  # beside each other
+        part = two.reshape(batch, height // 2, width // 2 * 2, channels)
+        # Zeros go between rows. The sum of both is one loop, which no reader of it computes once more.
+        down, across = (row, 1 - row + height % 2, 1), (0, width % 2, 0)
         pulled += lax.pad(part, jnp.zeros((), part.dtype), ((0, 0, 0), down, across, (0, 0, 0)))
     # From the pixels and not from their blocks: an array with two readers is computed once, before both.
     return pulled, pulled.sum((0, 1, 2)).astype(bias.dtype)
 
 
-def _wins(first: Array, second: Array, third: Array, fourth: Array) -> tuple[Array, ...]:
-    """Where each of four is the first of the largest.
+def _first_largest(first: Array, second: Array, third: Array, fourth: Array) -> Array:
+    """The number, from 0, of the first of the largest of four.
 
     Comparisons of the four with each other say so, and never one with their maximum: XLA may compute pixels
     and maxima anew in each fused loop, with other rounding, and none would be equal.
     """
     above = jnp.maximum(first, second) >= jnp.maximum(third, fourth)
-    top, bottom = first >= second, third >= fourth
-    return above & top, above & ~top, ~above & bottom, ~above & ~bottom
+    return jnp.where(above, jnp.where(first >= second, 0, 1), jnp.where(third >= fourth, 2, 3))
 
 
 pooled.defvjp(_pooled_forward, _pooled_backward)
@@ -109,7 +110,9 @@ def sum_of_taps(inputs: Array, kernel: Array) -> Array:
     """
     size, (height, width) = kernel.shape[0], inputs.shape[1:3]
     low, high = size // 2, size - 1 - size // 2
-    padded = jnp.pad(inputs[..., 0], ((0, 0), (low, high), (low, high)))
+    # Without the barrier XLA reads the middle place from before the padding. Where inputs are a step's part of
+    # an array, that made the loop seven times slower.
+    padded = lax.optimization_barrier(jnp.pad(inputs[..., 0], ((0, 0), (low, high), (low, high))))
     total = jnp.zeros((), inputs.dtype)
     for i in range(size):
         for j in range(size):
