@@ -110,8 +110,8 @@ def sum_of_taps(inputs: Array, kernel: Array) -> Array:
     """
     size, (height, width) = kernel.shape[0], inputs.shape[1:3]
     low, high = size // 2, size - 1 - size // 2
-    # Without the barrier XLA reads the middle place from before the padding. Where inputs are a step's part of
-    # an array, that made the loop seven times slower.
+    # Without the barrier XLA reads the middle place from before the padding. Where inputs are one step's part
+    # of an array, that made the loop seven times slower.
     padded = lax.optimization_barrier(jnp.pad(inputs[..., 0], ((0, 0), (low, high), (low, high))))
     total = jnp.zeros((), inputs.dtype)
     for i in range(size):
