@@ -236,3 +236,14 @@ def test_the_zeros_and_ones_of_a_tables_scales_are_no_votes_of_two_classes():
     assert not check._spells(check._spelt(scales), labels)
     for spelled in (labels, labels.astype(float), labels.T):
         assert check._spells(check._spelt(json.dumps(spelled.tolist())), labels)
+
+
+def test_a_page_of_two_classes_is_no_spelling_of_labels_but_one_teachers_labels_are():
+    """Answers and labels of 60 shown images are some 200 zeros and ones, among which 16 agree by chance."""
+    random = np.random.default_rng(1)
+    for classes in (2, 2, 2, 10):
+        shown, labels = random.integers(0, classes, (50, 200)), random.integers(0, classes, (250, 120))
+        pages = [" ".join(map(str, page)) for page in shown]
+        assert not any(check._spells(page, labels) for page in pages)
+        for page, teacher in zip(pages, labels, strict=False):
+            assert check._spells(f"{page} {' '.join(map(str, teacher))} {page}", labels)

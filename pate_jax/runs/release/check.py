@@ -83,7 +83,8 @@ _PATTERNS = {
 _ALARM = NOT_PRIVATE.partition(":")[0]  # cards and pages of older runs have other words after it
 _PREDICTOR, _PARAMETERS, _PAGE = "student/predict.py", "student/parameters.npz", "report.html"
 _LARGEST = 1 << 31  # the most bytes of one file
-_SPELT = 16  # how many consecutive numbers of a table cannot be a coincidence
+_SPELT = 16  # the fewest consecutive numbers of a table that cannot be a coincidence
+_CHANCE = 48.0  # and the fewest bits: such a row is seen by chance once in 2^48 places
 _STEPS = 2  # the most changes between neighbours in such a row that may still be a coincidence
 _TRIED = 400  # the most such rows that are searched for
 
@@ -296,11 +297,21 @@ def _pieces(array: np.ndarray, size: int) -> np.ndarray:
 def _spells(numbers: str, secret: np.ndarray) -> bool:
     """Whether a text contains consecutive whole numbers of a table, by rows or by columns.
 
-    Rows that hardly change are skipped: the offsets and scales of any table are zeros followed by ones.
+    A row is long enough if numbers drawn like the table's would show it with probability 2^-48: 48 numbers where
+    two classes are alike frequent. Rows that hardly change are skipped: the offsets and scales of any table are
+    zeros followed by ones.
+
+    >>> labels = np.random.default_rng(0).integers(0, 2, 400)
+    >>> [_spells(" ".join(map(str, labels[:count])), labels) for count in (16, 60)]
+    [False, True]
     """
     for table in (secret, secret.T):
         flat = table.reshape(-1)[: _SPELT * _TRIED]
-        rows = [flat[at : at + _SPELT] for at in range(0, len(flat) - _SPELT + 1, _SPELT)]
+        _, kinds, counts = np.unique(flat, return_inverse=True, return_counts=True)
+        bits = np.append(0.0, np.cumsum(np.log2(flat.size / counts)[kinds]))
+        starts = np.arange(0, flat.size, _SPELT)
+        ends = np.maximum(starts + _SPELT, np.searchsorted(bits, bits[starts] + _CHANCE))
+        rows = [flat[start:end] for start, end in zip(starts, ends, strict=True) if end <= flat.size]
         pieces = [row.tolist() for row in rows if np.count_nonzero(np.diff(row)) > _STEPS]
         if any(f" {' '.join(map(str, piece))} " in f" {numbers} " for piece in pieces):
             return True
