@@ -205,8 +205,9 @@ def _exchanger() -> type[Any]:
             self.hub.changed.set()
 
         def gone(self) -> bool:
-            """Whether the peer has said farewell, or hung up."""
-            return FAREWELL in self.buffers or bool(self.transport.is_closing())
+            """Whether the peer has said that it ends, or hung up."""
+            ended = FAREWELL in self.buffers or REFUSAL in self.buffers
+            return ended or bool(self.transport.is_closing())
 
         def waiting(self) -> bool:
             """Whether a message of this peer is awaited."""

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -55,7 +56,7 @@ def open(
                 session._hub.fail(str(error) if isinstance(error, Refusal) else _left(name))
                 raise
             finally:
-                session._hub.close()
+                loop.run_until_complete(_wind_up(session._hub))
     finally:
         _ALONE.release()
 
@@ -207,22 +208,30 @@ async def _watch(hub: Hub) -> None:
 
 @contextlib.contextmanager
 def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop of the session's own, left without tasks."""
+    """A loop of the session's own."""
     loop = asyncio.new_event_loop()
     try:
         yield loop
     finally:
-        loop.run_until_complete(_wind_up(asyncio.all_tasks(loop)))
         loop.close()
         asyncio.set_event_loop(None)
 
 
-async def _wind_up(tasks: set[asyncio.Task[Any]]) -> None:
-    """End all tasks, and let closed connections send their last bytes."""
+async def _wind_up(hub: Hub) -> None:
+    """End all tasks, and close all connections once nothing on them can be lost.
+
+    After a failure that is when every peer has told its own sentence or hung up: one that still sends would
+    find the connection broken, and blame this party before it has read why.
+    """
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0.05)
+    end = time.monotonic() + connections.LINGER
+    while hub.failure.done() and time.monotonic() < end and not all(p.gone() for p in hub.peers.values()):
+        await asyncio.sleep(0.01)
+    hub.close()
+    await asyncio.sleep(0.05)  # in which the last bytes leave
 
 
 def _check_present(agreement: Agreement, name: str, present: tuple[str, ...]) -> None:

@@ -78,7 +78,7 @@ class Sends:
 
 
 def break_it(faults):
-    """Put a party's faults in: it dies or falls silent at a message, or sends what it should not."""
+    """Put a party's faults in: it dies, falls silent or is busy at a message, or sends what it should not."""
     kind = connections._exchanger()
     send, digits = kind.send, ranges.digits
 
@@ -88,6 +88,8 @@ def break_it(faults):
             os.kill(os.getpid(), signal.SIGKILL)
         if Sends.number == faults.get("stop"):
             time.sleep(4)  # it hears nothing either, or its own patience might end first
+        if Sends.number == faults.get("busy"):
+            time.sleep(0.3)
         if Sends.number >= faults.get("stop", 10**9):
             return
         send(self, label, payload)

@@ -178,6 +178,14 @@ def test_a_killed_party_ends_the_vote_for_all(forks, tmp_path, message):
     refused(found, saying="south left before the vote was over")
 
 
+@pytest.mark.parametrize(("message", "busy", "who"), [(24, 27, "north"), (30, 27, "north"), (22, 22, "west")])
+def test_a_busy_party_does_not_blame_one_that_left_for_a_reason(forks, tmp_path, message, busy, who):
+    """What is sent to a party that ended fails, and its reason may not have been read by then."""
+    agreement = agree(queries=2, classes=3, opened="answers", noise=Noise(4.0, 9.0, 5.0), seconds=5.0)
+    found = hold(forks, tmp_path, agreement, {"south": {"die": message}, who: {"busy": busy}})
+    refused(found, saying="south left before the vote was over")
+
+
 @pytest.mark.long
 def test_a_silent_party_ends_the_vote_for_all(forks, tmp_path):
     found = hold(forks, tmp_path, agree(seconds=1.5), {"south": {"stop": 9}})

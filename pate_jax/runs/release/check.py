@@ -297,9 +297,9 @@ def _pieces(array: np.ndarray, size: int) -> np.ndarray:
 def _spells(numbers: str, secret: np.ndarray) -> bool:
     """Whether a text contains consecutive whole numbers of a table, by rows or by columns.
 
-    A row is long enough if numbers drawn like the table's would show it with probability 2^-48: 48 numbers where
-    two classes are alike frequent. Rows that hardly change are skipped: the offsets and scales of any table are
-    zeros followed by ones.
+    A row is long enough if numbers drawn like the table's would show it with probability 2^-48: 48 numbers
+    where two classes are alike frequent. Rows that hardly change are skipped: the offsets and scales of any
+    table are zeros followed by ones.
 
     >>> labels = np.random.default_rng(0).integers(0, 2, 400)
     >>> [_spells(" ".join(map(str, labels[:count])), labels) for count in (16, 60)]
