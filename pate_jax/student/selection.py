@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
+from pate_jax.models import iteration
 from pate_jax.models.spaces.medoids import cover
 from pate_jax.models.spaces.space import Space
 from pate_jax.student import contrast
@@ -158,7 +159,5 @@ def _points(inputs: np.ndarray) -> np.ndarray:
     flat = flat - flat.mean(0, dtype=np.float64).astype(np.float32)
     if flat.shape[1] <= _DIRECTIONS:
         return flat
-    found = np.random.default_rng(0).standard_normal((flat.shape[1], _DIRECTIONS)).astype(np.float32)
-    for _ in range(4):  # of orthogonal iteration, which is enough to order the directions that matter
-        found = np.linalg.qr((flat.T @ (flat @ found)).astype(np.float64))[0].astype(np.float32)
-    return flat @ found
+    start = np.random.default_rng(0).standard_normal((flat.shape[1], _DIRECTIONS)).astype(np.float32)
+    return flat @ iteration.leading(flat, start, 4)  # turns enough to order the directions that matter
