@@ -106,11 +106,13 @@ def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[
     chosen = getattr(jax.config, "jax_default_device", None)  # mypy does not see it
     places = [chosen] if chosen else devices.local()[: max(1, len(starts))]
 
+    program = _looked_on_one_thread if jax.default_backend() == "cpu" else looked
+
     def one(start: int) -> np.ndarray:
         block = np.zeros((_BLOCK, *images.shape[1:]), np.float32)
         block[: len(images) - start] = images[start : start + _BLOCK]
         with jax.default_device(places[start // _BLOCK % len(places)]):
-            return np.asarray(looked(known, block))
+            return np.asarray(program(known, block))
 
     found = np.zeros((len(images), len(known.middle)), np.float32)
     with devices.kept_memory(), ThreadPoolExecutor(len(places)) as pool:
@@ -146,8 +148,7 @@ def likeness(
     return (jnp.sin(angle) + (jnp.pi - angle) * cosine) / jnp.pi
 
 
-@jax.jit
-def looked(known: Patches, images: Array) -> Array:
+def _looked(known: Patches, images: Array) -> Array:
     """What `look` says, each image by itself: no other changes its bits, and no batch is computed at once."""
     against = _compared(known)
 
@@ -157,6 +158,11 @@ def looked(known: Patches, images: Array) -> Array:
 
     found, steps = jax.lax.map(one, images)
     return (found - _shaken(known, found, steps[:, None])) / known.spread
+
+
+looked = jax.jit(_looked)
+# Where a device is a core: all devices share a pool of threads, where their products wait for each other.
+_looked_on_one_thread = jax.jit(_looked, compiler_options={"xla_cpu_multi_thread_eigen": False})
 
 
 class _Compared(NamedTuple):
@@ -176,22 +182,34 @@ def _compared(known: Patches) -> _Compared:
 def _raw(known: Patches, against: _Compared, image: Float[Array, "h w c"]) -> Float[Array, " features"]:
     """Features of one image before what is shaky is taken away.
 
-    Pixels lie along the last axis, where a CPU's arithmetic is fastest.
+    Pixels lie along the last axis, where a CPU's arithmetic is fastest. Sums over the first axis are products
+    with ones: XLA on CPUs would join a sum and the roots after it, in a loop that takes six times as long.
     """
-    size = round((known.offset.shape[0] / image.shape[-1]) ** 0.5)
+    high, wide, channels = image.shape
+    size = round((known.offset.shape[0] / channels) ** 0.5)
     cells = round((known.middle.shape[0] / known.typical.shape[0]) ** 0.5)
     seen = _surroundings(image, size)
+    pixels = len(seen)
     flatness = 1 / jnp.sqrt(((seen - seen.mean(0)) ** 2).mean(0) + known.flat)
-    white = _product(against.kernel, seen) * flatness - against.offset[:, None]
-    white, alongside = white[: len(seen)], white[len(seen) :]
-    squares = (white**2).sum(0) - 2 * alongside + (known.typical**2).sum(1)[:, None]
-    gaps = jnp.sqrt(jnp.maximum(squares, _TINY))
-    alike = jax.nn.relu(gaps.mean(0) - gaps).reshape(-1, *image.shape[:2])
-    rows, columns = (_edges(extent, cells) for extent in image.shape[:2])
-    sums = jnp.stack([sum(alike[:, row] for row in range(*each)) for each in rows], 1)
-    inside = np.array([[left <= x < right for left, right in columns] for x in range(image.shape[1])])
-    sums = _product(sums.reshape(-1, image.shape[1]), inside.astype(np.float32))
-    return jnp.sqrt(sums.reshape(len(alike), -1).T.ravel()) - known.middle
+    whitening, alongside = jnp.split(_product(against.kernel, seen), [pixels])
+    squares = _added((whitening * flatness - against.offset[:pixels, None]) ** 2)
+    lengths = (known.typical**2).sum(1) + 2 * against.offset[pixels:]
+    gaps = jnp.sqrt(jnp.maximum(squares + lengths[:, None] - 2 * flatness * alongside, _TINY))
+    usual = _added(gaps) / len(gaps)
+    rows, columns = (_edges(extent, cells) for extent in (high, wide))
+    sums = []
+    for first, end in rows:
+        inside = slice(first * wide, end * wide)
+        alike = jax.nn.relu(usual[inside] - gaps[:, inside])
+        sums.append(sum(alike[:, start : start + wide] for start in range(0, alike.shape[1], wide)))
+    within = np.array([[left <= x < right for left, right in columns] for x in range(wide)])
+    summed = _product(jnp.concatenate(sums, 1).reshape(-1, wide), within.astype(np.float32))
+    return jnp.sqrt(summed.reshape(len(gaps), -1).T.ravel()) - known.middle
+
+
+def _added(rows: Float[Array, "row place"]) -> Float[Array, " place"]:
+    """The sum of the rows, as a product with ones."""
+    return _product(jnp.ones((1, len(rows))), rows)[0]
 
 
 def _surroundings(image: Float[Array, "h w c"], size: int) -> Float[Array, "places h*w"]:
