@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax.models import spaces
-from pate_jax.models.spaces.fronts import Net
-from pate_jax.models.spaces.space import Kind, Space, over
+from pate_jax.models.spaces.fronts import Front, Net
+from pate_jax.models.spaces.space import Kind, Learned, Space, front_of, over, over_pool
 from pate_jax.student import contrast
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student, check_inputs
@@ -36,12 +36,28 @@ def learn(
     return spaces.learn(kind, public.inputs, public.preprocessing, directions=directions, encoder=encoder)
 
 
+def learned(
+    kind: Kind, public: PublicInputs, *, key: jax.Array, directions: int = 400, encoder: str = ""
+) -> Learned:
+    """The same space, and where all public inputs lie in it."""
+    if kind == "contrast":
+        front: Front = contrast.learn(public.inputs, public.preprocessing, key=key)
+    else:
+        front = front_of(kind, public.inputs, public.preprocessing, encoder=encoder)
+    return over_pool(front, public.inputs, directions)
+
+
 def space(student: Student, public: np.ndarray, *, directions: int = 400) -> Space:
     """The space of what a student's last layer reads: the next round's, once the student is public.
 
     `public` are the inputs that its middle and its directions are learned from.
     """
     return over(_front(student), check_inputs(student, public), directions)
+
+
+def learned_from(student: Student, public: np.ndarray, *, directions: int = 400) -> Learned:
+    """The same space, and where these public inputs lie in it."""
+    return over_pool(_front(student), check_inputs(student, public), directions)
 
 
 def labels(student: Student, inputs: np.ndarray) -> Int[np.ndarray, " record"]:

@@ -18,9 +18,9 @@ from pate_jax.crowd import rehearsal, shares
 from pate_jax.data import Part
 from pate_jax.mechanisms import GNMax
 from pate_jax.models import spaces
+from pate_jax.models.spaces import Learned
 from pate_jax.runs import every_kind, teacher_rehearsal
 from pate_jax.runs.crowds import forecast
-from pate_jax.runs.crowds.inputs import Learned
 
 CLASSES, VOTERS = 3, 4000
 RANDOM = np.random.default_rng(3)

@@ -100,6 +100,13 @@ class Space(NamedTuple):
         return self._replace(directions=self.directions[:, :kept], variances=self.variances[:kept])
 
 
+class Learned(NamedTuple):
+    """A space that public inputs teach, and where they lie in it."""
+
+    space: Space
+    pool: Int[np.ndarray, "pool directions"]
+
+
 def learn(
     kind: Kind,
     public: np.ndarray,
@@ -116,21 +123,26 @@ def learn(
     >>> space.coordinates(pool).shape, bool(space.variances[0] > 4 * space.variances[1])
     ((50, 2), True)
     """
+    return over(front_of(kind, public, preprocessing, encoder=encoder, seed=seed), public, directions)
+
+
+def front_of(
+    kind: Kind, public: np.ndarray, preprocessing: Preprocessing, *, encoder: str = "", seed: int = 0
+) -> Front:
+    """What a space of this kind looks at, where public inputs need not train a net for it."""
     if kind not in get_args(Kind):
         raise PateError(f"space={kind!r} must be one of {', '.join(get_args(Kind))}")
     if kind == "contrast":
         raise PateError("space='contrast' is a net that has to be trained: pate_jax.student.spaces learns it")
-    if directions < 1 or len(public) < 2:
-        raise PateError(f"directions={directions} must be at least 1, and public inputs ({len(public)}) two")
     if kind == "patches":
-        return over(fronts.patches_of(public, preprocessing, seed=seed), public, directions)
+        return fronts.patches_of(public, preprocessing, seed=seed)
     if kind == "columns":
-        return over(fronts.columns_of(public, preprocessing), public, directions)
+        return fronts.columns_of(public, preprocessing)
     if kind == "encoder" and encoder:
-        return over(fronts.encoder_named(encoder), public, directions)
+        return fronts.encoder_named(encoder)
     if kind == "encoder" and public.ndim != 2:
         raise PateError("space='encoder' needs encoder=module:function, or vectors in place of the inputs")
-    return over(fronts.Identity(kind), public, directions)
+    return fronts.Identity(kind)
 
 
 def over(front: Front, public: np.ndarray, directions: int, *, faint: float = _FAINT) -> Space:
@@ -138,10 +150,33 @@ def over(front: Front, public: np.ndarray, directions: int, *, faint: float = _F
 
     Directions that vary less than `faint`, of the largest variance, are left out.
     """
-    chosen = public[np.random.default_rng(0).permutation(len(public))[:_POOL]]
-    seen = np.concatenate(
-        [features(front, chosen[start : start + BLOCK]) for start in range(0, len(chosen), BLOCK)]
-    )
+    return _over(front, public, _sample(public), directions, faint).space
+
+
+def over_pool(front: Front, public: np.ndarray, directions: int) -> Learned:
+    """The space, and the coordinates of all public inputs, each of which is looked at once."""
+    rows = _sample(public)
+    space, known = _over(front, public, rows, directions, _FAINT)
+    pool = np.empty((len(public), known.shape[1]), np.int32)
+    pool[rows] = known
+    others = np.setdiff1d(np.arange(len(public)), rows)
+    pool[others] = space.coordinates(public[others])
+    return Learned(space, pool)
+
+
+def _sample(public: np.ndarray) -> Int[np.ndarray, " sample"]:
+    """The rows of the public inputs that directions are learned from."""
+    return np.random.default_rng(0).permutation(len(public))[:_POOL]
+
+
+def _over(
+    front: Front, public: np.ndarray, rows: Int[np.ndarray, " sample"], directions: int, faint: float
+) -> Learned:
+    """The space, and the coordinates of these rows alone."""
+    if directions < 1 or len(public) < 2:
+        raise PateError(f"directions={directions} must be at least 1, and public inputs ({len(public)}) two")
+    starts = range(0, len(rows), BLOCK)
+    seen = np.concatenate([features(front, public[rows[start : start + BLOCK]]) for start in starts])
     middle = seen.mean(0, dtype=np.float64).astype(np.float32)
     centred = seen - middle
     typical = float(np.sqrt((centred.astype(np.float64) ** 2).sum(1).mean()))
@@ -149,11 +184,13 @@ def over(front: Front, public: np.ndarray, directions: int, *, faint: float = _F
         raise PateError("all public inputs are the same vector in this space: no direction tells them apart")
     vectors = integers.directions(_principal(centred, directions), _DIRECTION)
     space = Space(front, middle, _TYPICAL / typical, vectors, np.ones(vectors.shape[1]))
-    blocks = [seen[start : start + BLOCK] for start in range(0, len(seen), BLOCK)]
-    found = [_coordinates(space.axes, _padded(block, middle))[: len(block)] for block in blocks]
-    variances = np.concatenate(found).astype(np.float64).var(0)
+    blocks = [seen[start : start + BLOCK] for start in starts]
+    found = np.concatenate(
+        [_coordinates(space.axes, _padded(block, middle))[: len(block)] for block in blocks]
+    )
+    variances = found.astype(np.float64).var(0)
     kept = int((variances >= faint * variances.max()).sum())
-    return space._replace(variances=variances).narrowed(kept)
+    return Learned(space._replace(variances=variances).narrowed(kept), found[:, :kept])
 
 
 def features(front: Front, inputs: np.ndarray, first: int = 0) -> Features:

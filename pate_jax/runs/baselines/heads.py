@@ -74,8 +74,8 @@ def learned(dataset: Dataset, settings: Settings) -> Head:
         raise PateError(
             f"space={kind!r} cannot be released with a head: choose patches, columns, identity or contrast"
         )
-    space = trained.learn(kind, PublicInputs.of(dataset), key=jax.random.key(_KEY), directions=DIRECTIONS)
-    pool = space.coordinates(dataset.public.inputs)
+    public, key = PublicInputs.of(dataset), jax.random.key(_KEY)
+    space, pool = trained.learned(kind, public, key=key, directions=DIRECTIONS)
     made = scaling(space, pool, length=LENGTH, power=POWER, full=FULL, constant=True, share=SHARE)
     return Head(space, made)
 

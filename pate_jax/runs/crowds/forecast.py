@@ -13,7 +13,8 @@ from pate_jax.crowd import plan, rehearsal, second_round, space_kind
 from pate_jax.crowd.rehearsal import Expected, Labels
 from pate_jax.data import Dataset
 from pate_jax.mechanisms.crowds import Voting
-from pate_jax.runs.crowds.inputs import KEY, LEAST, Learned
+from pate_jax.models.spaces import Learned
+from pate_jax.runs.crowds.inputs import KEY, LEAST
 from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount
@@ -62,8 +63,7 @@ def learned(dataset: Dataset) -> Learned:
     """The space that a run would compare these public inputs in."""
     kind = "encoder" if dataset.public.features is not None else space_kind(dataset)
     seen = dataset.seen_in(kind)
-    space = trained.learn(kind, PublicInputs.of(seen), key=jax.random.key(KEY))
-    return Learned(space, space.coordinates(seen.public.inputs))
+    return trained.learned(kind, PublicInputs.of(seen), key=jax.random.key(KEY))
 
 
 def judges(dataset: Dataset, wide: Learned, *, own: bool = True) -> list[Labels]:

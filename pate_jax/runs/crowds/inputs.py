@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -19,7 +18,7 @@ from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Comparison, HeadCount, Voting
-from pate_jax.models import spaces
+from pate_jax.models.spaces import Kind, Learned
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
@@ -44,13 +43,6 @@ def is_crowd(run: RunDirectory) -> bool:
 def is_candidate(run: RunDirectory) -> bool:
     """Whether a crowd is one candidate of a choice of settings, which ends with its score."""
     return CANDIDATE in run.record.read()
-
-
-class Learned(NamedTuple):
-    """A space that public inputs teach, and where they lie in it."""
-
-    space: spaces.Space
-    pool: Int[np.ndarray, "pool directions"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +77,7 @@ class Crowd:
         return self.inputs.dataset
 
     @cached_property
-    def kind(self) -> spaces.Kind:
+    def kind(self) -> Kind:
         """The first round's space: as chosen, of the owner's encoder, or by the inputs."""
         if self.choice.space is not None:
             return self.choice.space
@@ -222,17 +214,15 @@ class Crowd:
     def wide(self) -> Learned:
         """The space that a plan is chosen from, with the pool's coordinates in it."""
         if self.round not in self.learned:
-            space = self._space
-            self.learned[self.round] = Learned(space, space.coordinates(self.seen.public.inputs))
+            self.learned[self.round] = self._taught()
         return self.learned[self.round]
 
-    @property
-    def _space(self) -> spaces.Space:
+    def _taught(self) -> Learned:
         """What public inputs teach, and in a later round the last layer of the student before it."""
         if self.round > 1:
-            return trained.space(self.before, self.seen.public.inputs)
+            return trained.learned_from(self.before, self.seen.public.inputs)
         public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
-        return trained.learn(self.kind, public, key=key, encoder=self.choice.encoder)
+        return trained.learned(self.kind, public, key=key, encoder=self.choice.encoder)
 
     @cached_property
     def before(self) -> Student:

@@ -20,9 +20,10 @@ from pate_jax.accounting.tuning import Tuned
 from pate_jax.data import Dataset
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
+from pate_jax.models.spaces import Learned
 from pate_jax.runs import budget, register
 from pate_jax.runs.crowds import release, students
-from pate_jax.runs.crowds.inputs import Crowd, Learned
+from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs, open_data
 from pate_jax.runs.plans import TunePlan

@@ -20,9 +20,9 @@ from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
 from pate_jax.models import Model
+from pate_jax.models.spaces import Learned
 from pate_jax.runs import queries
 from pate_jax.runs.crowds import forecast
-from pate_jax.runs.crowds.inputs import Learned
 from pate_jax.runs.inputs import seen_by, teachers_net
 from pate_jax.student import Auto, PublicInputs, Ridge, StudentConfig
 from pate_jax.system import headcount, storage
