@@ -25,6 +25,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, CrowdTable, NeighbourCounts
 from pate_jax.models import spaces
 from pate_jax.models.spaces.space import Space
+from pate_jax.system.remembering import remembered
 
 Kind = Literal["neighbours", "sums"]
 _UP = 1 + 1e-6  # the noise is rounded up by this: with mu of `counts.mu_for` no figure is above its target
@@ -130,8 +131,13 @@ def _sums(
 
 def _seen(space: Space, public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The held-out variances of the pool along each direction, plain and weighed."""
-    variances = held_out(public - public.mean(0))[::-1]
+    variances = _outside(public)
     return variances, variances * (space.variances / space.variances[0]) ** -_POWER
+
+
+@remembered
+def _outside(public: np.ndarray) -> np.ndarray:
+    return held_out(public - public.mean(0))[::-1]
 
 
 def _expected_of_sums(release: ClassSums, space: Space, public: np.ndarray, voters: int) -> float:

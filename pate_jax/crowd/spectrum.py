@@ -11,12 +11,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from pate_jax.system.remembering import remembered
-
 _PARTS = 5
 
 
-@remembered
 def held_out(points: Float[np.ndarray, "pool directions"]) -> Float[np.ndarray, " directions"]:
     """The mean squares of held-out points along the principal directions of the others, the smallest first.
 

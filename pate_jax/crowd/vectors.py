@@ -73,8 +73,11 @@ def inner_length(length: int, constant: int) -> int:
 
 
 def vectors(scaling: Scaling, coordinates: Int[np.ndarray, "n directions"]) -> Int[np.ndarray, "n entries"]:
-    """The vectors of any number of records, on the host."""
-    return np.asarray(bounded(coordinates, scaling.weights, scaling.length, scaling.constant))
+    """The vectors of any number of records, on the host: `bounded`, in a program for all lengths."""
+    found = np.asarray(_within(coordinates, scaling.weights, inner_length(scaling.length, scaling.constant)))
+    if not scaling.constant:
+        return found
+    return np.pad(found, ((0, 0), (0, 1)), constant_values=scaling.constant)
 
 
 @partial(jax.jit, static_argnums=(2, 3))
@@ -85,8 +88,19 @@ def bounded(
     constant: int,
 ) -> Int[Array, "n entries"]:
     """Vectors of at most `length`, in whole numbers; traced inside the kernels of neighbours and sums."""
-    rest = inner_length(length, constant)
-    found = integers.shortened(integers.rounded(jnp.asarray(coordinates).astype(jnp.float32) * weights), rest)
+    found = _drawn_in(coordinates, weights, inner_length(length, constant))
     if not constant:
         return found
     return jnp.concatenate([found, jnp.full((len(found), 1), constant, jnp.int32)], 1)
+
+
+def _drawn_in(
+    coordinates: Int[Array | np.ndarray, "n directions"],
+    weights: Float[Array | np.ndarray, " directions"],
+    length: int | Int[Array, ""],
+) -> Int[Array, "n directions"]:
+    weighed = jnp.asarray(coordinates).astype(jnp.float32) * weights
+    return integers.shortened(integers.rounded(weighed), length)
+
+
+_within = jax.jit(_drawn_in)

@@ -7,6 +7,7 @@ import pytest
 from pate_jax import crowd
 from pate_jax.aggregate import crowds, noise
 from pate_jax.crowd import classifier, neighbours, queries
+from pate_jax.crowd.vectors import Scaling, bounded
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -261,6 +262,18 @@ def test_many_directions_at_the_greatest_length_are_exact():
     scaling = crowd.scaling(space, space.coordinates(pool), length=4000, power=1.0)
     found = crowd.vectors(scaling, space.coordinates(pool * RANDOM.choice([0.1, 1, 1e9], (400, 1))))
     assert 0.9 * 4000**2 < (found.astype(np.int64) ** 2).sum(1).max() <= 4000**2
+
+
+@pytest.mark.parametrize("constant", [0, 100])
+@pytest.mark.parametrize("length", [117, 1003, 8000])
+def test_vectors_on_the_host_are_those_of_the_kernels_bit_for_bit(length, constant):
+    scaling = Scaling(RANDOM.random(30).astype(np.float32), length, constant)
+    spread = 10 ** RANDOM.uniform(0, 5, (500, 1))
+    coordinates = np.rint(RANDOM.normal(size=(500, 30)) * spread).astype(np.int32)
+    found = crowd.vectors(scaling, coordinates)
+    of_kernels = np.asarray(bounded(coordinates, scaling.weights, length, constant))
+    assert found.dtype == of_kernels.dtype
+    np.testing.assert_array_equal(found, of_kernels)
 
 
 def test_eight_devices_are_there():
