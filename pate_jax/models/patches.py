@@ -281,10 +281,13 @@ def _shaky(
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), "edge")
     high, wide = images.shape[1:3]
     moved = [padded[:, y : y + high, x : x + wide] for y, x in ((0, 1), (2, 1), (1, 0), (1, 2))]
-    changes = np.concatenate([features(known, each) - still for each in moved])
+    changes = np.empty((len(moved), *still.shape), np.float32)
+    for place, each in zip(changes, moved, strict=True):
+        np.subtract(features(known, each), still, out=place)
+    changes = changes.reshape(-1, still.shape[1])
     found = iteration.leading(changes, random.standard_normal(known.shaky.shape), _TURNS)
     squares = ((changes @ found) ** 2).mean(0)
-    all_alike = (changes**2).mean()
+    all_alike = np.square(changes, out=changes).mean()
     return found, (1 - 1 / np.sqrt(1 + _STEADY * squares / max(all_alike, _TINY))).astype(np.float32)
 
 

@@ -176,15 +176,15 @@ def _over(
     if directions < 1 or len(public) < 2:
         raise PateError(f"directions={directions} must be at least 1, and public inputs ({len(public)}) two")
     starts = range(0, len(rows), BLOCK)
-    seen = np.concatenate([features(front, public[rows[start : start + BLOCK]]) for start in starts])
+    blocks = [features(front, public[rows[start : start + BLOCK]]) for start in starts]
+    seen = np.concatenate(blocks)
     middle = seen.mean(0, dtype=np.float64).astype(np.float32)
-    centred = seen - middle
-    typical = float(np.sqrt((centred.astype(np.float64) ** 2).sum(1).mean()))
+    centred = np.subtract(seen, middle, out=seen)
+    typical = float(np.sqrt(np.einsum("ij,ij->i", centred, centred).mean(dtype=np.float64)))
     if typical == 0:
         raise PateError("all public inputs are the same vector in this space: no direction tells them apart")
     vectors = integers.directions(_principal(centred, directions), _DIRECTION)
     space = Space(front, middle, _TYPICAL / typical, vectors, np.ones(vectors.shape[1]))
-    blocks = [seen[start : start + BLOCK] for start in starts]
     found = np.concatenate(
         [_coordinates(space.axes, _padded(block, middle))[: len(block)] for block in blocks]
     )
