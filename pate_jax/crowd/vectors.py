@@ -20,6 +20,7 @@ from pate_jax.models import integers
 from pate_jax.models.spaces.space import Space
 
 LONGEST = 8000  # length of a vector whose squares are still counted in 32 bits
+_BLOCK = 2048  # records at once, on the host
 _CONSTANT = 0.25  # share of the length that a constant has, which counts each class's voters
 
 
@@ -73,11 +74,15 @@ def inner_length(length: int, constant: int) -> int:
 
 
 def vectors(scaling: Scaling, coordinates: Int[np.ndarray, "n directions"]) -> Int[np.ndarray, "n entries"]:
-    """The vectors of any number of records, on the host: `bounded`, in a program for all lengths."""
-    found = np.asarray(_within(coordinates, scaling.weights, inner_length(scaling.length, scaling.constant)))
-    if not scaling.constant:
-        return found
-    return np.pad(found, ((0, 0), (0, 1)), constant_values=scaling.constant)
+    """The vectors of any number of records, on the host; blocks of one size need one program."""
+    found = np.empty((len(coordinates), len(scaling.weights) + (scaling.constant > 0)), np.int32)
+    for start in range(0, len(found), _BLOCK):
+        rows = coordinates[start : start + _BLOCK]
+        block = np.zeros((_BLOCK, rows.shape[1]), rows.dtype)
+        block[: len(rows)] = rows
+        seen = bounded(block, scaling.weights, scaling.length, scaling.constant)
+        found[start : start + _BLOCK] = np.asarray(seen)[: len(rows)]
+    return found
 
 
 @partial(jax.jit, static_argnums=(2, 3))
@@ -88,19 +93,8 @@ def bounded(
     constant: int,
 ) -> Int[Array, "n entries"]:
     """Vectors of at most `length`, in whole numbers; traced inside the kernels of neighbours and sums."""
-    found = _drawn_in(coordinates, weights, inner_length(length, constant))
+    rest = inner_length(length, constant)
+    found = integers.shortened(integers.rounded(jnp.asarray(coordinates).astype(jnp.float32) * weights), rest)
     if not constant:
         return found
     return jnp.concatenate([found, jnp.full((len(found), 1), constant, jnp.int32)], 1)
-
-
-def _drawn_in(
-    coordinates: Int[Array | np.ndarray, "n directions"],
-    weights: Float[Array | np.ndarray, " directions"],
-    length: int | Int[Array, ""],
-) -> Int[Array, "n directions"]:
-    weighed = jnp.asarray(coordinates).astype(jnp.float32) * weights
-    return integers.shortened(integers.rounded(weighed), length)
-
-
-_within = jax.jit(_drawn_in)

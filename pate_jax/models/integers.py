@@ -39,7 +39,7 @@ def rounded(numbers: Float[Array, "row column"]) -> Int[Array, "row column"]:
     return jnp.clip(jnp.round(numbers), -most, most).astype(jnp.int32)
 
 
-def shortened(rows: Int[Array, "row column"], length: int | Int[Array, ""]) -> Int[Array, "row column"]:
+def shortened(rows: Int[Array, "row column"], length: int) -> Int[Array, "row column"]:
     """Rows no longer than `length`; a longer one keeps nearly its direction.
 
     A row of length r is multiplied by `factor` and cut to whole numbers towards zero. `factor` is below
@@ -51,8 +51,7 @@ def shortened(rows: Int[Array, "row column"], length: int | Int[Array, ""]) -> I
     [[3, 4], [5, 7]]
     """
     square = (rows * rows).sum(1, keepdims=True)
-    wanted = jnp.float32(length) * jnp.float32(1 - _MARGIN)  # rounded once, whether traced or not
-    factor = wanted / jnp.sqrt(jnp.maximum(square, 1).astype(jnp.float32))
+    factor = length * (1 - _MARGIN) / jnp.sqrt(jnp.maximum(square, 1).astype(jnp.float32))
     shrunk = (rows.astype(jnp.float32) * factor).astype(jnp.int32)
     kept = jnp.where(square <= length * length, rows, shrunk)
     return jnp.where((kept * kept).sum(1, keepdims=True) <= length * length, kept, 0)

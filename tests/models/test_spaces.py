@@ -190,8 +190,6 @@ def test_no_row_is_longer_than_allowed_counted_in_python(columns, length):
     rows[0], rows[1], rows[2, 1:] = most, 0, 0
     rows[3] = length // math.isqrt(columns)
     short = np.asarray(integers.shortened(jnp.asarray(rows, jnp.int32), length)).tolist()
-    in_any_program = jax.jit(integers.shortened)(jnp.asarray(rows, jnp.int32), np.int32(length))
-    assert in_any_program.tolist() == short
     before = [sum(x * x for x in row) for row in rows.tolist()]
     after = [sum(x * x for x in row) for row in short]
     assert max(after) <= length**2
