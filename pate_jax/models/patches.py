@@ -191,8 +191,8 @@ def _raw(known: Patches, against: _Compared, image: Float[Array, "h w c"]) -> Fl
     seen = _surroundings(image, size)
     pixels = len(seen)
     flatness = 1 / jnp.sqrt(((seen - seen.mean(0)) ** 2).mean(0) + known.flat)
-    whitening, alongside = jnp.split(_product(against.kernel, seen), [pixels])
-    squares = _added((whitening * flatness - against.offset[:pixels, None]) ** 2)
+    white, alongside = jnp.split(_product(against.kernel, seen), [pixels])
+    squares = _added((white * flatness - against.offset[:pixels, None]) ** 2)
     lengths = (known.typical**2).sum(1) + 2 * against.offset[pixels:]
     gaps = jnp.sqrt(jnp.maximum(squares + lengths[:, None] - 2 * flatness * alongside, _TINY))
     usual = _added(gaps) / len(gaps)

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from pate_jax.models import spaces
 from pate_jax.models.spaces.fronts import Front, Net
 from pate_jax.models.spaces.space import Kind, Learned, Space, front_of, over, over_pool
 from pate_jax.student import contrast
@@ -31,20 +30,14 @@ def learn(
     >>> learn("identity", public, key=jax.random.key(0)).description().directions
     3
     """
-    if kind == "contrast":
-        return contrast.space(public.inputs, public.preprocessing, key=key, directions=directions)
-    return spaces.learn(kind, public.inputs, public.preprocessing, directions=directions, encoder=encoder)
+    return over(_front_of(kind, public, key, encoder), public.inputs, directions)
 
 
 def learned(
     kind: Kind, public: PublicInputs, *, key: jax.Array, directions: int = 400, encoder: str = ""
 ) -> Learned:
     """The same space, and where all public inputs lie in it."""
-    if kind == "contrast":
-        front: Front = contrast.learn(public.inputs, public.preprocessing, key=key)
-    else:
-        front = front_of(kind, public.inputs, public.preprocessing, encoder=encoder)
-    return over_pool(front, public.inputs, directions)
+    return over_pool(_front_of(kind, public, key, encoder), public.inputs, directions)
 
 
 def space(student: Student, public: np.ndarray, *, directions: int = 400) -> Space:
@@ -67,6 +60,12 @@ def labels(student: Student, inputs: np.ndarray) -> Int[np.ndarray, " record"]:
     depend on its place.
     """
     return _front(student).labels(check_inputs(student, inputs))
+
+
+def _front_of(kind: Kind, public: PublicInputs, key: jax.Array, encoder: str) -> Front:
+    if kind == "contrast":
+        return contrast.learn(public.inputs, public.preprocessing, key=key)
+    return front_of(kind, public.inputs, public.preprocessing, encoder=encoder)
 
 
 def _front(student: Student) -> Net:
