@@ -11,6 +11,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models import linear, spaces
 from pate_jax.runs import inputs as run_inputs
+from pate_jax.student import spaces as trained
 
 POOL = np.random.default_rng(3).normal(size=(300, 7)) * [9, 5, 3, 2, 1, 1, 0.1] + 4
 SPACE = spaces.learn("identity", POOL)
@@ -48,13 +49,13 @@ def a_set(kind, inputs):
 
 @pytest.mark.parametrize(("kind", "wanted"), [("image", "patches"), ("table", "identity")])
 def test_the_space_of_linear_teachers_suits_the_kind_of_data(kind, wanted, monkeypatch):
-    asked, learn = [], spaces.learn
+    asked, front_of = [], trained.front_of
 
     def pretended(name, *given, **more):
         asked.append(name)
-        return learn("identity", *given, **more)
+        return front_of("identity", *given, **more)
 
-    monkeypatch.setattr(spaces, "learn", pretended)
+    monkeypatch.setattr(trained, "front_of", pretended)
     inputs = POOL[:, 2:6].astype(np.float32).reshape((300, 2, 2, 1) if kind == "image" else (300, 4))
     model = run_inputs.teachers_net(TeacherConfig(net="linear"), a_set(kind, inputs))
     assert asked == [wanted]
