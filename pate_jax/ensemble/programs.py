@@ -19,6 +19,7 @@ import numpy as np
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.teacher import Teacher
 from pate_jax.models.trees import Tree
+from pate_jax.system.devices import ONE_THREAD
 
 Made = TypeVar("Made")
 COLLECTIVES = (
@@ -41,7 +42,7 @@ class Mapped:
 
     def __init__(self, function: Callable, devices: list[jax.Device], donate: tuple[int, ...] = ()) -> None:
         on_cpu = devices[0].platform == "cpu"
-        self._options: dict[str, str | bool] = {"xla_cpu_multi_thread_eigen": False} if on_cpu else {}
+        self._options = dict(ONE_THREAD) if on_cpu else {}
         self._mapped = jax.pmap(function, devices=devices, donate_argnums=donate)
         self._one = jax.jit(function, donate_argnums=donate)
         self._programs: dict[Any, Any] = {}

@@ -162,7 +162,7 @@ def _looked(known: Patches, images: Array) -> Array:
 
 looked = jax.jit(_looked)
 # Where a device is a core: all devices share a pool of threads, where their products wait for each other.
-_looked_on_one_thread = jax.jit(_looked, compiler_options={"xla_cpu_multi_thread_eigen": False})
+_looked_on_one_thread = jax.jit(_looked, compiler_options=dict(devices.ONE_THREAD))
 
 
 class _Compared(NamedTuple):

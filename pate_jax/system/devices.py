@@ -16,6 +16,8 @@ from typing import Any
 
 from pate_jax.errors import PateError
 
+# What XLA on a CPU compiles a program with that runs on several devices, each of which is a core.
+ONE_THREAD: dict[str, str | bool] = {"xla_cpu_multi_thread_eigen": False}
 _COUNT = "--xla_force_host_platform_device_count"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of glibc's mallopt
 _BLOCK = 1 << 26  # bytes of one process in one exchange, since every device receives those of all
