@@ -41,6 +41,7 @@ from pate_jax.student.methods import fixmatch, gan, nets, supervised, vat  # noq
 
 METHODS = {"supervised": supervised, "vat": vat, "gan": gan, "fixmatch": fixmatch, "tandem": supervised}
 POOL, ANSWERS, CLASSES, STEPS = 9000, 250, 10, 10
+NEVER = np.array([10**9, 10**9 + 1])  # when the learning rate falls, beside its schedule
 SCALE = Preprocessing((0.0,), (255.0,))
 
 
@@ -95,8 +96,8 @@ def ours(method: str, form: Form | None = None) -> Way:
     held = [ready.start(starts), 0]
 
     def run() -> int:
-        first = held[1]
-        held[:] = [ready.advance(held[0], streams, first, first + STEPS, pool, *slots), first + STEPS]
+        first, last = held[1], held[1] + STEPS
+        held[:] = [ready.advance(held[0], streams, first, last, NEVER, pool, *slots), last]
         jax.block_until_ready(held[0].loss)
         return STEPS * per_step(config)
 

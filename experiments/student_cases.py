@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pate_jax.mechanisms import GNMax, Mechanism
 from pate_jax.student import FixMatch, StudentConfig, Supervised, Tandem, named
@@ -25,6 +26,7 @@ class Case:
 
 _MNIST = FixMatch(
     steps=9600, batch_size=16, unlabelled=4, learning_rate=5e-3, alignment=1.0, devices=1,
+    settled=0.0,
 )  # fmt: skip
 _CLOTHES = Tandem(flip=True, alignment=1.0, devices=1)
 _ADULT = Supervised(steps=300, learning_rate=2e-3, weight_decay=0.3)
@@ -40,9 +42,10 @@ CASES = {
         Case("fashion_mnist", "fashion_mnist", 1000, GNMax(42.0), _CLOTHES, "random", net="patches"),
     )
 }
+_OF_TABLE: dict[str, dict[str, Any]] = {"ridge": {}, "fixmatch": {"devices": 1, "settled": 0.0}}
 TABLE = [
     Case(f"table_{method}_{queries}", "mnist", queries, GNMax(40.0), recipe, "kmeans")
     for method in ("supervised", "fixmatch", "vat", "gan", "ridge", "tandem")
-    for recipe in [named(method) if method == "ridge" else named(method, devices=1)]
+    for recipe in [named(method, **_OF_TABLE.get(method, {"devices": 1}))]
     for queries in (50, 100, 250, 500, 1000)
 ]

@@ -1,5 +1,6 @@
 """Eight fake CPU devices, strict keys, a Ctrl-C that reaches commands, and compiled programs kept on disk."""
 
+import gc
 import os
 import shutil
 import signal
@@ -31,6 +32,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.fsync = lambda _: (
     None
 )  # in this process: no test cuts the power, and children that are killed keep their own
+
+gc.set_threshold(50_000, 20, 100)  # looking for garbage among what tracing makes takes a sixth of the time
 
 shapes.install()
 

@@ -14,7 +14,8 @@ from pate_jax.errors import PateError
 from pate_jax.student.validity import Net, check
 
 Recipe = Mapping[str, Any]
-_OF_WHOLE: Recipe = {"steps": 3000, "batch_size": 8, "unlabelled": 3}  # of fixmatch, where answers cover all
+# Of fixmatch, where answers cover all: so few steps that they would hardly ever end early.
+_OF_WHOLE: Recipe = {"steps": 3000, "batch_size": 8, "unlabelled": 3, "settled": 0.0}
 Selection = Literal["first", "random", "kmeans", "learned"]  # which public inputs are asked about
 
 
@@ -100,6 +101,11 @@ class AnyNet(NetTraining):
         """How strong distortions are, where a method distorts."""
         return 1.0
 
+    @property
+    def settled(self) -> float | None:
+        """Share of labels below which training has settled; 0: never."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class FromPool(AnyNet):
@@ -177,6 +183,9 @@ class FixMatch(FromPool, Aligned):
     """fixmatch: how strong the distortions are; 1 turns by up to 30 degrees."""
     distort_answers: bool = True
     """fixmatch: distort answered images too, as strongly; the paper only moves them."""
+    settled: float | None = None
+    """fixmatch: training ends early once a smaller share of public inputs gets another label within 400
+    steps; unset: 0.005, and 0, which is never, where soft answers cover the pool."""
     method: str = field(default="fixmatch", init=False)
     images: ClassVar[Recipe] = {
         "net": "cnn",
@@ -187,6 +196,7 @@ class FixMatch(FromPool, Aligned):
         "shift": 2,
         "unlabelled": 4,
         "weight": 1.0,
+        "settled": 0.005,
     }
 
     def resolved(self, *, image: bool, whole: bool = False) -> Settings:

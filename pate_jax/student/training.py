@@ -18,6 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from pate_jax.student.settling import Settling
 from pate_jax.system import devices as machines
 from pate_jax.system import progress
 
@@ -62,6 +63,7 @@ class Loop:
     weight_decay: float = 1e-3
     average: float = 0.998
     patience: int = 0
+    settled: float = 0.0
     first_moment: float = 0.9
 
 
@@ -95,7 +97,7 @@ class Program(NamedTuple):
     start: Callable[[Any], State]
     """key data [seed, ...] -> states"""
     advance: Callable[..., State]
-    """(states, key data, first step, last step, pool, slots, other slots) -> states"""
+    """(states, key data, first step, last step, fall, pool, slots, other slots) -> states"""
     shown: str
 
 
@@ -118,6 +120,15 @@ def running_average(average: Tree, latest: Tree, keep: float, step: Array) -> Tr
     return jax.tree.map(lambda old, new: kept * old + (1 - kept) * new, average, latest)
 
 
+def falling(step: Array, fall: Array) -> Array:
+    """What a learning rate is multiplied by: 1, and down a cosine to 0 between the two steps of `fall`.
+
+    >>> [round(float(falling(jnp.array(step), jnp.array([40, 80]))), 3) for step in (0, 40, 60, 80)]
+    [1.0, 1.0, 0.5, 0.0]
+    """
+    return (1 + jnp.cos(jnp.pi * jnp.clip((step - fall[0]) / (fall[1] - fall[0]), 0, 1))) / 2
+
+
 def program(objective: Objective, loop: Loop, classes: int, implementation: str, several: bool) -> Program:
     """The functions that start and advance students; all move together where there are several."""
     rule = _rule(loop)
@@ -136,28 +147,30 @@ def program(objective: Objective, loop: Loop, classes: int, implementation: str,
         batch = batch._replace(seen=objective.look(batch), keys=None, other_keys=None)
         return batch, jax.random.key_data(loss_key)
 
-    def step(state, index, batch, loss_data):
+    def step(state, index, fall, batch, loss_data):
         slope = jax.value_and_grad(objective.loss, has_aux=True)
         (loss, (memory, shown)), gradient = slope(state.parameters, state.memory, batch, wrap(loss_data))
         updates, moments = rule.update(gradient, state.moments, state.parameters)
+        slower = falling(index, fall)
+        updates = jax.tree.map(lambda each: slower * each, updates)
         parameters = optax.apply_updates(state.parameters, updates)
         average = running_average(state.average, parameters["net"], loop.average, index)
         return State(parameters, average, memory, moments, loss, shown)
 
-    def advance(state, key_data, first, last, pool, slots, other_slots):
+    def advance(state, key_data, first, last, fall, pool, slots, other_slots):
         def some(turn, state):
             begin = first + turn * _AHEAD
             keys = jax.vmap(partial(jax.random.fold_in, wrap(key_data)))(begin + jnp.arange(_AHEAD))
             coming = jax.vmap(draw, in_axes=(0, None, None, None))(keys, pool, slots, other_slots)
 
             def body(place, state):
-                return step(state, begin + place, *jax.tree.map(lambda leaf: leaf[place], coming))
+                return step(state, begin + place, fall, *jax.tree.map(lambda leaf: leaf[place], coming))
 
             return jax.lax.fori_loop(0, jnp.minimum(_AHEAD, last - begin), body, state)
 
         return jax.lax.fori_loop(0, -(-(last - first) // _AHEAD), some, state)
 
-    many = each(advance, in_axes=(0, 0, None, None, None, None, None))
+    many = each(advance, in_axes=(0, 0, None, None, None, None, None, None))
     return Program(jax.jit(each(start)), jax.jit(many, donate_argnums=0), objective.shown)
 
 
@@ -168,10 +181,14 @@ def run(
     loop: Loop,
     devices: int,
     judge: Callable[[Tree], np.ndarray] | None = None,
+    labels: Callable[[Tree], np.ndarray] | None = None,
     *,
     title: str,
 ) -> Tree:
-    """Train to the end; return the averaged weights of every student, or the best where there is a judge."""
+    """Train to the end; return the averaged weights of every student, or the best where there is a judge.
+
+    Where `labels` tell what weights say of public inputs, training ends once these have settled.
+    """
     slots, others = np.arange(loop.batch_size), np.arange(loop.batch_size * loop.unlabelled)
     own = own_device()
     if devices == 1 and own is not None:
@@ -181,14 +198,21 @@ def run(
         everywhere = jax.sharding.NamedSharding(slots.sharding.mesh, jax.sharding.PartitionSpec())
         start, pool = jax.device_put((key_data[0], pool), everywhere)
     states, best = program.start(start), Best(loop.patience)
+    settling = Settling(loop.steps, loop.settled, labels)
     with machines.kept_memory(), progress.bar(title, total=loop.steps) as bar:
-        for first in range(0, loop.steps, TICK):
-            last = min(first + TICK, loop.steps)
-            states = program.advance(states, key_data[1], first, last, pool, slots, others)
+        last = 0
+        while last < settling.end:
+            first, last = last, min(last + TICK, settling.end)
+            fall = np.array(settling.fall)
+            states = program.advance(states, key_data[1], first, last, fall, pool, slots, others)
             loss, shown = float(states.loss.mean()), float(states.shown.mean())
             bar.advance(last - first, note=f"loss {loss:.3f}, {program.shown} {shown:.2f}")
             if judge is not None and best.is_stale(states.average, judge(states.average)):
                 break
+            if settling.look(last, states.average):
+                bar.advance(loop.steps - settling.end, found=True)
+    if settling.end < loop.steps:
+        progress.say(f"{title}: labels of public inputs have settled, so {settling.end} steps are enough")
     return states.average if best.weights is None else best.weights
 
 

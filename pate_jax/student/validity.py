@@ -19,7 +19,7 @@ def check(given: Mapping[str, Any]) -> None:
     for name in ("steps", "batch_size", "learning_rate", "unlabelled", "radius", "latent", "devices"):
         if given.get(name) is not None and not given[name] > 0:
             raise PateError(f"student {name}={given.get(name)} must be above 0")
-    for name in ("label_smoothing", "average", "hold_out"):
+    for name in ("label_smoothing", "average", "hold_out", "settled"):
         if not 0 <= (given.get(name) or 0) < 1:
             raise PateError(f"student {name}={given.get(name)} must be at least 0 and below 1")
     for name in ("confidence", "alignment"):

@@ -22,6 +22,7 @@ from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods.views import Views, views
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.settings import AnyNet
+from pate_jax.student.settling import LOOKED_AT
 from pate_jax.student.training import Loop, Objective
 from pate_jax.system import devices as machines
 
@@ -53,7 +54,9 @@ def _learn(make: MakeObjective[Config], config: Config, keys: Array, lesson: Les
         judge = lambda weights: negative_log_likelihood(logits(weights), *held.wanted)  # noqa: E731
     loop = loop_of(config)
     devices = config.devices or device_count(loop.batch_size, public.inputs.ndim in IMAGE_RANKS)
-    trained = training.run(program, drawn, pool, loop, devices, judge, title=f"student: {config.method}")
+    labels = _labels(model, public) if loop.settled else None
+    title = f"student: {config.method}"
+    trained = training.run(program, drawn, pool, loop, devices, judge, labels, title=title)
     trained = jax.tree.map(np.asarray, trained)
     judges, warmth = calibrating(used, held), [1.0] * len(keys)
     if len(judges.rows):
@@ -76,6 +79,7 @@ def loop_of(config: AnyNet) -> Loop:
         weight_decay=config.weight_decay,
         average=config.average,
         patience=config.patience,
+        settled=config.settled or 0.0,
         first_moment=config.first_moment,
     )
 
@@ -152,6 +156,14 @@ def _logits(model: Model, public: PublicInputs, rows: np.ndarray) -> Callable[[A
     """`weights of all students -> logits [student, row, class]` of the public inputs at these rows."""
     seen = public.preprocessing.apply(public.inputs[rows])
     return lambda weights: np.asarray(_applied(model.apply, weights, seen))
+
+
+def _labels(model: Model, public: PublicInputs) -> Callable[[Any], np.ndarray]:
+    """`weights of all students -> labels [student, input]` of some public inputs."""
+    count = len(public.inputs)
+    looked_at = min(LOOKED_AT, count)
+    logits = _logits(model, public, np.arange(looked_at) * count // looked_at)
+    return lambda weights: logits(weights).argmax(-1)
 
 
 @partial(jax.jit, static_argnums=0)
