@@ -57,7 +57,10 @@ class Job(NamedTuple):
         """What must be equal for a result to be this job's."""
         case = {name: value for name, value in dataclasses.asdict(self.case).items() if value is not None}
         # With the settings of all methods, as when the first results were found, so that these count as done.
-        case["student"] = {**dataclasses.asdict(Auto(devices=1)), **case["student"]}
+        student = {**dataclasses.asdict(Auto(devices=1)), **case["student"]}
+        if case["student"].get("settled", 0.0) == 0.0:
+            student.pop("settled")  # the first results had all steps
+        case["student"] = student
         about = [case, repr(self.case.mechanism), self.fold, self.seed, self.told]
         return hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
