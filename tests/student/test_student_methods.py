@@ -261,6 +261,7 @@ def test_the_method_follows_the_kind_of_data():
         {"hold_out": 1.0},
         {"weight": -1.0},
         {"patience": 3},
+        {"settled": 1.0},
     ],
 )
 def test_settings_that_make_no_sense_are_named(setting):

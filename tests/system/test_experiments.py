@@ -18,6 +18,8 @@ from experiments import (
     presets,
     publishable,
     published_votes,
+    student_cases,
+    students,
     tutorial_svhn,
 )
 from pate_jax import accounting
@@ -292,3 +294,20 @@ def test_the_picture_of_methods_has_a_line_for_each():
     rows += [{**row, "method": "no privacy", "epsilon": None, "spent": None}]
     drawn = compare_figure.draw(rows, "Adult").decode()
     assert all(f">{name}<" in drawn for name in ("Adult", "sums", "neighbours", "no privacy"))
+
+
+@pytest.mark.parametrize(
+    ("case", "fold", "seed", "job"),
+    [("mnist_publishable", 9, 0, "3ec89e5cb64c48cb"), ("mnist_publishable", 1, 0, "34703c691c071329")],
+)
+def test_students_of_earlier_versions_count_as_trained(case, fold, seed, job):
+    """A setting that came later must not change the name of a result that was found without it."""
+    assert students.Job(student_cases.CASES[case], fold, seed, "teachers").identity() == job
+
+
+def test_a_case_that_ends_early_is_another_one_than_with_all_steps():
+    names = {
+        students.Job(student_cases.CASES[case], 9, 0, "teachers").identity()
+        for case in ("mnist_publishable", "mnist_settled")
+    }
+    assert len(names) == 2
