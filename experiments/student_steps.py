@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pate_jax.system import devices
@@ -64,7 +65,7 @@ def inputs_of(case: Case) -> data.Dataset:
     public, test = (
         part._replace(labels=(part.labels == RARE).astype(np.int32)) for part in (found.public, found.test)
     )
-    return found._replace(public=public, test=test, classes=2, class_names=("other", "eight"))
+    return replace(found, public=public, test=test, classes=2, class_names=("other", "eight"))
 
 
 def line(case: Case) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from experiments import (
     publishable,
     published_votes,
     student_cases,
+    student_steps,
     students,
     tutorial_svhn,
 )
@@ -311,3 +312,16 @@ def test_a_case_that_ends_early_is_another_one_than_with_all_steps():
         for case in ("mnist_publishable", "mnist_settled")
     }
     assert len(names) == 2
+
+
+@pytest.mark.parametrize(
+    ("case", "classes"),
+    [(student_steps.CASES[0], 10), (student_steps.CASES[5], 2), (student_steps.CASES[8], 30)],
+)
+def test_characters_are_drawn_for_each_kind_of_case(case, classes, monkeypatch):
+    monkeypatch.setattr(student_steps, "POOL", 300)
+    monkeypatch.setattr(student_steps, "TEST", 90)
+    drawn = student_steps.inputs_of(case)
+    assert len(drawn.public.labels) == 300 and len(drawn.test.labels) == 90
+    assert set(np.unique(drawn.public.labels)) == set(range(classes)) == set(range(drawn.classes))
+    assert len(drawn.class_names) == classes
