@@ -41,7 +41,7 @@ from pate_jax.student.methods import fixmatch, gan, nets, supervised, vat  # noq
 
 METHODS = {"supervised": supervised, "vat": vat, "gan": gan, "fixmatch": fixmatch, "tandem": supervised}
 POOL, ANSWERS, CLASSES, STEPS = 9000, 250, 10, 10
-NEVER = np.array([10**9, 10**9 + 1])  # when the learning rate falls, beside its schedule
+PACE = np.array([10**5, 10**9, 10**9 + 1])  # steps that are planned, and when the learning rate falls beside
 SCALE = Preprocessing((0.0,), (255.0,))
 
 
@@ -86,7 +86,7 @@ def ours(method: str, form: Form | None = None) -> Way:
     )
     rows = jnp.arange(taught(method), dtype=jnp.int32)
     pool = training.Pool(
-        jnp.asarray(images), rows, jnp.asarray(labels[: len(rows)]), nets.typical_distance(public)
+        jnp.asarray(images), len(rows), rows, jnp.asarray(labels[: len(rows)]), nets.typical_distance(public)
     )
     slots = np.arange(config.batch_size), np.arange(config.batch_size * (config.unlabelled or 1))
     slots = devices.shard_batch(slots, config.devices or nets.device_count(config.batch_size, True))
@@ -97,7 +97,7 @@ def ours(method: str, form: Form | None = None) -> Way:
 
     def run() -> int:
         first, last = held[1], held[1] + STEPS
-        held[:] = [ready.advance(held[0], streams, first, last, NEVER, pool, *slots), last]
+        held[:] = [ready.advance(held[0], streams, first, last, PACE, pool, *slots), last]
         jax.block_until_ready(held[0].loss)
         return STEPS * per_step(config)
 

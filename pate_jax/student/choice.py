@@ -7,9 +7,9 @@ counts by how little noise is in it. Two methods are compared on the same answer
 costs more, is taken if it is better by more than one standard error of the difference.
 
 Ridge predicts every answer as if it had been left out, in closed form. A net is trained for each third of the
-answers on the two others, with a quarter of its steps, and no further once it is clearly worse, or clearly
-better and the last to be compared. So all comparisons together cost about one training, and lean a little
-towards ridge.
+answers on the two others, with a quarter of its steps at most, and no further once it is clearly worse, or
+clearly better and the last to be compared. So all comparisons together cost about one training at most, and
+lean a little towards ridge.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.errors import PateError
 from pate_jax.student.lesson import Lesson, lesson
-from pate_jax.student.methods import METHODS, nets, ridge
+from pate_jax.student.methods import NETS, nets, ridge
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.settings import AnyNet, Auto, StudentConfig, covers, with_method
 from pate_jax.system import progress
@@ -175,27 +175,47 @@ def _trials(
 def _of_net(
     key: jax.Array, settings: AnyNet, given: Lesson, told: np.ndarray, best: Trial | None, last: bool
 ) -> Trial:
-    """A net by the answers that it has not seen, part after part until it is clear what it is worth."""
+    """A net by the answers that it has not seen, part after part until it is clear what it is worth.
+
+    A part's training ends as soon as the net is taken, since more steps would hardly make it worse.
+    """
     steps = -(-(settings.steps or 1) // _STEPS)
     tried = dataclasses.replace(settings, steps=steps, hold_out=0.0, patience=0)
-    labels = np.full(len(given.rows), -1)
-    for seen, held in _folds(key, len(given.rows)):
-        learned = METHODS[settings.method](tried, key[None], given.part(seen))[0]
-        asked = given.public.inputs[given.rows[held]]
-        labels[held] = learned.student(given.public)(asked).argmax(1)
+    labels, weights = np.full(len(given.rows), -1), _weights(given)
+
+    def judged(held, given_labels):
+        labels[held] = given_labels
         there = np.flatnonzero(labels >= 0)
-        found = _judged(settings.method, there, labels[there], told)
-        if _is_clear(found, best, _weights(given), last):
+        return _judged(settings.method, there, labels[there], told)
+
+    for seen, held in _folds(key, len(given.rows)):
+        asked = given.rows[held]
+
+        def is_taken(given_labels, held=held):
+            return _is_better(judged(held, given_labels), best, weights)
+
+        exam = nets.Exam(asked, is_taken) if last else None
+        learned = NETS[settings.method](tried, key[None], given.part(seen), exam)[0]
+        found = judged(held, learned.student(given.public)(given.public.inputs[asked]).argmax(1))
+        if _is_worse(found, best, weights) or (last and _is_better(found, best, weights)):
             break
     return found
 
 
-def _is_clear(found: Trial, best: Trial | None, weights: np.ndarray, last: bool) -> bool:
-    """Whether more answers would hardly change what is taken."""
+def _is_worse(found: Trial, best: Trial | None, weights: np.ndarray) -> bool:
+    """Whether more answers would hardly make a method the best."""
     if best is None:
-        return last  # there is no other method
+        return False
     mean, error = difference(found, best, weights)
-    return mean < -_CLEARLY * error or (last and mean > _CLEARLY * error)
+    return mean < -_CLEARLY * error
+
+
+def _is_better(found: Trial, best: Trial | None, weights: np.ndarray) -> bool:
+    """Whether a method is the best, and more answers or steps would hardly change that."""
+    if best is None:
+        return True  # there is no other method
+    mean, error = difference(found, best, weights)
+    return mean > _CLEARLY * error
 
 
 def _folds(key: jax.Array, answers: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -59,7 +59,7 @@ def learn(
     loop = dataclasses.replace(config or _SETTINGS, batch_size=count, unlabelled=_IMAGES // count)
     net, program = _program(images.shape[1:], preprocessing, loop, nets.implementation(key))
     nobody = np.zeros(1, np.int32)
-    pool = training.Pool(jnp.asarray(images), nobody, nobody, np.float32(1))
+    pool = training.Pool(jnp.asarray(images), 1, nobody, nobody, np.float32(1))
     streams = nets.streams(key[None])
     weights = training.run(program, streams, pool, loop, count, title="looking at the public images")
     weights = jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights)

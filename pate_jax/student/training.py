@@ -18,7 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from pate_jax.student.settling import Settling
+from pate_jax.student.endings import Ending
 from pate_jax.system import devices as machines
 from pate_jax.system import progress
 
@@ -28,13 +28,17 @@ _AHEAD = 10  # steps whose inputs are drawn and moved at once: on a CPU that cos
 
 
 class Pool(NamedTuple):
-    """What there is to learn from, on the device: all public inputs, and the answers by row."""
+    """What there is to learn from, on the device: all public inputs, and the answers by row.
+
+    Answers have as many places as there are inputs, so that one program serves however many there are.
+    """
 
     inputs: Any  # [record, ...] as stored
-    rows: Any  # [answer]: rows that were answered
-    labels: Any  # [answer]
+    answers: Any  # how many there are
+    rows: Any  # [place]: rows that were answered
+    labels: Any  # [place]
     scale: Any  # typical distance of a preprocessed input from the pool's mean
-    soft: Any = None  # of soft answers: targets [answer, class] and weights [answer]
+    soft: Any = None  # of soft answers: targets [place, class] and weights [place]
 
 
 class Batch(NamedTuple):
@@ -97,7 +101,7 @@ class Program(NamedTuple):
     start: Callable[[Any], State]
     """key data [seed, ...] -> states"""
     advance: Callable[..., State]
-    """(states, key data, first step, last step, fall, pool, slots, other slots) -> states"""
+    """(states, key data, first step, last step, pace, pool, slots, other slots) -> states"""
     shown: str
 
 
@@ -120,18 +124,35 @@ def running_average(average: Tree, latest: Tree, keep: float, step: Array) -> Tr
     return jax.tree.map(lambda old, new: kept * old + (1 - kept) * new, average, latest)
 
 
-def falling(step: Array, fall: Array) -> Array:
-    """What a learning rate is multiplied by: 1, and down a cosine to 0 between the two steps of `fall`.
+def pace_of(loop: Loop, ending: Ending) -> np.ndarray:
+    """What a learning rate goes by: the steps that were planned, and those between which it falls to 0."""
+    return np.array([loop.steps, *ending.fall])
 
-    >>> [round(float(falling(jnp.array(step), jnp.array([40, 80]))), 3) for step in (0, 40, 60, 80)]
-    [1.0, 1.0, 0.5, 0.0]
+
+def rate(step: Array, pace: Array) -> Array:
+    """The share of the peak learning rate: up a line in a tenth of the steps, then down a cosine to 0.
+
+    Between the last two numbers of `pace` it also falls to 0 by itself.
+
+    >>> [round(float(rate(jnp.array(step), jnp.array([100, 55, 76]))), 3) for step in (5, 10, 55, 65, 76)]
+    [0.5, 1.0, 0.5, 0.177, 0.0]
     """
-    return (1 + jnp.cos(jnp.pi * jnp.clip((step - fall[0]) / (fall[1] - fall[0]), 0, 1))) / 2
+    steps, first, last = pace
+    up = jnp.maximum(steps // 10, 1)
+    planned = jnp.where(step < up, step / up, _cosine((step - up) / (jnp.maximum(steps, 2) - up)))
+    return planned * _cosine((step - first) / (last - first))
+
+
+def _cosine(share: Array) -> Array:
+    """From 1 at 0 down to 0 at 1."""
+    return (1 + jnp.cos(jnp.pi * jnp.clip(share, 0, 1))) / 2
 
 
 def program(objective: Objective, loop: Loop, classes: int, implementation: str, several: bool) -> Program:
     """The functions that start and advance students; all move together where there are several."""
-    rule = _rule(loop)
+    rule = optax.chain(
+        optax.scale_by_adam(b1=loop.first_moment), optax.add_decayed_weights(loop.weight_decay)
+    )
     wrap = partial(jax.random.wrap_key_data, impl=implementation)
     each: Any = jax.vmap if several else lambda function, **_: _alone(function)
 
@@ -147,24 +168,24 @@ def program(objective: Objective, loop: Loop, classes: int, implementation: str,
         batch = batch._replace(seen=objective.look(batch), keys=None, other_keys=None)
         return batch, jax.random.key_data(loss_key)
 
-    def step(state, index, fall, batch, loss_data):
+    def step(state, index, pace, batch, loss_data):
         slope = jax.value_and_grad(objective.loss, has_aux=True)
         (loss, (memory, shown)), gradient = slope(state.parameters, state.memory, batch, wrap(loss_data))
         updates, moments = rule.update(gradient, state.moments, state.parameters)
-        slower = falling(index, fall)
-        updates = jax.tree.map(lambda each: slower * each, updates)
+        down = -loop.learning_rate * rate(index, pace)
+        updates = jax.tree.map(lambda each: down * each, updates)
         parameters = optax.apply_updates(state.parameters, updates)
         average = running_average(state.average, parameters["net"], loop.average, index)
         return State(parameters, average, memory, moments, loss, shown)
 
-    def advance(state, key_data, first, last, fall, pool, slots, other_slots):
+    def advance(state, key_data, first, last, pace, pool, slots, other_slots):
         def some(turn, state):
             begin = first + turn * _AHEAD
             keys = jax.vmap(partial(jax.random.fold_in, wrap(key_data)))(begin + jnp.arange(_AHEAD))
             coming = jax.vmap(draw, in_axes=(0, None, None, None))(keys, pool, slots, other_slots)
 
             def body(place, state):
-                return step(state, begin + place, fall, *jax.tree.map(lambda leaf: leaf[place], coming))
+                return step(state, begin + place, pace, *jax.tree.map(lambda leaf: leaf[place], coming))
 
             return jax.lax.fori_loop(0, jnp.minimum(_AHEAD, last - begin), body, state)
 
@@ -181,14 +202,11 @@ def run(
     loop: Loop,
     devices: int,
     judge: Callable[[Tree], np.ndarray] | None = None,
-    labels: Callable[[Tree], np.ndarray] | None = None,
+    ending: Ending | None = None,
     *,
     title: str,
 ) -> Tree:
-    """Train to the end; return the averaged weights of every student, or the best where there is a judge.
-
-    Where `labels` tell what weights say of public inputs, training ends once these have settled.
-    """
+    """Train to the end; return the averaged weights of every student, or the best where there is a judge."""
     slots, others = np.arange(loop.batch_size), np.arange(loop.batch_size * loop.unlabelled)
     own = own_device()
     if devices == 1 and own is not None:
@@ -198,21 +216,21 @@ def run(
         everywhere = jax.sharding.NamedSharding(slots.sharding.mesh, jax.sharding.PartitionSpec())
         start, pool = jax.device_put((key_data[0], pool), everywhere)
     states, best = program.start(start), Best(loop.patience)
-    settling = Settling(loop.steps, loop.settled, labels)
+    ending = ending or Ending(loop.steps)
     with machines.kept_memory(), progress.bar(title, total=loop.steps) as bar:
         last = 0
-        while last < settling.end:
-            first, last = last, min(last + TICK, settling.end)
-            fall = np.array(settling.fall)
-            states = program.advance(states, key_data[1], first, last, fall, pool, slots, others)
+        while last < ending.end:
+            first, last = last, min(last + TICK, ending.end)
+            pace = pace_of(loop, ending)
+            states = program.advance(states, key_data[1], first, last, pace, pool, slots, others)
             loss, shown = float(states.loss.mean()), float(states.shown.mean())
             bar.advance(last - first, note=f"loss {loss:.3f}, {program.shown} {shown:.2f}")
             if judge is not None and best.is_stale(states.average, judge(states.average)):
                 break
-            if settling.look(last, states.average):
-                bar.advance(loop.steps - settling.end, found=True)
-    if settling.end < loop.steps:
-        progress.say(f"{title}: labels of public inputs have settled, so {settling.end} steps are enough")
+            if ending.look(last, states.average):
+                bar.advance(loop.steps - ending.end, found=True)
+    if ending.end < loop.steps:
+        progress.say(f"{title}: {ending.why}, so {ending.end} steps are enough")
     return states.average if best.weights is None else best.weights
 
 
@@ -256,7 +274,7 @@ def _draw(key: Array, pool: Pool, slots: Array, other_slots: Array, smoothing: f
         return jax.random.randint(row_key, (), 0, count), slot_key
 
     choose = jax.vmap(pick, in_axes=(None, 0, None))
-    answers, keys = choose(labelled_key, slots, pool.rows.shape[0])
+    answers, keys = choose(labelled_key, slots, pool.answers)
     rows, other_keys = choose(other_key, other_slots, pool.inputs.shape[0])
     weights = None
     if pool.soft is None:
@@ -277,9 +295,3 @@ def _alone(function: Callable) -> Callable:
         return jax.tree.map(lambda leaf: leaf[None], function(state, rest[0][0], *rest[1:]))
 
     return run
-
-
-def _rule(loop: Loop) -> optax.GradientTransformation:
-    steps, rate = max(loop.steps, 1), loop.learning_rate
-    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, max(steps // 10, 1), max(steps, 2))
-    return optax.adamw(schedule, b1=loop.first_moment, weight_decay=loop.weight_decay)

@@ -116,11 +116,12 @@ def test_no_method_sees_the_answers_that_judge_it(monkeypatch):
     public, labels = table(66)
     lessons = []
 
-    def learn(config, keys, lesson):
+    def learn(config, keys, lesson, exam):
         lessons.append(lesson)
-        return linear(config, keys, lesson)
+        assert exam is None or not set(lesson.rows) & set(exam.rows)
+        return linear(config, keys, lesson, exam)
 
-    monkeypatch.setattr(choice, "METHODS", {"supervised": learn, "vat": learn})
+    monkeypatch.setattr(choice, "NETS", {"supervised": learn, "vat": learn})
     monkeypatch.setattr(choice, "_CLEARLY", np.inf)
     chosen = choose(KEY, public, hard(labels), Auto(steps=8))
     assert [each["method"] for each in chosen.comparison] == ["ridge", "supervised", "vat"]
@@ -130,7 +131,7 @@ def test_no_method_sees_the_answers_that_judge_it(monkeypatch):
         assert not set(lesson.rows) & set(out) and len(lesson.rows) + len(out) == 66
 
 
-def linear(config, keys, lesson):
+def linear(config, keys, lesson, exam):
     """In place of nets, which take seconds to compile."""
     return METHODS["ridge"](Ridge(), keys, lesson)
 
@@ -138,7 +139,7 @@ def linear(config, keys, lesson):
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_choice_is_the_same_again_and_says_what_it_compared(capsys, monkeypatch, real):
     if not real:
-        monkeypatch.setattr(choice, "METHODS", {"supervised": linear, "vat": linear})
+        monkeypatch.setattr(choice, "NETS", {"supervised": linear, "vat": linear})
     public, labels = table(90)
     random = np.random.default_rng(0)
     told = np.eye(2)[labels] * 0.4 + 0.3
@@ -156,19 +157,42 @@ def test_the_choice_is_the_same_again_and_says_what_it_compared(capsys, monkeypa
 def test_a_net_is_judged_no_further_once_it_is_clear_what_it_is_worth(monkeypatch):
     """Worse than the best so far, or better and the last: a third of the answers tells."""
 
-    def wrong(config, keys, lesson):
-        return linear(config, keys, lesson._replace(labels=1 - lesson.labels))
+    def wrong(config, keys, lesson, exam):
+        return linear(config, keys, lesson._replace(labels=1 - lesson.labels), exam)
 
     public, labels = table(90)
-    monkeypatch.setattr(choice, "METHODS", {"supervised": wrong, "vat": linear})
+    monkeypatch.setattr(choice, "NETS", {"supervised": wrong, "vat": linear})
     found = choose(KEY, public, hard(labels))
     assert [each["answers"] for each in found.comparison] == [90, 30, 90]
     good, bad = (Trial("", np.arange(30), (np.arange(30) < right) * 1.0) for right in (28, 9))
-    for last in (False, True):
-        assert choice._is_clear(bad, good, np.ones(30), last)
-        assert choice._is_clear(good, bad, np.ones(30), last) == last
-        assert choice._is_clear(good, None, np.ones(30), last) == last
-        assert not choice._is_clear(good, good, np.ones(30), last)
+    assert choice._is_worse(bad, good, np.ones(30)) and not choice._is_better(bad, good, np.ones(30))
+    assert choice._is_better(good, bad, np.ones(30)) and not choice._is_worse(good, bad, np.ones(30))
+    assert choice._is_better(good, None, np.ones(30)) and not choice._is_worse(bad, None, np.ones(30))
+    assert not choice._is_better(good, good, np.ones(30)) and not choice._is_worse(good, good, np.ones(30))
+
+
+def test_only_the_last_method_is_trained_no_further_once_it_is_taken(monkeypatch):
+    """Its exam has the answers held out, and right labels end it where those of the best so far are wrong."""
+    public, labels = table(90)
+    folds, said = list(choice._folds(KEY, 90)), []
+
+    def learn(config, keys, lesson, exam):
+        assert (exam is None) == (config.method == "supervised")
+        if exam is not None:
+            assert np.array_equal(exam.rows, folds[len(said)][1])
+            right = labels[exam.rows]
+            few = np.where(np.arange(len(right)) < 3, right, 1 - right)  # not two standard errors
+            said.append([exam.is_clear(each) for each in (right, few, 1 - right)])
+        return linear(config, keys, lesson, exam)
+
+    monkeypatch.setattr(choice, "NETS", {"supervised": learn, "vat": learn})
+    monkeypatch.setattr(choice.ridge, "left_out", lambda seed, lesson: np.eye(2)[1 - lesson.labels])
+    choose(KEY, public, hard(labels))
+    assert [each[1:] for each in said] == [[False, False]] * 3  # worse than supervised
+    said.clear()
+    monkeypatch.setattr(choice, "TABLES", ("ridge", "vat"))
+    choose(KEY, public, hard(labels))
+    assert said == [[True, False, False]]
 
 
 def test_where_there_is_nothing_to_compare_a_fixed_rule_is_followed(capsys):
@@ -191,12 +215,12 @@ def test_what_was_chosen_by_hand_is_not_judged(capsys):
 
 
 def test_a_method_that_cannot_learn_from_the_inputs_is_left_out_and_that_is_said(capsys, monkeypatch):
-    def untrained(config, keys, lesson):
+    def untrained(config, keys, lesson, exam):
         assert config.steps == 1
         net = models.build("mlp", input_shape=(8, 8, 1), classes=2, hidden=())
         return [Learned(net.description, net.init(key), 1.0) for key in keys]
 
-    monkeypatch.setattr(choice, "METHODS", {"fixmatch": untrained})
+    monkeypatch.setattr(choice, "NETS", {"fixmatch": untrained})
     blank = np.zeros((40, 8, 8, 1), np.uint8)
     public = PublicInputs(blank, AS_STORED, 2, ("no", "yes"))
     found = choose(KEY, public, hard(np.arange(40, dtype=np.int32) % 2), Auto(steps=3))

@@ -21,11 +21,10 @@ class Method(Protocol):
         """Learn, once for each key."""
 
 
-METHODS: Mapping[str, Method] = {
+NETS: Mapping[str, nets.Trainer] = {
     "supervised": nets.trainer(supervised.objective),
     "vat": nets.trainer(vat.objective),
     "gan": nets.trainer(gan.objective),
     "fixmatch": nets.trainer(fixmatch.objective),
-    "ridge": ridge.learn,
-    "tandem": tandem.learn,
 }
+METHODS: Mapping[str, Method] = {**NETS, "ridge": ridge.learn, "tandem": tandem.learn}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +19,11 @@ from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import Form, Model
 from pate_jax.student import training
 from pate_jax.student.calibration import negative_log_likelihood, temperature
+from pate_jax.student.endings import LOOKED_AT, Clear, Ending, Settling
 from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods.views import Views, views
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.settings import AnyNet
-from pate_jax.student.settling import LOOKED_AT
 from pate_jax.student.training import Loop, Objective
 from pate_jax.system import devices as machines
 
@@ -32,31 +33,51 @@ _LEAST_HELD_OUT = 20  # answers, for a temperature that means something
 _JUDGED = 1000  # soft answers at most that set the temperature, where none were held out
 
 
-def trainer(make: MakeObjective[Config]) -> Callable[[Config, Array, Lesson], list[Learned]]:
+class Exam(NamedTuple):
+    """What ends a trial early: the labels that the net gives to these public inputs."""
+
+    rows: np.ndarray
+    is_clear: Callable[[np.ndarray], bool]
+    """labels by row -> whether they tell what the trial is to tell"""
+
+
+class Trainer(Protocol):
+    """A method that trains a net, which may be only a trial."""
+
+    def __call__(
+        self, config: Any, keys: Array, lesson: Lesson, exam: Exam | None = None, /
+    ) -> list[Learned]:
+        """Learn, once for each key, and no further than an exam asks."""
+
+
+def trainer(make: MakeObjective[Any]) -> Trainer:
     """The method that trains a net by this objective, all keys in one program."""
 
-    def learn(config: Config, keys: Array, lesson: Lesson) -> list[Learned]:
-        return _learn(make, config, keys, lesson)
+    def learn(config: Any, keys: Array, lesson: Lesson, exam: Exam | None = None, /) -> list[Learned]:
+        return _learn(make, config, keys, lesson, exam)
 
     return learn
 
 
-def _learn(make: MakeObjective[Config], config: Config, keys: Array, lesson: Lesson) -> list[Learned]:
+def _learn(
+    make: MakeObjective[Config], config: Config, keys: Array, lesson: Lesson, exam: Exam | None
+) -> list[Learned]:
     public, drawn, several = lesson.public, streams(keys), len(keys) > 1
     used, held = held_out(drawn[1][0], lesson, config.hold_out)
     form = form_of(several)
     model = build(public, config, form)
+    shared = dataclasses.replace(config, steps=1, hold_out=0.0, patience=0)  # of all trainings, however long
     program = _program(
-        make, json.dumps(model.description), form, config, public.preprocessing, implementation(keys), several
+        make, json.dumps(model.description), form, shared, public.preprocessing, implementation(keys), several
     )
     logits, judge, pool = _logits(model, public, held.rows), None, pool_of(used)
     if config.patience:
         judge = lambda weights: negative_log_likelihood(logits(weights), *held.wanted)  # noqa: E731
     loop = loop_of(config)
     devices = config.devices or device_count(loop.batch_size, public.inputs.ndim in IMAGE_RANKS)
-    labels = _labels(model, public) if loop.settled else None
+    ending = _ending(loop, model, public, exam)
     title = f"student: {config.method}"
-    trained = training.run(program, drawn, pool, loop, devices, judge, labels, title=title)
+    trained = training.run(program, drawn, pool, loop, devices, judge, ending, title=title)
     trained = jax.tree.map(np.asarray, trained)
     judges, warmth = calibrating(used, held), [1.0] * len(keys)
     if len(judges.rows):
@@ -102,11 +123,16 @@ def calibrating(used: Lesson, held: Lesson) -> Lesson:
 
 def pool_of(lesson: Lesson) -> training.Pool:
     """A lesson on the device."""
-    soft = lesson.soft and (jnp.asarray(lesson.soft.targets), jnp.asarray(lesson.soft.weights))
-    rows, labels = jnp.asarray(lesson.rows), jnp.asarray(lesson.labels)
-    return training.Pool(
-        jnp.asarray(lesson.public.inputs), rows, labels, typical_distance(lesson.public), soft
-    )
+    count, inputs = len(lesson.rows), lesson.public.inputs
+
+    def spread(values):
+        """With a place for each input, of which those after the answers are never read."""
+        rest = np.zeros((max(0, len(inputs) - count), *values.shape[1:]), values.dtype)
+        return jnp.asarray(np.concatenate([values, rest]))
+
+    soft = lesson.soft and (spread(lesson.soft.targets), spread(lesson.soft.weights))
+    rows, labels = spread(lesson.rows), spread(lesson.labels)
+    return training.Pool(jnp.asarray(inputs), count, rows, labels, typical_distance(lesson.public), soft)
 
 
 def build(public: PublicInputs, config: AnyNet, form: Form | None = None) -> Model:
@@ -158,12 +184,19 @@ def _logits(model: Model, public: PublicInputs, rows: np.ndarray) -> Callable[[A
     return lambda weights: np.asarray(_applied(model.apply, weights, seen))
 
 
-def _labels(model: Model, public: PublicInputs) -> Callable[[Any], np.ndarray]:
-    """`weights of all students -> labels [student, input]` of some public inputs."""
+def _ending(loop: Loop, model: Model, public: PublicInputs, exam: Exam | None) -> Ending:
+    """When training ends: with its exam, once labels have settled, or with its last step."""
     count = len(public.inputs)
     looked_at = min(LOOKED_AT, count)
-    logits = _logits(model, public, np.arange(looked_at) * count // looked_at)
-    return lambda weights: logits(weights).argmax(-1)
+    rows = np.arange(looked_at) * count // looked_at if exam is None else exam.rows
+    logits = _logits(model, public, rows)
+
+    def labels(weights):
+        return logits(weights).argmax(-1)
+
+    if exam is not None:
+        return Clear(loop.steps, labels, exam.is_clear)
+    return Settling(loop.steps, labels, loop.settled) if loop.settled else Ending(loop.steps)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -181,7 +214,7 @@ def _program(
     implementation: str,
     several: bool,
 ) -> training.Program:
-    """Compile once for all students that differ in keys, inputs and answers only."""
+    """Compile once for all students that differ in keys, steps, inputs and answers only."""
     model = models.build(**json.loads(net), form=form)
     seen = views(
         preprocessing,
