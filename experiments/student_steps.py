@@ -2,7 +2,8 @@
 
 Some drawn characters are answered by their labels, of which a share is replaced at random, and students
 learn by `fixmatch`: with all their steps, and until the labels of public inputs have settled. A line of JSON
-for each case: how often both are right on test images, and how many CPU seconds training took.
+for each case: how often both are right on test images, and how many CPU seconds training took. With
+`--choice` instead: the method that `auto` chooses for these answers, what it compared, and its CPU seconds.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def inputs_of(case: Case) -> data.Dataset:
     return replace(found, public=public, test=test, classes=2, class_names=("other", "eight"))
 
 
-def line(case: Case) -> dict[str, Any]:
-    """Two students of one case that differ in nothing but when their training ends."""
+def asked(case: Case) -> tuple[data.Dataset, student.PublicInputs, Answers]:
+    """What is drawn, the pool with the images that were asked about first, and their answers."""
     random = np.random.default_rng(case.seed)
     drawn = inputs_of(case)
     order = random.permutation(POOL)
@@ -77,7 +78,27 @@ def line(case: Case) -> dict[str, Any]:
     told = np.asarray(drawn.public.labels)[order][: case.answers].astype(np.int32)
     replaced = random.random(case.answers) < case.wrong
     told[replaced] = random.integers(0, public.classes, int(replaced.sum()))
-    answers, key = Answers(told, np.ones(case.answers, bool)), jax.random.key(case.seed)
+    return drawn, public, Answers(told, np.ones(case.answers, bool))
+
+
+def choice(case: Case) -> dict[str, Any]:
+    """What `auto` chooses."""
+    _, public, answers = asked(case)
+    began = time.process_time()
+    found = student.choose(jax.random.key(case.seed), public, answers)
+    seconds = round(time.process_time() - began, 1)
+    return {
+        **case._asdict(),
+        "chosen": found.config.method,
+        "comparison": found.comparison,
+        "cpu_seconds": seconds,
+    }
+
+
+def line(case: Case) -> dict[str, Any]:
+    """Two students of one case that differ in nothing but when their training ends."""
+    drawn, public, answers = asked(case)
+    key = jax.random.key(case.seed)
 
     def trained(**settled: float) -> dict[str, float]:
         began = time.process_time()
@@ -96,11 +117,13 @@ def line(case: Case) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the pairs of students."""
+    """Train the pairs of students, or choose their method."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cases", type=int, nargs="+", default=range(len(CASES)), help="numbers, from 0")
-    for number in parser.parse_args().cases:
-        print(json.dumps(line(CASES[number])), flush=True)
+    parser.add_argument("--choice", action="store_true", help="choose the method; train no student")
+    chosen = parser.parse_args()
+    for number in chosen.cases:
+        print(json.dumps((choice if chosen.choice else line)(CASES[number])), flush=True)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from pate_jax.accounting import papers, smooth
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax
 from pate_jax.runs.thresholds import check_threshold
+from pate_jax.student import Ridge
+from pate_jax.student.choice import Choice
 from pate_jax.sweep import results
 
 ROOT = Path(__file__).parents[2]
@@ -325,3 +327,24 @@ def test_characters_are_drawn_for_each_kind_of_case(case, classes, monkeypatch):
     assert len(drawn.public.labels) == 300 and len(drawn.test.labels) == 90
     assert set(np.unique(drawn.public.labels)) == set(range(classes)) == set(range(drawn.classes))
     assert len(drawn.class_names) == classes
+
+
+def test_the_choice_of_a_method_is_told_for_the_answers_of_a_case(monkeypatch, capsys):
+    """The first images of the pool are answered, a share of them at random, and what is chosen is printed."""
+
+    def choose(key, public, answers):
+        labels = dict(zip(map(bytes, drawn.public.inputs), np.asarray(drawn.public.labels), strict=True))
+        truth = np.array([labels[bytes(image)] for image in public.inputs[: len(answers.labels)]])
+        assert 0 < (truth != answers.labels).sum() < 20
+        judged = {"method": "ridge", "score": 0.5, "error": 0.1, "answers": 100}
+        return Choice(Ridge(), [judged])
+
+    monkeypatch.setattr(student_steps, "POOL", 300)
+    monkeypatch.setattr(student_steps, "TEST", 90)
+    drawn = student_steps.inputs_of(student_steps.CASES[0])
+    monkeypatch.setattr(student_steps.student, "choose", choose)
+    monkeypatch.setattr("sys.argv", ["student_steps", "--cases", "0", "--choice"])
+    student_steps.main()
+    found = json.loads(capsys.readouterr().out)
+    assert found["chosen"] == "ridge" and found["comparison"][0]["score"] == 0.5
+    assert found["answers"] == 100 and "early" not in found
