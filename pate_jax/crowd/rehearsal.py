@@ -151,9 +151,11 @@ def _by_sums(
     assert isinstance(release, ClassSums)
     seen = vectors(made.scaling, public[:, :width])
     pool = classifier.measured(seen, release.length)
+    voting = np.flatnonzero(times)
+    said = times[voting, None].astype(np.float64) * seen[voting]
 
     def guessed(labels: Labels) -> Shares:
-        table = np.eye(release.classes)[labels].T @ (times[:, None] * seen)
+        table = np.eye(release.classes)[labels[voting]].T @ said
         table = table[1:] - table[:1] if release.classes == 2 else table
         noisy = _noisy(table, release.sigma, random)
         return classifier.of_pool(noisy, release, pool, int(times.sum())).probabilities(seen[rows])

@@ -25,12 +25,12 @@ def held_out(points: Float[np.ndarray, "pool directions"]) -> Float[np.ndarray, 
     True
     """
     points = points.astype(np.float64)
-    gram = points.T @ points
     if len(points) < _PARTS:
-        return np.maximum(np.linalg.eigvalsh(gram / len(points)), 0)
+        return np.maximum(np.linalg.eigvalsh(points.T @ points / len(points)), 0)
     part = np.random.default_rng(0).permutation(len(points)) % _PARTS
-    squares = np.zeros(len(gram))
-    for one in range(_PARTS):
-        held = points[part == one]
-        squares += ((held @ np.linalg.eigh(gram - held.T @ held)[1]) ** 2).sum(0)
-    return np.maximum.accumulate(squares / len(points))
+    grams = [held.T @ held for held in (points[part == one] for one in range(_PARTS))]
+    whole, squares = sum(grams), np.zeros(points.shape[1])
+    for gram in grams:
+        axes = np.linalg.eigh(whole - gram)[1]
+        squares += (axes * (gram @ axes)).sum(0)
+    return np.maximum.accumulate(np.maximum(squares, 0) / len(points))

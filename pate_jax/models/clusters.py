@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
+_BLOCK = 4096  # points compared with all centres at a time
+
 
 def nearest(
     points: Float[np.ndarray, "point entries"], centres: Float[np.ndarray, "centre entries"]
@@ -15,9 +17,12 @@ def nearest(
     >>> nearest(np.array([[0.0, 1.0], [9.0, 9.0]]), np.array([[8.0, 8.0], [0.0, 0.0]])).tolist()
     [1, 0]
     """
-    gaps = points @ (-2 * centres.T)
-    gaps += (centres**2).sum(1)
-    found: Int[np.ndarray, " point"] = gaps.argmin(1)
+    doubled, squares = -2 * centres.T, (centres**2).sum(1)
+    found = np.empty(len(points), np.int64)
+    for start in range(0, len(points), _BLOCK):
+        gaps = points[start : start + _BLOCK] @ doubled
+        gaps += squares
+        gaps.argmin(1, out=found[start : start + _BLOCK])
     return found
 
 

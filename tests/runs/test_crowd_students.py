@@ -78,8 +78,8 @@ def test_an_encoder_of_the_owner_is_refused_before_anything_and_auto_goes_on_wit
 
 def test_methods_are_compared_on_answers_of_neighbours_once(tmp_path, monkeypatch):
     """Closed forms stand in for nets, which take seconds to compile."""
-    stands_in = lambda config, keys, lesson: METHODS["ridge"](Ridge(), keys, lesson)  # noqa: E731
-    monkeypatch.setattr(choice, "METHODS", {"supervised": stands_in, "vat": stands_in})
+    stands_in = lambda config, keys, lesson, exam: METHODS["ridge"](Ridge(), keys, lesson)  # noqa: E731
+    monkeypatch.setattr(choice, "NETS", {"supervised": stands_in, "vat": stands_in})
     wanted = config(tmp_path / "run", Auto(), "neighbours", queries=24)
     pipeline.run(wanted)
     copy = RunDirectory(tmp_path / "run")

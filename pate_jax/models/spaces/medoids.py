@@ -9,7 +9,6 @@ from pate_jax.models import clusters
 from pate_jax.system import progress
 
 _LLOYD = 15  # rounds of assigning and averaging
-_BLOCK = 4096  # inputs compared with all centres at a time
 
 
 def cover(
@@ -21,7 +20,7 @@ def cover(
     """
     centres = points[_spread(points, wanted, random)]
     for _ in progress.track(range(_LLOYD), "selecting queries", total=_LLOYD):
-        nearest, _ = _nearest(points, centres)
+        nearest = clusters.nearest(points, centres)
         moved = clusters.middles(points, nearest, centres)
         if np.array_equal(moved, centres):
             break
@@ -54,14 +53,8 @@ def _spread(points: np.ndarray, wanted: int, random: np.random.Generator) -> np.
 
 def _nearest(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The nearest centre of each point, and the squared distance to it."""
-    norms, places, squares = (centres**2).sum(1), [], []
-    for start in range(0, len(points), _BLOCK):
-        block = points[start : start + _BLOCK]
-        gaps = 2 * block @ centres.T
-        nearest = np.subtract(norms, gaps, out=gaps).argmin(1)
-        places.append(nearest)
-        squares.append(gaps[np.arange(len(block)), nearest] + (block**2).sum(1))
-    return np.concatenate(places), np.concatenate(squares)
+    places = clusters.nearest(points, centres)
+    return places, ((points - centres[places]) ** 2).sum(1)
 
 
 def _filled(points: np.ndarray, chosen: np.ndarray, wanted: int) -> np.ndarray:
