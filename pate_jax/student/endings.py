@@ -82,7 +82,7 @@ class Clear(Ending):
     ([False, False, True], 800)
     """
 
-    why = "answers that it has not seen leave no doubt"
+    why = "this trial leaves no doubt"
 
     def __init__(self, steps: int, labels: Labels, is_clear: Callable[[np.ndarray], bool]) -> None:
         super().__init__(steps)

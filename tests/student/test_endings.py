@@ -100,7 +100,7 @@ def test_a_trial_ends_where_it_is_clear_and_nothing_differs_until_then(looked_at
     rows = np.arange(60, 100)[::-1]
     (short,) = NETS["fixmatch"](config, jax.random.key(1)[None], given, nets.Exam(rows, is_clear))
     said = capsys.readouterr().err
-    assert "answers that it has not seen leave no doubt, so 200 steps are enough" in said
+    assert "this trial leaves no doubt, so 200 steps are enough" in said
     assert np.array_equal(asked[1], short.student(given.public)(images[rows]).argmax(1))
     early = looked_at[:]
     looked_at.clear()
