@@ -116,6 +116,9 @@ def small_nets():
 
     from pate_jax.models import nets, patches
     from pate_jax.student import serving
+    from pate_jax.student.methods import nets as students
+
+    kept = (nets._build, serving._wanted_shapes, students._program)
 
     def small(name, size):
         widths = isinstance(size, tuple)
@@ -129,11 +132,11 @@ def small_nets():
         for _, sizes in nets.NETS.values():
             for name, size in [*sizes.items()]:
                 patch.setitem(sizes, name, small(name, size))
-        for kept in (nets._build, serving._wanted_shapes):
-            kept.cache_clear()
+        for each in kept:
+            each.cache_clear()
         yield
-    for kept in (nets._build, serving._wanted_shapes):
-        kept.cache_clear()
+    for each in kept:
+        each.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="module")
