@@ -134,8 +134,8 @@ def test_the_rate_falls_to_nothing_where_training_ends_early():
 
 def test_one_program_trains_students_of_any_steps_and_number_of_answers(monkeypatch):
     images, labels = pictures(90)
-    made = []
-    program = training.program
+    made, program = [], training.program
+    nets._program.cache_clear()
     monkeypatch.setattr(training, "program", lambda *given: made.append(program(*given)) or made[-1])
     for steps, answers in ((3, 20), (7, 31), (112, 90)):
         config = FixMatch(steps=steps, devices=1, strength=0.9, **SMALL)
