@@ -99,8 +99,8 @@ def choose(
     return _best(config, list(_trials(key, config, given, order, told)), _weights(given))
 
 
-def better(later: Trial, earlier: Trial, weights: Float[np.ndarray, " answers"]) -> bool:
-    """Whether a method is better than one before it by more than one standard error of the difference.
+def better(later: Trial, earlier: Trial, weights: Float[np.ndarray, " answers"], errors: float = 1.0) -> bool:
+    """Whether a method is better than another by more than one standard error of the difference, or several.
 
     >>> answers = np.arange(5)
     >>> one, two = Trial("a", answers, np.array([1.0, 0, 0, 0, 1])), Trial("b", answers, np.ones(5))
@@ -108,7 +108,7 @@ def better(later: Trial, earlier: Trial, weights: Float[np.ndarray, " answers"])
     (True, False, False)
     """
     mean, error = difference(later, earlier, weights)
-    return mean > error
+    return mean > errors * error
 
 
 def difference(later: Trial, earlier: Trial, weights: Float[np.ndarray, " answers"]) -> tuple[float, float]:
@@ -204,18 +204,12 @@ def _of_net(
 
 def _is_worse(found: Trial, best: Trial | None, weights: np.ndarray) -> bool:
     """Whether more answers would hardly make a method the best."""
-    if best is None:
-        return False
-    mean, error = difference(found, best, weights)
-    return mean < -_CLEARLY * error
+    return best is not None and better(best, found, weights, _CLEARLY)
 
 
 def _is_better(found: Trial, best: Trial | None, weights: np.ndarray) -> bool:
     """Whether a method is the best, and more answers or steps would hardly change that."""
-    if best is None:
-        return True  # there is no other method
-    mean, error = difference(found, best, weights)
-    return mean > _CLEARLY * error
+    return best is None or better(found, best, weights, _CLEARLY)
 
 
 def _folds(key: jax.Array, answers: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -67,7 +67,6 @@ class Loop:
     weight_decay: float = 1e-3
     average: float = 0.998
     patience: int = 0
-    settled: float = 0.0
     first_moment: float = 0.9
 
 

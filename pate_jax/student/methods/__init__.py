@@ -1,6 +1,6 @@
 """How students learn, one file for each method, all behind one interface.
 
-A new method is a file here, its settings in `pate_jax.student.settings`, and its line in `METHODS`.
+A new method is a file here, its settings in `pate_jax.student.settings`, and its line in `NETS` or `METHODS`.
 """
 
 from __future__ import annotations

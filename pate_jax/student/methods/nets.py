@@ -19,7 +19,7 @@ from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import Form, Model
 from pate_jax.student import training
 from pate_jax.student.calibration import negative_log_likelihood, temperature
-from pate_jax.student.endings import LOOKED_AT, Clear, Ending, Settling
+from pate_jax.student.endings import LOOKED_AT, Clear, Ending, Labels, Settling
 from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods.views import Views, views
 from pate_jax.student.public_inputs import PublicInputs
@@ -75,7 +75,7 @@ def _learn(
         judge = lambda weights: negative_log_likelihood(logits(weights), *held.wanted)  # noqa: E731
     loop = loop_of(config)
     devices = config.devices or device_count(loop.batch_size, public.inputs.ndim in IMAGE_RANKS)
-    ending = _ending(loop, model, public, exam)
+    ending = _ending(config, model, public, exam)
     title = f"student: {config.method}"
     trained = training.run(program, drawn, pool, loop, devices, judge, ending, title=title)
     trained = jax.tree.map(np.asarray, trained)
@@ -100,7 +100,6 @@ def loop_of(config: AnyNet) -> Loop:
         weight_decay=config.weight_decay,
         average=config.average,
         patience=config.patience,
-        settled=config.settled or 0.0,
         first_moment=config.first_moment,
     )
 
@@ -184,19 +183,21 @@ def _logits(model: Model, public: PublicInputs, rows: np.ndarray) -> Callable[[A
     return lambda weights: np.asarray(_applied(model.apply, weights, seen))
 
 
-def _ending(loop: Loop, model: Model, public: PublicInputs, exam: Exam | None) -> Ending:
+def _ending(config: AnyNet, model: Model, public: PublicInputs, exam: Exam | None) -> Ending:
     """When training ends: with its exam, once labels have settled, or with its last step."""
-    count = len(public.inputs)
-    looked_at = min(LOOKED_AT, count)
-    rows = np.arange(looked_at) * count // looked_at if exam is None else exam.rows
-    logits = _logits(model, public, rows)
-
-    def labels(weights):
-        return logits(weights).argmax(-1)
-
+    steps, count = config.steps or 0, len(public.inputs)
     if exam is not None:
-        return Clear(loop.steps, labels, exam.is_clear)
-    return Settling(loop.steps, labels, loop.settled) if loop.settled else Ending(loop.steps)
+        return Clear(steps, _labels(model, public, exam.rows), exam.is_clear)
+    if not config.settled:
+        return Ending(steps)
+    looked_at = min(LOOKED_AT, count)
+    return Settling(steps, _labels(model, public, np.arange(looked_at) * count // looked_at), config.settled)
+
+
+def _labels(model: Model, public: PublicInputs, rows: np.ndarray) -> Labels:
+    """`weights of all students -> labels [student, row]` of the public inputs at these rows."""
+    logits = _logits(model, public, rows)
+    return lambda weights: logits(weights).argmax(-1)
 
 
 @partial(jax.jit, static_argnums=0)
