@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import lu
+from scipy.linalg import lu, qr
 
 
 def leading(
@@ -12,7 +12,7 @@ def leading(
 ) -> Float[np.ndarray, "entries directions"]:
     """As many orthonormal directions as `start` has, after this many turns from there, the strongest first.
 
-    Between turns an LU factorisation keeps the directions apart, in a tenth of the time that QR takes.
+    Between turns an LU factorisation keeps the directions apart, in a third of the time that QR takes.
     Either divides by an upper triangular matrix, so the directions are the same.
 
     >>> rows = np.diag([1.0, 9.0, 3.0])
@@ -22,4 +22,4 @@ def leading(
     found = start.astype(rows.dtype)
     for _ in range(turns - 1):
         found = lu(rows.T @ (rows @ found), permute_l=True, check_finite=False)[0]
-    return np.linalg.qr((rows.T @ (rows @ found)).astype(np.float64))[0].astype(rows.dtype)
+    return np.asarray(qr(rows.T @ (rows @ found), mode="economic", check_finite=False)[0])

@@ -33,17 +33,16 @@ def cover(
 
 def _spread(points: np.ndarray, wanted: int, random: np.random.Generator) -> np.ndarray:
     """k-means++: each next row is drawn in proportion to its squared distance from those drawn already."""
-    across = np.ascontiguousarray(points.T)  # whose sums over directions take a third of the time
+    exact = points.astype(np.float64)  # in which products of coordinates, which are whole, are exact
+    own = np.einsum("ij,ij->i", exact, exact)
 
     def apart(row: int) -> np.ndarray:
-        gaps = across - across[:, row, None]
-        squares: np.ndarray = np.square(gaps, out=gaps).sum(0, dtype=np.float64)
-        return squares
+        return np.maximum(own + own[row] - 2 * (exact @ exact[row]), 0)
 
     rows = [int(random.integers(len(points)))]
     squares = apart(rows[0])
     for draw in random.random(wanted - 1):
-        squares[rows] = 0
+        squares[rows[-1]] = 0
         total = np.cumsum(squares)
         left = np.setdiff1d(np.arange(len(points)), rows)[0] if total[-1] == 0 else None
         rows.append(int(np.searchsorted(total, draw * total[-1], "right")) if left is None else int(left))
