@@ -213,7 +213,8 @@ def images(folder: Path) -> DataChoice:
         ids = np.array([f"{name}-picture-{7 * row % count:03d}" for row in range(count)])
         inputs = np.clip(seen, 0, 255).astype(np.uint8)
         np.savez(folder / f"{name}.npz", inputs=inputs, labels=labels, ids=ids)
-    return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
+    files = {name: folder / f"{name}.npz" for name in ("private", "public", "test")}
+    return DataChoice(**files, ids_are_stable=True)
 
 
 def comparing(out: Path, by: str = "record", seed: int | None = None) -> RunConfig:

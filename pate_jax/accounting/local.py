@@ -1,8 +1,14 @@
 """What a voter spends who noises its own answers: exact pure epsilon, and the Renyi sum of several answers.
 
-The figures hold for whatever the voter would answer and for every history, so a voter may be asked one
-question after another. A voter that gave `T` answers of epsilon `e` each has spent `T e` with no delta, and
-less at a delta: the smaller of the Renyi sum and of the exact composition of pure epsilons.
+The figure of one answer holds for whatever the voter would answer and for every history. A voter that gave
+`T` answers of epsilon `e` each has spent `T e` with no delta, and less at a delta: the smaller of the Renyi
+sum and of the exact composition of pure epsilons.
+
+That smaller one is a figure of answers that were planned together. Whoever plans a second vote may have seen
+the answers of the first, and mechanisms that follow from answers can spend more than either sum says. So with
+a delta several votes share a privacy filter (`accounting.filter`): the first vote and the budget fix one
+order, and the Renyi sum at that order never exceeds the budget (at order infinity it is the plain sum of
+epsilons). Then the budget is what all votes together may cost, however they were chosen.
 """
 
 from __future__ import annotations
@@ -82,6 +88,34 @@ def together(given: Answers, delta: float = 0.0) -> float:
     return min(plain, float(renyi), composition.pure_epsilon(steps, delta))
 
 
+def accumulated(votes: Answers, budget: float, delta: float = 0.0) -> float:
+    """What a voter has spent of a budget in several votes, each perhaps planned after the answers before it.
+
+    One vote alone spends what `together` says. Of several, only the budget is a guarantee.
+
+    >>> one = RandomisedResponse(classes=10, epsilon=0.1)
+    >>> [round(accumulated(votes, 3.0, 1e-5), 2) for votes in ([(one, 100)], [(one, 60), (one, 40)])]
+    [1.99, 2.11]
+    """
+    votes = [(mechanism, answers) for mechanism, answers in votes if answers]
+    if delta == 0 or len(votes) < 2:
+        return together(votes, delta)
+    order = _filter_order(votes[0][0], budget, check_delta(delta))
+    if math.isinf(order):
+        return together(votes)
+    curve = np.sum([answers * rdp(mechanism, [order]) for mechanism, answers in votes], axis=0)
+    return float(curves.epsilon([order], curve, delta).epsilon)
+
+
+def _filter_order(first: Local, budget: float, delta: float) -> float:
+    """The order at which the budget affords the most answers to the first vote's mechanism."""
+    orders = curves.default_orders()
+    room = budget - np.log1p(-1 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1)
+    affordable = room / rdp(first, orders)
+    plain = budget / local.log_ratio(first)
+    return math.inf if plain >= affordable.max() else float(orders[affordable.argmax()])
+
+
 def loudest(name: str, classes: int, answers: int, budget: float, delta: float = 0.0) -> Local:
     """The mechanism with the largest epsilon for each answer of which so many keep to a voter's budget.
 
@@ -113,13 +147,15 @@ def affords(
 ) -> int:
     """How many more answers of this mechanism fit a voter's budget, up to `most`: never softer ones.
 
+    `before` are the votes so far, in their order.
+
     >>> one = RandomisedResponse(classes=10, epsilon=4.0)
     >>> affords(one, budget=8.0), affords(one, budget=13.0, before=[(one, 1)]), affords(one, budget=3.0)
     (2, 2, 0)
     """
 
     def fits(answers: int) -> bool:
-        return together([*before, (mechanism, answers)], delta) <= budget
+        return accumulated([*before, (mechanism, answers)], budget, delta) <= budget
 
     if not fits(0):
         return 0

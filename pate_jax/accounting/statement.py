@@ -318,8 +318,11 @@ def _teachers(counts: np.ndarray) -> int:
 
 
 def _apart(sanitised: Figure | None) -> str:
-    """The words for a sanitised figure that is published: no other figure pays for its release."""
-    leaves = sanitised is not None and sanitised.status == "publishable" and sanitised.epsilon is not None
+    """The words for a sanitised figure that was published: no other figure pays for its release.
+
+    It stays released where later questions leave it no meaning any more, and then has no epsilon.
+    """
+    leaves = sanitised is not None and sanitised.status == "publishable"
     return ", the release of the sanitised figure apart" if leaves else ""
 
 

@@ -101,7 +101,14 @@ def _arrays(
             f"{place} has a column of arrays, {inputs!r}, and the column {unknown[0]!r} beside it, which is "
             "neither labels, ids, users nor features: leave it out, or give numbers, each in its own column"
         )
-    return {called[name]: _plain(column, name, place) for name, column in columns.items()}
+    return {called[name]: _named(called[name], column, name, place) for name, column in columns.items()}
+
+
+def _named(role: str, column: Any, name: str, place: str) -> np.ndarray:
+    """One array of an .npz: ids and users as texts, each by itself, so that none changes how others read."""
+    if role in ("ids", "users"):
+        return np.array(tables.of({name: column}, place)[name.strip()], np.str_)
+    return _plain(column, name, place)
 
 
 def _plain(values: Any, name: str, place: str) -> np.ndarray:

@@ -198,12 +198,8 @@ def _assemble(
         given = file.labels
         if given is not None:
             given = labels.whole(given, name) if numbered else labels.named(given, class_names, name)
-        ids = (
-            numbered_ids("row", np.arange(len(inputs[name])))
-            if file.ids is None
-            else file.ids.astype(np.str_)
-        )
-        users = None if file.users is None else file.users.astype(np.str_)
+        ids = numbered_ids("row", np.arange(len(inputs[name]))) if file.ids is None else _names(file.ids)
+        users = None if file.users is None else _names(file.users)
         parts[name] = Part(inputs[name], given, ids, users, file.features)
     return Dataset(
         name="own",
@@ -220,6 +216,17 @@ def _assemble(
         columns=plan,
         ids_are="rows" if raw["private"].ids is None or raw["private"].numbered else "given",
     )
+
+
+def _names(values: np.ndarray) -> np.ndarray:
+    """Ids or users as texts; a whole number is the same whether its array holds fractions or not.
+
+    >>> _names(np.array([7.0, 7.5])).tolist(), _names(np.array([7])).tolist()
+    (['7', '7.5'], ['7'])
+    """
+    if values.dtype.kind != "f":
+        return values.astype(np.str_)
+    return np.array(tables.of({"ids": values}, "an .npz")["ids"], np.str_)
 
 
 def _inputs(
@@ -239,14 +246,32 @@ def _inputs(
         notes = {name: counts for name, counts in counted.items() if counts}
         return encoded, columns.preprocessing(encoded["public"], plan), notes, tuple(plan)
     arrays = {name: np.asarray(file.inputs) for name, file in raw.items()}
-    if all(array.dtype == np.uint8 and array.ndim == 4 for array in arrays.values()):
-        return arrays, Preprocessing((0.0,), (255.0,)), {}, ()
+    if arrays["public"].dtype == np.uint8 and arrays["public"].ndim == 4:
+        pixels = {name: _pixels(array, name) for name, array in arrays.items()}
+        return pixels, Preprocessing((0.0,), (255.0,)), {}, ()
     with np.errstate(over="ignore"):
         arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     for name, array in arrays.items():
         if array.ndim == 0 or len(array) or name != "private":  # a pool has no private records
             check_inputs(name, array)
     return arrays, columns.standard(arrays["public"]), {}, ()
+
+
+def _pixels(array: np.ndarray, name: str) -> np.ndarray:
+    """Images as the public ones are stored, whole numbers from 0 to 255; others are refused.
+
+    One image of another type gives a whole array that type, and must not change how all others are read.
+    """
+    if array.dtype == np.uint8 or array.ndim != 4:  # other shapes are refused with all others
+        return array
+    with np.errstate(invalid="ignore"):
+        found = array.astype(np.uint8)
+    if not np.array_equal(found, array):
+        raise PateError(
+            f"the {name} images are {array.dtype} and hold other numbers than whole ones from 0 to 255, and "
+            "the public images are uint8: give all of them alike"
+        )
+    return found
 
 
 def _left_out(public: tables.Table, declared: Mapping[str, Sequence]) -> list[str]:

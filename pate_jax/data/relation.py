@@ -20,7 +20,7 @@ ROW_NUMBERS = (
     "it, so the guarantee covers changed contents but no removal; give ids that belong to the records, or "
     "pass --ids-are-stable if each record keeps its number when others come or go"
 )
-DECLARED = "the records are numbered, and their owner declares that each keeps its number"
+DECLARED = "its owner declares that each record keeps its id"
 
 
 def of(dataset: Dataset, by: str) -> Relation:
@@ -94,14 +94,17 @@ def _number(text: str) -> str | None:
 
 
 def declared(dataset: Dataset, ids_are_stable: bool) -> Dataset:
-    """The data set with its owner's declaration; if its ids are row numbers, its description says so.
+    """The data set with its owner's declaration, which its description repeats whatever the ids look like.
+
+    One record more or less may decide whether ids count up, so nothing that is published of declared ids may
+    depend on it. Of others the description says if they are row numbers, as the statement does.
 
     >>> from pate_jax.data import load
     >>> drawn = replace(load("strokes", size=12, public_size=2, test_size=2), ids_are="rows")
     >>> of(declared(drawn, True), "record"), of(declared(drawn, False), "record")
     ('record', 'contents')
     """
-    note = (DECLARED if ids_are_stable else ROW_NUMBERS) if are_rows(dataset) else ""
+    note = DECLARED if ids_are_stable else ROW_NUMBERS if are_rows(dataset) else ""
     return replace(
         dataset,
         ids_are="stable" if ids_are_stable else dataset.ids_are,

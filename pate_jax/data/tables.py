@@ -78,7 +78,8 @@ def to_csv(table: Table) -> bytes:
 def _csv(path: Path) -> Table:
     content = read_bytes(path)
     try:
-        lines = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), skipinitialspace=True)
+        text = io.StringIO(content.decode("utf-8-sig"), newline="")
+        lines = csv.reader(text, skipinitialspace=True, strict=True)  # no quote left open swallows records
         header = [name.strip() for name in next(lines, [])]
         rows = []
         with bar(f"reading {path.name}", total=content.count(b"\n")) as progress:

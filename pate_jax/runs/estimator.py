@@ -207,9 +207,13 @@ def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np
             "X_public is not given: the student learns from public inputs without labels, of the same kind "
             "as X; give fit(X, y, X_public) or PateClassifier(X_public=...)"
         )
-    header = frames.names_of(X)
+    header, known = frames.names_of(X), samples.inputs(public, "X_public")
+    if header is None:  # one record of X must not decide how all others are read
+        private = samples.like(private, list(known) if isinstance(known, dict) else None, "X")
+        if not isinstance(private, dict):
+            samples.check_finite(private, "X")
     columns = list(private) if isinstance(private, dict) else None
-    known = samples.like(samples.inputs(public, "X_public"), columns, "X_public")
+    known = samples.like(known, columns, "X_public")
     if samples.width(known) != samples.width(private):
         raise PateError(
             f"X_public has {samples.width(known)} features and X has {samples.width(private)}: give both the "

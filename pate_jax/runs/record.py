@@ -27,6 +27,7 @@ CANDIDATE = "candidate"  # of a choice of settings: whom it holds out, and what 
 BASELINE = "baseline"  # the stage that only a net trained on the records themselves has
 TUNE = "tune"  # the stage that only a choice of settings has
 _OF_TUNE = ("data", "relation", "register", "chosen")  # the others that it has
+RECORDS = "records"  # a digest of the private records that a crowd's run was begun with
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
 _OF_A_CHOICE = (
     "{} is of a choice of settings, which `pate tune` makes and publishes as a whole: `pate verify` checks "

@@ -59,11 +59,12 @@ def _array(values: Any, place: str) -> np.ndarray:
             raise PateError(
                 f"{place} has 0 {what} (shape={array.shape}) while a minimum of 1 is required: give more"
             )
-    _check_finite(array, place)
+    check_finite(array, place)
     return array
 
 
-def _check_finite(array: np.ndarray, place: str) -> None:
+def check_finite(array: np.ndarray, place: str) -> None:
+    """Refuse NaN and infinity."""
     if array.dtype.kind != "f":
         return
     finite = np.isfinite(array.reshape(len(array), -1)).all(1)

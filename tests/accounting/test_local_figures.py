@@ -5,6 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
 
 from pate_jax.accounting import local as figures
 from pate_jax.accounting import local_plan
@@ -138,3 +141,53 @@ def test_a_plan_for_many_answers_at_a_delta_is_no_worse_than_the_pure_one():
 def test_settings_that_make_no_sense_are_refused_by_name(call, message):
     with pytest.raises(PateError, match=message):
         call()
+
+
+def losses(mechanism, answers):
+    """Every privacy loss of answers about two classes, and how probable it is."""
+    right = np.arange(answers + 1)
+    return (2 * right - answers) * mechanism.epsilon, binom.pmf(
+        right, answers, 1 / (1 + math.exp(-mechanism.epsilon))
+    )
+
+
+def delta_where_answers_choose(first, seconds, epsilon):
+    """The exact delta at `epsilon` if the first answers decide which of several votes comes next."""
+    there, chance = losses(*first)
+    over = []
+    for second in seconds:
+        loss, probable = losses(*second)
+        left = np.minimum(epsilon - there[:, None] - loss, 0)
+        over.append((probable * -np.expm1(left)).sum(axis=1))
+    return float((chance * np.max(over, axis=0)).sum())
+
+
+def test_votes_that_are_planned_after_seeing_answers_stay_within_the_budget():
+    """Each sum would do by itself; the worse of two votes, which answers choose, takes twice the delta."""
+    budget, delta = 5.353710258248387, 1e-5
+    kind = local.RandomisedResponse
+    first, loud, soft = (
+        kind(2, each) for each in (0.09812302613728836, 1.041427505013939, 0.052233072216386706)
+    )
+    before = [(first, 37)]
+    by_smallest = [(loud, 3), (soft, 392)]
+    assert all(figures.together([*before, each], delta) <= budget for each in by_smallest)
+    assert delta_where_answers_choose(before[0], by_smallest, budget) > 1.7 * delta
+    kept = [(each, figures.affords(each, budget, delta, before)) for each in (loud, soft)]
+    assert 0 < kept[0][1] <= 3 and 0 < kept[1][1] < 392
+    assert delta_where_answers_choose(before[0], kept, budget) <= delta
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.02, 2.0), st.integers(1, 60)), min_size=1, max_size=4),
+    st.floats(0.5, 8.0),
+    st.sampled_from([0.0, 1e-9, 1e-5]),
+)
+def test_a_filter_sums_costs_and_is_never_above_the_plain_sum_where_it_takes_that(votes, budget, delta):
+    given_votes = [(local.RandomisedResponse(3, epsilon), answers) for epsilon, answers in votes]
+    spent = [figures.accumulated(given_votes[:count], budget, delta) for count in range(1, len(votes) + 1)]
+    assert spent[-1] >= figures.together(given_votes, delta) * (1 - 1e-9)
+    assert spent[1:] == sorted(spent[1:])
+    more = figures.affords(given_votes[0][0], budget, delta, given_votes)
+    if more:
+        assert figures.accumulated([*given_votes, (given_votes[0][0], more)], budget, delta) <= budget

@@ -73,8 +73,20 @@ def test_a_column_of_images_makes_arrays(column):
     found = frames.read(values, "private", NAMES)
     assert sorted(found) == ["ids", "inputs", "labels"]
     assert np.array_equal(found["inputs"], np.arange(12).reshape(2, 3, 2))
-    assert found["ids"].tolist() == [7, 5]
+    assert found["ids"].tolist() == ["7", "5"]
     assert sorted(frames.read(values, "inputs")) == ["inputs"]
+
+
+@pytest.mark.parametrize("odd", [None, 77.5, "a", 2**63 + 5, float("nan")])
+@pytest.mark.parametrize("role", ["ids", "users"])
+def test_one_id_beside_images_does_not_change_how_the_others_read(role, odd):
+    """NumPy would give all of them one type: 6053 would become 6053.0, and go to another teacher."""
+    rows = np.arange(18, dtype=np.uint8).reshape(3, 3, 2)
+    names = {"labels": "kind", role: "key"}
+    read = lambda last: frames.read(  # noqa: E731
+        {"image": rows, "kind": ["cat", "dog", "cat"], "key": [6053, 7, last]}, "private", names
+    )
+    assert read(odd)[role].tolist()[:2] == read(8)[role].tolist()[:2] == ["6053", "7"]
 
 
 def test_equal_content_makes_equal_bytes():

@@ -65,6 +65,37 @@ def test_ids_of_numbers_and_users(tmp_path):
     assert part.users.tolist() == ["u", "v", "u", "v"]
 
 
+def test_one_fraction_among_ids_does_not_change_how_the_others_read(tmp_path):
+    names = [
+        from_files(
+            npz(tmp_path, "a", arrays(3, ids=np.array(ids))), npz(tmp_path, "b", arrays(9))
+        ).private.ids
+        for ids in ([6053, 7, 8], [6053, 7, 8.5])
+    ]
+    assert names[0].tolist()[:2] == names[1].tolist()[:2] == ["6053", "7"]
+
+
+def test_one_private_image_of_another_type_does_not_change_how_all_are_scaled(tmp_path):
+    public, private = npz(tmp_path, "b", arrays(9, "image")), arrays(4, "image")
+    usual = from_files(npz(tmp_path, "a", private), public)
+    as_floats = npz(tmp_path, "c", {**private, "inputs": private["inputs"].astype(np.float32)})
+    again = from_files(as_floats, public)
+    assert again.preprocessing == usual.preprocessing and again.private.inputs.dtype == np.uint8
+    assert np.array_equal(again.private.inputs, usual.private.inputs)
+    private["inputs"] = private["inputs"].astype(np.float32) + 0.5
+    with pytest.raises(PateError, match="the private images are float32 and hold other numbers than whole"):
+        from_files(npz(tmp_path, "d", private), public)
+
+
+def test_a_quote_that_is_left_open_swallows_no_records(tmp_path):
+    rows = [f"{row},no,ward" for row in range(20)]
+    rows[5] = '5,no,"ward'
+    for text in ("\n".join(rows), "\n".join([*rows[:9], '9,no,ward" two', *rows[10:]])):
+        private = csv(tmp_path, "a", f"id,sick,place\n{text}\n")
+        with pytest.raises(PateError, match="is not a CSV table in UTF-8"):
+            from_files(private, csv(tmp_path, "b", "sick,place\nno,x\nyes,y\n"), label_column="sick")
+
+
 def test_missing_ids_are_row_numbers_and_say_so(tmp_path):
     data = from_files(npz(tmp_path, "a", arrays(4)), npz(tmp_path, "b", arrays(5)))
     assert data.private.ids.tolist() == ["row-0", "row-1", "row-2", "row-3"]

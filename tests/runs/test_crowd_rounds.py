@@ -17,7 +17,7 @@ from pate_jax import accounting, crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.exact.counts import Unmade
 from pate_jax.audit import crowds, verify
-from pate_jax.data import partition
+from pate_jax.data import load, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, HeadCount, NeighbourCounts, Score
 from pate_jax.runs import chain, ledger, pipeline
@@ -25,7 +25,7 @@ from pate_jax.runs.crowds import choice, comparison, public_side, release, round
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.settings import RunConfig
+from pate_jax.runs.settings import CrowdChoice, RunConfig
 from pate_jax.student import Auto, Student, Supervised, spaces
 from pate_jax.system import storage
 
@@ -353,23 +353,66 @@ def test_nobody_is_held_out_by_a_row_number(tmp_path, by):
     assert not opened.renumbers
 
 
-def test_a_run_that_holds_out_row_numbers_is_found_out_and_none_is_planned(monkeypatch):
+def test_a_run_that_holds_out_row_numbers_is_found_out(monkeypatch):
     run = honest_runs.in_rounds("sums")
     crowd = crowd_inputs.opened(run)
     faults = lambda: [one.text for one in crowds.voters(run, crowd) if one.outcome == "failed"]  # noqa: E731
-    monkeypatch.setattr(choice, "_expected", lambda crowd, mu, labels, wanted: wanted)
-    monkeypatch.setattr(choice.forecast, "_ENOUGH", 1)
-    assert faults() == [] and {one.rounds for one in choice._rehearsed(crowd, [])} == {1, 2}
+    assert faults() == []
     monkeypatch.setattr(crowd_inputs.relation, "renumbers", lambda dataset, by: True)
     assert any("held out by row numbers" in one for one in faults())
-    assert {one.rounds for one in choice._rehearsed(crowd, [])} == {1}
 
 
-def test_students_are_not_compared_by_row_numbers():
-    data, once = SimpleNamespace(kind="image", synthetic=False), SimpleNamespace(rounds=1)
-    crowd = SimpleNamespace(dataset=data, choice=once, kind="patches", renumbers=False)
+def test_what_ids_look_like_decides_nothing_that_a_release_shows():
+    """Whether ids count up changes with one record, so only a declaration lets anybody be held out."""
+    shown = {}
+    for left in (60, 17):
+        names = np.array([f"{row}" for row in range(60) if row != left])
+        drawn = load("strokes", size=len(names), public_size=2, test_size=2)
+        private = drawn.private._replace(ids=names)
+        given = replace(drawn, private=private, ids_are="given", description="")
+        assert relation.are_rows(given) == (left == 60)
+        for stable in (True, False):
+            data = relation.declared(given, stable)
+            made = crowd_inputs.Crowd(SimpleNamespace(dataset=data), CrowdChoice("sums"))
+            shown[left, stable] = made.declared, relation.without_warning(data.description)
+    assert shown[60, True] == shown[17, True] == (True, relation.DECLARED)
+    assert shown[60, False] == shown[17, False] == (False, "")
+
+
+@pytest.mark.parametrize("wanted", ["sums", "in rounds"])
+def test_a_run_does_not_go_on_with_other_private_records(tmp_path, wanted):
+    """Where ids were exchanged, those who judge would have voted in the table already."""
+    shutil.copytree(honest_runs.many().private.parent, tmp_path / "data")
+    names = ("private", "public", "test")
+    data = replace(honest_runs.many(), **{name: tmp_path / "data" / f"{name}.npz" for name in names})
+    run, choice = RunDirectory(tmp_path / "run"), CrowdChoice("sums", rounds=1 if wanted == "sums" else 2)
+    with run.writing():
+        crowd_stages.begin(run, data, choice)
+        crowd_stages.begin(run, data, choice)
+        with np.load(data.private, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        np.savez(data.private, **{**arrays, "ids": arrays["ids"][::-1]})
+        with pytest.raises(PateError, match=r"private records were changed since .* was begun: restore them"):
+            crowd_stages.begin(run, data, choice)
+        np.savez(data.private, **arrays)
+        crowd_stages.begin(run, data, choice)
+
+
+def test_more_rounds_and_comparisons_need_a_declaration(monkeypatch):
+    run = honest_runs.in_rounds("sums")
+    crowd = crowd_inputs.opened(run)
+    monkeypatch.setattr(choice, "_expected", lambda crowd, mu, labels, wanted: wanted)
+    monkeypatch.setattr(choice.forecast, "_ENOUGH", 1)
+    for ids_are, wanted in (("stable", {1, 2}), ("given", {1}), ("rows", {1})):
+        vars(crowd.inputs)["dataset"] = replace(crowd.dataset, ids_are=ids_are)
+        assert {one.rounds for one in choice._rehearsed(crowd, [])} == wanted
+
+
+def test_students_are_not_compared_where_ids_are_not_declared():
+    images, once = SimpleNamespace(kind="image", synthetic=False), SimpleNamespace(rounds=1)
+    crowd = SimpleNamespace(dataset=images, choice=once, kind="patches", declared=True)
     assert comparison.rivals(Auto(), crowd)
-    crowd.renumbers = True
+    crowd.declared = False
     assert comparison.rivals(Auto(), crowd) == []
 
 

@@ -150,6 +150,18 @@ def test_what_the_run_is_asked(asked):
     assert asked[1]["private"]["ids"].tolist() == [str(row) for row in range(30)]
 
 
+@pytest.mark.parametrize("row", [["0.5", 1.0, 2], [None, 1.0, 2.0]])
+def test_one_record_does_not_decide_whether_columns_are_words(asked, row):
+    """Numbers among the public inputs make numbers of all; what is no number is refused."""
+    usual = numbers(29, 1)
+    if row[0] is None:
+        with pytest.raises(PateError, match="X holds NaN or infinity in 1 records"):
+            declared().fit([*usual.tolist(), row], [0, 1] * 15)
+        return
+    declared().fit([*usual.tolist(), row], [0, 1] * 15)
+    assert np.array_equal(asked[0]["private"]["inputs"], [*usual, [0.5, 1.0, 2.0]])
+
+
 def test_a_table_keeps_its_own_columns(asked):
     table = {"labels": ["a"] * 20, "ids": [1.5] * 20, "dose": [None] * 20}
     PateClassifier(classes=[0, 1]).fit(table, [0, 1] * 10, table, ids=range(20))

@@ -68,7 +68,9 @@ def test_a_list_that_went_on_has_no_limit(tmp_path):
         stages.account(run, None, False, 0.99)
     go_on(run, 5, 30)
     with run.writing():
-        assert stages.account(run, None, False).figures["sanitised"].epsilon is None
+        later = stages.account(run, None, False)
+        assert later.figures["sanitised"].epsilon is None
+        assert "the release of the sanitised figure apart" in later.charged  # it was published before
         with pytest.raises(PateError, match=r"asked 2 batches.*without --sanitise"):
             stages.account(run, None, False, 0.99)
     assert len(chain.read(run.limits)) == 1

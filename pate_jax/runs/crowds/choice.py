@@ -92,7 +92,7 @@ def judges(crowd: Crowd) -> list[Labels]:
 def _rehearsed(crowd: Crowd, labels: Sequence[Labels]) -> dict[Candidate, Expected]:
     """What is expected of each kind of voters; the number of queries can be chosen of neighbours only."""
     queries = crowd.choice.queries
-    several = queries is None and devices.processes() == 1 and not crowd.renumbers
+    several = queries is None and devices.processes() == 1 and crowd.declared
     wanted = forecast.candidates(crowd.voting, crowd.mu, several=several)
     return _expected(crowd, crowd.mu, labels, [Candidate(FIRST)] if queries else wanted)
 

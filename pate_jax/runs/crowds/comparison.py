@@ -16,7 +16,7 @@ from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import Auto, StudentConfig, with_method
 from pate_jax.student.settings import Settings
-from pate_jax.system import devices
+from pate_jax.system import devices, progress
 
 FIRST, RIVALS = "linear", ("supervised", "fixmatch")
 
@@ -25,14 +25,18 @@ def rivals(config: StudentConfig, crowd: Crowd) -> list[Settings]:
     """How the students are trained that a crowd's classifier is compared with, if its voters are sums.
 
     There are none where the user names a method, for tables and vectors, for images that this package draws,
-    for an encoder of the owner's, over several rounds or processes, and where ids are row numbers, by which
-    nobody can be held out. Of private records nothing but the form of their ids is read.
+    for an encoder of the owner's, over several rounds or processes, and where the owner does not declare that
+    ids stay with their records, since others may be held out by them. Nothing of private records is read.
     """
     dataset, choice = crowd.dataset, crowd.choice
     image = dataset.kind == "image" and not dataset.synthetic and crowd.kind != "encoder"
     if not isinstance(config, Auto) or not image or choice.rounds > 1 or devices.processes() > 1:
         return []
-    if crowd.renumbers:
+    if not crowd.declared:
+        progress.say(
+            "students are not compared, since that holds out one voter in ten by its id: pass "
+            "--ids-are-stable if each record (or user) keeps its id when others come or go"
+        )
         return []
     return [with_method(config, method).resolved(image=True, whole=True) for method in RIVALS]
 

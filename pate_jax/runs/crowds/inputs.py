@@ -183,6 +183,14 @@ class Crowd:
             )
 
     @property
+    def declared(self) -> bool:
+        """Whether voters may be held out unasked: their names stay with them, as their owner declares.
+
+        What names look like may change with one voter, so it decides nothing that the release shows.
+        """
+        return self.dataset.ids_are == "stable"
+
+    @property
     def renumbers(self) -> bool:
         """Whether voters have mere row numbers for names, so that none may be held out by its name."""
         return relation.renumbers(self.dataset, self.choice.by)

@@ -92,7 +92,8 @@ def vote(
         storage.write_bytes(out, content)
     each = [(one.mechanism, one.answers) for one in charges]
     everybody = [(one.mechanism, one.answers * one.voters) for one in charges]
-    sums = figures.together(each, delta), figures.together(each), figures.together(everybody, delta)
+    spent, whole = (figures.accumulated(one, fixed, delta) for one in (each, everybody))
+    sums = spent, figures.together(each), whole
     return Ballot(len(labels), now.answers, *sums, fixed, mine is not None)
 
 
@@ -123,7 +124,7 @@ def _affordable(charges: Iterable[_Charge], terms: Terms, budget: float, delta: 
     before = [(one.mechanism, one.answers) for one in charges]
     answers = figures.affords(terms.mechanism, budget, delta, before, terms.answers_each)
     if answers < 1:
-        used = figures.together(before, delta)
+        used = figures.accumulated(before, budget, delta)
         raise PateError(
             f"budget={budget:g} at delta={delta:g} of a voter, of which {used:.4g} is spent, does not afford "
             f"one answer of epsilon {terms.mechanism.epsilon:g}: this party cannot take part in this vote"
