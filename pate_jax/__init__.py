@@ -10,7 +10,7 @@ models      nets as pure functions, the only room that imports Flax; spaces lear
 ensemble    from shards to labels: all teachers as one program; the only room that names pmap
 crowd       from records to tables of votes or sums: every record or user a voter, without training
 voting      from labels to votes, also for teachers trained elsewhere
-aggregate   from votes, a mechanism and a key to answers: the only room that draws noise
+aggregate   from votes, a mechanism and a key to answers: the room that draws the noise of answers
 accounting  from votes and a mechanism to figures, statements and plans; never JAX
 baselines   other ways to learn from the same records, for comparison: DP-SGD
 parties     from votes of several owners to what they open together, and nothing else

@@ -158,3 +158,6 @@ def test_every_page_is_in_the_index():
     index = (ROOT / "docs" / "index.md").read_text()
     missing = [page.name for page in ROOT.glob("docs/*.md") if f"]({page.name})" not in index]
     assert set(missing) <= {"index.md"}, f"docs/index.md does not name {missing}"
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    missing = [page.name for page in ROOT.glob("docs/*.md") if f": {page.name}\n" not in navigation]
+    assert not missing, f"the navigation of mkdocs.yml does not name {missing}"

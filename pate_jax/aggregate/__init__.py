@@ -1,4 +1,4 @@
-"""From votes, a mechanism and a key to answers: the only package that draws noise."""
+"""From votes, a mechanism and a key to answers: the package that draws the noise of answers."""
 
 from pate_jax.aggregate.answers import Answers, Sampler, answer, answer_many, prepare, soft_answers
 from pate_jax.aggregate.noise import fresh_key, is_private, seeded_key

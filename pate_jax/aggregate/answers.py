@@ -1,8 +1,9 @@
 """Votes and a mechanism to answers: one jitted call for a whole set of queries.
 
-The only room that draws noise. `answer` checks values where it can see them; under jit, vmap or shard_map it
-checks shapes and types only. Mechanisms are registered as pytrees here, so that they can be stacked, passed
-to jit and mapped over; rebuilding one from its leaves does not validate, since a leaf may be a tracer.
+The room that draws the noise of answers. `answer` checks values where it can see them; under jit, vmap or
+shard_map it checks shapes and types only. Mechanisms are registered as pytrees here, so that they can be
+stacked, passed to jit and mapped over; rebuilding one from its leaves does not validate, since a leaf may be
+a tracer.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _by_path(parts: Mapping[str, Tree]) -> dict[str, np.ndarray]:
 
 
 def _of_older_version(folder: Path) -> dict[str, np.ndarray]:
-    """A wave as one process wrote it before version 0.2: an Orbax checkpoint. Flax brings Orbax."""
+    """A wave as one process of an earlier version wrote it: an Orbax checkpoint. Flax brings Orbax."""
     try:
         from orbax.checkpoint import PyTreeCheckpointer
     except ImportError as error:

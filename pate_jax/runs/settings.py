@@ -39,7 +39,6 @@ _BY_COMMAND.append(
 _AUTO = Annotated[
     None, subcommand("auto", description="A confident discrete Gaussian that follows the number of teachers.")
 ]
-MechanismChoice = Union[tuple(_BY_COMMAND)]  # type: ignore[valid-type]  # noqa: UP007
 MechanismOrAuto = Union[(_AUTO, *_BY_COMMAND)]  # type: ignore[valid-type]
 _OF_RUN = Annotated[None, subcommand("of-run", description="The mechanism that the run recorded.")]
 MechanismOrRun = Union[(_OF_RUN, *_BY_COMMAND)]  # type: ignore[valid-type]
@@ -83,7 +82,8 @@ class DataChoice:
     image_size: int | None = None
     """Height and width to which the images of folders are resized; unset: they must all have one size."""
     records: int | None = None
-    """Number of private records to draw of strokes (unset: 240 for each teacher) or glyphs."""
+    """Number of private records to draw of strokes (unset: 240 for each teacher, 30,000 without teachers) or
+    glyphs."""
     data_dir: Path | None = None
     """Where prepared data sets are kept."""
     manual_dir: Path | None = None
@@ -267,7 +267,7 @@ class RunConfig:
             "--selection": self.selection != "first",
             "--min-distance": self.min_distance is not None,
             "a mechanism": self.mechanism is not None,
-            "a setting of --teacher": self.teacher != TeacherConfig(),
+            "a setting of teachers": self.teacher != TeacherConfig(),
         }
         return [name for name, there in of_teachers.items() if there]
 

@@ -182,7 +182,7 @@ class FixMatch(FromPool, Aligned):
     strength: float = 1.0
     """fixmatch: how strong the distortions are; 1 turns by up to 30 degrees."""
     distort_answers: bool = True
-    """fixmatch: distort answered images too, as strongly; the paper only moves them."""
+    """fixmatch: whether answered images are distorted too, as strongly; the paper only moves them."""
     settled: float | None = None
     """fixmatch: training ends early once a smaller share of public inputs gets another label within 400
     steps; unset: 0.005, and 0, which is never, where soft answers cover the pool."""
@@ -269,7 +269,7 @@ class Auto(FixMatch, Vat, Gan):
 def covers(answers: int, pool: int, *, image: bool) -> bool:
     """Whether so many soft answers leave little to guess: of images for half of the pool, of tables always.
 
-    On made-up tables students that guess were 11 points behind ridge where few rows had soft answers.
+    On made-up tables students that guess were 12 points behind ridge where few rows had soft answers.
 
     >>> covers(4, 9, image=True), covers(5, 9, image=True), covers(1, 9, image=False)
     (False, True, True)

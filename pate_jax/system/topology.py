@@ -1,6 +1,6 @@
 """Which machines a run is meant for: `--topology cpu-8` and the files in topologies/.
 
-A topology names the hardware (backend, devices on each host, number of hosts) and nothing about the run.
+A topology names the hardware (backend, devices in all, number of hosts) and nothing about the run.
 It never changes a result. `prepare` has to run before JAX looks for devices, so nothing here imports JAX.
 """
 

@@ -263,6 +263,8 @@ def test_it_learns_what_is_easy_and_says_whether_its_key_is_private():
         {"microbatch": 2048},
         {"temperature": -1.0},
         {"offset": math.nan},
+        {"net": "patches"},
+        {"net": "tandem"},
     ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(wrong):

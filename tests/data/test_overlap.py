@@ -20,7 +20,7 @@ from pate_jax.runs import queries as pools
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
 def part(count, seed, dtype=np.float32):

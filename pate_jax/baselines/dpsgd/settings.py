@@ -13,6 +13,7 @@ from pate_jax.models import names
 LARGEST_MICROBATCH = 1024  # the sum of so many clipped gradients fits 32 bits (`clipping`)
 LEAST_MULTIPLIER = 0.25  # below, hardly anything is promised
 LINEAR: names.Net = "linear"  # the net that is one matrix on a public space
+_OF_STUDENTS = ("patches", "tandem")  # nets that hold public images
 CLIPS = 1e-6, 1e6  # whose squares and whose share of a grid are well within float32
 _LEAST = {"steps": 1, "batch": 1, "microbatch": 1}
 
@@ -64,6 +65,11 @@ class Settings:
         for name in ("momentum", "average"):
             if not 0 <= getattr(self, name) < 1:
                 raise PateError(f"{name}={getattr(self, name)} must be at least 0 and below 1")
+        if self.net in _OF_STUDENTS:
+            raise PateError(
+                f"net={self.net!r} holds public images that a student was taught with, and is not trained by "
+                "DP-SGD: choose linear, which sees images by their typical patches, or a net of layers"
+            )
         if self.space is not None and self.net != LINEAR:
             raise PateError(f"space={self.space!r} is for net={LINEAR!r}, not {self.net!r}: leave it out")
         given = self.noise_multiplier

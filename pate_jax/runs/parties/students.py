@@ -41,7 +41,8 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
         return storage.read_json(run.results, "results")
     dataset = ballot.open_dataset(member)
     given = lesson(member, dataset)
-    config.resolved(image=dataset.kind == "image")  # refuses what does not suit the inputs
+    if given.linear is None or not isinstance(config, student.Linear):
+        config.resolved(image=dataset.kind == "image")  # refuses what does not suit the inputs
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned, method = learn(member, config, dataset, given)
     results = _results(member, dataset, given, learned, method)
