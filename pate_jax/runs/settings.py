@@ -267,9 +267,10 @@ class RunConfig:
             "--selection": self.selection != "first",
             "--min-distance": self.min_distance is not None,
             "a mechanism": self.mechanism is not None,
-            "a setting of teachers": self.teacher != TeacherConfig(),
         }
-        return [name for name, there in of_teachers.items() if there]
+        changed = to_settings(self.teacher).items() - to_settings(TeacherConfig()).items()
+        flags = sorted("--" + name.replace("_", "-") for name, _ in changed)
+        return [*(name for name, there in of_teachers.items() if there), *flags]
 
     def _check_of_crowd(self) -> None:
         """Refuse what only teachers take."""

@@ -187,7 +187,7 @@ REFUSED = [
     ({"voters": "sums", "budget_epsilon": 2.0}, "--budget-epsilon belongs to teachers"),
     ({"voters": "neighbours", "mechanism": GNMax(4.0)}, "a mechanism belongs to teachers"),
     ({"voters": "neighbours", "selection": "random"}, "--selection belongs to teachers"),
-    ({"voters": "neighbours", "teacher": TeacherConfig(epochs=3)}, "--teacher belongs to teachers"),
+    ({"voters": "neighbours", "teacher": TeacherConfig(epochs=3)}, "--epochs belongs to teachers"),
     ({"voters": "sums", "queries": 9}, "--queries 9 does not go with --voters sums"),
     ({"voters": "neighbours", "queries": 0}, "queries=0"),
     ({"voters": "sums", "epsilon": 0.0}, "epsilon=0.0"),
