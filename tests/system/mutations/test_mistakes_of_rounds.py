@@ -8,7 +8,8 @@ import honest_runs
 import jax
 import numpy as np
 import pytest
-from catalogue import case, edit, fails, is_caught, is_found, replaced, verified
+import test_crowd_rounds
+from catalogue import case, edit, fails, is_caught, is_found, replaced, source, verified
 from test_crowd_rounds import test_nobody_is_held_out_by_a_row_number as numbered
 from test_edited_runs import both, settings
 from test_mistakes_of_crowds import crowd_lines, patched
@@ -201,6 +202,36 @@ MISTAKES = [
         replaced(relation, "renumbers", lambda real: lambda dataset, by: False),
         lambda patch, folder: folder.mkdir() or fails(lambda: numbered(folder, "record"))(patch, folder),
         "DID NOT RAISE|row numbers",
+    ),
+    case(
+        "whom a run holds out follows from what ids look like",
+        patched(Crowd, "declared", property(lambda crowd: not crowd.renumbers)),
+        fails(test_crowd_rounds.test_what_ids_look_like_decides_nothing_that_a_release_shows),
+        "decides_nothing",
+    ),
+    case(
+        "a card repeats a declaration only of ids that count up",
+        source(
+            relation,
+            "declared",
+            "DECLARED if ids_are_stable",
+            "DECLARED if ids_are_stable and are_rows(dataset)",
+        ),
+        fails(test_crowd_rounds.test_what_ids_look_like_decides_nothing_that_a_release_shows),
+        "decides_nothing",
+    ),
+    case(
+        "a run goes on with other private records",
+        source(stages, "begin", "storage.digest(*crowd.dataset.private)", '"the same"'),
+        lambda patch, folder: (
+            folder.mkdir()
+            or fails(
+                partial(
+                    test_crowd_rounds.test_a_run_does_not_go_on_with_other_private_records, folder, "sums"
+                )
+            )(patch, folder)
+        ),
+        "DID NOT RAISE",
     ),
     case(
         "held out by the place in the file",

@@ -5,11 +5,13 @@ from functools import partial
 
 import pytest
 import test_audiences
+import test_local_figures
 import test_local_laws
 import test_local_votes
 import test_noise_shares
 from catalogue import case, fails, is_caught, replaced, source
 
+from pate_jax.accounting import local as figures
 from pate_jax.accounting import parties, party_curves
 from pate_jax.accounting.index_curve import index_curve
 from pate_jax.mechanisms import Noise, local, noise_shares
@@ -158,6 +160,12 @@ LOCAL = [
             )
         ),
         "pure_epsilon",
+    ),
+    case(
+        "a later vote is compared with the smallest of several bounds",
+        source(figures, "accumulated", "delta == 0 or len(votes) < 2", "True"),
+        fails(test_local_figures.test_votes_that_are_planned_after_seeing_answers_stay_within_the_budget),
+        "stay_within_the_budget",
     ),
     case(
         "a party's ledger forgets earlier votes",
