@@ -172,6 +172,13 @@ def check_part(name: str, part: Part, classes: int) -> None:
             raise PateError(f"{name} has {len(values)} {column} for {rows} inputs; give one for each record")
     if part.labels is not None:
         _check_labels(name, part.labels, classes)
+    for what, names in (("id", part.ids), ("user", part.users)):
+        if names is not None and (names == "").any():
+            blank = np.flatnonzero(names == "")
+            raise PateError(
+                f"{name} has no {what} in {len(blank)} records (first at row {blank[0]}), which would count "
+                f"as one {what}'s: fill in each, or remove these records"
+            )
     _check_ids(name, part.ids)
 
 

@@ -17,6 +17,10 @@ from pate_jax.errors import PateError
 _MOST = 2000  # classes, unless they are declared
 
 
+class NotNumbers(PateError):
+    """Labels are no whole numbers, so they may be names."""
+
+
 def classes(
     public: Sequence[np.ndarray], declared: int | str | Sequence[str] | None
 ) -> tuple[tuple[str, ...], bool]:
@@ -41,9 +45,17 @@ def classes(
             "leave the label column out of that part, or pass the number of classes or their names"
         )
     try:
-        count, by_name = int(whole(values, "public or test").max()) + 1, False
-    except PateError:
-        if not all(labels.dtype.kind == "U" for labels in public):
+        numbers, by_name = whole(values, "public or test"), False
+        count = int(numbers.max()) + 1
+        if numbers.min() > 0:  # of negative ones the labels' own check says more
+            names = ",".join(map(str, np.unique(numbers)[:9]))
+            raise PateError(
+                f"the public or test labels are numbers from {numbers.min()} to {numbers.max()}, and classes "
+                f"are numbered from 0: pass --classes {names} and so on if these are their names, or "
+                f"--classes {count} if public records of the others are missing"
+            )
+    except NotNumbers:
+        if not all(labels.dtype.kind in "Ub" for labels in public):
             raise
         count, by_name = len(set(values.tolist())), True
     if count > _MOST:
@@ -71,14 +83,14 @@ def whole(labels: np.ndarray, place: str) -> np.ndarray:
     try:
         numbers = labels.astype(np.float64)
     except (ValueError, TypeError) as error:
-        raise PateError(
+        raise NotNumbers(
             f"{place} labels are not numbers ({error}); pass the names of the classes, such as "
             "--classes no,yes"
         ) from error
     broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
     if broken.any():
         row = int(np.argmax(broken))
-        raise PateError(
+        raise NotNumbers(
             f"{place} label {labels[row]} at row {row} is not a whole number; number the classes from 0"
         )
     return np.clip(numbers, -1, 2**31 - 1).astype(np.int32)

@@ -1,6 +1,8 @@
 """The statement of crowds: its figure covers either change of a voter, and a forged one is one sentence."""
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -93,3 +95,23 @@ def test_what_cannot_be_is_refused_by_name(changes, sentence):
 def test_a_statement_of_nonsense_is_not_made(given):
     with pytest.raises(PateError):
         accounting.crowd_statement([TABLE], **{"delta": 1e-5, "voters": 9, **given})
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(60.0, 1e-5), (1e9, 1e-5), (1.0, 1e-30), (30.0, 1e-9)])
+def test_what_the_drawn_noise_cannot_keep_is_refused(epsilon, delta):
+    """The runs had been released, and stated more than was asked for, or no finite figure."""
+    with pytest.raises(PateError, match=r"cannot be kept at delta=.*(raise delta|at most)"):
+        counts.mu_for(epsilon, delta)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9, 1e-15])
+@pytest.mark.parametrize("voters", ["sums", "neighbours"])
+def test_the_largest_epsilon_that_is_not_refused_is_kept(voters, delta):
+    wished = counts._largest_epsilon(delta) * (1 - 1e-9)
+    mu = counts.mu_for(wished, delta)
+    shape = {"classes": 1000, "sigma": 1.0}
+    size = {"directions": 400, "length": 4000} if voters == "sums" else {"queries": 2000, "votes": 8}
+    release = {"sums": ClassSums, "neighbours": NeighbourCounts}[voters](**shape, **size)
+    shift = math.sqrt(release.squared_shift("changed"))
+    release = replace(release, sigma=max(1.0, shift / mu * (1 + 1e-6)))
+    assert counts.epsilon([counts.headcount_for(mu, voters), release], delta) <= wished * (1 + 1e-6)

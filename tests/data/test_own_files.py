@@ -440,3 +440,34 @@ def test_bad_text_is_one_sentence(tmp_path):
             **COLUMNS,
             categories=tmp_path / "categories.json",
         )
+
+
+def test_numbers_that_do_not_begin_at_0_are_named_or_counted_by_their_owner(tmp_path):
+    """They had become classes that nobody has: 41 for the labels 7 and 40."""
+    content = arrays(20)
+    content["labels"] = np.where(content["labels"] == 1, 7, 40)
+    private = npz(tmp_path, "a", content)
+    public = npz(tmp_path, "b", {**content, "inputs": arrays(20)["inputs"]})
+    with pytest.raises(
+        PateError, match="from 7 to 40, and classes are numbered from 0: pass --classes 7,40 "
+    ):
+        from_files(private, public)
+    named = from_files(private, public, classes="7,40")
+    assert named.classes == 2 and np.array_equal(named.private.labels, content["labels"] == 40)
+    assert from_files(private, public, classes=41).classes == 41
+
+
+def test_true_and_false_are_names(tmp_path):
+    content = arrays(20)
+    content["labels"] = content["labels"] > 0
+    public = {**content, "inputs": arrays(20)["inputs"]}
+    data = from_files(npz(tmp_path, "a", content), npz(tmp_path, "b", public))
+    assert data.class_names == ("False", "True") and np.array_equal(data.private.labels, content["labels"])
+
+
+@pytest.mark.parametrize("role", ["ids", "users"])
+def test_a_blank_is_nobodys_name(tmp_path, role):
+    names = {"ids": np.array(["a", "b", "c"]), "users": np.array(["u", "u", "v"])}
+    names[role][2] = ""
+    with pytest.raises(PateError, match=rf"private has no {role[:-1]} in 1 records .first at row 2."):
+        from_files(npz(tmp_path, "a", arrays(3, **names)), npz(tmp_path, "b", arrays(9)))

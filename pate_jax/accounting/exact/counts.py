@@ -45,6 +45,8 @@ from pate_jax.mechanisms.crowds import (
 
 _UP = 1 + 1e-12  # every figure is rounded up by this
 _MORE = 1 + 2e-6  # factor of the noise that leaves room in delta for the noise's distance from its law
+_STRAY = 1e-26  # distance of all noise of a run from its law: up to 1.2e-32 for each of a million numbers
+_NOTHING = 1e-6  # of delta, for which that factor leaves room
 _FINE = 2e-3  # step of the losses' grid, in losses of one moved cell
 _JOINED = {"sums": 1 / 4, "neighbours": 1 / 2}  # of a table's mu^2, where a voter is added or removed
 _MOST_COMPOSED = 64  # the most moved cells for which losses are composed; beyond, the Renyi curve is used
@@ -167,7 +169,13 @@ def mu_for(target: float, delta: float) -> float:
     """
     check_delta(delta)
     if not (target > 0 and math.isfinite(target)):
-        raise PateError(f"target={target!r} must be a finite epsilon above 0")
+        raise PateError(f"epsilon={target!r} must be a finite number above 0")
+    if target > (most := _largest_epsilon(delta)):
+        remedy = f"ask for {most:.3g} at most, or raise delta" if most > 0 else "raise delta"
+        raise PateError(
+            f"epsilon={target:g} cannot be kept at delta={delta:g}: drawn noise differs a little from its "
+            f"law, which counts 1 + e^epsilon times and leaves nothing of delta; {remedy}"
+        )
     low, high = 0.0, 1.0
     while composition.gaussian_log_delta(high, target) <= math.log(delta):
         low, high = high, 2 * high
@@ -176,6 +184,15 @@ def mu_for(target: float, delta: float) -> float:
         fits = composition.gaussian_log_delta(middle, target) <= math.log(delta)
         low, high = (middle, high) if fits else (low, middle)
     return low
+
+
+def _largest_epsilon(delta: float) -> float:
+    """The largest epsilon at which what tables of noise stray from their law is nothing beside delta.
+
+    >>> round(_largest_epsilon(1e-5), 1)
+    34.5
+    """
+    return math.log(max(delta * _NOTHING / _STRAY - 1, 1e-300))
 
 
 def headcount_for(mu: float, voting: Voting) -> HeadCount:

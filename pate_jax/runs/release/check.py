@@ -244,10 +244,21 @@ def _hidden(path: Path) -> Iterator[str]:
             yield f"student/{path.name} is {path.stat().st_size - held:,} bytes larger than its arrays"
 
 
+def _names(text: str, secret: str) -> bool:
+    """Whether a text holds a secret; a number must begin there, not in the middle of a longer one.
+
+    >>> _names("offset 10.99232", "0.9923"), _names("epsilon 0.99232", "0.9923"), _names("xab1cy", "ab1c")
+    (False, True, True)
+    """
+    if not re.fullmatch(r"\d+\.\d+(e-?\d+)?", secret):
+        return secret in text
+    return re.search(rf"(?<![\d.]){re.escape(secret)}", text) is not None
+
+
 def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> Iterator[str]:
     for name, text in texts.items():
         plain = html.unescape(text)
-        yield from (f"{name} holds {what}" for what, secret in secrets.texts.items() if secret in plain)
+        yield from (f"{name} holds {what}" for what, secret in secrets.texts.items() if _names(plain, secret))
         words = set(re.findall(r"[^\s\"'<>(),;|`]+", plain))
         words |= {word.rstrip(".:") for word in words}
         yield from (f"{name} names the private {one!r}" for one in sorted(words & secrets.names)[:3])

@@ -103,7 +103,7 @@ def _asked(sheet: Mapping[str, Any]) -> list[str]:
         f"<p>{shown} of the {sheet['answered']:,} public inputs that got an answer, about equally many for "
         f"each answer. {'✗ marks what differs from the public label.' * labelled}</p>"
         f"<p>This page shows {held} public inputs as they are. Where the public part is a file of the "
-        "owner's, these inputs go out with the page. None was taken from the private records.</p>"
+        "owner's, these inputs go out with the page. All of them are of the public part.</p>"
     )
     return [
         html.heading("What was asked, and what came back"),
