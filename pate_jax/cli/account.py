@@ -145,7 +145,7 @@ def _of_votes(
         return spent
     figure = None if confidence is None else _sanitised(mechanism, votes, delta, confidence)
     statement = accounting.statement(
-        mechanism, votes, answered, delta, sanitised=figure, pld=None if pld else False
+        mechanism, votes, answered, delta, declared=False, sanitised=figure, pld=None if pld else False
     )
     return Spent(mechanism, votes, delta, statement)
 

@@ -101,8 +101,8 @@ def _released(found: dict[str, Any]) -> list[str]:
     """The lines of a crowd's run."""
     lines = [f"Run {found['run_dir']}: every record or user votes by itself"]
     for one in found["releases"]:
-        kind, rdp, order = one["release"]["name"], one["cost"]["rdp"], one["cost"]["order"]
-        lines.append(f"  release {one['batch']}: {kind}, {rdp:.6f} at order {order:.4g}")
+        kind, sigma = one["release"]["name"], one["release"]["sigma"]
+        lines.append(f"  release {one['batch']}: {kind}, with noise of scale {sigma:,.4g}")
     spent, unmade = found["spent"], found.get("unmade")
     if unmade is not None:
         lines.append(

@@ -56,10 +56,9 @@ def _add(rows: Rows, path: Path) -> None:
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Hold a file of results for one writer."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.chmod(path.parent, 0o700)
     remedy = "wait for it to end, or give each command a part of the cells, as --shard 1/2 and --shard 2/2"
     with locks.held(path.with_name(f".{path.name}.lock"), path, remedy=remedy):
+        os.chmod(path.parent, 0o700)
         yield
 
 
