@@ -30,8 +30,6 @@ def X_public(X):
 NOT_OURS = {"check_dataframe_column_names_consistency": "columns with names are read by name, in any order"}
 
 
-@parametrize_with_checks(
-    [WithPublicInputs(epsilon=1000.0)], expected_failed_checks=lambda estimator: NOT_OURS
-)
+@parametrize_with_checks([WithPublicInputs(epsilon=30.0)], expected_failed_checks=lambda estimator: NOT_OURS)
 def test_scikit_learn_finds_nothing(estimator, check):
     check(estimator)

@@ -170,7 +170,7 @@ def mu_for(target: float, delta: float) -> float:
     check_delta(delta)
     if not (target > 0 and math.isfinite(target)):
         raise PateError(f"epsilon={target!r} must be a finite number above 0")
-    if target > (most := _largest_epsilon(delta)):
+    if target > (most := largest_epsilon(delta)):
         remedy = f"ask for {most:.3g} at most, or raise delta" if most > 0 else "raise delta"
         raise PateError(
             f"epsilon={target:g} cannot be kept at delta={delta:g}: drawn noise differs a little from its "
@@ -186,10 +186,10 @@ def mu_for(target: float, delta: float) -> float:
     return low
 
 
-def _largest_epsilon(delta: float) -> float:
+def largest_epsilon(delta: float) -> float:
     """The largest epsilon at which what tables of noise stray from their law is nothing beside delta.
 
-    >>> round(_largest_epsilon(1e-5), 1)
+    >>> round(largest_epsilon(1e-5), 1)
     34.5
     """
     return math.log(max(delta * _NOTHING / _STRAY - 1, 1e-300))

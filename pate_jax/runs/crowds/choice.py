@@ -116,9 +116,11 @@ def _expected(
 def _at_others(
     crowd: Crowd, labels: Sequence[Labels], chosen: Candidate, here: Expected
 ) -> list[dict[str, float]]:
-    """What this epsilon, twice and half of it (if tables hold so much noise) are expected to bring."""
-    found = {crowd.choice.epsilon: here}
+    """What this epsilon, twice and half of it (if noise can be drawn for it) are expected to bring."""
+    found, most = {crowd.choice.epsilon: here}, counts.largest_epsilon(crowd.choice.delta)
     for epsilon in (crowd.choice.epsilon / 2, 2 * crowd.choice.epsilon):
+        if epsilon > most:
+            continue
         mu = counts.mu_for(epsilon, crowd.choice.delta)
         if mu >= LEAST * math.sqrt(chosen.rounds):
             found[epsilon] = _expected(crowd, mu, labels, [chosen])[chosen]
