@@ -172,13 +172,9 @@ def check_part(name: str, part: Part, classes: int) -> None:
             raise PateError(f"{name} has {len(values)} {column} for {rows} inputs; give one for each record")
     if part.labels is not None:
         _check_labels(name, part.labels, classes)
-    for what, names in (("id", part.ids), ("user", part.users)):
-        if names is not None and (names == "").any():
-            blank = np.flatnonzero(names == "")
-            raise PateError(
-                f"{name} has no {what} in {len(blank)} records (first at row {blank[0]}), which would count "
-                f"as one {what}'s: fill in each, or remove these records"
-            )
+    _check_blanks(name, "id", part.ids)
+    if part.users is not None:
+        _check_blanks(name, "user", part.users)
     _check_ids(name, part.ids)
 
 
@@ -229,6 +225,15 @@ def _check_labels(name: str, labels: np.ndarray, classes: int) -> None:
         raise PateError(
             f"{name} label {labels[row]} at row {row} is outside 0..{classes - 1}; "
             "number the classes from 0, or declare classes"
+        )
+
+
+def _check_blanks(name: str, what: str, names: np.ndarray) -> None:
+    blank = np.flatnonzero(names == "")
+    if len(blank):
+        raise PateError(
+            f"{name} has no {what} in {len(blank)} records (first at row {blank[0]}), which would count "
+            f"as one {what}'s: fill in each, or remove these records"
         )
 
 

@@ -107,7 +107,7 @@ def _arrays(
 def _named(role: str, column: Any, name: str, place: str) -> np.ndarray:
     """One array of an .npz: ids and users as texts, each by itself, so that none changes how others read."""
     if role in ("ids", "users"):
-        return np.array(tables.of({name: column}, place)[name.strip()], np.str_)
+        return np.array(tables.texts(name, column, place), np.str_)
     return _plain(column, name, place)
 
 

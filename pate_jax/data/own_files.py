@@ -226,7 +226,7 @@ def _names(values: np.ndarray) -> np.ndarray:
     """
     if values.dtype.kind != "f":
         return values.astype(np.str_)
-    return np.array(tables.of({"ids": values}, "an .npz")["ids"], np.str_)
+    return np.array(tables.texts("ids or users", values, "an .npz"), np.str_)
 
 
 def _inputs(

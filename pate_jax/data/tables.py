@@ -51,7 +51,7 @@ def of(columns: Mapping[Any, Iterable[Any]], place: str) -> Table:
     {'age': ['30', ''], 'seen': ['2024-05-01', 'True']}
     """
     header = _checked([str(name).strip() for name in columns], place)
-    values = [_texts(name, column, place) for name, column in zip(header, columns.values(), strict=True)]
+    values = [texts(name, column, place) for name, column in zip(header, columns.values(), strict=True)]
     lengths = {name: len(column) for name, column in zip(header, values, strict=True)}
     if len(set(lengths.values())) > 1:
         shortest, longest = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
@@ -118,7 +118,12 @@ def _checked(header: list[str], place: Path | str) -> list[str]:
     return header
 
 
-def _texts(name: str, column: Iterable[Any], place: str) -> list[str]:
+def texts(name: str, column: Iterable[Any], place: str) -> list[str]:
+    """One column of Python values, each by itself.
+
+    >>> texts("id", [7, 7.0, "b", None], "frame")
+    ['7', '7', 'b', '']
+    """
     values = column.tolist() if isinstance(column, np.ndarray) and column.dtype.kind != "M" else column
     return [_text(value, name, row, place) for row, value in enumerate(values)]
 

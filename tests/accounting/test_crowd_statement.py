@@ -106,7 +106,7 @@ def test_what_the_drawn_noise_cannot_keep_is_refused(epsilon, delta):
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9, 1e-15])
 @pytest.mark.parametrize("voters", ["sums", "neighbours"])
-def test_thelargest_epsilon_that_is_not_refused_is_kept(voters, delta):
+def test_the_largest_epsilon_that_is_not_refused_is_kept(voters, delta):
     wished = counts.largest_epsilon(delta) * (1 - 1e-9)
     mu = counts.mu_for(wished, delta)
     shape = {"classes": 1000, "sigma": 1.0}
