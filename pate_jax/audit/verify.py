@@ -45,6 +45,10 @@ def at(path: Path | str, *, deep: bool = False, retrained: int = RETRAINED) -> E
     """Examine the content of a path: a whole run, or only its release/."""
     path = Path(path)
     if (path / "private").is_dir():
+        if all(entry.name.startswith(".") for entry in (path / "private").iterdir()):
+            raise PateError(
+                f"{path} holds nothing yet: a run was refused, or stopped, before its first stage"
+            )
         return of_run(RunDirectory(path), deep=deep, retrained=retrained)
     for folder in (path, path / "release"):
         if (folder / "statement.json").exists():

@@ -122,9 +122,7 @@ def _sums(
     wanted = directions or best(variances, energies, voters=voters, classes=classes, noise=2 / mu)
     narrow, seen = space.narrowed(wanted), public[:, :wanted]
     length = int(np.clip(_LENGTH * mu, _SHORTEST, _LONGEST))
-    scaling = vectors.scaling(
-        narrow, seen, length=length, power=_POWER, full=_FULL, constant=True, share=CONSTANT
-    )
+    scaling = vectors.scaling(narrow, seen, length=length, power=_POWER, full=_FULL, constant=CONSTANT)
     release = ClassSums(classes, wanted + 1, length, max(1.0, 2 * length / mu * _UP))
     return Plan(narrow, scaling, None, release)
 

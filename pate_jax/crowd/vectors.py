@@ -21,7 +21,6 @@ from pate_jax.models.spaces.space import Space
 
 LONGEST = 8000  # length of a vector whose squares are still counted in 32 bits
 _BLOCK = 2048  # records at once, on the host
-_CONSTANT = 0.25  # share of the length that a constant has, which counts each class's voters
 
 
 class Scaling(NamedTuple):
@@ -39,12 +38,12 @@ def scaling(
     length: int,
     power: float,
     full: float = 0.5,
-    constant: bool = False,
-    share: float = _CONSTANT,
+    constant: float = 0.0,
 ) -> Scaling:
     """Weights that whiten by a power of public variances and give a share `full` of the pool full length.
 
-    A constant, where there is one, takes `share` of the length.
+    `constant` is the share of the length that a last entry has, the same for all, which counts each class's
+    voters; at 0 there is none.
 
     >>> from pate_jax.models import spaces
     >>> pool = np.random.default_rng(0).normal(size=(80, 3)) * [9, 1, 3]
@@ -56,7 +55,7 @@ def scaling(
     """
     if not 8 <= length <= LONGEST:
         raise PateError(f"length={length} of a voter's vector must be from 8 to {LONGEST}")
-    constants = int(share * length) if constant else 0
+    constants = int(constant * length)
     rest = inner_length(length, constants)
     flat = (space.variances / space.variances[0]) ** (-power / 2)
     sizes = np.linalg.norm(public * flat, axis=1)

@@ -185,6 +185,8 @@ def _numbers(values: Sequence[str], blank: np.ndarray, column: Column, place: st
         return numbers
     row = int(np.argmin(np.isfinite(numbers)))
     how = " (without thousands separators, with a decimal point)" if forms.separated(values[row]) else ""
+    if np.isfinite(forms.numbers([values[row]], column.form)).all():
+        how = " (numbers are kept up to 3.4e38)"
     raise PateError(
         f"{place} has {column.name}={values[row]!r} at row {row}, which is not {forms.told(column.form)}; "
         f"correct it{how}, remove the row, or declare the column's categories"

@@ -133,7 +133,10 @@ def check(dataset: Dataset) -> Dataset:
     The number of classes, the shape of an input and the kind are public, and every part must agree with them.
     """
     if dataset.classes < 2:
-        raise PateError(f"classes={dataset.classes} must be at least 2")
+        raise PateError(
+            f"classes={dataset.classes} must be at least 2: if the public labels show only one, name "
+            "all of them, such as --classes no,yes"
+        )
     if len(dataset.class_names) != dataset.classes:
         raise PateError(f"{len(dataset.class_names)} class names are given for classes={dataset.classes}")
     for name, part in (("private", dataset.private), ("public", dataset.public), ("test", dataset.test)):

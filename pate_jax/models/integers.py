@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
-EXACT = 1 << 24  # whole numbers up to here are exact in float32
 FEATURES = 8000  # length of a vector that is measured along directions of length 2000: products are exact
 _MARGIN = 2.0**-20  # by which a row is shortened further, against the rounding of its factor
 

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import secrets
+import socket
 import ssl
 import tempfile
 import time
@@ -52,6 +53,7 @@ class Hub:
         self.failure.add_done_callback(lambda done: done.exception())  # it is raised where somebody waits
         self.changed = asyncio.Event()
         self.server: asyncio.Server | None = None
+        self.unreached: dict[str, str] = {}  # why a party could not be called, the last time
         self.hung_up: set[str] = set()  # who left before greeting, as one that does not know us
         self.settled = False  # whether it is known who takes part
 
@@ -267,7 +269,10 @@ async def _call(hub: Hub, peer: Party, context: ssl.SSLContext) -> None:
                 "the agreement: compare the fingerprints"
             )
             return
-        except OSError:
+        except OSError as error:
+            own_words = isinstance(error, socket.gaierror) or not error.errno  # of names that lead nowhere
+            reason = error.strerror or error if own_words else os.strerror(error.errno or 0)
+            hub.unreached[peer.name] = f"{peer.host}:{peer.port}: {reason}"
             await asyncio.sleep(_PATIENCE)
 
 

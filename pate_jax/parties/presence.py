@@ -64,6 +64,8 @@ def _reasons(hub: Hub, missing: list[str]) -> str:
     """What is known of why parties did not come."""
     if hub.hung_up & {*missing}:
         return f" (hung up on the certificate of {hub.name}: compare fingerprints)"
+    if known := [hub.unreached[name] for name in missing if name in hub.unreached]:
+        return f" ({'; '.join(known)})"
     return ""
 
 

@@ -173,6 +173,8 @@ def agreed_delta(run: RunDirectory, delta: float | None) -> float:
 
 def summary(run: RunDirectory) -> dict[str, Any]:
     """The content of `pate budget`: the budget, what is spent of it and what is left, whatever the votes."""
+    if not run.root.exists():
+        raise PateError(f"{run.root} does not exist: name the --out of a run")
     lines, settings, total = ledger.read(run.ledger), run.record.read(), spent(run)
     budget = settings.budget
     if not lines and budget is None:

@@ -1,4 +1,4 @@
-"""How far a student's probabilities may be believed: their error, and a temperature that makes it small."""
+"""The temperature that makes a student's probabilities believable."""
 
 from __future__ import annotations
 
@@ -43,16 +43,3 @@ def negative_log_likelihood(
     if wanted.ndim == 1:
         return -logs[..., np.arange(len(wanted)), wanted].mean(-1)
     return -np.average((wanted * logs).sum(-1), axis=-1, weights=weights)
-
-
-def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, *, bins: int = 15) -> float:
-    """`sum_b |b|/n * |accuracy(b) - mean probability(b)|` over bins of the largest probability.
-
-    >>> expected_calibration_error(np.array([[0.8, 0.2], [0.8, 0.2]]), np.array([0, 1]))
-    0.30000000000000004
-    """
-    best = probabilities.max(1)
-    right = probabilities.argmax(1) == labels
-    places = np.minimum((best * bins).astype(int), bins - 1)
-    gaps = [abs((right[places == b].astype(float) - best[places == b]).sum()) for b in range(bins)]
-    return float(sum(gaps) / max(1, len(labels)))

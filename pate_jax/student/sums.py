@@ -43,7 +43,7 @@ def of_sums(public: PublicInputs, space: Space, scaling: Scaling, model: Linear)
     >>> pool = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     >>> public = PublicInputs(pool, AS_STORED, 2, ("no", "yes"))
     >>> space = spaces.learn("identity", pool)
-    >>> scaling = crowd.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=True)
+    >>> scaling = crowd.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=0.25)
     >>> weights = np.array([[0.3, -0.3], [0.1, -0.1], [0.0, 0.0], [0.2, -0.2]])
     >>> model = Linear(weights, 100, np.zeros((4, 3)), 1.0)
     >>> wanted = model.probabilities(crowd.vectors(scaling, space.coordinates(pool)))
@@ -65,7 +65,7 @@ def of_head(public: PublicInputs, space: Space, scaling: Scaling, kernel: np.nda
     >>> from pate_jax.models import spaces
     >>> pool = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     >>> space = spaces.learn("identity", pool)
-    >>> scaling = crowd.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=True)
+    >>> scaling = crowd.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=0.25)
     >>> student = of_head(PublicInputs(pool, AS_STORED, 2, ("no", "yes")), space, scaling, np.eye(4)[:, :2])
     >>> logits = crowd.vectors(scaling, space.coordinates(pool))[:, :2] / 100
     >>> bool(np.allclose(student(pool)[:, 1], 1 / (1 + np.exp(logits[:, 0] - logits[:, 1])), atol=1e-5))

@@ -22,7 +22,7 @@ from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
 
-ANSWER, TEST, THRESHOLD = ("sigma", "scale"), ("sigma_threshold", "scale_threshold"), "threshold"
+ANSWER, TEST = ("sigma", "scale"), ("sigma_threshold", "scale_threshold")
 SWEPT = tuple(name for name, kind in BY_NAME.items() if kind.votes_suffice)
 
 

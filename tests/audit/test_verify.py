@@ -45,6 +45,15 @@ def test_nothing_is_written(tmp_path):
     assert state() == before
 
 
+def test_a_folder_of_a_refused_run_is_said_to_be_empty(tmp_path, capsys):
+    (tmp_path / "run/private").mkdir(parents=True)
+    (tmp_path / "run/private/.lock").touch()
+    assert command("verify", tmp_path / "run") == 2
+    assert "holds nothing yet: a run was refused, or stopped" in capsys.readouterr().err
+    assert command("budget", tmp_path / "none") == 2
+    assert "none does not exist: name the --out of a run" in capsys.readouterr().err
+
+
 def test_votes_made_elsewhere_leave_open_what_cannot_be_known():
     found = verify.of_run(honest_runs.elsewhere())
     about = " ".join(found.of("unchecked"))

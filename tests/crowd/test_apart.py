@@ -16,7 +16,7 @@ PUBLIC = RANDOM.normal(size=(60, 4)) * [4, 3, 2, 1]
 SPACE = spaces.learn("identity", PUBLIC)
 POOL = SPACE.coordinates(PUBLIC)
 NEAR = queries.choose(crowd.scaling(SPACE, POOL, length=2000, power=0.3), POOL, 9)
-SCALING = crowd.scaling(SPACE, POOL, length=90, power=0.5, constant=True)
+SCALING = crowd.scaling(SPACE, POOL, length=90, power=0.5, constant=0.25)
 COUNTS, SUMS = NeighbourCounts(9, 3, votes=2, sigma=5.0), ClassSums(3, 5, length=90, sigma=90.0)
 RECORDS, PROCESSES = 101, 3
 ALL = Part(

@@ -139,7 +139,7 @@ def test_more_noise_than_tables_hold_is_refused():
 SPACE = spaces.learn("identity", PUBLIC.inputs)
 POOL = SPACE.coordinates(PUBLIC.inputs)
 NEAR = queries.choose(crowd.scaling(SPACE, POOL, length=2000, power=0.3), POOL, 9)
-SCALING = crowd.scaling(SPACE, POOL, length=90, power=0.5, constant=True)
+SCALING = crowd.scaling(SPACE, POOL, length=90, power=0.5, constant=0.25)
 COUNTS, SUMS = NeighbourCounts(9, 3, votes=2, sigma=5.0), ClassSums(3, 5, length=90, sigma=90.0)
 
 

@@ -23,7 +23,7 @@ SPACE = spaces.learn("identity", POOL, directions=5)
 PUBLIC = SPACE.coordinates(POOL)
 NEAR = queries.choose(crowd.scaling(SPACE, PUBLIC, length=2000, power=0.3), PUBLIC, 20)
 COUNTS = {votes: NeighbourCounts(20, 3, votes=votes, sigma=2.0) for votes in (1, 4)}
-SCALING = crowd.scaling(SPACE, PUBLIC, length=150, power=0.5, constant=True)
+SCALING = crowd.scaling(SPACE, PUBLIC, length=150, power=0.5, constant=0.25)
 SUMS = ClassSums(3, 6, length=150, sigma=900.0)
 
 

@@ -154,6 +154,10 @@ BAD = {
         '13/01/2024,true,x,"1,234",no,c',
         "dose='1,234' at row 2, which is not a finite number; correct it (without",
     ),
+    "beyond float32": (
+        "13/01/2024,true,x,1e300,no,c",
+        "dose='1e300' at row 2, which is not a finite number; correct it (numbers are kept up to 3.4e38)",
+    ),
     "unknown class": (
         "13/01/2024,true,x,1,perhaps,c",
         "private label 'perhaps' at row 2 is not one of the classes",

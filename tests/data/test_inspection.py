@@ -87,6 +87,12 @@ def test_arrays_are_described(tmp_path):
     assert found.lines["labels"] == "2 classes: 0 3, 1 3" and found.lines["features"] == "5 for each record"
 
 
+def test_labels_that_are_numbered_from_one_need_names(tmp_path):
+    np.savez(tmp_path / "own.npz", inputs=np.ones((3, 2)), labels=np.array([1, 2, 2]))
+    told = inspection.look(tmp_path / "own.npz", {}).lines["labels"]
+    assert told.startswith("2 classes: 2 2, 1 1; classes are numbered from 0") and "--classes" in told
+
+
 def test_folders_are_described(tmp_path):
     for name, size in (("cat/tom", (5, 6)), ("cat/kit", (5, 6)), ("dog/rex", (7, 6))):
         (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -203,14 +203,6 @@ def test_features_and_last_layer_make_the_logits(name):
     np.testing.assert_allclose(found, model.apply(parameters, inputs), atol=1e-5)
 
 
-def test_calibration_error_by_hand():
-    probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.35, 0.65]])
-    labels = np.array([0, 1, 0, 1])
-    # bins of width 1/15: 0.9 and 0.9 share one (half right, gap 0.4), 0.6 and 0.65 share one (all right)
-    expected = (2 * 0.4 + 2 * abs(1 - 0.625)) / 4
-    assert calibration.expected_calibration_error(probabilities, labels) == pytest.approx(expected)
-
-
 def test_the_temperature_recovers_the_scale_of_the_logits():
     random = np.random.default_rng(6)
     logits = random.normal(size=(4000, CLASSES)) * 2

@@ -31,7 +31,7 @@ def tables(folder, by, part=None):
     space = spaces.learn("identity", pool)
     public = space.coordinates(pool)
     chosen = queries.choose(crowd.scaling(space, public, length=2000, power=0.3), public, 11)
-    scaling = crowd.scaling(space, public, length=90, power=0.5, constant=True)
+    scaling = crowd.scaling(space, public, length=90, power=0.5, constant=0.25)
     inputs = np.load(Path(folder) / "inputs.npy", mmap_mode="r", allow_pickle=False)
     labels, users = np.arange(RECORDS, dtype=np.int32) % 3, np.arange(RECORDS) % 1201
     people = crowd.Voters(inputs, labels, users if by == "user" else None)

@@ -76,7 +76,7 @@ def learned(dataset: Dataset, settings: Settings) -> Head:
         )
     public, key = PublicInputs.of(dataset), jax.random.key(_KEY)
     space, pool = trained.learned(kind, public, key=key, directions=DIRECTIONS)
-    made = scaling(space, pool, length=LENGTH, power=POWER, full=FULL, constant=True, share=SHARE)
+    made = scaling(space, pool, length=LENGTH, power=POWER, full=FULL, constant=SHARE)
     return Head(space, made)
 
 
