@@ -73,9 +73,10 @@ def distort(key: Array, image: Array, *, strength: float = 1.0, kind: Distortion
     (8, 6, 1)
     """
     kind = kind or Distortion()
-    size_key, choice_key, hole_key = jax.random.split(key, 3)
-    chosen = jax.random.permutation(choice_key, 9) < kind.chosen
-    drawn = jax.random.uniform(size_key, (9,), minval=-1.0, maxval=1.0) * strength * chosen
+    numbers = jax.random.uniform(key, (21,))  # in one call: each further stream is compiled as long as a layer
+    order, size, hole = numbers[:9], numbers[9:18], numbers[18:]
+    chosen = (order[:, None] > order).sum(1) < kind.chosen
+    drawn = (2 * size - 1) * strength * chosen
     angle = drawn[0] * math.pi / 180 * kind.turn
     rotation = jnp.array([[jnp.cos(angle), jnp.sin(angle)], [-jnp.sin(angle), jnp.cos(angle)]])
     shear = jnp.eye(2) + kind.shear * jnp.array([[0.0, drawn[1]], [drawn[2], 0.0]])
@@ -84,7 +85,7 @@ def distort(key: Array, image: Array, *, strength: float = 1.0, kind: Distortion
     moved = affine(image, (rotation @ shear) * scales, kind.move * drawn[5:7] * extent)
     level = moved.mean()
     coloured = level + (moved - level) * jnp.exp(kind.contrast * drawn[7]) + 255 * kind.brightness * drawn[8]
-    return _cut_out(hole_key, jnp.clip(coloured, 0, 255), kind.hole * min(strength, 1.0))
+    return _cut_out(hole, jnp.clip(coloured, 0, 255), kind.hole * min(strength, 1.0))
 
 
 def affine(image: Array, matrix: Array, offset: Array) -> Array:
@@ -113,12 +114,11 @@ def affine(image: Array, matrix: Array, offset: Array) -> Array:
     return total
 
 
-def _cut_out(key: Array, image: Array, largest: float) -> Array:
-    """A square of up to `largest` of a side, anywhere, filled with the image's mean."""
-    size_key, place_key = jax.random.split(key)
+def _cut_out(numbers: Array, image: Array, largest: float) -> Array:
+    """A square of up to `largest` of a side, anywhere, filled with the image's mean; from three numbers below 1."""
     extent = jnp.array(image.shape[:2], jnp.float32)
-    half = jax.random.uniform(size_key) * largest * extent / 2
-    centre = jax.random.uniform(place_key, (2,)) * extent
+    half = numbers[0] * largest * extent / 2
+    centre = numbers[1:] * extent
     rows = jnp.abs(jnp.arange(image.shape[0]) + 0.5 - centre[0]) < half[0]
     columns = jnp.abs(jnp.arange(image.shape[1]) + 0.5 - centre[1]) < half[1]
     hole = rows[:, None, None] & columns[None, :, None]
