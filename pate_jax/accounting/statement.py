@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import curves, figures
+from pate_jax.accounting import curves, figures, filter
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
+from pate_jax.accounting.filter import Filter
 from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
@@ -236,7 +237,7 @@ def statement(
     declared: bool = True,
     private: bool = True,
     adaptive: bool = False,
-    budget: float | None = None,
+    budget: Filter | None = None,
     sanitised: Figure | None = None,
     orders: ArrayLike | None = None,
     pld: bool | None = None,
@@ -247,10 +248,11 @@ def statement(
 
     `votes` holds every query that was ASKED, and `answered` says which were answered. With `None` all count
     as answered, and the sums over realised answers are left out. Set `adaptive=True` if the list was not
-    fixed before the first answer: data-dependent figures are then no guarantee. `budget` is the epsilon of a
-    privacy filter, fixed in advance; it replaces the worst case over the queries asked, because their number
-    then depends on the answers. `private=False` marks a seeded run. `pld` says whether to compose
-    privacy-loss distributions; by default, only if they may give less than Renyi.
+    fixed before the first answer: data-dependent figures are then no guarantee, and the worst case over the
+    queries asked is one only if their number was fixed. `budget` is the privacy filter (`filter.plan`) that
+    was fixed in advance where it was not; its epsilon takes the place of the worst case. `private=False`
+    marks a seeded run. `pld` says whether to compose privacy-loss distributions; by default, only if they may
+    give less than Renyi.
 
     All rows must have the same total, the number of teachers, unless `voters_may_sit_out=True`: who votes on
     which query was fixed without the records. Votes alone prove a guarantee for one voter ("party"). For any
@@ -269,11 +271,13 @@ def statement(
     merged = groups.distinct(counts, mask)
     known = None if answered is None else merged.among[0]
     delta = check_delta(delta)
+    if budget is not None:
+        _check_within(budget, mechanism, counts, delta, rule)
     case = figures.Case(
         mechanism, merged.votes, merged.asked, known, delta, grid, slack, adaptive, rule, with_sums=True
     )
     return Statement(
-        figures=figures.all_figures(case, budget, sanitised, pld),
+        figures=figures.all_figures(case, None if budget is None else budget.epsilon, sanitised, pld),
         asked=len(counts),
         answered=int(mask.sum()),
         delta=delta,
@@ -296,6 +300,23 @@ def _mask(answered: ArrayLike | None, queries: int) -> NDArray[np.bool_]:
     if mask.shape != (queries,) or mask.dtype != np.bool_:
         raise PateError(f"answered of shape {mask.shape} and type {mask.dtype} must be {queries} booleans")
     return mask
+
+
+def _check_within(
+    budget: Filter, mechanism: Mechanism, counts: np.ndarray, delta: float, rule: curves.Rule
+) -> None:
+    """Refuse queries that a filter would not have let ask, and a delta that is not its own."""
+    if budget.delta != delta:
+        raise PateError(f"delta={delta} is not that of the budget, {budget.delta}: give the budget's")
+    spent, of = filter.NOTHING, {"classes": counts.shape[1], "order": budget.order, "rule": rule}
+    for teachers, asked in zip(*np.unique(counts.sum(axis=1), return_counts=True), strict=True):
+        each = filter.cost(mechanism, teachers=int(teachers), **of)
+        spent = spent.plus(each.times(int(asked)))
+    if not budget.allows(spent):
+        raise PateError(
+            f"budget.epsilon={budget.epsilon:g} does not afford {len(counts)} queries of {mechanism!r}, "
+            "whatever the votes: leave budget out, which states the worst case over all of them"
+        )
 
 
 def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
@@ -326,9 +347,9 @@ def _apart(sanitised: Figure | None) -> str:
     return ", the release of the sanitised figure apart" if leaves else ""
 
 
-def _charged(mechanism: Mechanism, asked: int, budget: float | None) -> str:
+def _charged(mechanism: Mechanism, asked: int, budget: Filter | None) -> str:
     if budget is None and mechanism.test is None:
         return f"all {asked} queries asked"
     if budget is None:
         return f"all {asked} queries asked, test and answer as one joint mechanism"
-    return f"the whole budget of a privacy filter, epsilon {budget:g}, fixed in advance"
+    return f"the whole budget of a privacy filter, epsilon {budget.epsilon:g}, fixed in advance"

@@ -73,7 +73,9 @@ def distort(key: Array, image: Array, *, strength: float = 1.0, kind: Distortion
     (8, 6, 1)
     """
     kind = kind or Distortion()
-    numbers = jax.random.uniform(key, (21,))  # in one call: each further stream is compiled as long as a layer
+    numbers = jax.random.uniform(
+        key, (21,)
+    )  # in one call: each further stream is compiled as long as a layer
     order, size, hole = numbers[:9], numbers[9:18], numbers[18:]
     chosen = (order[:, None] > order).sum(1) < kind.chosen
     drawn = (2 * size - 1) * strength * chosen
@@ -115,7 +117,7 @@ def affine(image: Array, matrix: Array, offset: Array) -> Array:
 
 
 def _cut_out(numbers: Array, image: Array, largest: float) -> Array:
-    """A square of up to `largest` of a side, anywhere, filled with the image's mean; from three numbers below 1."""
+    """A square of up to `largest` of a side, anywhere, filled with the image's mean."""
     extent = jnp.array(image.shape[:2], jnp.float32)
     half = numbers[0] * largest * extent / 2
     centre = numbers[1:] * extent

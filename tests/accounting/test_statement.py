@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate_jax import accounting
-from pate_jax.accounting import figures, smooth
+from pate_jax.accounting import figures, filter, smooth
 from pate_jax.accounting import slack as slacks
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.aggregate import interactive
@@ -105,10 +105,23 @@ def test_users_are_named():
 
 
 def test_a_filter_publishes_its_budget():
-    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, budget=2.5, adaptive=True)
-    assert found.headline.epsilon == 2.5 and "budget" in found.model_card_line()
+    budget = filter.plan(MECHANISM, teachers=100, classes=3, epsilon=9.5, delta=1e-5, rule="counts")
+    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, budget=budget, adaptive=True)
+    assert found.headline.epsilon == 9.5 and "budget" in found.model_card_line()
     assert found.figures["exact"].note == figures.HISTORY
     assert found.smallest == "data_independent"
+
+
+def test_a_budget_that_does_not_afford_what_was_asked_is_refused():
+    of = {"teachers": 100, "classes": 3, "rule": "index"}
+    budget = filter.plan(MECHANISM, **of, epsilon=2.0, delta=1e-5)
+    most = budget.affords(filter.NOTHING, filter.cost(MECHANISM, **of, order=budget.order))
+    votes = np.repeat(VOTES[:1], most + 1, axis=0)
+    assert accounting.statement(MECHANISM, votes[1:], None, 1e-5, budget=budget).headline.epsilon == 2.0
+    with pytest.raises(PateError, match=f"budget.epsilon=2 does not afford {most + 1} queries"):
+        accounting.statement(MECHANISM, votes, None, 1e-5, budget=budget)
+    with pytest.raises(PateError, match="delta=1e-06 is not that of the budget"):
+        accounting.statement(MECHANISM, votes[1:], None, 1e-6, budget=budget)
 
 
 def test_an_adaptive_mechanism_has_no_data_dependent_guarantee():
