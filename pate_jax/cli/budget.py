@@ -15,8 +15,8 @@ from pate_jax.runs import register as registers
 from pate_jax.runs.directory import RunDirectory
 
 _NOT_ADDED = (
-    "These relations are not added: each sum covers its own runs alone. A run by record promises nothing to "
-    "a user of several records, so nothing is said of all runs together."
+    "A sum also has the runs of wider relations: one by user spends on each of the user's records. Nothing "
+    "is said of all runs together: a run by record promises nothing to a user of several records."
 )
 
 

@@ -73,9 +73,7 @@ def distort(key: Array, image: Array, *, strength: float = 1.0, kind: Distortion
     (8, 6, 1)
     """
     kind = kind or Distortion()
-    numbers = jax.random.uniform(
-        key, (21,)
-    )  # in one call: each further stream is compiled as long as a layer
+    numbers = jax.random.uniform(key, (21,))  # in one call, since each one takes long to compile
     order, size, hole = numbers[:9], numbers[9:18], numbers[18:]
     chosen = (order[:, None] > order).sum(1) < kind.chosen
     drawn = (2 * size - 1) * strength * chosen

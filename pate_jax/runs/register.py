@@ -36,6 +36,13 @@ from pate_jax.runs.release.findings import Finding, judged, unchecked
 from pate_jax.system import storage
 
 _STAGE = "register"
+# Runs that spend on whom a relation covers: one by user does so on each of the user's records.
+_COUNTED = {
+    "record": ("record", "user"),
+    "user": ("user",),
+    "contents": ("contents", "record", "user"),
+    "party": ("party",),
+}
 _BEGINS = b'{"artefact": "ledger"'  # a register, or as much of it as a crash left
 _CLOSER = 1e-9  # relative: what is spent is rounded up
 
@@ -190,7 +197,7 @@ def _filter(epsilon: float, delta: float) -> filter.Filter:
 
 
 def summary(file: Path, delta: float | None) -> dict[str, Any]:
-    """Every run's line, and what those of one relation may spend together; relations are never added."""
+    """Every run's line, and what all that cover a relation may spend together."""
     if not file.exists():
         raise PateError(f"{file} does not exist: `pate run --register {file}` begins it")
     book = read(file)
@@ -201,7 +208,7 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
         for _, name, time, plan in book.entries
     ]
     by_relation = {
-        relation: together([plan for plan in plans if plan.relation == relation], delta)
+        relation: together([plan for plan in plans if plan.relation in _COUNTED[relation]], delta)
         for relation in dict.fromkeys(plan.relation for plan in plans)
     }
     limited = None
@@ -323,13 +330,20 @@ def _stands(book: Book, run: RunDirectory, plan: AnyPlan) -> bool:
 
 
 def _check_alone(book: Book, run: RunDirectory, plan: AnyPlan) -> None:
-    """Refuse a copy of a list of stable answers: both would share a threshold, which no sum covers."""
+    """Refuse a copy of a list of stable answers or of a training, whose two releases would share noise.
+
+    Stable answers share a threshold. Another machine adds up gradients with other rounding, so that two nets
+    would differ by that alone, and show the sums behind the noise.
+    """
     here = str(run.root.resolve())  # where settings may still change, before the first answer
     places = [entry.name for entry in book.entries if entry.run == _key(run) and entry.name != here]
-    if places and isinstance(plan, Plan) and isinstance(plan.mechanism, StableAnswers):
+    stable = isinstance(plan, Plan) and isinstance(plan.mechanism, StableAnswers)
+    made = run.student.exists() and run.public_statement.exists()  # so it is not trained once more
+    if places and (stable or (isinstance(plan, TrainingPlan) and not made)):
+        what = "list of stable answers" if stable else "training by DP-SGD"
         raise PateError(
-            f"{run.root} is a copy of {places[0]}, and a list of stable answers goes on in one place alone: "
-            "continue it there, or begin another run"
+            f"{run.root} is a copy of {places[0]}, and a {what} goes on in one place alone: continue it "
+            "there, or begin another run"
         )
 
 

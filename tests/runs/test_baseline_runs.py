@@ -176,6 +176,10 @@ def test_a_run_that_its_register_has_forgotten_goes_no_further(made, copy):
     with pytest.raises(PateError, match="moved, copied or changed"):  # a copy lies in another place
         training.run(config(made[0].data, copy.root))
     before = len(register.read(made[0].register).plans)
+    shutil.copytree(copy.root, other := copy.root.parent / "unfinished")
+    shutil.rmtree(other / "release")
+    with pytest.raises(PateError, match="and a training by DP-SGD goes on in one place alone"):
+        training.run(dataclasses.replace(made[0], out=other))
     training.run(dataclasses.replace(made[0], out=copy.root))
     assert len(register.read(made[0].register).plans) == before + 1
     other = copy.root.parent / "empty.jsonl"

@@ -75,17 +75,21 @@ def test_a_limit_refuses_what_would_exceed_it_before_anything_is_spent(tmp_path)
     register.limit(file, 1.3 * alone, 1e-5)  # the same again is no other
 
 
-def test_relations_are_never_added(tmp_path, capsys):
+def test_runs_by_user_spend_on_each_record_and_runs_by_record_not_on_users(tmp_path, capsys):
     file = tmp_path / "register.jsonl"
     begin(tmp_path, "a", file)
     alone = register.summary(file, None)["epsilon"]["record"]
     begin(tmp_path, "b", file, relation="user")
-    assert register.summary(file, None)["epsilon"] == {"record": alone, "user": alone}
+    found = register.summary(file, None)["epsilon"]
+    assert found["user"] == alone and alone < found["record"] < 2 * alone
+    begin(tmp_path, "both", twice := tmp_path / "twice.jsonl")
+    begin(tmp_path, "again", twice)
+    assert found["record"] == register.summary(twice, None)["epsilon"]["record"]
+    begin(tmp_path, "other", twice, relation="contents")
+    assert register.summary(twice, None)["epsilon"]["contents"] > found["record"]
     assert call("budget", "--register", file) == 0
     said = capsys.readouterr().out
-    assert (
-        "not added" in said and "nothing to a user of several records" in said and str(tmp_path / "b") in said
-    )
+    assert "one by user spends on each of the user's records" in said and str(tmp_path / "b") in said
     register.limit(file, 50.0, 1e-5)
     with pytest.raises(PateError, match=r"holds runs by user: one by record cannot be"):
         begin(tmp_path, "c", file)
