@@ -20,7 +20,7 @@ import numpy as np
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.exact import counts
-from pate_jax.data import duplicates
+from pate_jax.data import duplicates, forms
 from pate_jax.errors import PateWarning
 from pate_jax.runs.samples import Inputs
 
@@ -52,7 +52,11 @@ def digests(values: Inputs) -> set[int]:
 
     >>> len(digests({"age": ["30", "40", "30"], "town": ["Oslo"] * 3}))
     2
+    >>> digests({"age": ["30", "40.5"]}) == digests(np.array([[30.0], [40.5]]))  # with or without a name
+    True
     """
+    if isinstance(values, dict) and all(forms.are_numbers(column) for column in values.values()):
+        values = np.array([*values.values()], np.str_).astype(np.float64).T
     if isinstance(values, dict):
         rows = zip(*values.values(), strict=True)
         return {int.from_bytes(_digest("\0".join(row)), "big") for row in rows}
