@@ -9,13 +9,15 @@ what images are made of. No private image is looked at to learn them, and each i
 
 from __future__ import annotations
 
+import functools
 import itertools
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
@@ -31,7 +33,8 @@ _OVERLAP = 1  # rows and columns of pixels that a cell takes from its neighbours
 _MOVED = 1000  # images that are moved by a pixel to see what changes
 _STEADY = 0.3  # weight of what changes, against all directions alike
 _TURNS = 8  # of orthogonal iteration
-_BLOCK = 100  # images looked at together
+_BLOCK = 100  # images that a device looks at together, at most
+_TOGETHER = 2000  # images that all devices look at together, at least: as many as `spaces` hands over
 _LENGTH = 8000  # of an image on the grid of `_shaken`
 
 
@@ -100,26 +103,45 @@ def learn(
 def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[np.ndarray, "image features"]:
     """`look` at any number of images, each by itself, so that no image changes another's last bit.
 
-    On several devices, unless a caller has chosen one by `jax.default_device`.
+    All devices of this process take part, whichever one a caller prefers.
     """
-    starts = range(0, len(images), _BLOCK)
-    chosen = getattr(jax.config, "jax_default_device", None)  # mypy does not see it
-    places = [chosen] if chosen else devices.local()[: max(1, len(starts))]
-
-    program = _looked_on_one_thread if jax.default_backend() == "cpu" else looked
-
-    def one(start: int) -> np.ndarray:
-        block = np.zeros((_BLOCK, *images.shape[1:]), np.float32)
-        block[: len(images) - start] = images[start : start + _BLOCK]
-        with jax.default_device(places[start // _BLOCK % len(places)]):
-            return np.asarray(program(known, block))
-
+    present = devices.local()
+    each = min(_BLOCK, -(-_TOGETHER // len(present)))
+    places = tuple(present[: max(1, -(-len(images) // each))])
+    program, rows, everywhere = _looking(places)
+    there, step = jax.device_put(known, everywhere), each * len(places)
     found = np.zeros((len(images), len(known.middle)), np.float32)
-    with devices.kept_memory(), ThreadPoolExecutor(len(places)) as pool:
-        blocks = zip(starts, pool.map(one, starts), strict=True)
-        for start, block in progress.track(blocks, "comparing patches", total=len(starts)):
-            found[start : start + _BLOCK] = block[: len(found) - start]
+
+    def begun(start: int) -> Array:
+        given = np.zeros((step, *images.shape[1:]), np.float32)
+        given[: len(images) - start] = images[start : start + step]
+        return program(there, jax.device_put(given, rows))
+
+    with devices.kept_memory():
+        starts = range(0, len(images), step)
+        blocks = [begun(start) for start in starts[:1]]  # and one more while the first is computed
+        for start in progress.track(starts, "comparing patches", total=len(starts)):
+            if start + step < len(images):
+                blocks.append(begun(start + step))
+            for shard in blocks.pop(0).addressable_shards:
+                first = start + (shard.index[0].start or 0)
+                room = found[first : first + each]
+                room[:] = np.asarray(shard.data)[: len(room)]
     return found
+
+
+@functools.cache
+def _looking(places: tuple[jax.Device, ...]) -> tuple[Callable[..., Array], NamedSharding, NamedSharding]:
+    """The program that looks at blocks of images on these devices at once, and where its arguments lie.
+
+    It is one program: were each device to run its own, each would compile it, one after another.
+    """
+    mesh = Mesh(np.array(places), ("image",))
+    split, whole = PartitionSpec("image"), PartitionSpec()
+    mapped = jax.shard_map(_looked, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
+    # Where a device is a core: all devices share a pool of threads, where their products wait for each other.
+    options = dict(devices.ONE_THREAD) if places[0].platform == "cpu" else None
+    return jax.jit(mapped, compiler_options=options), NamedSharding(mesh, split), NamedSharding(mesh, whole)
 
 
 def look(known: Patches, images: Float[Array | np.ndarray, "image h w c"]) -> Float[Array, "image features"]:
@@ -161,8 +183,6 @@ def _looked(known: Patches, images: Array) -> Array:
 
 
 looked = jax.jit(_looked)
-# Where a device is a core: all devices share a pool of threads, where their products wait for each other.
-_looked_on_one_thread = jax.jit(_looked, compiler_options=dict(devices.ONE_THREAD))
 
 
 class _Compared(NamedTuple):
