@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -15,7 +16,7 @@ from pate_jax.runs import pipeline
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.result import Result
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice, PartitionChoice, RunConfig
-from pate_jax.system import storage
+from pate_jax.system import locks, storage
 
 Voters = Literal["teachers"] | Voting
 _DECLARED = ("categories", "scales")
@@ -57,7 +58,9 @@ def run(
     settings |= {"label_column": label, "id_column": id, "user_column": user, **paths}
     config = _config(settings, voters, epsilon, root)
     _store(directory, contents)
-    return Result(root, pipeline.run(config))
+    with _unchanging(directory, shared=True):
+        _check_stored(directory, contents)
+        return Result(root, pipeline.run(config))
 
 
 Content = Path | tuple[str, bytes]  # a file of the user's own, or the suffix and bytes of one of the run
@@ -91,16 +94,37 @@ def _store(directory: RunDirectory, contents: Mapping[str, Content]) -> None:
     """Write what is no file yet into the private folder; other data than those of a begun run are refused."""
     with directory.writing():
         begun = "data" in directory.record.read()
-        for name, content in contents.items():
-            path = _place(directory, name, content)
-            if isinstance(content, Path) or (path.exists() and storage.read_bytes(path) == content[1]):
-                continue
+        for name, path, content in _missing(directory, contents):
             if begun:
                 raise PateError(
                     f"{directory.root} was begun with another {name} part: give the same data to continue "
                     "it, or choose another out"
                 )
-            storage.write_bytes(path, content[1], mode=0o600)
+            with _unchanging(directory, shared=False):
+                storage.write_bytes(path, content, mode=0o600)
+
+
+def _check_stored(directory: RunDirectory, contents: Mapping[str, Content]) -> None:
+    """Refuse to run where another call has replaced the stored data since."""
+    for name, path, _ in _missing(directory, contents):
+        raise PateError(
+            f"{path} holds another {name} part than was given: another call with the same out has replaced "
+            "it; choose another out, or repeat the call when no other one uses this out"
+        )
+
+
+def _missing(directory: RunDirectory, contents: Mapping[str, Content]) -> Iterator[tuple[str, Path, bytes]]:
+    """Each part that is no file of the user's and that its file in the private folder does not hold."""
+    for name, content in contents.items():
+        path = _place(directory, name, content)
+        if isinstance(content, Path) or (path.exists() and storage.read_bytes(path) == content[1]):
+            continue
+        yield name, path, content[1]
+
+
+def _unchanging(directory: RunDirectory, *, shared: bool) -> AbstractContextManager[None]:
+    """Hold the stored data: calls with the same data share them, and nobody replaces them meanwhile."""
+    return locks.held(directory.private / ".data.lock", directory.data, shared=shared)
 
 
 def _config(settings: Mapping[str, Any], voters: Voters | None, epsilon: float, root: Path) -> RunConfig:

@@ -13,7 +13,7 @@ from pate_jax.audit import verify
 from pate_jax.data import Preprocessing
 from pate_jax.data.dataset import class_names_of
 from pate_jax.errors import PateError
-from pate_jax.runs import ledger
+from pate_jax.runs import ledger, own_data
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.result import Result
@@ -94,6 +94,43 @@ def test_the_same_call_returns_the_same_run_and_other_data_are_refused(result):
     with pytest.raises(PateError, match=r"was made with crowd setting epsilon=4.0, not 2.0"):
         pate_jax.run(**PARTS, **SETTINGS | {"epsilon": 2.0}, out=result.directory)
     assert before == {path: path.read_bytes() for path in (result.directory / "private" / "data").iterdir()}
+
+
+def ids_of(folder):
+    return (folder / "private" / "data" / "private.csv").read_text()
+
+
+def test_a_second_call_replaces_no_data_that_a_run_is_about_to_read(tmp_path, monkeypatch):
+    """Between storing its data and beginning the run, the first call holds them."""
+    called, read = [], []
+
+    def pipeline(config):
+        if not called:
+            called.append(config)
+            with pytest.raises(PateError, match=r"private/data is being written by process \d+"):
+                pate_jax.run(**PARTS | {"private": people(35, 9)}, **SETTINGS, out=tmp_path / "run")
+            pate_jax.run(**PARTS, **SETTINGS, out=tmp_path / "run")  # as another process of the same run
+        read.append(ids_of(tmp_path / "run"))
+        return {}
+
+    monkeypatch.setattr("pate_jax.runs.pipeline.run", pipeline)
+    pate_jax.run(**PARTS, **SETTINGS, out=tmp_path / "run")
+    assert len(read) == 2 and all("person-1-" in text and "person-9-" not in text for text in read)
+    pate_jax.run(**PARTS | {"private": people(35, 9)}, **SETTINGS, out=tmp_path / "run")  # no run began
+    assert "person-9-" in read[2] and "person-1-" not in read[2]
+
+
+def test_a_run_begins_with_the_data_that_it_was_given_or_not_at_all(tmp_path, monkeypatch):
+    store = own_data._store
+
+    def replaced(directory, contents):
+        store(directory, contents)
+        (directory.data / "private.csv").write_text("key,pulse\n")
+
+    monkeypatch.setattr(own_data, "_store", replaced)
+    monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: pytest.fail("it ran"))
+    with pytest.raises(PateError, match=r"private.csv holds another private part than was given"):
+        pate_jax.run(**PARTS, **SETTINGS, out=tmp_path / "run")
 
 
 def test_the_stored_data_are_the_owners_alone(result):

@@ -17,7 +17,7 @@ from pate_jax.parties import agreement as agreements
 from pate_jax.parties import certificates
 from pate_jax.runs import chain, register
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import ballot, cards, join, ledger, students, terms, transcript
+from pate_jax.runs.parties import ballot, cards, claims, join, ledger, students, terms, transcript
 from pate_jax.runs.parties.transcript import Transcript
 
 
@@ -155,7 +155,7 @@ def test_a_stopped_vote_goes_on_with_the_same_noise_and_is_charged_once(at, kind
 
 
 def test_fresh_noise_in_a_begun_vote_is_refused_by_all(tmp_path):
-    """One who lost its folder would bring new noise: whoever saw both sums could average it away."""
+    """One who lost its files would bring new noise: whoever saw both sums could average it away."""
     folder = files.prepare(tmp_path)
     file = files.agree(folder, "neighbours")
     found = files.vote(folder, file)
@@ -168,12 +168,15 @@ def test_fresh_noise_in_a_begun_vote_is_refused_by_all(tmp_path):
             for entry in kept:
                 kind = "charge" if "charge" in entry else "begun"
                 writer.append({"schema": ledger.SCHEMA, kind: entry[kind]})
-    (folder / "run-north").rename(folder / "lost")
+    own = {"run-north": "lost", "north.key.votes": "lost.votes"}
+    for name, moved in own.items():
+        (folder / name).rename(folder / moved)
     again = files.vote(folder, file)
     assert "north brings another ballot or other noise" in refused(again)
     assert all(isinstance(one, BaseException) for one in again.values())
-    (folder / "run-north").rename(folder / "new")
-    (folder / "lost").rename(folder / "run-north")
+    for name, moved in own.items():
+        (folder / name).rename(folder / f"new-{name}")
+        (folder / moved).rename(folder / name)
     assert files.vote(folder, file)["west"] == found["west"]
 
 
@@ -187,9 +190,99 @@ def test_a_second_run_of_the_same_agreement_is_refused(tmp_path):
     again = files.vote(folder, file)
     assert "this key has voted on this agreement in" in refused(again)
     assert all(isinstance(one, BaseException) for one in again.values())
-    assert [[*entry][4] for name in files.NAMES for entry in lines(folder, name)] == ["charge"] * 3
+    assert not any(lines(folder, name) for name in files.NAMES)  # refused before anything is charged
     another = files.agree(folder, "neighbours", "second.toml", vote=2)
     assert not refused(files.vote(folder, another, run="second-{}"))
+
+
+def test_a_second_agreement_under_a_number_that_is_taken_is_refused(tmp_path, capsys):
+    """Two agreements that differ in the time limit alone would open the same votes with other noise."""
+    folder = files.prepare(tmp_path)
+    assert not refused(files.vote(folder, files.agree(folder, "neighbours")))
+    assert "other vote" not in capsys.readouterr().err
+    same = files.agree(folder, "neighbours", "longer.toml", seconds=21.0)
+    again = files.vote(folder, same, run="second-{}")
+    assert all(isinstance(one, PateError) for one in again.values())
+    assert "vote=1 among these parties was taken by another agreement, in" in refused(again)
+    assert "with --vote 2 and add both costs" in refused(again)
+    assert not any((folder / f"second-{name}" / "private" / "ledger.jsonl").exists() for name in files.NAMES)
+    with pytest.raises(PateError, match="was taken by another agreement"):
+        join.prepare(files.member(folder, "west", same, run="third")[0])
+    capsys.readouterr()
+    second = files.agree(folder, "neighbours", "second.toml", vote=2)
+    assert not refused(files.vote(folder, second, run="second-{}"))
+    said = capsys.readouterr().err
+    assert "this key has taken part in 1 other vote (" in said and "run-east), and the costs add up" in said
+    assert not refused(files.vote(folder, folder / "vote.toml"))  # the first goes on, or is read again
+
+
+def claimed(tmp_path, *, name="vote.toml", kind="neighbours", **chosen):
+    """What east is about to claim, by an agreement of the same cards."""
+    folder = tmp_path if (tmp_path / "pool.npz").exists() else files.prepare(tmp_path)
+    party, _ = files.member(folder, "east", files.agree(folder, kind, name, **chosen))
+    party.run.secret.draw(None)
+    return claims.of(party)
+
+
+def test_a_key_takes_each_number_among_the_same_parties_once(tmp_path):
+    book, first = tmp_path / "votes" / "ledger.jsonl", claimed(tmp_path)
+    for _ in range(2):
+        claims.enter(book, first)
+    assert claims.read(book) == [first] and claims.others(book, first) == []
+    for other in (
+        claimed(tmp_path, name="b.toml", seconds=21.0),
+        claimed(tmp_path, name="c.toml", epsilon=4.0),
+    ):
+        with pytest.raises(PateError, match=r"vote=1 among these parties was taken .* with --vote 2 and add"):
+            claims.enter(book, other)
+        assert claims.others(book, other._replace(parties=other.parties[1:])) == [first]
+    with pytest.raises(PateError, match="this key has voted on this agreement in"):
+        claims.enter(book, first._replace(run="0" * 64))
+    second = claimed(tmp_path, name="d.toml", vote=2)
+    claims.enter(book, second)
+    claims.enter(book, first)
+    assert claims.read(book) == [first, second] and claims.others(book, first) == [second]
+    with pytest.raises(PateError, match="with --vote 3 and add"):
+        claims.enter(book, claimed(tmp_path, name="e.toml", vote=2, seconds=21.0))
+
+
+def test_what_a_keys_votes_cost_together_is_said(tmp_path):
+    first, user = claimed(tmp_path), claimed(tmp_path, name="c.toml", vote=3, unit="party")
+    second = claimed(tmp_path, name="b.toml", vote=2)
+    one, both = (register.together([first.plan] * votes, 1e-5) for votes in (1, 2))
+    assert claims.warning([], second, 1e-5) is None and one < both < 2 * one
+    said = claims.warning([first], second, 1e-5)
+    for figure in (one, both):
+        assert f"epsilon {figure:.3f}" in said or f"epsilon {figure + 1e-4:.3f}" in said
+    assert "1 of these protect another unit" in claims.warning([first, user], second, 1e-5)
+    assert "epsilon" not in claims.warning([user], second, 1e-5)
+
+
+def test_claims_of_an_older_version_are_read_and_filled_in_when_their_vote_goes_on(tmp_path):
+    book, first = tmp_path / "votes" / "ledger.jsonl", claimed(tmp_path)
+    other = claimed(tmp_path, name="b.toml", seconds=21.0)
+    with chain.Writer(book) as writer:
+        told = {"agreement": first.agreement, "run": first.run, "place": first.place}
+        writer.append({"schema": ledger.SCHEMA, "claim": told})
+    (old,) = claims.read(book)
+    assert (old.agreement, old.vote, old.plan) == (first.agreement, None, None)
+    with pytest.raises(PateError, match="this key has voted on this agreement in"):
+        claims.others(book, first._replace(run="0" * 64))
+    assert "1 of these protect another unit or are of an older version" in claims.warning(
+        claims.others(book, other), other, 1e-5
+    )
+    claims.enter(book, first)
+    assert claims.read(book) == [old, first] and claims.others(book, other._replace(vote=2)) == [first]
+    with pytest.raises(PateError, match="was taken by another agreement"):
+        claims.enter(book, other)
+
+
+@pytest.mark.parametrize("claim", [None, {"agreement": "0" * 64}, {"name": "east"}])
+def test_a_line_that_is_no_claim_is_refused(claim, tmp_path):
+    with chain.Writer(tmp_path / "ledger.jsonl") as writer:
+        writer.append({"schema": ledger.SCHEMA, "claim": claim})
+    with pytest.raises(PateError, match="names no vote of this key: restore the file"):
+        claims.read(tmp_path / "ledger.jsonl")
 
 
 def test_another_ballot_under_the_same_noise_is_refused(voted):

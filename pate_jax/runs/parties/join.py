@@ -21,14 +21,14 @@ from pate_jax.parties import agreement as agreements
 from pate_jax.parties.agreement import Agreement
 from pate_jax.runs import register
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import ballot, cards, ledger, meeting, terms, transcript
+from pate_jax.runs.parties import ballot, cards, claims, ledger, meeting, terms, transcript
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member
 from pate_jax.runs.parties.meeting import Meeting
 from pate_jax.runs.plans import PartyPlan
 from pate_jax.runs.record import CROWD
 from pate_jax.runs.settings import DataChoice, to_settings
-from pate_jax.system import storage
+from pate_jax.system import progress, storage
 
 Opener = Callable[[Agreement, str, str, tuple[str, ...] | None], AbstractContextManager[Meeting]]
 STAGE, AGREEMENT, QUESTIONS, TRANSCRIPT = "party", "agreement.toml", "questions.npz", "transcript.json"
@@ -96,12 +96,22 @@ def _begin(member: Member) -> None:
     if STAGE not in settings and any(one in settings for one in ("data", "votes", CROWD)):
         raise PateError(f"{run.root} holds a run of another kind: choose another --out for this vote")
     run.secret.draw(member.seed)
+    if ledger.read(run.ledger).opened is None:
+        _look_back(member)
     run.record.agree(STAGE, ballot.facts(member))
     if not (run.private / AGREEMENT).exists():
         dataset = ballot.open_dataset(member)
         asking.save(run.private / QUESTIONS, member.questions, dataset)
         agreements.write(run.private / AGREEMENT, member.agreement)
     run.record.agree("data", to_settings(member.data))
+
+
+def _look_back(member: Member) -> None:
+    """Say what the key's other votes cost; refuse a number that is taken before any work."""
+    if member.votes is not None:
+        wanted = claims.of(member)
+        others = claims.others(member.votes, wanted)
+        progress.warn(claims.warning(others, wanted, member.agreement.delta))
 
 
 def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:

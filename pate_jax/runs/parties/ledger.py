@@ -99,25 +99,6 @@ def charge(path: Path, wanted: Charge) -> None:
             )
 
 
-def claim(path: Path, agreement: str, run: str, place: Path) -> None:
-    """Record beside a party's key in which run it votes on an agreement; another run is refused.
-
-    A run of another --out has other noise. If all parties began one, nobody's ledger would know of the first.
-    """
-    with chain.Writer(path) as book:
-        before = [entry["claim"] for entry in chain.entries(path) if isinstance(entry.get("claim"), dict)]
-        mine = [one for one in before if one.get("agreement") == agreement]
-        if not mine:
-            told = {"agreement": agreement, "run": run, "place": str(place.resolve())}
-            book.append({"schema": SCHEMA, "claim": told})
-        elif mine[0].get("run") != run:
-            raise PateError(
-                f"this key has voted on this agreement in {mine[0].get('place')}, and a second vote would "
-                "have other noise and cost as much again: repeat the command there, or make a new agreement "
-                "(vote = 2), whose cost is added"
-            )
-
-
 def begin(path: Path, present: Mapping[str, str]) -> None:
     """Record who takes part with which promise, before a share is sent; another company is refused."""
     with chain.Writer(path) as book:
@@ -134,13 +115,14 @@ def _other_company(before: Mapping[str, str], present: Mapping[str, str]) -> str
         return (
             f"{changed[0]} brings another ballot or other noise than when this vote was begun, and two sums "
             "with different noise would show more than was charged: let it restore its run directory, or "
-            "make a new agreement (vote = 2)"
+            "make a new agreement with a higher --vote, and add both costs"
         )
     gone, new = sorted({*before} - {*present}), sorted({*present} - {*before})
     who = f"{', '.join(gone)} is missing" if gone else f"{', '.join(new)} was not there"
     return (
         f"this vote was begun by {', '.join(before)}, and {who}: two sums of different parties would show "
-        "the difference; repeat it with the same parties, or make a new agreement (vote = 2)"
+        "the difference; repeat it with the same parties, or make a new agreement with a higher --vote, and "
+        "add both costs"
     )
 
 

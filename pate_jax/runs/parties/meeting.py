@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from pate_jax.errors import PateError
 from pate_jax.parties import certificates
-from pate_jax.runs.parties import ballot, ledger, transcript
+from pate_jax.runs.parties import ballot, claims, ledger, transcript
 from pate_jax.runs.parties.ballot import Member, Shares, Table
 from pate_jax.runs.parties.transcript import Transcript
 from pate_jax.system import progress
@@ -55,7 +55,8 @@ def hold(meeting: Meeting, member: Member, table: Table, noise: Shares, key: str
     with progress.bar(f"vote of {member.agreement.name}", total=STEPS) as steps:
         told = meeting.exchange(ballot.promise(member, table).encode())
         promises = ledger.promised(meeting.present, told)
-        _claim(member)
+        if member.votes is not None:
+            claims.enter(member.votes, claims.of(member))
         ledger.begin(book, promises)
         steps.advance(note="all are there")
         values = _opened(meeting, member, table, noise)
@@ -68,13 +69,6 @@ def hold(meeting: Meeting, member: Member, table: Table, noise: Shares, key: str
         transcript.save(file, found, {name: signatures[name] for name in promises})
         steps.advance(note="signed")
     return found
-
-
-def _claim(member: Member) -> None:
-    """Refuse to vote on an agreement in a second run, before a number is shared."""
-    if member.votes is not None:
-        run = member.run.secret.derive("name of a run that voted").hex()
-        ledger.claim(member.votes, member.agreement.digest, run, member.run.root)
 
 
 def _opened(

@@ -45,7 +45,8 @@ class Terms:
     seconds: float = 60.0
     """The longest time to wait, for parties to come and for each message."""
     vote: int = 1
-    """The number of this vote among the same parties; a ledger takes each once."""
+    """The number of this vote among the same parties. A party's key takes each number once, and the costs of
+    all votes on the same records add up (`pate party join --register`)."""
 
 
 def mu(terms: Terms) -> float:
