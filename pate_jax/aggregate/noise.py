@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import get_opaque_trace_state
 
 from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
@@ -31,10 +32,18 @@ from pate_jax.mechanisms import Noise, laws
 def fresh_key() -> jax.Array:
     """A private key: 256 bits of the operating system's entropy. Raises if there is no entropy.
 
+    It is refused where JAX traces, since the key would be a constant of the program: all calls of the
+    program, lanes of vmap and steps of a scan would share one noise.
+
     >>> key = fresh_key()
     >>> is_private(key), key.shape
     (True, ())
     """
+    if _is_traced():
+        raise PateError(
+            "fresh_key() within jit, vmap, grad, scan or shard_map would give every call, lane and step the "
+            "same noise: make the key outside, and pass it as an argument"
+        )
     try:
         entropy = secrets.token_bytes(4 * chacha.KEY_WORDS)
     except (OSError, NotImplementedError) as error:
@@ -44,6 +53,13 @@ def fresh_key() -> jax.Array:
         raise PateError(f"the operating system gave {len(entropy)} usable bytes of entropy instead of 32")
     key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=chacha.PRIVATE)
     return key
+
+
+def _is_traced() -> bool:
+    """Whether JAX traces the program that calls this, so that what the host draws becomes a constant."""
+    with jax.core.eval_context():
+        outside = get_opaque_trace_state()
+    return bool(get_opaque_trace_state() != outside)
 
 
 def seeded_key(seed: int) -> jax.Array:
