@@ -13,6 +13,7 @@ from scipy import stats
 from pate_jax.aggregate import argmax, chacha, noise
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, laws
+from pate_jax.system import devices
 
 WORDS = jnp.asarray(np.frombuffer(bytes(range(32)), np.uint32))
 
@@ -296,6 +297,15 @@ def test_a_key_made_on_the_host_while_a_program_runs_is_no_constant():
     words = jax.ShapeDtypeStruct((chacha.KEY_WORDS,), jnp.uint32)
     program = jax.jit(lambda given: jax.pure_callback(bits, words, given))
     assert not (program(0) == program(0)).any()
+
+
+def test_a_key_among_several_processes_is_shared_or_not(monkeypatch):
+    monkeypatch.setattr(devices, "processes", lambda: 2)
+    with pytest.raises(PateError, match="2 processes needs shared=True, called by all together"):
+        noise.fresh_key()
+    monkeypatch.setattr(devices, "from_first", lambda entropy: bytes(range(32)))
+    assert (jax.random.key_data(noise.fresh_key(shared=True)) == WORDS).all()
+    assert (jax.random.key_data(noise.fresh_key(shared=False)) != WORDS).any()
 
 
 @pytest.mark.parametrize("broken", [OSError, NotImplementedError])
