@@ -47,7 +47,7 @@ class Statement:
     relation: str
     charged: str
     mechanism: dict[str, Any]
-    private: bool = True
+    private: bool
     slack: float = 0.0
     sums: dict[str, dict[str, Any]] = field(default_factory=dict)
     teachers: int = 0  # 0 if the number of teachers differs between queries
@@ -232,9 +232,9 @@ def statement(
     answered: ArrayLike | None,
     delta: float,
     *,
+    private: bool,
     relation: Relation = "party",
     declared: bool = True,
-    private: bool = True,
     adaptive: bool = False,
     budget: float | None = None,
     sanitised: Figure | None = None,
@@ -245,19 +245,22 @@ def statement(
 ) -> Statement:
     """The privacy statement of a list of queries.
 
+    `private` is true only if every key that draws the noise comes from `fresh_key()`, which
+    `aggregate.is_private(key)` tells. Otherwise the statement says first that it protects nobody.
+
     `votes` holds every query that was ASKED, and `answered` says which were answered. With `None` all count
     as answered, and the sums over realised answers are left out. Set `adaptive=True` if the list was not
     fixed before the first answer: data-dependent figures are then no guarantee. `budget` is the epsilon of a
     privacy filter, fixed in advance; it replaces the worst case over the queries asked, because their number
-    then depends on the answers. `private=False` marks a seeded run. `pld` says whether to compose
-    privacy-loss distributions; by default, only if they may give less than Renyi.
+    then depends on the answers. `pld` says whether to compose privacy-loss distributions; by default, only
+    if they may give less than Renyi.
 
     All rows must have the same total, the number of teachers, unless `voters_may_sit_out=True`: who votes on
     which query was fixed without the records. Votes alone prove a guarantee for one voter ("party"). For any
     other relation the votes' makers must declare it; `declared=False` is for a run whose partition proves it.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5).covers
+    >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5, private=True).covers
     'the whole vote of one party changed, whatever its records, as declared by the makers of the votes'
     """
     counts = check_votes(votes)
