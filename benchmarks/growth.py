@@ -75,13 +75,13 @@ def of_queries(queries: int, folder: Path) -> Callable[[], object]:
 def of_accounts(queries: int, folder: Path) -> Callable[[], object]:
     """The whole statement of as many queries, by Rényi curves."""
     votes = histograms(queries, CLASSES)
-    return lambda: accounting.statement(MECHANISM, votes, None, 1e-5, pld=False)
+    return lambda: accounting.statement(MECHANISM, votes, None, 1e-5, pld=False, private=True)
 
 
 def of_classes(classes: int, folder: Path) -> Callable[[], object]:
     """The whole statement of 1,000 queries with so many classes."""
     votes = histograms(1000, classes)
-    return lambda: accounting.statement(MECHANISM, votes, None, 1e-5, pld=False)
+    return lambda: accounting.statement(MECHANISM, votes, None, 1e-5, pld=False, private=True)
 
 
 def of_records(records: int, folder: Path) -> Callable[[], object]:

@@ -42,11 +42,13 @@ assert answered.any()
 # %% [markdown]
 # ## What it costs
 #
-# The accountant takes the same mechanism and the same votes.
+# The accountant takes the same mechanism and the same votes. The key above came from a seed, so the statement
+# is of answers that are not private, and says so first.
 
 # %%
-statement = accounting.statement(mechanism, np.asarray(votes), answered, 1e-5, pld=False)
+statement = accounting.statement(mechanism, np.asarray(votes), answered, 1e-5, pld=False, private=False)
 print(statement.text())
+assert statement.text().startswith("NOT PRIVATE")
 assert statement.figures["data_independent"].status == "publishable"
 
 # %% [markdown]

@@ -74,7 +74,7 @@ assert votes.sum(axis=1).tolist() == [teachers] * 100
 
 # %%
 mechanism = DiscreteGaussianMax(sigma=6.0)
-statement = accounting.statement(mechanism, votes, None, 1e-5, pld=False)
+statement = accounting.statement(mechanism, votes, None, 1e-5, pld=False, private=True)
 print(statement.text())
 answers = aggregate.answer(mechanism, votes, key=aggregate.fresh_key())
 print(f"{np.mean(np.asarray(answers.labels) == labels[public]):.0%} of the answers are right")

@@ -117,7 +117,7 @@ def bars(setting: Setting, votes: NDArray[np.int64]) -> list[Bar]:
     mechanism = setting.mechanism
     plan = accounting.plan(mechanism, len(votes), setting.teachers, setting.classes, DELTA)
     limit = accounting.sanitise(mechanism, votes, DELTA, plan, drawn=0)
-    stated = accounting.statement(mechanism, votes, None, DELTA, sanitised=limit, pld=False)
+    stated = accounting.statement(mechanism, votes, None, DELTA, sanitised=limit, pld=False, private=True)
 
     def epsilon(name: str) -> float:
         value = stated.figures[name].epsilon

@@ -57,7 +57,7 @@ def test_the_relations_are_those_of_the_statements():
 
 @pytest.mark.parametrize("whom", RELATIONS)
 def test_each_relation_is_told_in_words(whom):
-    made = accounting.statement(DiscreteGaussianMax(9.0), VOTES, None, 1e-5, relation=whom)
+    made = accounting.statement(DiscreteGaussianMax(9.0), VOTES, None, 1e-5, relation=whom, private=True)
     assert RELATIONS[whom] in made.model_card_line() and run_pages.promised(made)
     again = accounting.Statement.from_dict(made.publishable())
     assert again.publishable() == made.publishable()
@@ -87,7 +87,7 @@ def test_continuous_noise_says_what_it_does_not_cover():
     for name, kind in BY_NAME.items():
         fields = {"threshold": 6.0, "student_confidence": 0.9}
         mechanism = kind(*(fields.get(field, 3.0) for field in kind.__dataclass_fields__))
-        made = accounting.statement(mechanism, VOTES, None, 1e-5)
+        made = accounting.statement(mechanism, VOTES, None, 1e-5, private=True)
         lines[name] = "rounding" in made.model_card_line()
     assert {name for name, said in lines.items() if not said} == {
         name for name in BY_NAME if "discrete" in name
@@ -95,7 +95,7 @@ def test_continuous_noise_says_what_it_does_not_cover():
 
 
 def test_a_caveat_is_no_part_of_other_statements():
-    made = accounting.statement(GNMax(9.0), VOTES, None, 1e-5)
+    made = accounting.statement(GNMax(9.0), VOTES, None, 1e-5, private=True)
     assert made.model_card_line().count("float32") == 1
 
 
@@ -104,7 +104,7 @@ def test_a_sanitised_figure_is_not_passed_off_as_paid_for():
     votes = np.tile([28, 1, 1], (40, 1))
     plan = accounting.plan(GNMax(8.0), 40, 30, 3, 1e-5)
     sanitised = accounting.sanitise(GNMax(8.0), votes, 1e-5, plan)
-    with_it = accounting.statement(GNMax(8.0), votes, None, 1e-5, sanitised=sanitised)
-    without = accounting.statement(GNMax(8.0), votes, None, 1e-5)
+    with_it = accounting.statement(GNMax(8.0), votes, None, 1e-5, sanitised=sanitised, private=True)
+    without = accounting.statement(GNMax(8.0), votes, None, 1e-5, private=True)
     assert "sanitised figure apart" in with_it.model_card_line()
     assert "sanitised" not in without.model_card_line()

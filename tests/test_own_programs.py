@@ -46,6 +46,10 @@ def class_sums(vectors, labels, axis_name=None):
     return kernels.class_sums(SUMS, vectors, labels, axis_name=axis_name)
 
 
+def differences(vectors, labels):
+    return kernels.class_sums(PAIR, vectors, labels)
+
+
 def noisy_sums(vectors, labels, key):
     return class_sums(vectors, labels) + noise_on(SUMS, key=key)
 
@@ -57,7 +61,7 @@ def given(kernel, seed=0):
     voters = rng.normal(0, 15, (PARTS, EACH, WIDE)), rng.integers(0, CLASSES, (PARTS, EACH))
     if kernel is histogram:
         return (rng.integers(0, CLASSES, (PARTS, EACH, 7)).astype(np.int16),)
-    if kernel in (neighbour_counts, class_sums):
+    if kernel in (neighbour_counts, class_sums, differences):
         return voters
     if kernel is noisy_sums:
         return *voters, keys
@@ -93,6 +97,8 @@ LONG = [
     for kernel in (histogram, neighbour_counts, answer, answer_gnmax, answer_many, noisy_sums)
 ]
 
+ALL = [answer, answer_gnmax, answer_many, *COUNTING, differences, noisy_sums]
+
 
 @pytest.mark.parametrize("kernel", [class_sums, *LONG])
 def test_it_is_the_plain_call_under_every_transform(kernel):
@@ -102,6 +108,14 @@ def test_it_is_the_plain_call_under_every_transform(kernel):
     in_turn = jax.jit(lambda *some: scanned(kernel, some))(*given(kernel))
     for way in (mapped, in_turn, spread(kernel, given(kernel), 8)):
         assert np.array_equal(way, plain)
+
+
+@pytest.mark.parametrize("kernel", ALL)
+def test_it_is_the_plain_call_where_jax_has_64_bits(kernel):
+    plain = one_by_one(kernel, given(kernel))
+    with jax.enable_x64(True):
+        wide = jax.jit(lambda *some: scanned(kernel, some))(*given(kernel))
+    assert wide.dtype == plain.dtype and np.array_equal(wide, plain)
 
 
 @pytest.mark.long
@@ -148,9 +162,8 @@ def test_counts_and_sums_are_those_of_the_definition():
             sums[label] += row if size <= SUMS.length else np.trunc(row * (SUMS.length / size)).astype(int)
     assert np.array_equal(neighbour_counts(vectors, labels), counts)
     assert np.abs(class_sums(vectors, labels) - sums).max() <= 1  # a product may be cut one lower
-    differences = kernels.class_sums(PAIR, vectors, labels)
     each = kernels.class_sums(ClassSums(3, WIDE, 20, 9.0), vectors, labels)
-    assert np.array_equal(differences[0], each[1] - each[0])
+    assert np.array_equal(differences(vectors, labels)[0], each[1] - each[0])
 
 
 HOSTILE = [[np.nan, 1, 2], [np.inf, -np.inf, 0], [1e30, 3, 4], [-(2.0**31)] * 3, [15, 15, 15], [21, 0, 0]]
@@ -189,6 +202,10 @@ def test_vectors_are_compared_exactly_up_to_the_length_that_is_told():
         (
             lambda: kernels.class_sums(ClassSums(3, 3, 1 << 29, 9.0), np.zeros((4, 3)), [0] * 4),
             "voters=4 with vectors of length 536870912 may exceed 32 bits",
+        ),
+        (
+            lambda: kernels.class_sums(ClassSums(3, 3, 46341, 9.0), np.zeros((4, 3)), [0] * 4),
+            "length=46341 of a vector must be at most 46340",
         ),
         (lambda: noise_on(SUMS, key=7), "key=int is not a typed JAX key"),
     ],

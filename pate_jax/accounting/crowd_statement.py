@@ -139,20 +139,21 @@ def crowd_statement(
     delta: float,
     *,
     voters: int,
+    private: bool,
     relation: Covered = "record",
-    private: bool = True,
     unmade: Unmade | None = None,
     tuned: Tuned | None = None,
 ) -> CrowdStatement:
     """The statement of the tables that a crowd released, one after another.
 
     It covers a voter whose contents change, and also one that is added or removed, which moves a table by
-    less. `voters` is their number as it was released; `private=False` marks a seeded run. `unmade` are rounds
-    that the plan had room for and that were not made: they stay in the figure. If the releases are those of
-    the best of several candidates, `tuned` says how it was chosen, and the figure is that of the choice.
+    less. `voters` is their number as it was released; `private` is true only if every key that draws the
+    noise comes from `fresh_key()`. `unmade` are rounds that the plan had room for and that were not made:
+    they stay in the figure. If the releases are those of the best of several candidates, `tuned` says how it
+    was chosen, and the figure is that of the choice.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
-    >>> made = crowd_statement([release], 1e-5, voters=60_000)
+    >>> made = crowd_statement([release], 1e-5, voters=60_000, private=True)
     >>> round(made.headline.epsilon, 4), made.headline.status
     (0.497, 'publishable')
     """

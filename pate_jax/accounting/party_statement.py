@@ -150,14 +150,14 @@ def party_statement(
     vote: SharedVote,
     delta: float,
     *,
+    private: bool,
     unit: Unit = "record",
     answered: int | None = None,
-    private: bool = True,
 ) -> PartyStatement:
-    """The statement of one vote among parties; `private=False` marks one with a party's seeded noise.
+    """The statement of one vote among parties; `private` is true only if no party's noise was seeded.
 
     >>> vote = SharedVote("teachers", "counts", parties=3, colluding=1, sigma=40.0, queries=64, classes=10)
-    >>> made = party_statement(vote, 1e-5)
+    >>> made = party_statement(vote, 1e-5, private=True)
     >>> made.worst.name, made.headline.epsilon > made.audiences[0].epsilon
     ('one party', True)
     >>> PartyStatement.from_dict(made.publishable()) == made

@@ -23,16 +23,17 @@ def stable_statement(
     answered: int,
     teachers: int,
     classes: int,
+    private: bool,
     relation: Relation = "party",
     declared: bool = True,
-    private: bool = True,
 ) -> Statement:
     """The statement of a list, or of as much of it as was asked so far.
 
-    How many queries were asked and answered may be published, because the answers show it.
+    How many queries were asked and answered may be published, because the answers show it. `private` is true
+    only if every key that draws the noise comes from `fresh_key()`.
 
     >>> size = {"asked": 90, "answered": 89, "teachers": 250, "classes": 10}
-    >>> made = stable_statement(StableAnswers(threshold=40, scale=3.0, cutoff=1), 1e-5, **size)
+    >>> made = stable_statement(StableAnswers(threshold=40, scale=3.0, cutoff=1), 1e-5, private=True, **size)
     >>> round(made.headline.epsilon, 4), made.charged
     (1.0, 'a whole list of stable answers, which ends with its first unanswered query; 90 queries asked')
     """

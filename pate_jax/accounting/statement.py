@@ -48,7 +48,7 @@ class Statement:
     relation: str
     charged: str
     mechanism: dict[str, Any]
-    private: bool = True
+    private: bool
     slack: float = 0.0
     sums: dict[str, dict[str, Any]] = field(default_factory=dict)
     teachers: int = 0  # 0 if the number of teachers differs between queries
@@ -233,9 +233,9 @@ def statement(
     answered: ArrayLike | None,
     delta: float,
     *,
+    private: bool,
     relation: Relation = "party",
     declared: bool = True,
-    private: bool = True,
     adaptive: bool = False,
     budget: Filter | None = None,
     sanitised: Figure | None = None,
@@ -246,20 +246,22 @@ def statement(
 ) -> Statement:
     """The privacy statement of a list of queries.
 
+    `private` is true only if every key that draws the noise comes from `fresh_key()`, which
+    `aggregate.is_private(key)` tells. Otherwise the statement says first that it protects nobody.
+
     `votes` holds every query that was ASKED, and `answered` says which were answered. With `None` all count
     as answered, and the sums over realised answers are left out. Set `adaptive=True` if the list was not
     fixed before the first answer: data-dependent figures are then no guarantee, and the worst case over the
     queries asked is one only if their number was fixed. `budget` is the privacy filter (`filter.plan`) that
-    was fixed in advance where it was not; its epsilon takes the place of the worst case. `private=False`
-    marks a seeded run. `pld` says whether to compose privacy-loss distributions; by default, only if they may
-    give less than Renyi.
+    was fixed in advance where it was not; its epsilon takes the place of the worst case. `pld` says whether
+    to compose privacy-loss distributions; by default, only if they may give less than Renyi.
 
     All rows must have the same total, the number of teachers, unless `voters_may_sit_out=True`: who votes on
     which query was fixed without the records. Votes alone prove a guarantee for one voter ("party"). For any
     other relation the votes' makers must declare it; `declared=False` is for a run whose partition proves it.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5).covers
+    >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5, private=True).covers
     'the whole vote of one party changed, whatever its records, as declared by the makers of the votes'
     """
     counts = check_votes(votes)

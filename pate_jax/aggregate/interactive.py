@@ -96,7 +96,7 @@ def with_history(statement: Statement, votes: ArrayLike, student_probabilities: 
     """The statement of an interactive mechanism with the exact cost along this history; sensitive.
 
     >>> mechanism = InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9)
-    >>> stated = accounting.statement(mechanism, [[240, 10]], None, 1e-5)
+    >>> stated = accounting.statement(mechanism, [[240, 10]], None, 1e-5, private=True)
     >>> with_history(stated, [[240, 10]], [[0.5, 0.5]]).figures["exact"].note == figures.HISTORY
     True
     """

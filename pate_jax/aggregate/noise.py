@@ -22,28 +22,54 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import get_opaque_trace_state
 
 from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, laws
+from pate_jax.system import devices
 
 
-def fresh_key() -> jax.Array:
+def fresh_key(*, shared: bool | None = None) -> jax.Array:
     """A private key: 256 bits of the operating system's entropy. Raises if there is no entropy.
+
+    It is refused where JAX traces, since the key would be a constant of the program: all calls of the
+    program, lanes of vmap and steps of a scan would share one noise.
+
+    In a program of several processes (`jax.distributed`) say whether the key is `shared`. If so, all
+    processes call this together and get the key of the first one, as what they compute together needs. If
+    not, the key is this process's alone, as votes that it answers alone need.
 
     >>> key = fresh_key()
     >>> is_private(key), key.shape
     (True, ())
     """
+    if _is_traced():
+        raise PateError(
+            "fresh_key() within jit, vmap, grad, scan or shard_map would give every call, lane and step the "
+            "same noise: make the key outside, and pass it as an argument"
+        )
+    if shared is None and devices.processes() > 1:
+        raise PateError(
+            f"fresh_key() in a program of {devices.processes()} processes needs shared=True, called by all "
+            "together, for what they compute together, or shared=False for what each computes alone"
+        )
     try:
         entropy = secrets.token_bytes(4 * chacha.KEY_WORDS)
     except (OSError, NotImplementedError) as error:
         raise PateError("the operating system gave no entropy, so no private noise can be drawn") from error
-    words = np.frombuffer(entropy, np.uint32)
+    words = np.frombuffer(devices.from_first(entropy) if shared else entropy, np.uint32)
     if words.size != chacha.KEY_WORDS or not words.any():
         raise PateError(f"the operating system gave {len(entropy)} usable bytes of entropy instead of 32")
     key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=chacha.PRIVATE)
     return key
+
+
+def _is_traced() -> bool:
+    """Whether JAX traces the program that calls this, so that what the host draws becomes a constant."""
+    with jax.core.eval_context():
+        outside = get_opaque_trace_state()
+    return bool(get_opaque_trace_state() != outside)
 
 
 def seeded_key(seed: int) -> jax.Array:

@@ -56,9 +56,9 @@ def answer(
     """Answer the next queries of a list, until it ends or `cutoff` queries were not answered.
 
     An unanswered query has the label -1. The rows of `votes` after the one with which the list halted are
-    not asked, and have no answer. `before` is what the last call returned. Where each call has a key of its
-    own, `opened` is the key of the call in which the present threshold was drawn: the one with the last
-    unanswered query so far, or else the first.
+    not asked, and have no answer. `before` is what the last call returned. A list that goes on needs
+    `opened`, the key of the call in which the present threshold was drawn: the one with the last unanswered
+    query so far, or else the first. Where one key serves the whole list, `opened` is that key.
 
     >>> from pate_jax.aggregate import seeded_key
     >>> mechanism = StableAnswers(threshold=40, scale=3.0, cutoff=1)
@@ -70,12 +70,17 @@ def answer(
     counts = np.asarray(votes)
     readings = distance(counts)
     _check(before)
+    if before.asked and opened is None:
+        raise PateError(
+            f"before={before!r} needs opened=, the key of the call with the last unanswered query so far, or "
+            "else of the first call: the threshold in use would be drawn again, which is not charged"
+        )
     of_thresholds, of_queries = jax.random.split(noise.check_key(key))
     if before.is_over(mechanism) or not len(counts):
         return before, Answered(np.zeros(0, np.int32), np.zeros(0, bool))
     noisy = readings + _drawn(mechanism, of_queries, before.asked, len(readings))
     thresholds = _thresholds(mechanism, of_thresholds, before)
-    if opened is not None:
+    if opened is not None and opened is not key:
         thresholds[0] = _thresholds(mechanism, jax.random.split(noise.check_key(opened))[0], before)[0]
     answered = _pattern(noisy, thresholds)
     labels = np.where(answered, counts[: len(answered)].argmax(axis=1), UNANSWERED).astype(np.int32)

@@ -122,7 +122,8 @@ def stated(member: Member) -> Iterator[Finding]:
 
 def published(statement: PartyStatement) -> Iterator[Finding]:
     """The published figures again, from the vote that a statement names."""
-    again = party_statement(statement.vote, statement.delta, unit=statement.relation)
+    vote, delta, unit = statement.vote, statement.delta, statement.relation
+    again = party_statement(vote, delta, unit=unit, private=statement.private)
     wanted = {one.name: one.epsilon for one in again.audiences}
     said = {one.name: one.epsilon for one in statement.audiences}
     same = set(said) == set(wanted) and all(covers(said[name], wanted[name]) for name in wanted)

@@ -132,20 +132,27 @@ def _of_votes(
     pld: bool,
     confidence: float | None,
 ) -> Spent:
-    """What answering these votes costs."""
+    """What answering these votes costs, with noise from entropy."""
     most = int(votes.sum(1).max())
     check_threshold(mechanism, most)
     progress.warn(threshold_warning(mechanism, most))
     if isinstance(mechanism, StableAnswers):
         given = len(votes) if answered is None else int(answered.sum())
         size = {"asked": len(votes), "answered": given, "teachers": most, "classes": votes.shape[1]}
-        spent = Spent(mechanism, votes, delta, stable_statement(mechanism, delta, **size))
+        spent = Spent(mechanism, votes, delta, stable_statement(mechanism, delta, **size, private=True))
         if confidence is not None:
             _by_query(spent)  # refuses
         return spent
     figure = None if confidence is None else _sanitised(mechanism, votes, delta, confidence)
     statement = accounting.statement(
-        mechanism, votes, answered, delta, declared=False, sanitised=figure, pld=None if pld else False
+        mechanism,
+        votes,
+        answered,
+        delta,
+        declared=False,
+        sanitised=figure,
+        pld=None if pld else False,
+        private=True,
     )
     return Spent(mechanism, votes, delta, statement)
 

@@ -63,9 +63,9 @@ def class_sums(
 ) -> Int32[Array, "row direction"]:
     """The sums of voters' vectors by class; of two classes, vectors of class 1 less those of class 0.
 
-    `vectors` [voter, direction] are rounded to whole numbers, and a row longer than the release's `length` is
-    shortened to it. A voter whose label is outside the classes adds nothing. With voters spread over devices,
-    `axis_name` sums over all devices.
+    `vectors` [voter, direction] are rounded to whole numbers, and a row longer than the release's `length`,
+    46340 at most, is shortened to it. A voter whose label is outside the classes adds nothing. With voters
+    spread over devices, `axis_name` sums over all devices.
 
     >>> release = ClassSums(classes=3, directions=2, length=10, sigma=9.0)
     >>> class_sums(release, [[1, 2], [30, 40], [3, -1]], [0, 2, 0]).tolist()
@@ -94,7 +94,7 @@ def _sums(rows: Array, labels: Array, classes: int, length: int, axis_name: Any)
     inside = _inside(labels, classes)
     found = _bounded(rows, length) * inside[:, None]
     if classes == 2:
-        return _over((found * (2 * labels - 1)[:, None]).sum(0, keepdims=True), axis_name)
+        return _over((found * (2 * labels - 1)[:, None]).sum(0, jnp.int32, keepdims=True), axis_name)
     return _over(jax.ops.segment_sum(found, jnp.clip(labels, 0, classes - 1), classes), axis_name)
 
 

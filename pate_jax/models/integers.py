@@ -15,7 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
+from pate_jax.errors import PateError
+
 FEATURES = 8000  # length of a vector that is measured along directions of length 2000: products are exact
+LONGEST = math.isqrt(2**31 - 1)  # length of a vector whose square is still counted in 32 bits
 _MARGIN = 2.0**-20  # by which a row is shortened further, against the rounding of its factor
 
 
@@ -45,10 +48,15 @@ def shortened(rows: Int[Array, "row column"], length: int) -> Int[Array, "row co
     `length / r`: its margin of 2^-20 is three times what a square root, a division and three products lose
     to rounding in float32, at most 2^-24 each. So the new length is at most `length`. That is counted once
     more in whole numbers, and a row of which it is not true would become zero: the bound rests on that count.
+    Squares are counted in 32 bits, so `length` is at most 46340.
 
     >>> shortened(jnp.array([[3, 4], [30, 40]]), 10).tolist()
     [[3, 4], [5, 7]]
     """
+    if length > LONGEST:
+        raise PateError(
+            f"length={length} of a vector must be at most {LONGEST}, to count its square in 32 bits"
+        )
     square = (rows * rows).sum(1, keepdims=True)
     factor = length * (1 - _MARGIN) / jnp.sqrt(jnp.maximum(square, 1).astype(jnp.float32))
     shrunk = (rows.astype(jnp.float32) * factor).astype(jnp.int32)

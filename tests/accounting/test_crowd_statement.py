@@ -16,20 +16,20 @@ from pate_jax.mechanisms.crowds import ClassSums, HeadCount, NeighbourCounts
 
 TABLE = NeighbourCounts(queries=80, classes=10, votes=2, sigma=40.0)
 NUMBER = HeadCount(sigma=30.0)
-MADE = accounting.crowd_statement([NUMBER, TABLE], 1e-5, voters=60_000)
+MADE = accounting.crowd_statement([NUMBER, TABLE], 1e-5, voters=60_000, private=True)
 
 
 def test_the_figure_is_the_larger_of_a_changed_voter_and_of_one_added_or_removed():
     changed = composition.gaussian_epsilon(2 / 40, 1e-5)
     assert MADE.headline.epsilon == pytest.approx(changed, rel=1e-5)
-    few = accounting.crowd_statement([HeadCount(sigma=20.0), TABLE], 1e-5, voters=60_000)
+    few = accounting.crowd_statement([HeadCount(sigma=20.0), TABLE], 1e-5, voters=60_000, private=True)
     joined = composition.gaussian_epsilon((2 / 40**2 + 1 / 20**2) ** 0.5, 1e-5)
     assert joined > changed and few.headline.epsilon == pytest.approx(joined, rel=1e-5)
 
 
 def test_a_discrete_gaussian_is_stated_by_its_losses_or_its_curve():
     table = ClassSums(classes=3, directions=4, length=100, sigma=4000.0, family="discrete_gaussian")
-    made = accounting.crowd_statement([table], 1e-5, voters=900)
+    made = accounting.crowd_statement([table], 1e-5, voters=900, private=True)
     assert made.headline.basis == "Renyi differential privacy of the whole table"
     assert made.headline.epsilon >= composition.gaussian_epsilon(200 / 4000, 1e-5)
     assert made.headline.epsilon == counts.worst([table], 1e-5)
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused_by_name(changes, sentence):
 @pytest.mark.parametrize("given", [{"voters": 0}, {"relation": "party"}, {"delta": 0.0}])
 def test_a_statement_of_nonsense_is_not_made(given):
     with pytest.raises(PateError):
-        accounting.crowd_statement([TABLE], **{"delta": 1e-5, "voters": 9, **given})
+        accounting.crowd_statement([TABLE], **{"delta": 1e-5, "voters": 9, "private": True, **given})
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(60.0, 1e-5), (1e9, 1e-5), (1.0, 1e-30), (30.0, 1e-9)])

@@ -43,7 +43,7 @@ def one_by_one(mechanism, method):
 def test_figures_are_the_sums_over_all_queries(mechanism, part, monkeypatch):
     """Against every query for itself, summed here."""
     monkeypatch.setattr(figures, "PART", part)
-    made = accounting.statement(mechanism, VOTES, ANSWERED, 1e-5)
+    made = accounting.statement(mechanism, VOTES, ANSWERED, 1e-5, private=True)
     orders = curves.default_orders()
 
     def epsilon(curve):
@@ -68,7 +68,9 @@ def test_figures_are_the_sums_over_all_queries(mechanism, part, monkeypatch):
 def test_the_students_opinion_tells_queries_apart():
     mechanism = InteractiveGNMax(20, 12.0, 6.0, 0.9)
     opinions = np.random.default_rng(1).dirichlet(np.ones(4), size=25)
-    made = interactive.with_history(accounting.statement(mechanism, VOTES, ANSWERED, 1e-5), VOTES, opinions)
+    made = interactive.with_history(
+        accounting.statement(mechanism, VOTES, ANSWERED, 1e-5, private=True), VOTES, opinions
+    )
     orders = curves.default_orders()
     curve = interactive.rdp(mechanism, VOTES, opinions, orders).sum(0)
     found = curves.epsilon(orders, curve, 1e-5).epsilon
@@ -82,7 +84,7 @@ def test_many_queries_need_the_memory_of_the_different_ones():
     votes = random.permuted(FEW[random.integers(0, 6, 200_000)].astype(np.int32), axis=1)
     tracemalloc.start()
     try:
-        made = accounting.statement(TESTED, votes, None, 1e-5, pld=False)
+        made = accounting.statement(TESTED, votes, None, 1e-5, pld=False, private=True)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -103,14 +105,17 @@ def test_losses_are_composed_only_where_they_may_give_less():
     """Many classes mix many moves and lose; two classes win. What is left out would have been larger."""
     losing, winning = many((2, 2), 10), many((20, 1), 2, 600)
     assert len(groups.distinct(losing, np.ones(200, bool)).votes) > 2 * figures.SAMPLE
-    left_out = accounting.statement(GNMax(40.0), losing, None, 1e-4)
+    left_out = accounting.statement(GNMax(40.0), losing, None, 1e-4, private=True)
     assert left_out.figures["pld"].note == figures.LEFT_OUT and left_out.figures["pld"].epsilon is None
-    whole = accounting.statement(GNMax(40.0), losing, None, 1e-4, pld=True).figures
+    whole = accounting.statement(GNMax(40.0), losing, None, 1e-4, pld=True, private=True).figures
     assert whole["pld"].epsilon >= left_out.figures["exact"].epsilon == whole["exact"].epsilon
-    made = accounting.statement(GNMax(40.0), winning, None, 1e-4).figures
+    made = accounting.statement(GNMax(40.0), winning, None, 1e-4, private=True).figures
     assert made["pld"].epsilon < made["exact"].epsilon
     assert (
-        accounting.statement(GNMax(40.0), winning[:20], None, 1e-4, pld=False).figures["pld"].epsilon is None
+        accounting.statement(GNMax(40.0), winning[:20], None, 1e-4, pld=False, private=True)
+        .figures["pld"]
+        .epsilon
+        is None
     )
 
 
@@ -124,15 +129,15 @@ def test_rows_of_unequal_totals_are_refused_unless_the_caller_answers_for_them()
     votes = VOTES.copy()
     votes[5, np.argmax(votes[5])] -= 1
     with pytest.raises(PateError, match="row 5 sums to 49, row 0 to 50: each teacher must vote once"):
-        accounting.statement(TESTED, votes, None, 1e-5)
-    made = accounting.statement(TESTED, votes, None, 1e-5, voters_may_sit_out=True)
+        accounting.statement(TESTED, votes, None, 1e-5, private=True)
+    made = accounting.statement(TESTED, votes, None, 1e-5, voters_may_sit_out=True, private=True)
     assert made.teachers == 0 and made.headline.epsilon is not None
     with pytest.raises(PateError, match="cover no query"):
-        accounting.statement(TESTED, votes[:0], None, 1e-5)
+        accounting.statement(TESTED, votes[:0], None, 1e-5, private=True)
 
 
 def test_nothing_is_realised_before_anything_was_answered():
-    asked = accounting.statement(TESTED, VOTES, None, 1e-5)
+    asked = accounting.statement(TESTED, VOTES, None, 1e-5, private=True)
     assert not [name for name in asked.sums if "realised" in name] and "realised" not in asked.text()
-    known = accounting.statement(TESTED, VOTES, ANSWERED, 1e-5)
+    known = accounting.statement(TESTED, VOTES, ANSWERED, 1e-5, private=True)
     assert {"published_realised", "exact_realised"} <= set(known.sums) and "realised" in known.text()

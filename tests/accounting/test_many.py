@@ -49,7 +49,7 @@ def test_figures_are_those_of_each_setting_alone(votes):
     found = many(SETTINGS, votes, 1e-5, queries=ASKED)
     for place, (setting, number) in enumerate(zip(SETTINGS, ASKED, strict=True)):
         papers = accounting.published(setting, votes[:number], 1e-5)
-        headline = accounting.statement(setting, votes[:number], None, 1e-5).headline
+        headline = accounting.statement(setting, votes[:number], None, 1e-5, private=True).headline
         np.testing.assert_allclose(found.published[place], papers.epsilon, rtol=1e-12)
         np.testing.assert_allclose(found.published_order[place], papers.order, rtol=1e-12)
         np.testing.assert_allclose(found.answered[place], papers.answered, rtol=1e-12)
@@ -91,7 +91,9 @@ def test_exact_figures_are_valid_and_hardly_above_the_whole_grid(votes):
     found = exact_many(settings, votes, 1e-5, queries=asked, done=seen.__setitem__)
     assert [seen[place] for place in range(len(settings))] == found
     for setting, number, one in zip(settings, asked, found, strict=True):
-        whole = accounting.statement(setting, votes[:number], None, 1e-5).to_dict()["figures"]["exact"]
+        whole = accounting.statement(setting, votes[:number], None, 1e-5, private=True).to_dict()["figures"][
+            "exact"
+        ]
         assert whole["epsilon"] * (1 - 1e-9) <= one.epsilon <= whole["epsilon"] * 1.005
 
 

@@ -1,6 +1,7 @@
 """The statement: what it shows, what it charges, and what it refuses to let out."""
 
 import dataclasses
+import inspect
 import json
 import re
 from functools import partial
@@ -15,6 +16,8 @@ from pate_jax import accounting
 from pate_jax.accounting import figures, filter, smooth
 from pate_jax.accounting import slack as slacks
 from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.party_statement import party_statement
+from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
@@ -33,7 +36,7 @@ ANSWERED = np.arange(30) % 3 > 0
 
 @pytest.fixture(scope="module")
 def made():
-    return accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5)
+    return accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, private=True)
 
 
 def test_json_has_what_was_promised(made):
@@ -70,7 +73,7 @@ def test_text_and_html_mark_every_sensitive_figure(made):
 
 
 def test_headline_charges_the_argmax_for_every_query_asked(made):
-    none = accounting.statement(MECHANISM, VOTES, np.zeros(30, bool), 1e-5)
+    none = accounting.statement(MECHANISM, VOTES, np.zeros(30, bool), 1e-5, private=True)
     assert none.headline.epsilon == made.headline.epsilon
     worst = accounting.worst_case(MECHANISM, [100] * 30, 1e-5, classes=VOTES.shape[1])[0].epsilon
     assert made.headline.epsilon == pytest.approx(worst, rel=1e-6)
@@ -99,14 +102,23 @@ def test_a_seeded_run_says_so_first():
     assert next(iter(seeded.publishable().values())).startswith("NOT PRIVATE")
 
 
+@pytest.mark.parametrize(
+    "makes", [accounting.statement, accounting.crowd_statement, stable_statement, party_statement]
+)
+def test_whether_the_noise_was_private_is_never_taken_for_granted(makes):
+    """The accountant does not see the keys."""
+    private = inspect.signature(makes).parameters["private"]
+    assert (private.kind, private.default) == (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty)
+
+
 def test_users_are_named():
-    found = accounting.statement(GNMax(10.0), VOTES, None, 1e-5, relation="user")
+    found = accounting.statement(GNMax(10.0), VOTES, None, 1e-5, relation="user", private=True)
     assert "one user" in found.model_card_line() and found.to_dict()["relation"] == "user"
 
 
 def test_a_filter_publishes_its_budget():
     budget = filter.plan(MECHANISM, teachers=100, classes=3, epsilon=9.5, delta=1e-5, rule="counts")
-    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, budget=budget, adaptive=True)
+    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, budget=budget, adaptive=True, private=True)
     assert found.headline.epsilon == 9.5 and "budget" in found.model_card_line()
     assert found.figures["exact"].note == figures.HISTORY
     assert found.smallest == "data_independent"
@@ -117,17 +129,22 @@ def test_a_budget_that_does_not_afford_what_was_asked_is_refused():
     budget = filter.plan(MECHANISM, **of, epsilon=2.0, delta=1e-5)
     most = budget.affords(filter.NOTHING, filter.cost(MECHANISM, **of, order=budget.order))
     votes = np.repeat(VOTES[:1], most + 1, axis=0)
-    assert accounting.statement(MECHANISM, votes[1:], None, 1e-5, budget=budget).headline.epsilon == 2.0
+    assert (
+        accounting.statement(MECHANISM, votes[1:], None, 1e-5, budget=budget, private=True).headline.epsilon
+        == 2.0
+    )
     with pytest.raises(PateError, match=f"budget.epsilon=2 does not afford {most + 1} queries"):
-        accounting.statement(MECHANISM, votes, None, 1e-5, budget=budget)
+        accounting.statement(MECHANISM, votes, None, 1e-5, budget=budget, private=True)
     with pytest.raises(PateError, match="delta=1e-06 is not that of the budget"):
-        accounting.statement(MECHANISM, votes[1:], None, 1e-6, budget=budget)
+        accounting.statement(MECHANISM, votes[1:], None, 1e-6, budget=budget, private=True)
 
 
 def test_an_adaptive_mechanism_has_no_data_dependent_guarantee():
     mechanism = InteractiveGNMax(20, 30.0, 10.0, 0.9)
     shares = np.full(VOTES.shape, 1 / 3)
-    found = interactive.with_history(accounting.statement(mechanism, VOTES, None, 1e-5), VOTES, shares)
+    found = interactive.with_history(
+        accounting.statement(mechanism, VOTES, None, 1e-5, private=True), VOTES, shares
+    )
     assert found.figures["exact"].note == figures.HISTORY and found.figures["pld"].epsilon is None
     assert found.smallest == "data_independent"
 
@@ -140,11 +157,11 @@ def test_published_is_never_claimed_as_a_guarantee(made):
 def test_sanitised_takes_its_place():
     plan = accounting.plan(MECHANISM, 30, 100, 3, 1e-5)
     sanitised = accounting.sanitise(MECHANISM, VOTES, 1e-5, plan)
-    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, sanitised=sanitised)
+    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, sanitised=sanitised, private=True)
     assert found.publishable()["figures"]["sanitised"]["epsilon"] == sanitised.epsilon
     own = accounting.Plan(plan.order, plan.beta, plan.noise, from_private_votes=True)
     kept = accounting.sanitise(MECHANISM, VOTES, 1e-5, own)
-    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, sanitised=kept)
+    found = accounting.statement(MECHANISM, VOTES, ANSWERED, 1e-5, sanitised=kept, private=True)
     assert "sanitised" not in found.publishable()["figures"]
 
 
@@ -163,7 +180,7 @@ def test_the_samplers_error_is_paid_for():
 
 
 def test_no_finite_epsilon_is_said_and_not_printed_as_a_number():
-    found = accounting.statement(GNMax(10.0), VOTES, None, 1e-17)
+    found = accounting.statement(GNMax(10.0), VOTES, None, 1e-17, private=True)
     assert found.headline.epsilon is None and found.model_card_line().startswith("No finite epsilon")
     json.dumps(found.to_dict(), allow_nan=False)
     assert "none" in found.text() and "none" in found.html()
@@ -180,7 +197,13 @@ def test_no_finite_epsilon_is_said_and_not_printed_as_a_number():
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):
-    call = {"mechanism": GNMax(5.0), "votes": VOTES, "answered": ANSWERED, "delta": 1e-5} | change
+    call = {
+        "mechanism": GNMax(5.0),
+        "votes": VOTES,
+        "answered": ANSWERED,
+        "delta": 1e-5,
+        "private": True,
+    } | change
     with pytest.raises(PateError, match=message):
         accounting.statement(**call)
 
@@ -198,7 +221,7 @@ def test_figures_to_meet(name, queries, setting, published, joint, pld, least):
     if not path.exists():
         pytest.skip("no shared data here")
     votes = np.load(path)["votes"][:queries]
-    found = accounting.statement(ConfidentGNMax(*setting), votes, None, 1e-5, pld=True)
+    found = accounting.statement(ConfidentGNMax(*setting), votes, None, 1e-5, pld=True, private=True)
     assert found.sums["published_expected_classic"]["epsilon"] == pytest.approx(published, abs=1e-4)
     assert least <= found.figures["exact"].epsilon <= joint
     assert least <= found.figures["pld"].epsilon <= pld
@@ -208,7 +231,7 @@ def test_figures_to_meet(name, queries, setting, published, joint, pld, least):
 def test_the_same_order_on_votes_that_everybody_has():
     """A mirror image of the figures to meet: published above tight above exact; one neighbour below all."""
     votes = smooth.example_votes(200, 250, 10)
-    found = accounting.statement(ConfidentGNMax(200, 150, 40), votes, None, 1e-5)
+    found = accounting.statement(ConfidentGNMax(200, 150, 40), votes, None, 1e-5, private=True)
     sums, shown = found.sums, found.figures
     assert sums["published_expected_classic"]["epsilon"] > sums["published_expected"]["epsilon"]
     assert shown["published"].epsilon > sums["exact_expected"]["epsilon"]
@@ -245,7 +268,7 @@ def test_no_statement_holds_nonsense(kind, log_scale, classes, teachers):
     chosen = {"threshold": teachers / 2, "student_confidence": 0.9}
     mechanism = kind(**{name: chosen.get(name, float(10**log_scale)) for name in fields})
     votes = np.random.default_rng(teachers).multinomial(teachers, np.full(classes, 1 / classes), size=3)
-    found = accounting.statement(mechanism, votes, None, 1e-5)
+    found = accounting.statement(mechanism, votes, None, 1e-5, private=True)
     if not mechanism.votes_suffice:
         found = interactive.with_history(found, votes, np.full(votes.shape, 1 / classes))
     for figure in found.figures.values():
@@ -268,7 +291,7 @@ def test_the_publishable_figures_of_published_settings(mechanism, asked, teacher
     """As a user meets them, in a statement; of runs that older versions charged they stay a sixth higher."""
     votes = np.zeros((asked, classes), np.int64)
     votes[:, 0] = teachers
-    stated = partial(accounting.statement, mechanism, votes, None, 1e-5, pld=False)
+    stated = partial(accounting.statement, mechanism, votes, None, 1e-5, pld=False, private=True)
     now, before = stated(), stated(rule="counts")
     assert 0.8 * most < now.headline.epsilon <= most < before.headline.epsilon
     assert now.to_dict()["rule"] == "index" and "rule" not in before.to_dict()

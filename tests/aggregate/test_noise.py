@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 from scipy import stats
 
 from pate_jax.aggregate import argmax, chacha, noise
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, laws
+from pate_jax.system import devices
 
 WORDS = jnp.asarray(np.frombuffer(bytes(range(32)), np.uint32))
 
@@ -256,6 +258,54 @@ def test_private_keys_come_from_entropy_alone(monkeypatch):
     assert not (jax.random.key_data(first) == jax.random.key_data(second)).any()
     with pytest.raises(PateError, match="cannot be made from a number"):
         jax.random.key(0, impl=chacha.PRIVATE)
+
+
+def over_a_mesh(function):
+    mesh = jax.make_mesh((2,), ("part",), axis_types=(jax.sharding.AxisType.Auto,))
+    return jax.shard_map(function, mesh=mesh, in_specs=P("part"), out_specs=P("part"))
+
+
+TRANSFORMS = {
+    "jit": jax.jit,
+    "vmap": jax.vmap,
+    "vmap within jit": lambda function: jax.jit(jax.vmap(function)),
+    "grad": lambda function: jax.grad(lambda given: function(given).sum()),
+    "scan": lambda function: lambda given: jax.lax.scan(lambda none, one: (none, function(one)), 0, given),
+    "map": lambda function: lambda given: jax.lax.map(function, given),
+    "shard_map": over_a_mesh,
+    "shard_map within jit": lambda function: jax.jit(over_a_mesh(function)),
+    "eval_shape": lambda function: lambda given: jax.eval_shape(function, given),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_no_key_is_made_where_jax_traces(transform):
+    """It would be a constant of the program: two tables less each other would be the votes that changed."""
+
+    def noisy(table):
+        return table + noise.draw(Noise("gaussian", 40.0), noise.fresh_key(), table.shape)
+
+    with pytest.raises(PateError, match="make the key outside, and pass it as an argument"):
+        TRANSFORMS[transform](noisy)(jnp.zeros((4, 3)))
+    assert noise.is_private(noise.fresh_key())
+
+
+def test_a_key_made_on_the_host_while_a_program_runs_is_no_constant():
+    def bits(_):
+        return np.asarray(jax.random.key_data(noise.fresh_key()))
+
+    words = jax.ShapeDtypeStruct((chacha.KEY_WORDS,), jnp.uint32)
+    program = jax.jit(lambda given: jax.pure_callback(bits, words, given))
+    assert not (program(0) == program(0)).any()
+
+
+def test_a_key_among_several_processes_is_shared_or_not(monkeypatch):
+    monkeypatch.setattr(devices, "processes", lambda: 2)
+    with pytest.raises(PateError, match="2 processes needs shared=True, called by all together"):
+        noise.fresh_key()
+    monkeypatch.setattr(devices, "from_first", lambda entropy: bytes(range(32)))
+    assert (jax.random.key_data(noise.fresh_key(shared=True)) == WORDS).all()
+    assert (jax.random.key_data(noise.fresh_key(shared=False)) != WORDS).any()
 
 
 @pytest.mark.parametrize("broken", [OSError, NotImplementedError])

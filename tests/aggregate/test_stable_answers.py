@@ -39,8 +39,9 @@ def test_a_list_in_parts_gets_the_same_answers_and_halts_at_the_cutoff():
     last, whole = stable.answer(TRIED, VOTES, key=aggregate.seeded_key(8))
     progress, parts, at = stable.Progress(), [], 0
     for size in (1, 4, 7, 18):
+        key = aggregate.seeded_key(8)
         progress, found = stable.answer(
-            TRIED, VOTES[at : at + size], key=aggregate.seeded_key(8), before=progress
+            TRIED, VOTES[at : at + size], key=key, before=progress, opened=key if at else None
         )
         parts.append(found)
         at += size
@@ -57,9 +58,26 @@ def test_a_list_in_parts_gets_the_same_answers_and_halts_at_the_cutoff():
 
 def test_after_the_cutoff_nothing_is_asked():
     over = stable.Progress(asked=9, unstable=TRIED.cutoff)
-    progress, found = stable.answer(TRIED, VOTES, key=aggregate.seeded_key(8), before=over)
+    key = aggregate.seeded_key(8)
+    progress, found = stable.answer(TRIED, VOTES, key=key, before=over, opened=key)
     assert progress == over
     assert not len(found.labels)
+
+
+def test_calls_with_keys_of_their_own_must_name_the_key_of_the_threshold():
+    """Without it each call would begin an epoch, and all of them would be charged as one."""
+    progress, found = stable.answer(TRIED, np.array([[900, 0]]), key=aggregate.seeded_key(0))
+    assert found.answered.all()
+    with pytest.raises(PateError, match=r"asked=1, unstable=0\) needs opened=, the key"):
+        stable.answer(TRIED, VOTES, key=aggregate.seeded_key(1), before=progress)
+    near = np.array([[2 * TRIED.threshold + 3, 1]])
+    for opened, answered in (
+        (10, True),
+        (0, False),
+    ):  # by the threshold alone, since the query's noise is one
+        keys = {"key": aggregate.seeded_key(1), "opened": aggregate.seeded_key(opened)}
+        _, found = stable.answer(TRIED, near, **keys, before=progress)
+        assert found.answered.tolist() == [answered]
 
 
 def test_answers_are_exact_pluralities_and_another_key_has_other_noise():

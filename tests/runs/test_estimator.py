@@ -59,7 +59,7 @@ def asked(monkeypatch, tmp_path):
             root.student
         )
         release = NeighbourCounts(queries=80, classes=count, votes=1, sigma=10.0)
-        statement = accounting.crowd_statement([release], settings["delta"], voters=90)
+        statement = accounting.crowd_statement([release], settings["delta"], voters=90, private=True)
         storage.write_json(root.public_statement, "statement", statement.publishable())
         if not root.ledger.exists():
             root.ledger.write_bytes(secrets.token_bytes(16))

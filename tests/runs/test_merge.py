@@ -86,7 +86,9 @@ def test_the_answers_of_joined_votes_cost_what_those_of_one_owner_do(owners):
         answers = batches.answer(run, DiscreteGaussianMax(4.0))
     whole = votes_of(5, 0).votes + votes_of(4, 1).votes + votes_of(6, 2).votes
     costs = [
-        accounting.statement(DiscreteGaussianMax(4.0), counts, None, 1e-5, pld=False).headline.epsilon
+        accounting.statement(
+            DiscreteGaussianMax(4.0), counts, None, 1e-5, pld=False, private=True
+        ).headline.epsilon
         for counts in (votes.votes, whole)
     ]
     assert len(answers.labels) == QUERIES and costs[0] == costs[1]

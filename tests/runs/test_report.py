@@ -58,7 +58,9 @@ def read(page):
 @pytest.fixture(scope="module")
 def statement():
     votes = np.array([[40, 5, 5], [20, 20, 10]] * 15)
-    return accounting.statement(ConfidentDiscreteGaussian(30, 20.0, 10.0), votes, np.arange(30) < 20, 1e-5)
+    return accounting.statement(
+        ConfidentDiscreteGaussian(30, 20.0, 10.0), votes, np.arange(30) < 20, 1e-5, private=True
+    )
 
 
 def test_the_public_page_has_no_sensitive_figure(statement):

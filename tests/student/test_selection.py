@@ -156,7 +156,7 @@ def test_only_the_data_independent_figure_of_rounds_may_be_published():
     rows = np.arange(12)
     votes = np.eye(5, dtype=np.int64)[which[rows]] * 40
     mechanism = InteractiveGNMax(threshold=20, sigma_threshold=40.0, sigma=40.0, student_confidence=0.9)
-    stated = accounting.statement(mechanism, votes, np.ones(12, bool), 1e-5, adaptive=True)
+    stated = accounting.statement(mechanism, votes, np.ones(12, bool), 1e-5, adaptive=True, private=True)
     stated = interactive.with_history(stated, votes, np.full((12, 5), 0.2))
     assert set(stated.publishable()["figures"]) == {"data_independent"}
     assert stated.smallest == "data_independent"

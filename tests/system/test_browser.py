@@ -95,7 +95,7 @@ def swept(folder):
 def pages(tmp_path_factory):
     votes = np.array([[40, 5, 5], [20, 20, 10]] * 15)
     mechanism, answered = ConfidentDiscreteGaussian(30, 20.0, 10.0), np.arange(30) < 20
-    statement = accounting.statement(mechanism, votes, answered, 1e-5)
+    statement = accounting.statement(mechanism, votes, answered, 1e-5, private=True)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes, answered)),
         (run_pages.CUMULATIVE, plots.cumulative(mechanism, votes, 1e-5)),

@@ -78,7 +78,7 @@ def test_bad_input_ends_with_one_sentence(capsys):
 @pytest.mark.long
 def test_the_last_line_is_one_json_object(tmp_path, monkeypatch, capsys):
     votes = votes_of(17, 90, 4)
-    statement = accounting.statement(LNMax(5.0), votes, np.ones(17, bool), 1e-5).to_dict()
+    statement = accounting.statement(LNMax(5.0), votes, np.ones(17, bool), 1e-5, private=True).to_dict()
     facts = {"run_dir": "x", "data": "made up", "synthetic": True, "label_accuracy": 1.0, "inside": {}}
     facts |= {"dataset": "strokes", "teachers": 90, "queries": 17, "answered": 17, "student_accuracy": None}
     results = {**facts, "private": True, "statement": statement}
@@ -244,11 +244,13 @@ def test_the_bars_are_the_statements_figures(tmp_path, monkeypatch, capsys):
     np.savez(tmp_path / "votes.npz", votes=votes)
     publishable.main(tmp_path / "votes.npz", tmp_path / "bars.svg")
     picture, text = (tmp_path / "bars.svg").read_text(), capsys.readouterr().out
-    stated = accounting.statement(setting.mechanism, votes[:9], None, 1e-5, pld=False)
+    stated = accounting.statement(setting.mechanism, votes[:9], None, 1e-5, pld=False, private=True)
     for name in ("published", "exact", "data_independent"):
         assert f">{stated.figures[name].epsilon:.2f}<" in picture
         assert f"{stated.figures[name].epsilon:.4f}" in text
-    older = accounting.statement(setting.mechanism, votes[:9], None, 1e-5, pld=False, rule="counts")
+    older = accounting.statement(
+        setting.mechanism, votes[:9], None, 1e-5, pld=False, rule="counts", private=True
+    )
     assert older.headline.epsilon > stated.headline.epsilon
     assert f"| small | 9 | {older.headline.epsilon:.4f} | {stated.headline.epsilon:.4f} |" in text
 

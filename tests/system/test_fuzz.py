@@ -92,7 +92,7 @@ def check_certificate(folder):
 
 
 def statement(folder):
-    made = accounting.statement(GNMax(9.0), [[7, 2, 1], [5, 5, 0]], None, 1e-5)
+    made = accounting.statement(GNMax(9.0), [[7, 2, 1], [5, 5, 0]], None, 1e-5, private=True)
     storage.write_json(folder / "statement.json", "statement", made.to_dict())
 
 

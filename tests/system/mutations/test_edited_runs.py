@@ -175,7 +175,12 @@ def labels_for_row_numbers(run, statement):
     votes = load_asked(run).votes
     rows = votes.argmax(1)
     return accounting.statement(
-        from_dict(statement.mechanism), votes[rows], None, statement.delta, relation=statement.relation
+        from_dict(statement.mechanism),
+        votes[rows],
+        None,
+        statement.delta,
+        relation=statement.relation,
+        private=True,
     )
 
 
@@ -183,7 +188,12 @@ def fewer_teachers_moved(run, statement):
     """A figure for the queries that were answered, in place of all that were asked."""
     votes, answered = load_asked(run).votes, np.asarray(load_answers(run).answered)
     return accounting.statement(
-        from_dict(statement.mechanism), votes[answered], None, statement.delta, relation=statement.relation
+        from_dict(statement.mechanism),
+        votes[answered],
+        None,
+        statement.delta,
+        relation=statement.relation,
+        private=True,
     )
 
 

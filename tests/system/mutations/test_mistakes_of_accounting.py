@@ -30,7 +30,7 @@ def of_the_statement(test):
 
     def run():
         given = test_statement.MECHANISM, test_statement.VOTES, test_statement.ANSWERED, 1e-5
-        test(accounting.statement(*given))
+        test(accounting.statement(*given, private=True))
 
     run.func = test
     return run
