@@ -36,13 +36,8 @@ from pate_jax.runs.release.findings import Finding, judged, unchecked
 from pate_jax.system import storage
 
 _STAGE = "register"
-# Runs that spend on whom a relation covers: one by user does so on each of the user's records.
-_COUNTED = {
-    "record": ("record", "user"),
-    "user": ("user",),
-    "contents": ("contents", "record", "user"),
-    "party": ("party",),
-}
+# Relations whose runs spend on whom another covers too: one by user does so on each of the user's records.
+_WIDER = {"record": ("user",), "contents": ("record", "user")}
 _BEGINS = b'{"artefact": "ledger"'  # a register, or as much of it as a crash left
 _CLOSER = 1e-9  # relative: what is spent is rounded up
 
@@ -208,7 +203,9 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
         for _, name, time, plan in book.entries
     ]
     by_relation = {
-        relation: together([plan for plan in plans if plan.relation in _COUNTED[relation]], delta)
+        relation: together(
+            [plan for plan in plans if plan.relation in (relation, *_WIDER.get(relation, ()))], delta
+        )
         for relation in dict.fromkeys(plan.relation for plan in plans)
     }
     limited = None
