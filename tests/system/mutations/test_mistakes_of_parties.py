@@ -12,7 +12,7 @@ from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.data import fingerprints
 from pate_jax.runs import register
-from pate_jax.runs.parties import ballot, ledger, terms, transcript, union
+from pate_jax.runs.parties import ballot, claims, ledger, terms, transcript, union
 from pate_jax.voting import merge
 
 
@@ -49,6 +49,7 @@ SAME = fails(in_folder(test_parties.test_a_repeated_party_brings_the_same_noise)
 REGISTER = fails(in_folder(test_parties.test_a_register_adds_votes_up_and_refuses_one_too_many))
 ROWS = fails(in_folder(test_parties.test_teachers_of_records_that_are_row_numbers_promise_no_record))
 SECOND = fails(in_folder(test_parties.test_a_second_run_of_the_same_agreement_is_refused))
+NUMBERS = fails(in_folder(test_parties.test_a_key_takes_each_number_among_the_same_parties_once))
 SHARED = fails(partial(refused, test_merge.shared, {}, "share 1 record id"))
 SALTS = fails(partial(refused, test_merge.other_salt, {}, "made with two salts"))
 OTHERS = fails(partial(refused, None, {"ids": (1, 0, 2)}, "was made for other votes"))
@@ -109,9 +110,15 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
         ),
         case(
             "an agreement is voted on in two runs",
-            source(ledger, "claim", 'mine[0].get("run") != run', "False"),
+            source(claims, "_check", "same[0].run != wanted.run", "False"),
             SECOND,
             "assert",
+        ),
+        case(
+            "a vote number is taken by two agreements of the same parties",
+            source(claims, "_check", "taken and not same", "False"),
+            NUMBERS,
+            "DID NOT RAISE",
         ),
         case(
             "a repeated vote draws its noise anew",
