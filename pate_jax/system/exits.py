@@ -37,6 +37,9 @@ def told(name: str) -> Iterator[None]:
         except KeyboardInterrupt:
             again = "repeat the same command to go on from the last finished stage"
             print(f"{name}: stopped; {again}", file=sys.stderr)
+            # If it came while a text was executed, as where a dataclass is made, Python would end by the
+            # signal in place of our status, although it was caught, until another text was executed.
+            exec("")
             sys.exit(_STOPPED)
 
 

@@ -55,6 +55,15 @@ def test_another_broken_pipe_is_no_quiet_end():
     assert ended.returncode == 1 and "BrokenPipeError" in ended.stderr
 
 
+def test_an_interrupt_within_an_executed_text_ends_with_the_usual_status(tmp_path):
+    """Libraries execute texts where they make dataclasses."""
+    interrupted = 'exec("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)")'
+    (tmp_path / "stopped.py").write_text(BEGIN + interrupted)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    ended = subprocess.run([sys.executable, "-m", "stopped"], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 130 and ended.stderr.startswith("pate: stopped; repeat the same command")
+
+
 @pytest.mark.long
 def test_account_in_a_shell_pipe(tmp_path):
     """As it is typed: `pate account ... | head -1`."""
