@@ -14,7 +14,7 @@ from pate_jax.runs import budget
 from pate_jax.runs import register as registers
 from pate_jax.runs.directory import RunDirectory
 
-_NOT_ADDED = (
+_HOW_ADDED = (
     "A sum also has the runs of wider relations: one by user spends on each of the user's records. Nothing "
     "is said of all runs together: a run by record promises nothing to a user of several records."
 )
@@ -86,7 +86,7 @@ def _registered(found: dict[str, Any]) -> list[str]:
     for relation, epsilon in found["epsilon"].items():
         lines.append(f"Together by {relation}: {_said(epsilon)} at delta {delta:g}, for any votes.")
     if len(found["epsilon"]) > 1:
-        lines.append(_NOT_ADDED)
+        lines.append(_HOW_ADDED)
     if limit is not None:
         share = f"{limit['share']:.1%} of it is spent."
         lines.append(f"Limit: epsilon {limit['epsilon']:g} at delta {limit['delta']:g}; {share}")

@@ -134,7 +134,7 @@ def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[
 def _looking(places: tuple[jax.Device, ...]) -> tuple[Callable[..., Array], NamedSharding, NamedSharding]:
     """The program that looks at blocks of images on these devices at once, and where its arguments lie.
 
-    It is one program: were each device to run its own, each would compile it, one after another.
+    It is one program: were each device to run its own, each would compile it.
     """
     mesh = Mesh(np.array(places), ("image",))
     split, whole = PartitionSpec("image"), PartitionSpec()

@@ -170,31 +170,23 @@ def expected_sum_for_the_bound(run, statement):
     return headline(run, statement, statement.sums["exact_expected"]["epsilon"])
 
 
+def stated_of(statement, votes):
+    """The statement of these votes in place of those that were asked."""
+    mechanism, delta = from_dict(statement.mechanism), statement.delta
+    return accounting.statement(mechanism, votes, None, delta, relation=statement.relation, private=True)
+
+
 def labels_for_row_numbers(run, statement):
     """Only the rows that are named by some label, 0 to 2 here, are analysed, again and again."""
     votes = load_asked(run).votes
     rows = votes.argmax(1)
-    return accounting.statement(
-        from_dict(statement.mechanism),
-        votes[rows],
-        None,
-        statement.delta,
-        relation=statement.relation,
-        private=True,
-    )
+    return stated_of(statement, votes[rows])
 
 
 def fewer_teachers_moved(run, statement):
     """A figure for the queries that were answered, in place of all that were asked."""
     votes, answered = load_asked(run).votes, np.asarray(load_answers(run).answered)
-    return accounting.statement(
-        from_dict(statement.mechanism),
-        votes[answered],
-        None,
-        statement.delta,
-        relation=statement.relation,
-        private=True,
-    )
+    return stated_of(statement, votes[answered])
 
 
 def by_hand(path_of, pattern, new):
