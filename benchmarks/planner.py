@@ -104,7 +104,7 @@ def _right(plan: Any, here: Any, dataset: Dataset, seeds: int) -> float:
             told = shares.of_counts(noisy, plan.release)
             asked = dataset.public.take(plan.queries.rows).inputs
             public = PublicInputs(asked, dataset.preprocessing, dataset.classes, dataset.class_names)
-            answers = soft_answers(told.probabilities, told.deviation)
+            answers = soft_answers(told.probabilities, told.deviation, told.linear)
             taught = fit(jax.random.key(seed), public, answers, Ridge())
             found.append(taught.accuracy(dataset.test.inputs, here.labels["test"]))
     return float(np.mean(found))

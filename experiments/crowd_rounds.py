@@ -68,16 +68,19 @@ def together(rounds: list[shares.Shares], weighed: bool) -> shares.Shares:
     """The mean of several rounds' answers, all alike or by their known noise."""
     inverse = [1 / float(np.mean(one.deviation**2)) if weighed else 1.0 for one in rounds]
     parts = [weight / sum(inverse) for weight in inverse]
-    mean = sum(part * one.probabilities for part, one in zip(parts, rounds, strict=True))
+    mean, linear = (
+        sum(part * getattr(one, kind) for part, one in zip(parts, rounds, strict=True))
+        for kind in ("probabilities", "linear")
+    )
     squares = sum((part * one.deviation) ** 2 for part, one in zip(parts, rounds, strict=True))
-    return shares.Shares(mean, np.sqrt(squares), rounds[-1].evidence)
+    return shares.Shares(mean, linear, np.sqrt(squares), rounds[-1].evidence)
 
 
 def taught(dataset: Dataset, answers: shares.Shares, seed: int, steps: int | None) -> student.Student:
     """The student of soft answers about the pool."""
     shape = dataset.preprocessing, dataset.classes, dataset.class_names
     public = student.PublicInputs(dataset.public.inputs, *shape)
-    soft = soft_answers(answers.probabilities, answers.deviation)
+    soft = soft_answers(answers.probabilities, answers.deviation, answers.linear)
     return student.fit(jax.random.key(seed), public, soft, student.Supervised(steps=steps))
 
 

@@ -51,7 +51,7 @@ def trial(records: int, pool: int, difficulty: float, voters: crowd.Kind, epsilo
         found, rows = shares.of_counts(noisy, plan.release), plan.queries.rows
     order = np.concatenate([rows, np.setdiff1d(np.arange(pool), rows)])
     public = PublicInputs(drawn.public.inputs[order], drawn.preprocessing, drawn.classes, drawn.class_names)
-    answers = soft_answers(found.probabilities, found.deviation)
+    answers = soft_answers(found.probabilities, found.deviation, found.linear)
     return Trial(public, answers, drawn.public.labels[order], drawn.test)
 
 

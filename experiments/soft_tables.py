@@ -49,7 +49,7 @@ def lines(name: str, epsilon: float, methods: list[str]) -> Iterator[dict[str, A
         public = student.PublicInputs(
             pool[order], Preprocessing((0.0,), (1.0,)), classes, tuple(map(str, range(classes)))
         )
-        answers = aggregate.soft_answers(found.probabilities, found.deviation)
+        answers = aggregate.soft_answers(found.probabilities, found.deviation, found.linear)
         told = float((np.asarray(answers.labels) == labels[parts[1]][rows]).mean())
         for method in methods:
             name_of, _, kind = method.partition(",")
@@ -79,9 +79,9 @@ def answered(here: Family, voter: crowd.Kind, epsilon: float) -> tuple[crowd.Sha
     return shares.of_counts(noisy, made.release), made.queries.rows
 
 
-def _as_labels(probabilities: np.ndarray, deviation: np.ndarray, *, image: bool) -> smoothing.Soft:
+def _as_labels(shares: np.ndarray, deviation: np.ndarray, *, image: bool) -> smoothing.Soft:
     """The targets of images, for tables: chances of each class to be the label of the truth."""
-    return smoothing.smoothed(probabilities, deviation, image=True)
+    return smoothing.smoothed(shares, deviation, image=True)
 
 
 def main() -> None:

@@ -87,7 +87,7 @@ def line(dataset: Dataset, epsilon: float, methods: list[str]) -> dict[str, Any]
     told, linear = classifier(here, epsilon, RECORDS - RECORDS // HELD_OUT)
     found["linear"] = linear
     public = student.PublicInputs.of(dataset)
-    answers = soft_answers(told.probabilities, told.deviation)
+    answers = soft_answers(told.probabilities, told.deviation, told.linear)
     for method in methods:
         config = student.named(method).resolved(image=True, whole=True)
         learned = student.fit(jax.random.key(0), public, answers, config)

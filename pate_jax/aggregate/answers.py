@@ -34,41 +34,44 @@ _AT_ONCE = 1 << 17  # noisy counts that `answer_many` holds at a time, unless to
 class Answers(NamedTuple):
     """A label for each query, -1 where there is none, and whether the teachers answered.
 
-    Soft answers say more: what probability each class has, and how far noise has moved these probabilities.
-    `soft_answers` makes them. Teachers' answers leave both fields None.
+    Soft answers say more: what probability each class has, and how far noise has moved it. `soft_answers`
+    makes them. Teachers' answers leave these fields None.
     """
 
     labels: Int32[Array, "*settings queries"]
     answered: Bool[Array, "*settings queries"]
     probabilities: Float32[Array, "*settings queries classes"] | None = None
-    deviation: Float32[Array, "*settings queries"] | None = None  # standard deviation of the noise in a row
+    deviation: Float32[Array, "*settings queries"] | None = None  # of the noise in each of a row's shares
+    shares: Float32[Array, "*settings queries classes"] | None = None  # what probabilities were made of
 
 
-def soft_answers(probabilities: ArrayLike, deviation: ArrayLike) -> Answers:
+def soft_answers(probabilities: ArrayLike, deviation: ArrayLike, shares: ArrayLike | None = None) -> Answers:
     """Answers from probabilities [query, class]; the label is the most probable class.
 
-    They must follow from what was released with noise, such as a crowd's noisy table. `deviation` [query] is
-    the standard deviation of that noise in each of a row's probabilities. Values are checked where they are
-    known; under jit only shapes are.
+    They must follow from what was released with noise, such as a crowd's noisy table. `shares` are what the
+    probabilities were made of, where some of it was below 0: their noise is that of the table. `deviation`
+    [query] is the standard deviation of the noise in each of a row's shares, or without these in each of its
+    probabilities. Values are checked where they are known; under jit only shapes are.
 
     >>> answers = soft_answers([[0.7, 0.2, 0.1], [0.0, 0.5, 0.5]], [0.1, 0.2])
     >>> answers.labels.tolist(), answers.answered.tolist(), answers.probabilities.shape
     ([0, 1], [True, True], (2, 3))
     """
     soft, noisy = jnp.asarray(probabilities, jnp.float32), jnp.asarray(deviation, jnp.float32)
-    if soft.ndim != 2 or noisy.shape != soft.shape[:1]:
+    seen = soft if shares is None else jnp.asarray(shares, jnp.float32)
+    if soft.ndim != 2 or seen.shape != soft.shape or noisy.shape != soft.shape[:1]:
         raise PateError(
-            f"probabilities {list(soft.shape)} and deviation {list(noisy.shape)} do not fit: give "
-            "probabilities [query, class] and one deviation for each query"
+            f"probabilities {list(soft.shape)}, shares {list(seen.shape)} and deviation {list(noisy.shape)} "
+            "do not fit: give probabilities and shares [query, class] and one deviation for each query"
         )
-    if not any(isinstance(values, jax.core.Tracer) for values in (soft, noisy)):
-        _check_soft(np.asarray(soft), np.asarray(noisy))
+    if not any(isinstance(values, jax.core.Tracer) for values in (soft, seen, noisy)):
+        _check_soft(np.asarray(soft), np.asarray(seen), np.asarray(noisy))
     labels = soft.argmax(1).astype(jnp.int32)
-    return Answers(labels, labels == labels, soft, noisy)
+    return Answers(labels, labels == labels, soft, noisy, seen)
 
 
-def _check_soft(probabilities: np.ndarray, deviation: np.ndarray) -> None:
-    """Refuse rows that are no distributions, and noise that is negative or not finite."""
+def _check_soft(probabilities: np.ndarray, shares: np.ndarray, deviation: np.ndarray) -> None:
+    """Refuse rows that are no distributions, shares of no sum, and noise that is negative or not finite."""
     far = np.abs(probabilities.sum(1) - 1) > _ROUNDING
     bad = ~np.isfinite(probabilities).all(1) | (probabilities < 0).any(1) | far
     if bad.any():
@@ -77,6 +80,10 @@ def _check_soft(probabilities: np.ndarray, deviation: np.ndarray) -> None:
             f"probabilities row {row} is {probabilities[row].tolist()}, which is no distribution: "
             "give numbers of at least 0 that add up to 1"
         )
+    bad = ~(np.abs(shares.sum(1) - 1) <= _ROUNDING * np.maximum(np.abs(shares).max(1), 1))
+    if bad.any():
+        row = int(bad.argmax())
+        raise PateError(f"shares row {row} is {shares[row].tolist()}: give finite numbers that add up to 1")
     bad = ~np.isfinite(deviation) | (deviation < 0)
     if bad.any():
         row = int(bad.argmax())

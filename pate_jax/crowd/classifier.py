@@ -42,9 +42,12 @@ class Linear(NamedTuple):
 
     def probabilities(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """Of each class, for each vector: fitted shares, none below 0, that add up to 1."""
-        classes = self.weights.shape[1]
-        shares = np.maximum(1 / classes + vectors / self.length @ self.weights, 0)
+        shares = np.maximum(self.linear(vectors), 0)
         return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+
+    def linear(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
+        """The fitted shares, some of which may be below 0."""
+        return np.asarray(1 / self.weights.shape[1] + vectors / self.length @ self.weights)
 
     def deviation(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, " n"]:
         """Of each vector's fitted shares: the standard deviation that the known noise gives them."""

@@ -17,23 +17,27 @@ _HARDLY = 0.01  # more right labels than those of the most frequent class
 
 
 class Shares(NamedTuple):
-    """Each query's probabilities, and the standard deviation that the known noise has in them."""
+    """Each query's probabilities, what they were made of, and what the known noise has in that.
+
+    Probabilities are none below 0, so what noise has in them is not known. Before that they are linear in the
+    noisy table: the `linear` shares of counts are not shrunk and have no bias.
+    """
 
     probabilities: Float32[np.ndarray, "queries classes"]
-    deviation: Float32[np.ndarray, " queries"]
+    linear: Float32[np.ndarray, "queries classes"]
+    deviation: Float32[np.ndarray, " queries"]  # standard deviation of the noise in linear shares
     evidence: float  # that the table shows more than how frequent the classes are (`crowd.evidence`)
-    unbiased: Float32[np.ndarray, "queries classes"] | None = (
-        None  # shares of votes, not shrunk, with all noise
-    )
 
 
 def doubt(found: Shares) -> str | None:
     """One sentence, if these labels are expected to be hardly better than the most frequent class; else None.
 
-    >>> doubt(Shares(np.array([[0.9, 0.1], [0.3, 0.7]], np.float32), np.zeros(2, np.float32), 900.0))
-    >>> doubt(Shares(np.array([[0.9, 0.1], [0.7, 0.3]], np.float32), np.zeros(2, np.float32), 900.0))
+    >>> told, exact = np.array([[0.9, 0.1], [0.3, 0.7]], np.float32), np.zeros(2, np.float32)
+    >>> doubt(Shares(told, told, exact, 900.0))
+    >>> same = np.array([[0.9, 0.1], [0.7, 0.3]], np.float32)
+    >>> doubt(Shares(same, same, exact, 900.0))
     'labels are expected to be right in 80%, and the most frequent class alone would be in 80%'
-    >>> doubt(Shares(np.array([[0.9, 0.1], [0.3, 0.7]], np.float32), np.zeros(2, np.float32), 1.0))[:40]
+    >>> doubt(Shares(told, told, exact, 1.0))[:40]
     'the noisy table shows no more than how f'
     """
     if found.evidence < evidence.ENOUGH:
@@ -84,8 +88,8 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     What is seen at a query is its shares and noise of a known variance d^2. Over queries shares vary around
     those of the classes with some variance v. The best linear guess keeps `v / (v + d^2)` of what is seen
     beside the shares of the classes, and v is what the noisy counts vary by, less the noise. So where
-    nothing but noise is left, the most frequent class is named. What is seen, before that, is `unbiased`: it
-    judges students, since each query has noise of its own.
+    nothing but noise is left, the most frequent class is named. What is seen, before that, are the linear
+    shares: students learn from them, and are judged by them, since each query has noise of its own.
 
     >>> found = of_counts(np.array([[90, 10, 2], [-3, 80, 21]]), NeighbourCounts(2, 3, votes=1, sigma=2.0))
     >>> found.probabilities.argmax(1).tolist(), bool(np.allclose(found.deviation, 0.0163, atol=1e-4))
@@ -95,10 +99,9 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     raw = np.maximum(found.scores(noisy), 0)
     probabilities = (raw / raw.sum(1, keepdims=True)).astype(np.float32)
     noise = release.sigma / found.usual * np.sqrt(1 - 1 / release.classes)
-    deviation = np.full(len(noisy), found.kept * noise, np.float32)
-    apart = found.apart(noisy)
-    unbiased = (1 / release.classes + apart).astype(np.float32)
-    return Shares(probabilities, deviation, evidence.of_counts(noisy, release), unbiased)
+    deviation = np.full(len(noisy), noise, np.float32)
+    linear = (1 / release.classes + found.apart(noisy)).astype(np.float32)
+    return Shares(probabilities, linear, deviation, evidence.of_counts(noisy, release))
 
 
 def classifier_of(
@@ -124,4 +127,5 @@ def of_sums(
     """
     model = classifier_of(noisy, plan, public, voters)
     seen = vectors(plan.scaling, (public if others is None else others)[:, : len(plan.space.variances)])
-    return Shares(model.probabilities(seen), model.deviation(seen), model.evidence)
+    linear = model.linear(seen).astype(np.float32)
+    return Shares(model.probabilities(seen), linear, model.deviation(seen), model.evidence)

@@ -20,12 +20,11 @@ def choose(
     answers: aggregate.Answers | None = None,  # unset: those that teachers gave
     *,
     independent: bool = True,
-    shares: np.ndarray | None = None,
 ) -> student.Choice:
     """The method of a run's student: as told, or for `auto` by `student.choose`; the same at every call."""
     inputs, found = _public(dataset, asked), answers or load_answers(run)
     key = jax.random.fold_in(_key(run), 1)
-    return student.choose(key, inputs, found, config, independent=independent, shares=shares)
+    return student.choose(key, inputs, found, config, independent=independent)
 
 
 def learn(

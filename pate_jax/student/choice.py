@@ -70,13 +70,11 @@ def choose(
     config: StudentConfig | None = None,
     *,
     independent: bool = True,
-    shares: Float[np.ndarray, "queries classes"] | None = None,
 ) -> Choice:
     """The settings by which to train a student: those given, or for `auto` those of the best method.
 
     `independent` says that each answer has noise of its own; answers that follow from one noisy table of sums
-    are not compared. `shares` are noisy shares without bias (`crowd.Shares.unbiased`) where the probabilities
-    of soft answers were shrunk.
+    are not compared.
 
     >>> pool = np.random.default_rng(0).normal(size=(90, 2)).astype(np.float32)
     >>> from pate_jax.data.dataset import AS_STORED
@@ -95,7 +93,7 @@ def choose(
     order = IMAGES if image else TABLES
     if len(given.rows) < LEAST or len(np.unique(given.labels)) < 2:
         return _of_few(config, given, "fixmatch" if image else "ridge")
-    told = _told(given, answers, shares)
+    told = _told(given, answers)
     return _best(config, list(_trials(key, config, given, order, told)), _weights(given))
 
 
@@ -139,11 +137,11 @@ def _of_few(config: Auto, given: Lesson, method: str) -> Choice:
     return Choice(with_method(config, method), [])
 
 
-def _told(given: Lesson, answers: Answers, shares: np.ndarray | None) -> np.ndarray:
+def _told(given: Lesson, answers: Answers) -> np.ndarray:
     """What each answer says of each class [answer, class]: 1 of its label, or noisy shares."""
     if given.soft is None:
         return np.eye(given.public.classes)[given.labels]
-    return np.asarray(answers.probabilities if shares is None else shares, np.float64)[given.rows]
+    return np.asarray(answers.shares, np.float64)[given.rows]
 
 
 def _weights(given: Lesson) -> np.ndarray:

@@ -28,13 +28,8 @@ class Lesson(NamedTuple):
     soft: Soft | None = None  # what soft answers say beyond their labels
 
     @property
-    def wanted(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """What nets are calibrated by, and weights: labels, or the probabilities of soft answers."""
-        return (self.labels, None) if self.soft is None else (self.soft.probabilities, self.soft.weights)
-
-    @property
     def taught(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """What students learn, and weights: labels, or the targets of soft answers."""
+        """What students learn, and are calibrated by, and weights: labels, or the targets of soft answers."""
         return (self.labels, None) if self.soft is None else (self.soft.targets, self.soft.weights)
 
     def part(self, places: np.ndarray) -> Lesson:
@@ -109,17 +104,17 @@ def answered(public_inputs: PublicInputs, answers: Answers) -> tuple[np.ndarray,
 
 def _soft(public_inputs: PublicInputs, answers: Answers, rows: np.ndarray) -> Soft | None:
     """What the answers at these rows teach, where they are soft."""
-    if answers.probabilities is None or answers.deviation is None:
+    if answers.shares is None or answers.deviation is None:
         return None
-    probabilities, deviation = np.asarray(answers.probabilities), np.asarray(answers.deviation)
-    classes = public_inputs.classes
-    if probabilities.shape != (len(answers.labels), classes) or len(deviation) != len(answers.labels):
+    shares, deviation = np.asarray(answers.shares), np.asarray(answers.deviation)
+    wanted = len(answers.labels), public_inputs.classes
+    if shares.shape != wanted or deviation.shape != wanted[:1]:
         raise PateError(
-            f"probabilities {list(probabilities.shape)} and deviation {list(deviation.shape)} are given for "
-            f"{len(answers.labels)} queries of {classes} classes: make them with aggregate.soft_answers"
+            f"shares {list(shares.shape)} and deviation {list(deviation.shape)} are given for {wanted[0]} "
+            f"queries of {wanted[1]} classes: make them with aggregate.soft_answers"
         )
     image = public_inputs.inputs.ndim in IMAGE_RANKS
-    return smoothed(probabilities[rows], deviation[rows], image=image)
+    return smoothed(shares[rows], deviation[rows], image=image)
 
 
 def _warn_of_missing_classes(public_inputs: PublicInputs, labels: np.ndarray) -> None:

@@ -1,16 +1,23 @@
 """What soft answers teach: a target for every class, and what an answer counts.
 
-The probabilities p of a query, as released, are the truth plus noise of a known deviation d. Over the answers
-the truth varies around the class shares with a variance v, the same for all classes. The best linear guess of
+The shares p of a query, as released, are the truth plus noise of a known deviation d. Over the answers the
+truth varies around the class shares with a variance v, the same for all classes. The best linear guess of
 the truth is `share + r (p - share)` with `r = v / (v + d^2)`, the part of the variance that is not noise; the
 truth lies around this guess with variance `r d^2`. Shares and v are those for which the answers are most
 likely, were truth and noise normal.
 
+Probabilities would not do in place of the shares that they were made of. Where classes are many, most shares
+are noise around nearly nothing: half of it would be cut off, and the rest shrink to a sum of 1, so that less
+would be seen than the known noise alone explains, and nothing believed.
+
 Rows of a table that look alike may have different labels, so the guess of the truth is what a student of
-tables learns. An image has one label, and probabilities between 0 and 1 say that the crowd could not tell. So
-a student of images learns the *label* of the truth, its most probable class. Under that normal law each class
-has a known chance to be the label: 1 for one of them where the noise is small, nearly equal chances where
-the noise could have changed the label. An answer's weight is r: one that is mostly noise hardly counts.
+tables learns: the nearest probabilities to it. These cut off what is below 0, most of which is noise, so
+that a guess that believes more of what is seen may be nearer to the truth: how much is believed is chosen
+by how far the guess is from the truth, as far as the noisy shares tell it. An image has one label, and
+probabilities between 0 and 1 say that the crowd could not tell. So a student of images learns the *label*
+of the truth, its most probable class. Under that normal law each class has a known chance to be the
+label: 1 for one of them where the noise is small, nearly equal chances where the noise could have changed
+the label. An answer's weight is r: one that is mostly noise hardly counts.
 """
 
 from __future__ import annotations
@@ -24,13 +31,13 @@ from scipy.special import ndtr
 _ROUNDS = 50  # of fitting shares and variance, each to the other
 _LEAST = 1e-9  # variance of the truth, and deviation around a guess of it
 _GRID = np.linspace(-8, 8, 97)  # where the largest class may lie, in deviations around the largest guess
+_WIDER = 2.0 ** np.arange(17)  # times the variance of the truth, for rows of tables
 _BLOCK = 1000  # answers looked at together
 
 
 class Soft(NamedTuple):
     """Soft answers as students use them."""
 
-    probabilities: Float[np.ndarray, "answers classes"]  # that calibrate nets: those released, or the targets
     targets: Float[np.ndarray, "answers classes"]  # what is learned: the truth, or the chance to be its label
     weights: Float[np.ndarray, " answers"]  # 1 in the mean
 
@@ -40,12 +47,12 @@ class Soft(NamedTuple):
 
 
 def smoothed(
-    probabilities: Float[np.ndarray, "answers classes"],
+    shares: Float[np.ndarray, "answers classes"],
     deviation: Float[np.ndarray, " answers"],
     *,
     image: bool,
 ) -> Soft:
-    """Targets and weights of answers whose probabilities have noise of this standard deviation.
+    """Targets and weights of answers whose shares have noise of this standard deviation.
 
     >>> given = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     >>> found = smoothed(given, np.array([0.0, 0.0, 0.2]), image=True)
@@ -54,13 +61,14 @@ def smoothed(
     >>> bool(found.weights[2] < found.weights[0])
     True
     """
-    given, noise = np.asarray(probabilities, np.float64), np.asarray(deviation, np.float64) ** 2
-    shares, spread = truth(given, noise)
+    given, noise = np.asarray(shares, np.float64), np.asarray(deviation, np.float64) ** 2
+    usual, spread = truth(given, noise)
     signal = spread / (spread + noise)
-    guess = shares + signal[:, None] * (given - shares)
-    targets = chances(guess, np.sqrt(signal * noise)) if image else guess
-    judges = targets if image else given  # a crowd's probabilities of images are much flatter than the truth
-    return Soft(*(each.astype(np.float32) for each in (judges, targets, signal / signal.mean())))
+    if image:
+        targets = chances(usual + signal[:, None] * (given - usual), np.sqrt(signal * noise))
+    else:
+        targets = _guessed(given, noise, usual, spread)
+    return Soft(targets.astype(np.float32), (signal / signal.mean()).astype(np.float32))
 
 
 def truth(
@@ -76,6 +84,36 @@ def truth(
         squares = ((given - shares) ** 2).mean(1)
         spread = max(float(precision**2 @ (squares - noise) / (precision**2).sum()), _LEAST)
     return shares, spread
+
+
+def _guessed(given: np.ndarray, noise: np.ndarray, usual: np.ndarray, spread: float) -> np.ndarray:
+    """The nearest probabilities to the guess, under the variance of the truth with which they miss it least.
+
+    How far they are from the truth is known but for chance (Stein's unbiased estimate). What is seen misses
+    the truth by `classes d^2` in the mean, in the `classes - 1` directions in which shares can move. A guess
+    that follows a share s of what is seen in k of them misses it by `|guess - seen|^2 + classes d^2
+    (2 s k / (classes - 1) - 1)`. Nearest probabilities follow in one direction less than are above 0.
+    """
+    classes, tried = given.shape[1], []
+    for variance in spread * _WIDER:
+        signal = variance / (variance + noise)
+        found = nearest_probabilities(usual + signal[:, None] * (given - usual))
+        free = ((found > 0).sum(1) - 1) / max(classes - 1, 1)
+        missed = ((found - given) ** 2).sum(1) + classes * noise * (2 * signal * free - 1)
+        tried.append((float(missed.mean()), found))
+    return min(tried, key=lambda one: one[0])[1]
+
+
+def nearest_probabilities(values: Float[np.ndarray, "rows classes"]) -> Float[np.ndarray, "rows classes"]:
+    """The distribution that is nearest to each row: all less one number, and none below 0.
+
+    >>> nearest_probabilities(np.array([[0.9, 0.3, -0.2], [0.5, 0.4, 0.1]])).round(6).tolist()
+    [[0.8, 0.2, 0.0], [0.5, 0.4, 0.1]]
+    """
+    falling = -np.sort(-values, axis=1)
+    excess = (np.cumsum(falling, 1) - 1) / np.arange(1, values.shape[1] + 1)
+    last = (falling > excess).sum(1) - 1
+    return np.asarray(np.maximum(values - np.take_along_axis(excess, last[:, None], 1), 0))
 
 
 def chances(

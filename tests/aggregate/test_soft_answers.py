@@ -22,13 +22,31 @@ def test_labels_are_the_most_probable_classes_and_all_queries_are_answered(queri
     np.testing.assert_array_equal(found.labels, rows.astype(np.float32).argmax(1))
     assert found.answered.all() and found.labels.dtype == jnp.int32
     np.testing.assert_array_equal(found.probabilities, rows.astype(np.float32))
+    np.testing.assert_array_equal(found.shares, found.probabilities)  # unless others are given
+    below = rows + np.where(np.arange(classes) == 0, -2.0, 2.0 / (classes - 1))
+    np.testing.assert_array_equal(
+        aggregate.soft_answers(rows, np.ones(queries), below).shares, below.astype(np.float32)
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ([[0.7, 0.4]], "shares row 0 is .* add up to 1"),
+        ([[np.nan, 0.5]], "shares row 0"),
+        ([[0.5, 0.3, 0.2]], r"shares \[1, 3\]"),
+    ],
+)
+def test_shares_that_make_no_probabilities_are_refused(shares, told):
+    with pytest.raises(PateError, match=told):
+        aggregate.soft_answers(np.array([[0.5, 0.5]]), np.array([0.1]), np.array(shares))
 
 
 def test_they_are_a_pytree_that_jit_and_vmap_take():
     plain = aggregate.soft_answers(ROWS, DEVIATION)
     jitted = jax.jit(aggregate.soft_answers)(ROWS, DEVIATION)
     stacked = jax.vmap(aggregate.soft_answers)(np.stack([ROWS, ROWS[::-1]]), np.stack([DEVIATION] * 2))
-    assert len(jax.tree.leaves(plain)) == 4 and stacked.probabilities.shape == (2, 4, 3)
+    assert len(jax.tree.leaves(plain)) == 5 and stacked.probabilities.shape == (2, 4, 3)
     for one, other, many in zip(plain, jitted, stacked, strict=True):
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(one, many[0])
@@ -48,7 +66,7 @@ def test_teachers_answers_have_no_probabilities():
         ([[np.nan, 1.0]], [0.1], "row 0 is"),
         ([[0.5, 0.5]], [-0.5], r"deviation\[0\]=-0.5 must be"),
         ([[0.5, 0.5]], [np.inf], r"deviation\[0\]=inf must be"),
-        ([[0.5, 0.5]], [0.1, 0.1], r"\[1, 2\] and deviation \[2\] do not fit"),
+        ([[0.5, 0.5]], [0.1, 0.1], r"\[1, 2\], shares \[1, 2\] and deviation \[2\] do not fit"),
         ([0.5, 0.5], [0.1, 0.1], "one deviation for each query"),
     ],
 )

@@ -48,7 +48,7 @@ def test_agreement_with_noisy_labels_is_accuracy_less_a_known_part():
 
 
 def test_noisy_shares_have_the_truth_for_mean_though_probabilities_are_shrunk():
-    """Counts of neighbours: `unbiased` is right in the mean where the released probabilities are not."""
+    """Counts of neighbours: linear shares are right in the mean where the probabilities are not."""
     random, queries, classes = np.random.default_rng(1), 60, 3
     release = NeighbourCounts(queries, classes, votes=1, sigma=60.0)
     votes = np.stack([random.multinomial(200, each) for each in random.dirichlet([9, 6, 3], queries)])
@@ -57,7 +57,7 @@ def test_noisy_shares_have_the_truth_for_mean_though_probabilities_are_shrunk():
     for _ in range(400):
         noisy = np.rint(votes + random.normal(size=votes.shape) * release.sigma).astype(np.int64)
         found = of_counts(noisy, release)
-        for scores, shares in ((unbiased, found.unbiased), (shrunk, found.probabilities)):
+        for scores, shares in ((unbiased, found.linear), (shrunk, found.probabilities)):
             scores.append(weighted(shares[np.arange(queries), said], np.ones(queries))[0])
     wanted = truth[np.arange(queries), said].mean()
     error = np.std(unbiased) / 20
@@ -143,10 +143,10 @@ def test_the_choice_is_the_same_again_and_says_what_it_compared(capsys, monkeypa
     public, labels = table(90)
     random = np.random.default_rng(0)
     told = np.eye(2)[labels] * 0.4 + 0.3
-    answers = soft_answers(told, np.full(90, 0.2))
-    noisy = told + random.normal(size=told.shape) * 0.2
+    one_way = random.normal(size=90) * 0.2
+    answers = soft_answers(told, np.full(90, 0.2), told + np.stack([one_way, -one_way], 1))
     settings = Auto(steps=8, net="table")
-    one, two = (choose(KEY, public, answers, settings, shares=noisy) for _ in range(2))
+    one, two = (choose(KEY, public, answers, settings) for _ in range(2))
     assert one == two
     assert one.comparison[0].keys() == {"method", "score", "error", "answers"}
     said = capsys.readouterr().err.splitlines()

@@ -51,15 +51,69 @@ def test_targets_are_the_chances_of_classes_to_be_the_label_of_the_truth():
         assert abs(hits.mean() - targets[there].mean()) < 4 * (0.25 / there.sum()) ** 0.5
 
 
-def test_targets_of_tables_are_the_best_linear_guess_of_the_truth():
-    truth, deviation, given_shares = noisy_shares(4000, np.random.default_rng(0))
-    found = smoothing.smoothed(given_shares, deviation, image=False).targets
-    signal = 0.02 / (0.02 + deviation**2)
-    np.testing.assert_allclose(found, SHARES + signal[:, None] * (given_shares - SHARES), atol=0.04)
-    for other in (0.5, 2.0):  # half and twice the variance of the truth are worse
-        wrong = other * 0.02 / (other * 0.02 + deviation**2)
-        guess = SHARES + wrong[:, None] * (given_shares - SHARES)
-        assert ((found - truth) ** 2).mean() < ((guess - truth) ** 2).mean()
+def noisy_distributions(truth, deviation, random):
+    """With noise of this deviation in each number, which leaves the sum of a row as it is."""
+    classes = truth.shape[1]
+    noise = random.normal(size=truth.shape)
+    noise = (noise - noise.mean(1, keepdims=True)) * (classes / (classes - 1)) ** 0.5
+    return truth + noise * deviation[:, None]
+
+
+def missed(guess, truth):
+    """Mean squared distance of probabilities from the true ones."""
+    return ((guess - truth) ** 2).sum(1).mean()
+
+
+def test_targets_of_tables_are_the_best_linear_guess_of_the_truth_where_none_is_near_0():
+    random, usual = np.random.default_rng(0), np.array([0.4, 0.35, 0.25])
+    truth = noisy_distributions(np.tile(usual, (4000, 1)), np.full(4000, 0.05), random)
+    deviation = np.where(np.arange(4000) % 3 == 0, 0.1, 0.02)
+    seen = noisy_distributions(truth, deviation, random)
+    found = smoothing.smoothed(seen, deviation, image=False).targets
+    signal = 0.05**2 / (0.05**2 + deviation**2)
+    np.testing.assert_allclose(found, usual + signal[:, None] * (seen - usual), atol=0.02)
+    for other in (0.25, 4.0):  # less and more variance of the truth are worse
+        wrong = other * 0.05**2 / (other * 0.05**2 + deviation**2)
+        assert missed(found, truth) < missed(usual + wrong[:, None] * (seen - usual), truth)
+
+
+@pytest.mark.parametrize(("classes", "noise", "part"), [(100, 0.09, 0.5), (100, 0.02, 1.0), (10, 0.1, 0.5)])
+def test_of_many_classes_the_one_that_stands_out_is_kept_and_the_noise_of_all_others_is_not(
+    classes, noise, part
+):
+    """The squared miss is near the best that any belief in what is seen would give, and far below all seen.
+
+    Probabilities in place of shares were taken for nothing but noise, and students learned nothing.
+    """
+    random = np.random.default_rng(1)
+    labels = random.integers(0, classes, 400)
+    truth = 0.6 * np.eye(classes)[labels] + 0.4 * random.dirichlet(np.full(classes, 0.2), 400)
+    deviation = np.full(400, noise)
+    seen = noisy_distributions(truth, deviation, random)
+    for image in (False, True):
+        found = smoothing.smoothed(seen, deviation, image=image).targets
+        np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+        assert (found >= 0).all() and (found.argmax(1) == labels).mean() > 0.97
+    found = smoothing.smoothed(seen, deviation, image=False).targets
+    usual = seen.mean(0)
+    best = min(
+        missed(smoothing.nearest_probabilities(usual + share * (seen - usual)), truth)
+        for share in np.linspace(0, 1, 101)
+    )
+    assert missed(found, truth) < 1.05 * best and missed(found, truth) < part * missed(seen, truth)
+
+
+@given(st.integers(2, 6), st.integers(0, 2**31))
+def test_no_probabilities_are_nearer_than_the_nearest(classes, seed):
+    random = np.random.default_rng(seed)
+    values = random.normal(size=(3, classes)) * 10 ** random.uniform(-2, 1)
+    found = smoothing.nearest_probabilities(values)
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-9)
+    assert (found >= 0).all()
+    others = random.dirichlet(np.full(classes, 0.3), 300)
+    others = np.concatenate([others, np.eye(classes), 0.99 * found + 0.01 * others[:3]])
+    for value, near in zip(values, found, strict=True):
+        assert ((others - value) ** 2).sum(1).min() >= ((near - value) ** 2).sum() - 1e-9
 
 
 def test_chances_are_those_of_random_draws():
@@ -73,7 +127,6 @@ def test_chances_are_those_of_random_draws():
 def test_answers_without_noise_are_their_labels_and_pure_noise_says_nothing():
     random = np.random.default_rng(1)
     exact = smoothed(random.dirichlet(np.ones(3), 7), np.zeros(7))
-    np.testing.assert_array_equal(exact.targets, exact.probabilities)
     assert set(exact.targets.ravel()) == {0.0, 1.0}
     np.testing.assert_array_equal(exact.weights, 1)
     deviation = np.r_[np.full(4000, 0.05), np.full(10, 50.0)]
@@ -226,7 +279,7 @@ def test_the_temperature_makes_soft_answers_most_likely():
 def test_probabilities_of_other_classes_are_refused():
     images, _ = pictures(12)
     soft = soft_answers(np.full((5, 2), 0.5), np.zeros(5))
-    with pytest.raises(PateError, match=r"probabilities \[5, 2\].*5 queries of 3 classes"):
+    with pytest.raises(PateError, match=r"shares \[5, 2\].*5 queries of 3 classes"):
         fit(jax.random.key(0), public(images), soft, named("ridge"))
 
 

@@ -20,7 +20,7 @@ Rows = Int[np.ndarray, " _"]
 def given(crowd: Crowd) -> tuple[Answers, Part]:
     """The answers of all rounds up to this one together, and the public inputs that they are of."""
     found, rows = shares(crowd)
-    return soft_answers(found.probabilities, found.deviation), crowd.dataset.public.take(rows)
+    return soft_answers(found.probabilities, found.deviation, found.linear), crowd.dataset.public.take(rows)
 
 
 def shares(crowd: Crowd) -> tuple[Shares, Rows]:
@@ -32,7 +32,7 @@ def shares(crowd: Crowd) -> tuple[Shares, Rows]:
 def classifier(crowd: Crowd) -> Linear:
     """The classifier that the noisy sums of one round give."""
     kept, values = rounds.load_noisy(crowd.run, crowd.round)
-    return classifier_of(values, crowd.plan._replace(release=kept), crowd.pool, crowd.voting)
+    return classifier_of(values, crowd.plan._replace(release=kept), crowd.pool, crowd.counted)
 
 
 def _of_round(crowd: Crowd) -> tuple[Shares, Rows]:
@@ -40,7 +40,7 @@ def _of_round(crowd: Crowd) -> tuple[Shares, Rows]:
     kept, values = rounds.load_noisy(crowd.run, crowd.round)
     plan = crowd.plan._replace(release=kept)
     if isinstance(kept, ClassSums):
-        found = of_sums(values, plan, crowd.pool, crowd.voting)
+        found = of_sums(values, plan, crowd.pool, crowd.counted)
         return found, np.arange(len(crowd.dataset.public.inputs))
     if plan.queries is None:
         raise PateError(f"the public side of round {crowd.round} names no queries: restore it from a backup")
@@ -52,9 +52,10 @@ def together(each: list[tuple[Shares, Rows]]) -> tuple[Shares, Rows]:
 
     The noise of one round is independent of that of another, so its variances add up.
 
-    >>> one = Shares(np.array([[0.9, 0.1]], np.float32), np.array([0.3], np.float32), 9.0)
-    >>> both = np.array([[0.5, 0.5], [0.2, 0.8]], np.float32)
-    >>> other = Shares(both, np.array([0.4, 0.4], np.float32), 7.0)
+    >>> told = np.array([[0.9, 0.1]], np.float32)
+    >>> one = Shares(told, told, np.array([0.3], np.float32), 9.0)
+    >>> told = np.array([[0.5, 0.5], [0.2, 0.8]], np.float32)
+    >>> other = Shares(told, told, np.array([0.4, 0.4], np.float32), 7.0)
     >>> found, rows = together([(one, np.array([7])), (other, np.array([7, 3]))])
     >>> rows.tolist(), np.allclose(found.probabilities, [[0.2, 0.8], [0.7, 0.3]])
     ([3, 7], True)
@@ -64,13 +65,12 @@ def together(each: list[tuple[Shares, Rows]]) -> tuple[Shares, Rows]:
     rows = np.unique(np.concatenate([asked for _, asked in each]))
     places = [np.searchsorted(rows, asked) for _, asked in each]
     times = np.bincount(np.concatenate(places))
-    mean = _mean([found.probabilities for found, _ in each], places, times)
+    mean = _mean([found.probabilities for found, _ in each], places, times).astype(np.float32)
+    linear = _mean([found.linear for found, _ in each], places, times).astype(np.float32)
     variance = _mean([found.deviation[:, None].astype(np.float64) ** 2 for found, _ in each], places, times)
     deviation = np.sqrt(variance[:, 0] / times).astype(np.float32)
     evidence = float(np.mean([found.evidence for found, _ in each]))  # a mean of such ratios is one too
-    seen = [found.unbiased for found, _ in each if found.unbiased is not None]
-    unbiased = _mean(seen, places, times).astype(np.float32) if len(seen) == len(each) else None
-    return Shares(mean.astype(np.float32), deviation, evidence, unbiased), rows
+    return Shares(mean, linear, deviation, evidence), rows
 
 
 def _mean(tables: list[np.ndarray], places: list[Rows], times: Rows) -> np.ndarray:

@@ -151,8 +151,19 @@ class Crowd:
 
     @property
     def voting(self) -> int:
-        """About how many voters vote in a table, from what the run has told; public."""
-        some = told(self.run)
+        """About how many voters vote in a table, for its plan: what the run has told, rounded; public."""
+        return self._but_judges(told(self.run))
+
+    @property
+    def counted(self) -> int:
+        """How many voters a table is the sum of, as far as the run has told it, to read it by; public.
+
+        Not rounded: of two classes a table tells by how many voters one is larger, and all of them would be
+        up to a tenth too few.
+        """
+        return self._but_judges(noisy_number(self.run))
+
+    def _but_judges(self, some: int) -> int:
         return max(1, some - some // HELD_OUT) if self.judged else some
 
     def check_public(self) -> None:
@@ -272,9 +283,14 @@ def comparison_of(run: RunDirectory, choice: CrowdChoice) -> Comparison:
 
 def told(run: RunDirectory) -> int:
     """The number of voters as the run has released it, with noise, then rounded down to two digits."""
+    return max(1, headcount.coarse(noisy_number(run)))
+
+
+def noisy_number(run: RunDirectory) -> int:
+    """The number of voters as the run has released it, with noise."""
     for line in ledger.releases(run.ledger):
         if isinstance(line.release, HeadCount):
-            return max(1, headcount.coarse(max(1, int(ledger.unpack_table(line.values, (1, 1))[0, 0]))))
+            return max(1, int(ledger.unpack_table(line.values, (1, 1))[0, 0]))
     raise PateError(f"{run.ledger} shows no number of voters yet: run `pate run` first")
 
 

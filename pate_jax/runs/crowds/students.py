@@ -87,9 +87,7 @@ def chosen(config: StudentConfig, crowd: Crowd, found: Answers, asked: Part) -> 
         return Choice(with_method(config, "fixmatch"), [])
     if not of_counts and crowd.choice.rounds == 1 and sums.holds(crowd.plan.space.front):
         return Choice(Linear(), [])
-    shares = answers.shares(crowd)[0].unbiased
-    given = crowd.run, config, crowd.dataset, asked, found
-    return training.choose(*given, independent=of_counts, shares=shares)
+    return training.choose(crowd.run, config, crowd.dataset, asked, found, independent=of_counts)
 
 
 def of_sums(crowd: Crowd) -> Student:

@@ -72,7 +72,7 @@ def _learn(
     )
     logits, judge, pool = _logits(model, public, held.rows), None, pool_of(used)
     if config.patience:
-        judge = lambda weights: negative_log_likelihood(logits(weights), *held.wanted)  # noqa: E731
+        judge = lambda weights: negative_log_likelihood(logits(weights), *held.taught)  # noqa: E731
     loop = loop_of(config)
     devices = config.devices or device_count(loop.batch_size, public.inputs.ndim in IMAGE_RANKS)
     ending = _ending(config, model, public, exam)
@@ -84,7 +84,7 @@ def _learn(
         found = _logits(model, public, judges.rows)(trained)
         learned = judges is not held and public.inputs.ndim in IMAGE_RANKS
         least = 1.0 if learned else 0.0  # answers that a net has learned make it no surer of images
-        warmth = [max(least, temperature(each, *judges.wanted)) for each in found]
+        warmth = [max(least, temperature(each, *judges.taught)) for each in found]
     each_key = [jax.tree.map(lambda leaf, place=place: leaf[place], trained) for place in range(len(keys))]
     return [Learned(model.description, *one) for one in zip(each_key, warmth, strict=True)]
 

@@ -70,7 +70,7 @@ def guesses(
     if lesson.soft is None:
         return Lesson(lesson.public, everything, labels)
     sure = softmax(told, axis=1).astype(np.float32)
-    return Lesson(lesson.public, everything, labels, Soft(sure, sure, np.ones(len(sure), np.float32)))
+    return Lesson(lesson.public, everything, labels, Soft(sure, np.ones(len(sure), np.float32)))
 
 
 def _taught(config: Tandem, key: Array, lesson: Lesson) -> Learned:

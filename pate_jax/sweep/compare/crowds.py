@@ -60,9 +60,9 @@ def from_counts(noisy: Table, made: Plan, ground: Ground, draw: Draw, spent: flo
     if chosen is None or not isinstance(release, NeighbourCounts):
         raise PateError(f"{release} has no queries: make the plan for neighbours")
     found = shares.of_counts(noisy, release)
-    answers = aggregate.soft_answers(found.probabilities, found.deviation)
+    answers = aggregate.soft_answers(found.probabilities, found.deviation, found.linear)
     key = draw.number("student of counts")
-    labels, method = ground.taught(answers, chosen.rows, key, found.unbiased)
+    labels, method = ground.taught(answers, chosen.rows, key)
     settings = {"queries": release.queries, "votes": release.votes, "sigma": round(release.sigma, 1)}
     return Outcome(labels, spent, {**settings, "student": method})
 

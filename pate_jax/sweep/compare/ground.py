@@ -203,7 +203,6 @@ class Ground:
         answers: Answers,
         rows: Int[np.ndarray, " query"],
         key: int,
-        shares: Float[np.ndarray, "query class"] | None = None,
     ) -> tuple[Int[np.ndarray, " test"], str]:
         """What a student of these answers says of the test rows, and its method.
 
@@ -212,6 +211,6 @@ class Ground:
         """
         known, stream = PublicInputs.of(self.dataset, first=rows), jax.random.key(key)
         config: StudentConfig = Ridge() if self.dataset.kind == "image" else Auto()
-        chosen = student.choose(stream, known, answers, config, shares=shares)
+        chosen = student.choose(stream, known, answers, config)
         learned = student.fit(stream, known, answers, chosen.config)
         return np.asarray(learned(self.test.inputs)).argmax(1), chosen.config.method
