@@ -36,7 +36,7 @@ def doubt(found: Shares) -> str | None:
     >>> doubt(Shares(told, told, exact, 900.0))
     >>> same = np.array([[0.9, 0.1], [0.7, 0.3]], np.float32)
     >>> doubt(Shares(same, same, exact, 900.0))
-    'labels are expected to be right in 80%, and the most frequent class alone would be in 80%'
+    'labels are expected to be right hardly more often than the most frequent class alone would be'
     >>> doubt(Shares(told, told, exact, 1.0))[:40]
     'the noisy table shows no more than how f'
     """
@@ -48,8 +48,7 @@ def doubt(found: Shares) -> str | None:
     right, usual = float(found.probabilities.max(1).mean()), float(found.probabilities.mean(0).max())
     if right >= usual + _HARDLY:
         return None
-    alone = f"the most frequent class alone would be in {usual:.0%}"
-    return f"labels are expected to be right in {right:.0%}, and {alone}"
+    return "labels are expected to be right hardly more often than the most frequent class alone would be"
 
 
 class Held(NamedTuple):

@@ -16,7 +16,7 @@ Net = Literal[
     "tandem",
     "linear",
 ]
-Sums = Literal["sums", "head"]  # made of a crowd's noisy sums; a linear head on a space
+Solved = Literal["sums", "head", "rows"]  # students in closed form, which no teacher is
 Space = Literal["patches", "columns", "identity", "encoder", "contrast"]
 Activation = Literal["relu", "tanh", "tempered_sigmoid"]
 Augmentation = Literal["none", "shift", "flip", "crop", "shift_flip", "crop_flip"]

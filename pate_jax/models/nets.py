@@ -26,6 +26,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
 from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
+from pate_jax.models.nearness import nearness
 from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.residual import ResidualNet
 from pate_jax.models.strided import StridedNet
@@ -120,6 +121,24 @@ class PatchNet(Layered):
         return self.dense0(known_patches.likeness(features, self.hidden(self.examples[...])))
 
 
+class RowsNet(Layered):
+    """A linear classifier on how near a table's row is to each of some public ones."""
+
+    def __init__(self, inputs, classes, activation, form, rngs, *, examples: int):
+        features = math.prod(inputs)
+        self.examples = nnx.Param(jax.nn.initializers.normal()(rngs.params(), (examples, features)))
+        self.reach = nnx.Param(jnp.ones(()))
+        self.dense0 = nnx.Linear(examples, classes, precision=jax.lax.Precision.HIGHEST, rngs=rngs)
+
+    def hidden(self, inputs):
+        """How near each row is to the examples."""
+        return nearness(inputs.reshape(inputs.shape[0], -1), self.examples[...], self.reach[...])
+
+    def last(self, features):
+        """Logits."""
+        return self.dense0(features)
+
+
 class SumsNet(Layered):
     """The classifier that class sums give: linear in an input's vector, as voters have it (`crowd.vectors`).
 
@@ -199,7 +218,7 @@ _CNN: dict[str, Any] = {"maps": (16, 32), "size": 3, "hidden": (64,)}
 _SEEN = {"kinds": known_patches.KINDS, "size": known_patches.SIZE, "cells": known_patches.CELLS}
 _PATCHES: dict[str, Any] = {**_SEEN, "examples": 1000}
 _SUMS: dict[str, Any] = {"front": "columns", "directions": 1, "length": 1000, **_SEEN}
-NETS: Mapping[names.Net | names.Sums, tuple[type[Layered], dict[str, Any]]] = {
+NETS: Mapping[names.Net | names.Solved, tuple[type[Layered], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),
     "cnn": (ConvolutionalNet, _CNN),
@@ -211,11 +230,12 @@ NETS: Mapping[names.Net | names.Sums, tuple[type[Layered], dict[str, Any]]] = {
     "tandem": (TandemNet, {**_PATCHES, "maps": _CNN["maps"], "hidden": _CNN["hidden"]}),
     "sums": (SumsNet, _SUMS),
     "head": (HeadNet, _SUMS),
+    "rows": (RowsNet, {"examples": 1000}),
 }
 
 
 def build(
-    name: names.Net | names.Sums,
+    name: names.Net | names.Solved,
     *,
     input_shape: tuple[int, ...],
     classes: int,
@@ -225,7 +245,7 @@ def build(
 ) -> Model:
     """The net of this name: mlp, table, cnn (16 and 32 3x3 maps), pate2017 (64 and 128 5x5 maps), tutorial
     (10 and 20 5x5 maps), papernot2021 (`strided`), resnet, patches, tandem (patches and cnn together),
-    sums (a crowd's classifier) or head (a linear head on the same vectors).
+    sums (a crowd's classifier), head (a linear head on the same vectors) or rows (nearness to some rows).
 
     `settings` are the activation's (scale, temperature, offset of tempered_sigmoid) and the net's own sizes
     (hidden, maps, size). `form` says how it is computed; the ensemble chooses that by itself.
@@ -242,12 +262,12 @@ def build(
 
 
 @lru_cache(maxsize=64)
-def _build(name: names.Net | names.Sums, input_shape, classes, activation, form, settings) -> Model:
+def _build(name: names.Net | names.Solved, input_shape, classes, activation, form, settings) -> Model:
     """Build once: a net asked for again is the same two functions, so nothing is compiled again for it."""
     if name not in NETS:
         raise PateError(f"net={name!r} is unknown; choose one of {', '.join(NETS)}")
     kind, defaults = NETS[name]
-    if not issubclass(kind, DenseNet | SumsNet) and len(input_shape) != 3:
+    if not issubclass(kind, DenseNet | RowsNet | SumsNet) and len(input_shape) != 3:
         raise PateError(f"net={name!r} takes images and input_shape={input_shape} is none; use mlp or table")
     if classes < 2:
         raise PateError(f"classes={classes} must be at least 2")

@@ -17,7 +17,7 @@ SHAPES["sums"], SHAPES["tutorial"], SHAPES["patches"], SHAPES["tandem"] = (
     (7, 8, 2),
     (7, 8, 2),
 )
-SHAPES["papernot2021"], SHAPES["head"] = (15, 14, 2), (11,)
+SHAPES["papernot2021"], SHAPES["head"], SHAPES["rows"] = (15, 14, 2), (11,), (11,)
 SMALL = {
     "papernot2021": {"maps": (2, 3), "hidden": 4},
     "mlp": {"hidden": (5,)},
@@ -28,6 +28,7 @@ SMALL = {
     "tutorial": {"maps": (2, 3), "hidden": (4,)},
     "sums": {"directions": 3},
     "head": {"directions": 3},
+    "rows": {"examples": 5},
     "patches": {"kinds": 5, "size": 3, "cells": 2, "examples": 4},
     "tandem": {"kinds": 5, "size": 3, "cells": 2, "examples": 4, "maps": (2, 3), "hidden": (4,)},
 }

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from pate_jax.audit import recounts, verify
+from pate_jax.crowd import shares
 from pate_jax.errors import PateError
-from pate_jax.runs import pipeline
-from pate_jax.runs.crowds import answers, students
+from pate_jax.mechanisms.crowds import HeadCount
+from pate_jax.runs import ledger, pipeline
+from pate_jax.runs.crowds import answers, rounds, students
 from pate_jax.runs.crowds.inputs import opened
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
@@ -17,7 +19,7 @@ from pate_jax.runs.settings import CrowdChoice, PartitionChoice, RunConfig
 from pate_jax.runs.students import taught
 from pate_jax.student import Auto, Linear, Ridge, Student, choice
 from pate_jax.student.methods import METHODS
-from pate_jax.system import storage
+from pate_jax.system import headcount, storage
 
 TABLE = honest_runs.table
 
@@ -44,10 +46,21 @@ def test_auto_is_the_classifier_of_sums_and_stands_every_check(run):
 
 def test_it_says_what_the_noisy_sums_say(run):
     crowd = opened(run)
-    shares, rows = answers.shares(crowd)
+    found, rows = answers.shares(crowd)
     said = Student.load(run.root)(crowd.dataset.public.inputs[rows])
-    np.testing.assert_allclose(said, shares.probabilities, atol=1e-3)
-    assert (said.argmax(1) == shares.probabilities.argmax(1)).all()
+    np.testing.assert_allclose(said, found.probabilities, atol=1e-3)
+    assert (said.argmax(1) == found.probabilities.argmax(1)).all()
+
+
+def test_sums_are_read_by_the_number_of_voters_as_released_and_planned_by_it_rounded_down(run):
+    """Rounded down it may be a tenth too small, and a rare class of two would have no share at all."""
+    crowd = opened(run)
+    (line,) = [one for one in ledger.releases(run.ledger) if isinstance(one.release, HeadCount)]
+    number = int(ledger.unpack_table(line.values, (1, 1))[0, 0])
+    assert crowd.counted == number and crowd.voting == headcount.coarse(number) <= number
+    kept, values = rounds.load_noisy(run)
+    found = shares.of_sums(values, crowd.plan._replace(release=kept), crowd.pool, number)
+    np.testing.assert_array_equal(answers.shares(crowd)[0].linear, found.linear)
 
 
 def test_a_changed_parameter_is_found(run, tmp_path):

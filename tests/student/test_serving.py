@@ -41,6 +41,7 @@ NETS = {
         {"kinds": 6, "size": 3, "cells": 3, "examples": 110, "maps": (3, 5), "hidden": (6,)},
     ),
     "table": ("table", (7,), "tempered_sigmoid", {"hidden": (5, 4)}),
+    "rows": ("rows", (7,), "relu", {"examples": 110}),
 }
 # Python that may not import these; NumPy is all that predict.py may use.
 BLOCKED = ("jax", "jaxlib", "flax", "optax", "pate_jax", "scipy")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.kernel_ridge import KernelRidge as SklearnKernelRidge
 from sklearn.linear_model import Ridge as SklearnRidge
 from test_student_methods import CLASSES, leaves, pictures, public
 
@@ -315,13 +316,62 @@ def test_the_ridge_student_of_a_table_is_weighted_ridge_regression(monkeypatch):
     np.testing.assert_allclose(line.bias, oracle.intercept_, rtol=1e-9)
 
 
-def test_the_ridge_student_of_a_table_says_what_its_linear_answers_say():
-    random = np.random.default_rng(12)
-    rows = random.normal(size=(400, 6)).astype(np.float32)
-    chances = 1 / (1 + np.exp(-2 * rows[:, 0] + rows[:, 3]))
-    soft = soft_answers(np.stack([1 - chances, chances], 1), np.full(400, 0.02))
+def told(chances, deviation=0.02):
+    """Noisy answers of two classes."""
+    noise = deviation * np.random.default_rng(13).normal(size=len(chances))
+    shares = np.stack([1 - chances - noise, chances + noise], 1)
+    return soft_answers(np.clip(shares, 0, 1), np.full(len(chances), deviation), shares)
+
+
+def of_rows(rows, soft):
+    """The ridge student of a table, by name and in use."""
     pool = PublicInputs(rows, AS_STORED, 2, ("no", "yes"))
-    student = fit(jax.random.key(0), pool, soft)
-    assert student.description["name"] == "table"
-    agreed = (student(rows).argmax(1) == np.asarray(soft.labels)).mean()
-    assert agreed > 0.98
+    return fit(jax.random.key(0), pool, soft, named("ridge"))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_ridge_student_of_a_table_holds_rows_where_answers_are_bent_and_none_where_they_are_linear(hard):
+    rows = np.random.default_rng(12).uniform(-1, 1, size=(900, 3)).astype(np.float32)
+    asked, others = rows[:300], rows[300:]
+    for bent in (False, True):
+        seen = 2 * rows[:, 0] * rows[:, 1] if bent else (rows[:, 0] - rows[:, 2]) / 2
+        soft = told(0.5 + 0.45 * seen[:300])
+        if hard:
+            soft = Answers(soft.labels, soft.answered)
+        student = of_rows(asked, soft)
+        agreed = (student(others).argmax(1) == (seen[300:] > 0)).mean()
+        assert agreed > (0.85 if hard else 0.93)
+        if not hard:
+            assert student.description["name"] == ("rows" if bent else "table")
+        if student.description["name"] == "rows":
+            np.testing.assert_array_equal(student.parameters["examples"], asked)
+
+
+def test_a_held_row_is_no_more_than_nearness_to_it_and_least_squares(monkeypatch):
+    """The student beside the closed form of scikit-learn, with one penalty and one reach."""
+    monkeypatch.setattr(least_squares, "_PENALTIES", np.array([0.1]))
+    monkeypatch.setattr(ridge, "_REACHES", (1.0,))
+    rows = np.random.default_rng(12).uniform(-1, 1, size=(60, 2)).astype(np.float32)
+    labels = (rows[:, 0] * rows[:, 1] > 0).astype(np.int32)
+    student = of_rows(rows, Answers(labels, labels >= 0))
+    gaps = ((rows[:, None] - rows) ** 2).sum(2)
+    reach = np.median(gaps[gaps > 1e-6])
+    assert float(student.parameters["reach"]) == pytest.approx(reach, rel=1e-5)
+    alike = np.exp(-gaps / reach)
+    middle = alike - alike.mean(0) - alike.mean(1, keepdims=True) + alike.mean()
+    penalty = 0.1 * np.trace(middle) / 60
+    centred = np.eye(2)[labels] - np.eye(2)[labels].mean(0)
+    found = SklearnKernelRidge(alpha=penalty, kernel="precomputed").fit(middle, centred)
+    wanted = middle @ found.dual_coef_ + np.eye(2)[labels].mean(0)
+    raised = np.exp(ridge._LOUD * wanted / student.temperature)
+    np.testing.assert_allclose(student(rows), raised / raised.sum(1, keepdims=True), atol=1e-3)
+
+
+def test_a_table_of_equal_rows_and_one_of_many_rows_have_students_too(monkeypatch):
+    equal = of_rows(np.ones((30, 4), np.float32), told(np.linspace(0.1, 0.7, 30)))
+    assert equal.description["name"] == "table" and np.isfinite(equal(np.ones((2, 4)))).all()
+    monkeypatch.setattr(ridge, "_HELD", 40)
+    rows = np.random.default_rng(14).uniform(-1, 1, size=(200, 2)).astype(np.float32)
+    student = of_rows(rows, told(0.5 + 0.45 * np.sign(rows[:, 0] * rows[:, 1])))
+    np.testing.assert_array_equal(student.parameters["examples"], rows[::5])
+    assert (student(rows).argmax(1) == (rows[:, 0] * rows[:, 1] > 0)).mean() > 0.9

@@ -1,9 +1,9 @@
-"""The ridge student: a closed form on images' typical patches, or on a table's columns; nothing to tune.
+"""The ridge student: a closed form on images' typical patches, or on a table's rows; nothing to tune.
 
-Least squares on the answers, in terms of how alike an input is to each of the public images that were
-answered, with the penalty that predicts each answer best from all others. That says also how sure it may be
-of itself, so its probabilities need no answers held back. The student holds those public images. Of a table
-it is linear in the scaled columns, and holds no record.
+Least squares on the answers, in terms of how alike an input is to each of the public ones that were answered,
+with the penalty that predicts each answer best from all others. That says also how sure it may be of itself,
+so its probabilities need no answers held back. The student holds those public inputs. Of a table it is linear
+in the scaled columns, and holds no row, unless nearness to the answered rows predicts answers better.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 from pate_jax import models
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import patches
+from pate_jax.models.nearness import nearness
 from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods import nets
@@ -29,8 +30,18 @@ from pate_jax.student.methods.least_squares import (
 )
 from pate_jax.student.settings import Ridge
 
-_HELD = 1500  # images that a student of soft answers holds at most, evenly spaced among the answered ones
+_HELD = 1500  # inputs that a student of soft answers or of a table holds at most, evenly spaced among all
+_REACHES = (0.25, 0.5, 1.0, 2.0)  # of a row, over the usual squared distance of two
+_EQUAL = 1e-9  # squared distance of equal rows but for rounding, over their squares
 _LOUD = 20.0  # scores become logits by it, before the temperature
+
+
+class OfTable(NamedTuple):
+    """Least squares on a table's answers: on its columns, or on nearness to rows that are held."""
+
+    line: Line
+    held: Float[np.ndarray, "examples features"]
+    reach: float = 0.0  # of a held row; 0: none is held
 
 
 class Fitted(NamedTuple):
@@ -48,27 +59,51 @@ def learn(config: Ridge, keys: Array, lesson: Lesson) -> list[Learned]:
 
 
 def of_table(lesson: Lesson) -> Learned:
-    """The net `table` without a hidden layer, by least squares on the answered rows."""
-    line, shape = _line_of_table(lesson), lesson.public.inputs.shape[1:]
-    parameters = {"dense0": _head(line)}
-    net = models.build("table", input_shape=shape, classes=lesson.public.classes, hidden=())
-    return Learned(net.description, parameters, temperature(_LOUD * line.unseen, *lesson.taught))
+    """The net `table` without a hidden layer, or the net `rows`, by least squares on the answered rows."""
+    found, size = _best_of_table(lesson), (lesson.public.inputs.shape[1:], lesson.public.classes)
+    parameters: dict[str, Any] = {"dense0": _head(found.line)}
+    if found.reach:
+        parameters |= {"examples": found.held, "reach": np.float32(found.reach)}
+        net = models.build("rows", input_shape=size[0], classes=size[1], examples=len(found.held))
+    else:
+        net = models.build("table", input_shape=size[0], classes=size[1], hidden=())
+    return Learned(net.description, parameters, temperature(_LOUD * found.line.unseen, *lesson.taught))
 
 
 def left_out(seed: int, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
     """Scores of each answered input had its answer been left out, in closed form."""
     if lesson.public.inputs.ndim not in IMAGE_RANKS:
-        return _line_of_table(lesson).unseen
+        return _best_of_table(lesson).line.unseen
     images = scaled(lesson)
     known = patches.learn(images, seed=seed)
     return _line(jnp.asarray(patches.features(known, images[lesson.rows])), lesson).unseen
 
 
-def _line_of_table(lesson: Lesson) -> Line:
-    inputs, soft = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), lesson.soft
+def _best_of_table(lesson: Lesson) -> OfTable:
+    """What predicts left-out answers best: the scaled columns, or nearness to rows, each by its reach."""
+    rows, soft = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), lesson.soft
     targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.targets
-    weights = np.ones(len(lesson.rows)) if soft is None else soft.weights
-    return of_features(inputs, targets, weights)
+    weights = np.ones(len(rows)) if soft is None else soft.weights
+    tried = [OfTable(of_features(rows, targets, weights), rows[:0])]
+    held = rows[np.searchsorted(lesson.rows, lesson.spaced(_HELD).rows)].astype(np.float32)
+    usual = _usual_gap(held)
+    for reach in (share * usual for share in _REACHES if usual):
+        alike = np.asarray(nearness(held, held, reach), np.float64)
+        if len(held) == len(rows):
+            line = weighted_least_squares(alike, targets, weights)
+        else:
+            across = np.asarray(nearness(rows.astype(np.float32), held, reach), np.float64)
+            line = of_few_examples(alike, across, targets, weights)
+        tried.append(OfTable(line, held, reach))
+    return min(tried, key=lambda one: (weights[:, None] * (one.line.unseen - targets) ** 2).mean())
+
+
+def _usual_gap(rows: Float[np.ndarray, "rows features"]) -> float:
+    """The median squared distance of two different rows; 0 where all are equal."""
+    squares = (rows.astype(np.float64) ** 2).sum(1)
+    gaps = squares[:, None] + squares - 2 * rows.astype(np.float64) @ rows.T
+    apart = gaps[gaps > _EQUAL * squares.mean()]
+    return float(np.median(apart)) if len(apart) else 0.0
 
 
 def _learned(seed: int, lesson: Lesson) -> Learned:

@@ -91,6 +91,8 @@ class Student:
             return self._of_sums(inputs)
         if "typical" in self.parameters:
             return self._dense("dense0", _likeness(self._patch_features(inputs), self._examples))
+        if "reach" in self.parameters:
+            return self._dense("dense0", self._nearness(inputs.reshape(len(inputs), -1)))
         for layer in range(self._count("conv{}")):
             inputs = self.activation(_pooled(self._convolved(f"conv{layer}", inputs)))
         head = "head/" if "head/dense0/kernel" in self.parameters else ""
@@ -115,6 +117,12 @@ class Student:
         vectors = _whole(along * self.parameters["weights"], length) / np.float32(length)
         found = self._dense("dense0", vectors)
         return found if self.net["name"] == "head" else np.log(np.maximum(found, np.float32(_NO_SHARE)))
+
+    def _nearness(self, inputs: np.ndarray) -> np.ndarray:
+        """How near rows are to those that the net `rows` holds."""
+        held = self.parameters["examples"]
+        gaps = (inputs**2).sum(1)[:, None] + (held**2).sum(1) - 2 * inputs @ held.T
+        return np.exp(-np.maximum(gaps, 0) / self.parameters["reach"])
 
     def _strided(self, inputs: np.ndarray) -> np.ndarray:
         """The net `papernot2021`: two convolutions with stride 2, each pooled at every pixel."""
