@@ -38,10 +38,14 @@ class Secret:
                     f"{self.file} is missing, and {self.ledger} shows that its noise was used: restore it "
                     "from a backup, or choose another --out"
                 )
-            entropy = None if seed is not None else secrets.token_hex(32)
-            storage.write_json(self.file, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
+            self.make(seed)
         if self.seed != seed:
             raise PateError(f"{self.root} was made with seed={self.seed}, not {seed}; choose another --out")
+
+    def make(self, seed: int | None) -> None:
+        """Draw the secret, or keep the seed, where there is none yet."""
+        entropy = None if seed is not None else secrets.token_hex(32)
+        storage.write_json(self.file, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
 
     @property
     def seed(self) -> int | None:
