@@ -166,7 +166,7 @@ def close(folder: Path) -> None:
     '0o700'
     """
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        storage.make_folder(folder, mode=0o700)
         os.chmod(folder, 0o700)
     except OSError as error:
         raise PateError(storage.cannot_write(folder, error)) from error
