@@ -144,7 +144,8 @@ def join(
     """Take part in a vote: train this party's voters, vote with all others, and keep what was opened.
 
     All parties run this within the agreement's time limit. A vote that was stopped goes on when all repeat
-    the command: with the same ballot, the same noise and the same parties, charged once.
+    the command: with the same ballot, the same noise and the same parties, charged once. One with a
+    threshold that was begun is not repeated.
 
     Args:
         agreement: the agreement (.toml), with the file of questions beside it.

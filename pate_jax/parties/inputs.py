@@ -2,7 +2,8 @@
 
 The order of steps is what the check rests on: digits are shared; each party says that it has received all
 shares; only then is the seed of the random numbers opened, which no t parties can know before; and only then
-is each party's sum opened. A party that fails is named to all by everybody who saw it fail.
+is each party's sum opened. A party that fails is named to all by everybody who saw it fail. All shares are
+needed for that opening, so it takes parties that show theirs as they are.
 """
 
 from __future__ import annotations

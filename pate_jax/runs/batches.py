@@ -32,6 +32,7 @@ from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown,
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
 from pate_jax.runs.record import refuse_crowd, stage_of
+from pate_jax.runs.secret import Secret
 from pate_jax.runs.thresholds import check_threshold
 from pate_jax.system import progress, storage
 
@@ -140,8 +141,14 @@ def draw(
 
 def noise_key(run: RunDirectory, stream: str) -> jax.Array:
     """The key of one stream of noise."""
-    impl = chacha.PRIVATE if run.secret.seed is None else chacha.SEEDED
-    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(_noise_words(run, stream)), impl=impl)
+    return key_of(run.secret, stream)
+
+
+def key_of(secret: Secret, stream: str) -> jax.Array:
+    """The key of one stream of noise of a secret."""
+    impl = chacha.PRIVATE if secret.seed is None else chacha.SEEDED
+    words = np.frombuffer(secret.derive(stream), np.uint32)
+    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
     return key
 
 

@@ -86,7 +86,7 @@ class RunDirectory:
     @property
     def secret(self) -> Secret:
         """What its noise, shards and teachers follow from."""
-        return Secret(self.keys, self.ledger, self.root)
+        return Secret(self.keys, self.ledger, self.root, self.public_statement)
 
     def existing(self, path: Path, made_by: str) -> Path:
         """The path of a file that an earlier stage must have made."""
@@ -166,7 +166,7 @@ def close(folder: Path) -> None:
     '0o700'
     """
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        storage.make_folder(folder, mode=0o700)
         os.chmod(folder, 0o700)
     except OSError as error:
         raise PateError(storage.cannot_write(folder, error)) from error

@@ -29,6 +29,7 @@ class Secret:
     file: Path
     ledger: Path  # where it lies, noise was used, and a lost secret is not drawn anew
     root: Path
+    released: Path | None = None  # where it lies, a run was published, whose ledger may be lost as well
 
     def draw(self, seed: int | None) -> None:
         """Draw the secret once, or keep the seed; later calls check that the seed is still the same."""
@@ -38,10 +39,20 @@ class Secret:
                     f"{self.file} is missing, and {self.ledger} shows that its noise was used: restore it "
                     "from a backup, or choose another --out"
                 )
-            entropy = None if seed is not None else secrets.token_hex(32)
-            storage.write_json(self.file, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
+            if self.released is not None and self.released.exists():
+                raise PateError(
+                    f"{self.released} is of a run whose secret {self.file} does not show: private/ was lost, "
+                    "and other noise would cost as much again. Restore it from a backup, or choose another "
+                    "--out and add up what both have spent"
+                )
+            self.make(seed)
         if self.seed != seed:
             raise PateError(f"{self.root} was made with seed={self.seed}, not {seed}; choose another --out")
+
+    def make(self, seed: int | None) -> None:
+        """Draw the secret, or keep the seed, where there is none yet."""
+        entropy = None if seed is not None else secrets.token_hex(32)
+        storage.write_json(self.file, "keys", {"seed": seed, "entropy": entropy}, mode=0o600)
 
     @property
     def seed(self) -> int | None:

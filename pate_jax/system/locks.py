@@ -34,7 +34,7 @@ def held(
     one writer
     """
     try:
-        os.makedirs(path.parent, exist_ok=True)
+        storage.make_folder(path.parent)
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise PateError(storage.cannot_write(path, error)) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -104,14 +105,16 @@ def say(text: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Say nothing and draw nothing: for work whose amount is a secret.
+    """Say nothing, warn of nothing and draw nothing: for work whose amount is a secret.
 
     >>> with quiet():
     ...     say("candidate 3 of 17")
+    ...     warnings.warn("the student of candidate 3 cannot learn a class")
     """
     _silent.append(True)
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
         _silent.pop()
 

@@ -44,7 +44,7 @@ def write_bytes(path: Path | str, content: bytes | memoryview, *, mode: int = 0o
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        os.makedirs(path.parent, exist_ok=True)
+        make_folder(path.parent)
         try:
             _fill(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), content)
             os.replace(temporary, path)
@@ -78,6 +78,25 @@ def append_bytes(path: Path | str, content: bytes, *, after: int) -> None:
             _sync_folder(path.parent)
     except OSError as error:
         raise PateError(cannot_write(path, error)) from error
+
+
+def make_folder(folder: Path | str, *, mode: int = 0o777) -> None:
+    """Make a folder, and those above it that are missing, durably: a file that is synced there stays there.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "runs" / "mine"
+    >>> make_folder(folder)
+    >>> folder.is_dir()
+    True
+    """
+    folder = Path(folder)
+    if folder.is_dir():
+        return
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    os.makedirs(folder, mode=mode, exist_ok=True)
+    for one in missing:
+        with contextlib.suppress(PermissionError):  # who may write in a folder may perhaps not list it
+            _sync_folder(one.parent)
 
 
 def remove_leftovers(folder: Path | str) -> None:

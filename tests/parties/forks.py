@@ -80,7 +80,8 @@ class Sends:
 def break_it(faults):
     """Put a party's faults in: it dies, falls silent or is busy at a message, or sends what it should not."""
     kind = connections._exchanger()
-    send, digits = kind.send, ranges.digits
+    send, digits, combination = kind.send, ranges.digits, ranges.combination
+    sent = []
 
     def counted(self, label, payload):
         Sends.number += 1
@@ -98,9 +99,16 @@ def break_it(faults):
         found = digits(*arguments).astype(np.int64)
         for place, value in faults.get("digits", []):
             found[place] = value
+        sent.append(found)
         return found[: len(found) - faults.get("short", 0)]
 
-    kind.send, ranges.digits = counted, cheating
+    def lying(field, agreement, party, shares, seed):
+        found = combination(field, agreement, party, shares, seed)
+        if party.name != faults.get("lies"):
+            return found
+        return (found - combination(field, agreement, party, field.of(sent[0]), seed)) % field.modulus
+
+    kind.send, ranges.digits, ranges.combination = counted, cheating, lying
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Votes among real processes over TLS, with and without faults."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,6 +108,20 @@ def test_counts_that_do_not_add_up_are_refused_by_name(forks, tmp_path):
 def test_noise_out_of_range_is_refused_by_name(forks, tmp_path):
     found = hold(forks, tmp_path, agree(opened="answers"), {"north": {"digits": [[-1, 2]]}})
     refused(found, saying="north sent numbers out of the agreed range")
+
+
+def test_what_the_check_cannot_find_is_what_the_page_says(forks, tmp_path):
+    """The last of three parties, whose share has weight 1, takes away what it knows to be wrong."""
+    agreement = agree()
+    liar, own = agreement.parties[-1].name, draw(agreement)
+    own[liar][0][0], beyond = [agreement.parties[-1].votes, 0, 0, 0], 10**6
+    faults = {liar: {"digits": [[0, beyond]], "lies": liar}}
+    ended, opened, said, _ = hold(forks, tmp_path, agreement, faults, own)
+    assert set(ended.values()) == {0}, said
+    wrong = opened["north"] - sum(counts + noise for counts, noise in own.values())
+    assert wrong[0, 0] >= beyond - 1 and not wrong[1:].any()
+    page = (Path(__file__).parents[2] / "docs" / "parties.md").read_text()
+    assert "It does not find a party whose program was\nchanged to lie at the check too." in page
 
 
 def test_too_few_numbers_are_refused_by_name(forks, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import honest_runs
 import numpy as np
 import pytest
 
@@ -368,6 +369,16 @@ def test_a_lost_secret_is_not_drawn_anew(tmp_path):
     run.keys.unlink()
     with pytest.raises(PateError, match=r"keys\.json is missing"):
         run.secret.draw(3)
+
+
+def test_a_release_whose_private_part_is_lost_is_not_made_anew_with_other_noise(tmp_path):
+    """Whoever has both would hold two answers to each query, and the ledger would show one."""
+    for name, run in (("teachers", honest_runs.whole()), ("crowd", honest_runs.crowd("sums"))):
+        shutil.copytree(run.root / "release", tmp_path / name / "release")
+        copy = RunDirectory(tmp_path / name)
+        with pytest.raises(PateError, match=r"statement\.json is of a run whose secret.*does not show"):
+            copy.secret.draw(None)
+        assert not copy.keys.exists()
 
 
 def test_votes_made_elsewhere_do_not_enter_a_run_with_teachers(tmp_path):

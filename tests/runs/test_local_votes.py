@@ -1,6 +1,7 @@
 """Votes with local noise by the commands: files, ledgers, late parties, crashes and bad input."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -112,6 +113,40 @@ def test_an_older_ledger_gets_the_same_answers_and_shows_them_again(tmp_path, pl
     out, again, _ = cast(tmp_path, plan)
     assert out.read_bytes() == content and again.spent == first.spent
     assert len(chain.read(ledger)) == 1
+
+
+def test_a_folder_that_was_restored_as_a_whole_draws_the_same_answers(tmp_path):
+    """A backup that is older than a vote knows nothing of its answers, which have left."""
+    agreed = [
+        terms.Terms(terms.local.RandomisedResponse(CLASSES, epsilon), QUESTIONS, 2, 2 * epsilon, 0.0, "v")
+        for epsilon in (1.0, 2.0)
+    ]
+    plans = [tmp_path / f"{one.budget:g}.json" for one in agreed]
+    for path, one in zip(plans, agreed, strict=True):
+        storage.write_json(path, terms.KIND, terms.to_dict(one))
+    cast(tmp_path, plans[0], voters=300, budget=6.0)
+    shutil.copytree(tmp_path / "a", tmp_path / "backup")
+    out, made, _ = cast(tmp_path, plans[1], voters=300)
+    assert made.spent == made.budget == 6.0
+    before = storage.read_arrays(out, ballot.KIND)["sent"]
+
+    def restored(seed):
+        shutil.rmtree(tmp_path / "a")
+        shutil.copytree(tmp_path / "backup", tmp_path / "a")
+        out, _, _ = cast(tmp_path, plans[1], voters=300, seed=seed)
+        return storage.read_arrays(out, ballot.KIND)["sent"]
+
+    np.testing.assert_array_equal(restored(0), before)
+    assert (restored(1) != before).any()  # no noise serves two votes
+
+
+def test_a_folder_of_an_older_version_goes_on(tmp_path, plan):
+    """It has no secret, and its answers were drawn without one."""
+    out, _, _ = cast(tmp_path, plan)
+    content = out.read_bytes()
+    (tmp_path / "a" / "keys.json").unlink()
+    out, again, _ = cast(tmp_path, plan)
+    assert out.read_bytes() == content and again.repeated
 
 
 @pytest.mark.parametrize("step", ["charge", "out"])

@@ -613,6 +613,21 @@ def test_answers_alone_are_kept_with_their_refusals(tmp_path):
     assert isinstance(given.asked, Part) and np.asarray(given.answers.answered).sum() == (table >= 0).sum()
 
 
+@pytest.mark.parametrize("at", ["met", "promise", "signature"])
+def test_a_begun_vote_with_a_threshold_is_not_repeated(at, tmp_path):
+    """Its test has no noise between classes, so repeats with other own numbers would show exact counts."""
+    folder = files.prepare(tmp_path)
+    file = files.agree(folder, "neighbours", opened="answers", threshold=10.0, epsilon=16.0)
+    files.vote(folder, file, table_opener=lambda table: stopping(table, "north", at))
+    before = {name: lines(folder, name) for name in files.NAMES}
+    again = files.vote(folder, file)
+    if at == "signature":
+        assert all("one with a threshold is not repeated" in str(one) for one in again.values())
+        assert {name: lines(folder, name) for name in files.NAMES} == before
+    else:
+        assert not refused(again), again
+
+
 def test_an_agreement_is_as_loud_as_its_epsilon_allows(tmp_path):
     folder = files.prepare(tmp_path)
     for epsilon in (1.0, 4.0):

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from pate_jax.runs.tune import candidates, draws, pipeline
 from pate_jax.runs.tune.candidates import Choice
 from pate_jax.runs.tune.place import Place
 from pate_jax.runs.tune.settings import Setting, TuneConfig
-from pate_jax.student import Ridge
+from pate_jax.student import Ridge, Supervised
 from pate_jax.system import storage
 
 SETTINGS, ORDERS = honest_runs.LISTED, curves.default_orders()
@@ -120,6 +121,30 @@ def test_a_choice_that_was_stopped_ends_with_the_same_bytes(made, tmp_path, monk
     for path in sorted(config.directory.rglob("*")):
         if path.is_file() and (path.suffix in (".npz", ".jsonl") or "release" in path.parts):
             assert path.read_bytes() == (again.directory / path.relative_to(config.directory)).read_bytes()
+
+
+@pytest.mark.parametrize("kill", range(1, 7))
+def test_a_choice_that_was_stopped_as_it_began_goes_on(made, tmp_path, monkeypatch, kill):
+    """At each write up to those of the ledger's only line."""
+    again = replace(made[0], out=tmp_path / "again")
+    opened = candidates.open_data(again.data)
+    monkeypatch.setattr(candidates, "open_data", lambda _: opened)
+    with monkeypatch.context() as patch:
+        honest_runs.stop_at_write(patch, kill)
+        with pytest.raises(KeyboardInterrupt):
+            candidates.begin(RunDirectory(again.directory), again)
+    choice = candidates.begin(RunDirectory(again.directory), again)
+    assert choice.facts == RunDirectory(made[0].directory).record.read().of("tune")
+
+
+def test_no_warning_tells_of_a_candidate_that_is_not_published(made, tmp_path):
+    """A candidate whose noisy answers leave out a class would be told of, although nothing pays for that."""
+    few = Setting("neighbours", queries=1, student=Supervised(net="table", steps=2))
+    config = replace(made[0], settings=(few, SETTINGS[0]), out=tmp_path / "choice")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        pipeline.run(config)
+    assert not [one for one in told if "no answer names class" in str(one.message)]
 
 
 def test_the_list_and_its_cost_cannot_be_changed_later(made):

@@ -3,12 +3,14 @@
 import hashlib
 import io
 import json
+import os
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from pate_jax.errors import PateError
+from pate_jax.runs import chain, directory
 from pate_jax.system import storage
 
 
@@ -85,6 +87,28 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         storage.write_json(path, "note", {"value": 2})
     assert storage.read_json(path, "note") == {"value": 1}
     assert [item.name for item in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_cut_of_power_takes_away_no_new_folder_with_what_is_synced_in_it(tmp_path, monkeypatch):
+    """A folder is there after a cut if the folder above it was synced since it was made."""
+    synced = set()
+    monkeypatch.setattr(storage.os, "fsync", lambda stream: synced.add(os.fstat(stream).st_ino))
+    private = tmp_path / "runs" / "mine" / "private"
+    with chain.Writer(private / "ledger.jsonl") as book:
+        book.append({"batch": 1})
+    storage.write_json(tmp_path / "other" / "release" / "statement.json", "note", {})
+    directory.close(tmp_path / "third" / "private")
+    files = (
+        "runs",
+        "runs/mine",
+        "runs/mine/private",
+        "runs/mine/private/ledger.jsonl",
+        "other/release",
+        "third",
+    )
+    for path in files:
+        assert (tmp_path / path).exists() and (tmp_path / path).parent.stat().st_ino in synced, path
+    assert (private / "ledger.jsonl").stat().st_ino in synced
 
 
 def test_digests_tell_arrays_apart():

@@ -147,7 +147,7 @@ class Released(RunDirectory):
     @property
     def secret(self) -> OneKey:
         """The key of the student."""
-        return OneKey(self.keys, self.ledger, self.root, self.key)
+        return OneKey(self.keys, self.ledger, self.root, key=self.key)
 
 
 def rebuilt(run: RunDirectory, opened: Inputs, folder: Path) -> Student:

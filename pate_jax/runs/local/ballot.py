@@ -1,13 +1,16 @@
 """A party's part in a vote with local noise: its noisy answers, charged before they leave.
 
-    FOLDER/ledger.jsonl      what each voter of the party has spent; private
+    FOLDER/keys.json         the secret that all noise of the party follows from; private, like the rest
+    FOLDER/ledger.jsonl      what each voter of the party has spent
     FOLDER/sent-DIGEST.npz   the noisy answers to one plan, so that they are never drawn twice
 
 Answers are drawn and stored first, then charged, and only then given out. Whatever happens in between, the
 stored answers are the only ones: a repeated command gives them out, and charges them if the ledger does not
-show them yet. It does not after a crash, or where an older copy of it was restored. So nobody sees two draws
-of the same answers. While some stored answers have no charge, no other plan is voted on, because the ledger
-may not know all that was spent. Each voter of a party spends the same: the ledger speaks of one voter.
+show them yet. It does not after a crash, or where an older copy of it was restored. Where an older copy of
+the whole folder was restored, the same answers are drawn again: their noise follows from the secret, the plan
+and the votes. So nobody sees two draws of the same answers. While some stored answers have no charge, no
+other plan is voted on, because the ledger may not know all that was spent. Each voter of a party spends the
+same: the ledger speaks of one voter.
 """
 
 from __future__ import annotations
@@ -21,14 +24,14 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.accounting import local as figures
-from pate_jax.aggregate import fresh_key
 from pate_jax.aggregate import local as drawing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local
-from pate_jax.runs import chain
+from pate_jax.runs import batches, chain
 from pate_jax.runs.local import terms as plans
 from pate_jax.runs.local.terms import Terms
+from pate_jax.runs.secret import Secret
 from pate_jax.system import storage
 
 KIND = "local-answers"
@@ -79,7 +82,7 @@ def vote(
             _check_charged(folder, charges, stored)
             affordable = _affordable(charges, terms, fixed, delta)
             if not stored.exists():
-                content = _drawn(terms, labels, queries, party, affordable)
+                content = _drawn(_secret(folder), terms, labels, queries, party, affordable)
                 storage.write_bytes(stored, content, mode=0o600)
             answers, sent = _kept(stored, party, len(labels), affordable)
             book.append(_entry(terms, len(labels), answers, fixed, delta, sent))
@@ -110,11 +113,24 @@ def _labels(votes: Path, party: str) -> tuple[np.ndarray, str]:
     return np.asarray(found.teacher_labels), storage.digest(found.ids, found.digests)
 
 
-def _drawn(terms: Terms, labels: np.ndarray, queries: str, party: str, answers: int) -> memoryview:
-    """The content of the file that leaves the party."""
+def _secret(folder: Path) -> Secret:
+    """The party's secret, which is drawn once; a folder of an older version gets one with its next vote."""
+    secret = Secret(folder / "keys.json", folder / "ledger.jsonl", folder)
+    if not secret.file.exists():
+        secret.make(None)
+    return secret
+
+
+def _drawn(
+    secret: Secret, terms: Terms, labels: np.ndarray, queries: str, party: str, answers: int
+) -> memoryview:
+    """The content of the file that leaves the party: the same at every call."""
     asked = plans.asked(terms, party, len(labels), answers)
     chosen = np.take_along_axis(labels.astype(np.int64), asked, axis=1)
-    sent = drawing.send(terms.mechanism, chosen, key=fresh_key())
+    stream = (
+        f"local noise of {answers} answers to plan {terms.digest} for {storage.digest(chosen)} by {party}"
+    )
+    sent = drawing.send(terms.mechanism, chosen, key=batches.key_of(secret, stream))
     names = {"plan": terms.digest, "party": party, "queries": queries}
     arrays = {name: np.array(value) for name, value in names.items()}
     return storage.pack_arrays(KIND, {**arrays, "sent": sent.astype(np.int16)})

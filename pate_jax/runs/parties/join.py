@@ -67,7 +67,8 @@ def of_party(
 def join(member: Member, key: str, opener: Opener, book: Path | None = None) -> PartyStatement:
     """Vote once, and write what came of it; a repeated command goes on, and never charges twice.
 
-    A party that has the result but not everybody's signature meets the others again, and opens the same.
+    A party that has the result but not everybody's signature meets the others again, and opens the same. A
+    begun vote with a threshold is not repeated.
 
     `book` is a register beside the private data: a vote that would exceed its limit is refused before
     anything is sent.
@@ -117,6 +118,7 @@ def _look_back(member: Member) -> None:
 def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     """Train, charge, and take part."""
     run = member.run
+    _check_repeatable(member)
     dataset = ballot.open_dataset(member)
     spends = PartyPlan(member.vote, member.agreement.unit, register.digest_of(dataset.private.ids))
     if book is None:
@@ -143,6 +145,21 @@ def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     present = None if before is None else tuple(name for name in member.agreement.names if name in before)
     with opener(member.agreement, member.name, key, present) as met:
         meeting.hold(met, member, table, noise, key, run.root / TRANSCRIPT)
+
+
+def _check_repeatable(member: Member) -> None:
+    """Refuse to go on with a begun vote that has a test: its noise may serve one test alone.
+
+    The test adds one number to a query's largest exact count. A party that brought other numbers each time
+    could make one class after another the largest, and learn the exact differences of the others' counts.
+    """
+    if member.agreement.noise.threshold is not None and ledger.read(member.run.ledger).begun is not None:
+        raise PateError(
+            f"{member.run.ledger} shows that this vote was begun, and one with a threshold is not repeated: "
+            "a party that brings other numbers to it could learn exact differences of the others' counts. If "
+            "another party has everybody's signature, take the result from it with --transcript; else make "
+            "a new agreement with a higher --vote, and add both costs"
+        )
 
 
 def finish(member: Member) -> PartyStatement:

@@ -123,10 +123,11 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
             data,
         )
     run.secret.draw(config.seed)
+    said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": tuned.to_dict()}
+    # first: by it a choice that was stopped here is recognised
+    run.record.agree(TUNE, {**said, "settings": listed, "records": records}, but_not=["records"])
     run.record.agree("data", to_settings(data), but_not=_WHERE)
     run.record.agree("relation", {"relation": config.by})
-    said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": tuned.to_dict()}
-    run.record.agree(TUNE, {**said, "settings": listed, "records": records}, but_not=["records"])
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
     if config.register is not None:
         register.enter(run, config.register, plan(choice, register.digest_of(dataset.private.ids)))

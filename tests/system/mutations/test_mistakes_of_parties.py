@@ -6,13 +6,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import test_local_votes
 import test_merge
 import test_parties
 from catalogue import case, fails, is_caught, replaced, source
 
+from pate_jax.aggregate import fresh_key
 from pate_jax.data import fingerprints
-from pate_jax.runs import register
-from pate_jax.runs.parties import ballot, claims, ledger, terms, transcript, union
+from pate_jax.runs import batches, register
+from pate_jax.runs.parties import ballot, claims, join, ledger, terms, transcript, union
 from pate_jax.voting import merge
 
 
@@ -49,6 +51,10 @@ SAME = fails(in_folder(test_parties.test_a_repeated_party_brings_the_same_noise)
 REGISTER = fails(in_folder(test_parties.test_a_register_adds_votes_up_and_refuses_one_too_many))
 ROWS = fails(in_folder(test_parties.test_teachers_of_records_that_are_row_numbers_promise_no_record))
 SECOND = fails(in_folder(test_parties.test_a_second_run_of_the_same_agreement_is_refused))
+TEST = fails(in_folder(test_parties.test_a_begun_vote_with_a_threshold_is_not_repeated, "signature"))
+RESTORED = fails(
+    in_folder(test_local_votes.test_a_folder_that_was_restored_as_a_whole_draws_the_same_answers)
+)
 NUMBERS = fails(in_folder(test_parties.test_a_key_takes_each_number_among_the_same_parties_once))
 SHARED = fails(partial(refused, test_merge.shared, {}, "share 1 record id"))
 SALTS = fails(partial(refused, test_merge.other_salt, {}, "made with two salts"))
@@ -125,6 +131,18 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
             replaced(ballot, "_stream", fresh_each_time),
             SAME,
             "AssertionError",
+        ),
+        case(
+            "a test of exact counts is repeated, with whatever numbers a party brings",
+            replaced(join, "_check_repeatable", lambda real: lambda member: None),
+            TEST,
+            "assert",
+        ),
+        case(
+            "a restored folder of local votes draws their noise anew",
+            replaced(batches, "key_of", lambda real: lambda *_: fresh_key()),
+            RESTORED,
+            "Arrays are not equal",
         ),
         case(
             "a vote beyond the agreement's budget is held",
