@@ -255,13 +255,23 @@ def _names(text: str, secret: str) -> bool:
     return re.search(rf"(?<![\d.]){re.escape(secret)}", text) is not None
 
 
+def _said(text: str) -> set[str]:
+    """The words of a text, but for numbers after a name in JSON: ids may be numbers, as counts of voters are.
+
+    >>> found = _said('{"voters": 11000, "records": ["12000", 13000]} of (14000).')
+    >>> [one in found for one in ("11000", "12000", "13000", "14000")]
+    [False, True, True, True]
+    """
+    text = re.sub(r'(?<=":)\s*-?\d+(\.\d+)?(e[+-]?\d+)?(?=\s*[,}])', " ", text)
+    words = set(re.findall(r"[^\s\"'<>(),;|`]+", text))
+    return words | {word.strip(".:[]{}") for word in words}
+
+
 def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> Iterator[str]:
     for name, text in texts.items():
         plain = html.unescape(text)
         yield from (f"{name} holds {what}" for what, secret in secrets.texts.items() if _names(plain, secret))
-        words = set(re.findall(r"[^\s\"'<>(),;|`]+", plain))
-        words |= {word.rstrip(".:") for word in words}
-        yield from (f"{name} names the private {one!r}" for one in sorted(words & secrets.names)[:3])
+        yield from (f"{name} names the private {one!r}" for one in sorted(_said(plain) & secrets.names)[:3])
     spelt = {name: _spelt(text) for name, text in texts.items()}
     there = (folder / _PARAMETERS).exists()
     student = storage.read_arrays(folder / _PARAMETERS, "student-parameters") if there else {}
