@@ -248,8 +248,9 @@ def _machine(
     formed = in_form(model, plan.form)
     usual = TeacherConfig()
     same = dataclasses.replace(config, **{name: getattr(usual, name) for name in NOT_COMPILED})
+    alike = dataclasses.replace(plan, wave=0, public_records=0, length=0, memory=0)  # likewise
     teacher, built = _compiled(
-        formed.init, formed.apply, preprocessing, same, plan, tuple(chosen), _shape(formed)
+        formed.init, formed.apply, preprocessing, same, alike, tuple(chosen), _shape(formed)
     )
     return Machine(teacher, built, plan, chosen, config)
 

@@ -39,10 +39,15 @@ def others(params, teacher):
     return np.delete(tiny.leaves(params), teacher, axis=0)
 
 
+@functools.cache
+def of_120_records(devices, width):
+    return fit(*tiny.table(records=120), tiny.shards(), devices=devices, width=width)
+
+
 @pytest.mark.parametrize(("devices", "width"), [*PLACES, *MORE])
 def test_a_changed_shard_moves_its_own_teacher_only(devices, width):
-    (inputs, labels), cut = tiny.table(), tiny.shards()
-    before = fit(inputs, labels, cut, devices=devices, width=width)
+    (inputs, labels), cut = tiny.table(records=120), tiny.shards()
+    before = of_120_records(devices, width)
     changed, relabelled = inputs.copy(), labels.copy()
     rows = cut.rows[5, : cut.counts[5]]
     changed[rows] *= -3
@@ -73,11 +78,6 @@ def grown(longest):
     counts = cut.counts.copy()
     counts[3] = longest
     return tiny.Shards(rows, counts)
-
-
-@functools.cache
-def of_120_records(devices, width):
-    return fit(*tiny.table(records=120), tiny.shards(), devices=devices, width=width)
 
 
 @pytest.mark.parametrize("longest", [13, 45])
@@ -163,13 +163,13 @@ def test_the_number_of_records_is_known_to_plans_coarsely_or_as_it_is_named(reco
 
 
 def lowered(net, name, **changes):
-    (inputs, labels) = tiny.table() if name == "table" else tiny.images()
-    config = tiny.config(name, **changes).resolved()
+    (inputs, labels) = tiny.table(records=120) if name == "table" else tiny.images()
+    config = tiny.config(name, **changes).of_net(net.description.get("name")).resolved()
     data = cutting.records(inputs, labels, tiny.shards(), jax.random.key(3), config)
     chosen = jax.local_devices()[: config.devices]
     plan = training._plan(net, tiny.Same(), data, config, chosen, None)
     machine = training._machine(net, tiny.Same(), config, plan, chosen)
-    return machine, data
+    return machine, data._replace(length=training._length(data, plan, config))  # as `fit` compiles it
 
 
 @pytest.mark.parametrize("width", [1, 2])

@@ -44,25 +44,30 @@ def test_steps_are_those_of_optax_until_the_training_is_over(optimizer):
     model, key = linear(), jax.random.key_data(jax.random.key(3))
     shard = Shard(INPUTS, LABELS, np.int32(RECORDS), np.int32(EPOCHS), key, np.int32(2), np.float32(1.1))
     made = teacher(model, lambda inputs: inputs, config)
-    state = made.start(shard, jnp.int32(0))
+    move, turn = jax.jit(made.step), jax.jit(made.turn)
+    state = jax.jit(made.start)(shard, jnp.int32(0))
 
     rule, wanted = RULES[optimizer](config), state.params
     moments, total = rule.init(wanted), EPOCHS * RECORDS // BATCH
     rate = optax.cosine_decay_schedule(0.1, CLOCK)
 
+    @jax.jit
+    def stepped(params, moments, rows, rate):
+        updates, moments = rule.update(jax.grad(loss)(params, rows), moments, params)
+        return {"kernel": params["kernel"] - rate * updates["kernel"]}, moments
+
     def loss(params, rows):
-        scores = model.apply(params, INPUTS[rows])
-        return optax.softmax_cross_entropy_with_integer_labels(scores, LABELS[rows]).mean()
+        scores = model.apply(params, jnp.asarray(INPUTS)[rows])
+        return optax.softmax_cross_entropy_with_integer_labels(scores, jnp.asarray(LABELS)[rows]).mean()
 
     for step in range(total):
         rows = np.asarray(state.order)[BATCH * int(state.position) :][:BATCH]
-        updates, moments = rule.update(jax.grad(loss)(wanted, rows), moments, wanted)
-        wanted = {"kernel": wanted["kernel"] - rate((step + 0.5) / total * CLOCK) * updates["kernel"]}
-        state = made.step(state, shard)
+        wanted, moments = stepped(wanted, moments, rows, rate((step + 0.5) / total * CLOCK))
+        state = move(state, shard)
         np.testing.assert_allclose(state.params["kernel"], wanted["kernel"], rtol=1e-5, atol=1e-6)
         if state.position == RECORDS // BATCH:
-            state, _ = made.turn(state, shard)
+            state, _ = turn(state, shard)
     assert state.epoch == EPOCHS
-    after = made.step(state, shard)
+    after = move(state, shard)
     for one, other in zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -31,9 +31,10 @@ def first_three(one):
 
 @functools.cache
 def image_space():
-    """From few patches: what is tested here holds for any typical ones."""
+    """Few kinds, from few patches: what is tested here holds for any typical ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(patches, "_SAMPLE", 5000)
+        patch.setattr(patches, "learn", functools.partial(patches.learn, kinds=12, cells=3))
         return spaces.learn("patches", IMAGES, AS_PIXELS, directions=11)
 
 

@@ -224,8 +224,9 @@ def test_a_whole_run_is_entered_before_it_trains(tmp_path, capsys):
     file, own = tmp_path / "register.jsonl", honest_runs.table()
     command = ["run", "--private", own.private, "--public", own.public, "--test", own.test, "--by", "user"]
     command += ["--teachers", 6, "--queries", 18, "--net", "table", "--register", file]
-    command += ["--out", tmp_path / "run", "--epochs", 1, "--min-steps", 3]
+    command += ["--out", tmp_path / "run", "--epochs", 1, "--min-steps", 3, "--batch-size", 8, "--devices", 1]
     command += ["--student.method", "supervised", "--student.net", "table", "--student.steps", 8]
+    command += ["--student.batch-size", 8]  # the programs are those of `honest_runs.whole`
     noise = ["confident-discrete-gaussian", "--threshold", 3, "--sigma-threshold", 3, "--sigma", 1.5]
     assert call("budget", "--register", file, "--limit-epsilon", 30, "--limit-delta", 1e-5) == 0
     assert call(*command, *noise[:-1], 0.5) == 2

@@ -50,7 +50,7 @@ def test_training_ends_where_few_enough_labels_change(steps, share, changes):
 
 @pytest.fixture
 def looked_at(monkeypatch):
-    """The weights of every look, which come each hundred steps."""
+    """The weights of every look, which come each twenty steps."""
     seen = []
 
     def recording(kind):
@@ -61,22 +61,26 @@ def looked_at(monkeypatch):
 
         return Recorded
 
-    monkeypatch.setattr(endings, "_EVERY", 100)
+    monkeypatch.setattr(endings, "_EVERY", 20)
+    monkeypatch.setattr(training, "TICK", 20)
     for kind in (Ending, Settling, Clear):
         monkeypatch.setattr(nets, kind.__name__, recording(kind))
     return seen
 
 
+SHORT = FixMatch(steps=120, strength=0.5, confidence=0.8, devices=1, **SMALL)
+
+
 def learned(settled):
     images, labels = pictures(300)
-    config = FixMatch(steps=600, strength=0.5, confidence=0.8, devices=1, settled=settled, **SMALL)
+    config = dataclasses.replace(SHORT, settled=settled)
     return fit(jax.random.key(1), public(images), answers_of(labels[:60]), config)
 
 
 def test_until_a_student_has_settled_nothing_differs_from_training_to_the_end(looked_at, capsys):
-    """It settles at once here (all labels may change), at 200 steps, and ends after 267."""
+    """It settles at once here (all labels may change), at 40 steps, and ends after 54."""
     short = learned(0.99)
-    assert "labels of public inputs have settled, so 267 steps are enough" in capsys.readouterr().err
+    assert "labels of public inputs have settled, so 54 steps are enough" in capsys.readouterr().err
     early = looked_at[:]
     looked_at.clear()
     whole = learned(0.0)
@@ -90,7 +94,7 @@ def test_until_a_student_has_settled_nothing_differs_from_training_to_the_end(lo
 def test_a_trial_ends_where_it_is_clear_and_nothing_differs_until_then(looked_at, capsys):
     """Labels are those of the inputs asked about, in their order; the second look is clear."""
     images, labels = pictures(300)
-    config = FixMatch(steps=600, devices=1, settled=0.5, **SMALL).resolved(image=True)
+    config = dataclasses.replace(SHORT, settled=0.5).resolved(image=True)
     given, asked = lesson(public(images), answers_of(labels[:60])), []
 
     def is_clear(found):
@@ -100,7 +104,7 @@ def test_a_trial_ends_where_it_is_clear_and_nothing_differs_until_then(looked_at
     rows = np.arange(60, 100)[::-1]
     (short,) = NETS["fixmatch"](config, jax.random.key(1)[None], given, nets.Exam(rows, is_clear))
     said = capsys.readouterr().err
-    assert "this trial leaves no doubt, so 200 steps are enough" in said
+    assert "this trial leaves no doubt, so 40 steps are enough" in said
     assert np.array_equal(asked[1], short.student(given.public)(images[rows]).argmax(1))
     early = looked_at[:]
     looked_at.clear()
@@ -113,32 +117,32 @@ def test_a_trial_ends_where_it_is_clear_and_nothing_differs_until_then(looked_at
         np.testing.assert_array_equal(left[0], right)
 
 
+rates = jax.jit(jax.vmap(training.rate, (0, None)))
+
+
 @given(steps=st.integers(1, 300))
 def test_the_rate_is_the_schedule_that_optax_has(steps):
     wanted = optax.warmup_cosine_decay_schedule(0.0, 1.0, max(steps // 10, 1), max(steps, 2))
     pace = training.pace_of(Loop(steps, 1, 1.0), Ending(steps))
-    for step in {0, steps // 20, steps // 10, steps // 2, steps - 1}:
-        assert training.rate(np.array(step), pace) == pytest.approx(float(wanted(step)), abs=1e-6)
+    places = np.array([0, steps // 20, steps // 10, steps // 2, steps - 1])
+    np.testing.assert_allclose(rates(places, pace), [float(wanted(step)) for step in places], atol=1e-6)
 
 
 def test_the_rate_falls_to_nothing_where_training_ends_early():
     steps = np.arange(0, 300)
-    whole, early = (
-        np.array([training.rate(step, np.array([600, *fall])) for step in steps])
-        for fall in ((600, 601), (200, 267))
-    )
+    whole, early = (np.asarray(rates(steps, np.array([600, *fall]))) for fall in ((600, 601), (200, 267)))
     assert (early[:201] == whole[:201]).all() and (early[267:] == 0).all()
     assert (np.diff(early[200:268]) < 0).all()
     assert early[233] / whole[233] == pytest.approx(0.512, abs=1e-3)
 
 
 def test_one_program_trains_students_of_any_steps_and_number_of_answers(monkeypatch):
-    images, labels = pictures(90)
+    images, labels = pictures(300)
     made, program = [], training.program
     nets._program.cache_clear()
     monkeypatch.setattr(training, "program", lambda *given: made.append(program(*given)) or made[-1])
     for steps, answers in ((3, 20), (7, 31), (112, 90)):
-        config = FixMatch(steps=steps, devices=1, strength=0.9, **SMALL)
+        config = dataclasses.replace(SHORT, steps=steps)
         fit(jax.random.key(1), public(images), answers_of(labels[:answers]), config)
     assert len(made) == 1 and made[0].advance._cache_size() == 1
 

@@ -9,7 +9,7 @@ import pytest
 from pate_jax import models, student
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.models import spaces
+from pate_jax.models import patches, spaces
 from pate_jax.models.spaces import space
 from pate_jax.student import PublicInputs, Student, selection
 from pate_jax.student import spaces as trained
@@ -59,6 +59,7 @@ def test_kinds_that_need_no_training_are_those_of_public_inputs():
 def test_a_space_and_its_pool_are_learned_at_once_and_each_input_is_looked_at_once(monkeypatch, kind, sample):
     """The directions are learned from a sample of the pool, which is not looked at again."""
     monkeypatch.setattr(space, "_POOL", sample)
+    monkeypatch.setattr(patches, "learn", partial(patches.learn, kinds=12, cells=3))
     pool = RANDOM.random((90, 6, 6, 1)).astype(np.float32) if kind == "patches" else POOL
     public, seen, look = PublicInputs(pool, SCALE, 3, ("a", "b", "c")), [], space.features
 

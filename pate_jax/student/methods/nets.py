@@ -23,7 +23,7 @@ from pate_jax.student.endings import LOOKED_AT, Clear, Ending, Labels, Settling
 from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods.views import Views, views
 from pate_jax.student.public_inputs import PublicInputs
-from pate_jax.student.settings import AnyNet
+from pate_jax.student.settings import AnyNet, names
 from pate_jax.student.training import Loop, Objective
 from pate_jax.system import devices as machines
 
@@ -66,7 +66,9 @@ def _learn(
     used, held = held_out(drawn[1][0], lesson, config.hold_out)
     form = form_of(several)
     model = build(public, config, form)
-    shared = dataclasses.replace(config, steps=1, hold_out=0.0, patience=0)  # of all trainings, however long
+    of_all: dict[str, Any] = {"steps": 1, "hold_out": 0.0, "patience": 0, "settled": 0.0}  # however long
+    taken = {name: value for name, value in of_all.items() if name in names(type(config))}
+    shared = dataclasses.replace(config, **taken)
     program = _program(
         make, json.dumps(model.description), form, shared, public.preprocessing, implementation(keys), several
     )
