@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from pate_jax import models
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import patches
-from pate_jax.models.nearness import nearness
+from pate_jax.models.nearness import squared_gaps
 from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods import nets
@@ -32,7 +32,7 @@ from pate_jax.student.settings import Ridge
 
 _HELD = 1500  # inputs that a student of soft answers or of a table holds at most, evenly spaced among all
 _REACHES = (0.25, 0.5, 1.0, 2.0)  # of a row, over the usual squared distance of two
-_EQUAL = 1e-9  # squared distance of equal rows but for rounding, over their squares
+_EQUAL = 1e-9  # squared distance of equal rows but for rounding, over the mean one
 _LOUD = 20.0  # scores become logits by it, before the temperature
 
 
@@ -85,25 +85,17 @@ def _best_of_table(lesson: Lesson) -> OfTable:
     targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.targets
     weights = np.ones(len(rows)) if soft is None else soft.weights
     tried = [OfTable(of_features(rows, targets, weights), rows[:0])]
-    held = rows[np.searchsorted(lesson.rows, lesson.spaced(_HELD).rows)].astype(np.float32)
-    usual = _usual_gap(held)
-    for reach in (share * usual for share in _REACHES if usual):
-        alike = np.asarray(nearness(held, held, reach), np.float64)
+    held = rows[np.searchsorted(lesson.rows, lesson.spaced(_HELD).rows)]
+    gaps, across = squared_gaps(held, held), squared_gaps(rows, held)
+    apart = gaps[gaps > _EQUAL * gaps.mean()]
+    for reach in (share * float(np.median(apart)) for share in _REACHES if len(apart)):
+        alike = np.exp(-gaps / reach)
         if len(held) == len(rows):
             line = weighted_least_squares(alike, targets, weights)
         else:
-            across = np.asarray(nearness(rows.astype(np.float32), held, reach), np.float64)
-            line = of_few_examples(alike, across, targets, weights)
-        tried.append(OfTable(line, held, reach))
+            line = of_few_examples(alike, np.exp(-across / reach), targets, weights)
+        tried.append(OfTable(line, held.astype(np.float32), reach))
     return min(tried, key=lambda one: (weights[:, None] * (one.line.unseen - targets) ** 2).mean())
-
-
-def _usual_gap(rows: Float[np.ndarray, "rows features"]) -> float:
-    """The median squared distance of two different rows; 0 where all are equal."""
-    squares = (rows.astype(np.float64) ** 2).sum(1)
-    gaps = squares[:, None] + squares - 2 * rows.astype(np.float64) @ rows.T
-    apart = gaps[gaps > _EQUAL * squares.mean()]
-    return float(np.median(apart)) if len(apart) else 0.0
 
 
 def _learned(seed: int, lesson: Lesson) -> Learned:
