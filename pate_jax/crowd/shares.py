@@ -19,8 +19,8 @@ _HARDLY = 0.01  # more right labels than those of the most frequent class
 class Shares(NamedTuple):
     """Each query's probabilities, what they were made of, and what the known noise has in that.
 
-    Probabilities are none below 0, so what noise has in them is not known. Before that they are linear in the
-    noisy table: the `linear` shares of counts are not shrunk and have no bias.
+    No probability is below 0, so what the noise has left in them is not known. The `linear` shares that they
+    were made of have the noise of the table; those of counts are not shrunk and have no bias.
     """
 
     probabilities: Float32[np.ndarray, "queries classes"]

@@ -13,8 +13,10 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from test_student_methods import CLASSES, leaves, pictures, public
 
 from pate_jax.aggregate import Answers, soft_answers
+from pate_jax.crowd.shares import of_counts
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import NeighbourCounts
 from pate_jax.student import PublicInputs, fit, named, smoothing
 from pate_jax.student.calibration import negative_log_likelihood, temperature
 from pate_jax.student.lesson import lesson
@@ -345,6 +347,28 @@ def test_the_ridge_student_of_a_table_holds_rows_where_answers_are_bent_and_none
             assert student.description["name"] == ("rows" if bent else "table")
         if student.description["name"] == "rows":
             np.testing.assert_array_equal(student.parameters["examples"], asked)
+
+
+def test_a_table_of_many_classes_is_learned_from_noisy_counts():
+    """60 clusters, one class each: most counts are noise around 0, and four answers tell of each class."""
+    random, classes = np.random.default_rng(15), 60
+    middles = 3 * random.normal(size=(classes, 12))
+
+    def drawn(count):
+        labels = np.arange(count) % classes
+        return (middles[labels] + random.normal(size=(count, 12))).astype(np.float32), labels
+
+    rows, labels = drawn(240)
+    release = NeighbourCounts(240, classes, votes=1, sigma=6.0)
+    votes = np.stack([random.multinomial(40, 0.7 * np.eye(classes)[one] + 0.3 / classes) for one in labels])
+    noisy = np.rint(votes + release.sigma * random.normal(size=votes.shape)).astype(np.int64)
+    found = of_counts(noisy, release)
+    soft = soft_answers(found.probabilities, found.deviation, found.linear)
+    assert 0.9 < (np.asarray(soft.labels) == labels).mean() < 1
+    pool = PublicInputs(rows, AS_STORED, classes, tuple(map(str, range(classes))))
+    student = fit(jax.random.key(0), pool, soft, named("ridge"))
+    others, truth = drawn(600)
+    assert student.accuracy(others, truth) > 0.9
 
 
 def test_a_held_row_is_no_more_than_nearness_to_it_and_least_squares(monkeypatch):
