@@ -19,7 +19,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import integers
 from pate_jax.models.spaces.space import Space
 
-LONGEST = 8000  # length of a vector whose squares are still counted in 32 bits
+LONGEST = 8000  # length of a vector at most: sums of a block stay far below 2^31
 _BLOCK = 2048  # records at once, on the host
 
 

@@ -154,7 +154,7 @@ def _about_labels(
 def _counted(values: Iterable[str]) -> str:
     counts = Counter(values)
     shown = _listed(f"{value} {count:,}" for value, count in counts.most_common())
-    from_one = all(value.isdecimal() and int(value) for value in counts)
+    from_one = bool(counts) and all(value.isdecimal() and int(value) for value in counts)
     hint = "; classes are numbered from 0, so give the names of all of them by --classes" * from_one
     return f"{len(counts)} classes: {shown}{hint}"
 
