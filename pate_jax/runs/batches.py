@@ -147,8 +147,7 @@ def noise_key(run: RunDirectory, stream: str) -> jax.Array:
 def key_of(secret: Secret, stream: str) -> jax.Array:
     """The key of one stream of noise of a secret."""
     impl = chacha.PRIVATE if secret.seed is None else chacha.SEEDED
-    words = np.frombuffer(secret.derive(stream), np.uint32)
-    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
+    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(_noise_words(secret, stream)), impl=impl)
     return key
 
 
@@ -173,7 +172,7 @@ def stream(mechanism: AnyMechanism, votes_digest: str, label: int | str) -> str:
 
 def commitment(run: RunDirectory, stream: str) -> str:
     """A digest that commits the run to its noise without revealing it."""
-    return storage.digest(_noise_words(run, stream))
+    return storage.digest(_noise_words(run.secret, stream))
 
 
 def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
@@ -351,5 +350,5 @@ def _size(votes: np.ndarray) -> tuple[int, int]:
     return int(votes.sum(1).max(initial=0)), votes.shape[1]
 
 
-def _noise_words(run: RunDirectory, stream: str) -> np.ndarray:
-    return np.frombuffer(run.secret.derive(stream), np.uint32)
+def _noise_words(secret: Secret, stream: str) -> np.ndarray:
+    return np.frombuffer(secret.derive(stream), np.uint32)

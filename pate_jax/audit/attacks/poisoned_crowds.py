@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from pate_jax.aggregate import soft_answers
 from pate_jax.audit.attacks import leads, trials
 from pate_jax.audit.attacks.leads import Rule, Table
 from pate_jax.audit.attacks.poisoned_teachers import QUICK, judged, of_student
@@ -27,6 +26,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import students as training
 from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.students import taught
 from pate_jax.student import Linear, PublicInputs, Student, StudentConfig, sums
@@ -157,8 +157,7 @@ class PoisonedCrowd:
         public = crowd.dataset.public
         asked = public if queries is None else public.take(queries.rows)
         found = self._shares(noisy)
-        given = soft_answers(found.probabilities, found.deviation, found.linear)
-        return training.learn(crowd.run, config, crowd.dataset, asked, given)
+        return training.learn(crowd.run, config, crowd.dataset, asked, soft(found))
 
     def targeted(self) -> Targeted | None:
         """How few flipped labels change one answer of sums; of records that vote by themselves."""

@@ -20,7 +20,12 @@ Rows = Int[np.ndarray, " _"]
 def given(crowd: Crowd) -> tuple[Answers, Part]:
     """The answers of all rounds up to this one together, and the public inputs that they are of."""
     found, rows = shares(crowd)
-    return soft_answers(found.probabilities, found.deviation, found.linear), crowd.dataset.public.take(rows)
+    return soft(found), crowd.dataset.public.take(rows)
+
+
+def soft(found: Shares) -> Answers:
+    """The answers that follow from shares, as students take them."""
+    return soft_answers(found.probabilities, found.deviation, found.linear)
 
 
 def shares(crowd: Crowd) -> tuple[Shares, Rows]:

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate_jax import aggregate, student
-from pate_jax.crowd.shares import Shares, classifier_of, of_counts, of_sums
+from pate_jax.crowd.shares import classifier_of, of_counts, of_sums
 from pate_jax.data import Dataset, Part, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import students as training
+from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, join, ledger, terms
 from pate_jax.runs.parties import questions as asking
@@ -75,7 +76,7 @@ def lesson(member: Member, dataset: Dataset) -> Lesson:
     values = asking.opened_table(member.questions, table)
     if isinstance(released, NeighbourCounts):
         found = of_counts(values, released)
-        return Lesson(_soft(found), _part(member, dataset))
+        return Lesson(soft(found), _part(member, dataset))
     return _of_sums(member, dataset, values, released)
 
 
@@ -111,11 +112,7 @@ def _of_sums(member: Member, dataset: Dataset, values: Table, released: ClassSum
         model = classifier_of(values, plan, coordinates, voters)
         made = sums.of_sums(student.PublicInputs.of(dataset), plan.space, plan.scaling, model)
         linear = made._replace(columns=dataset.columns)
-    return Lesson(_soft(found), dataset.public, linear)
-
-
-def _soft(found: Shares) -> aggregate.Answers:
-    return aggregate.soft_answers(found.probabilities, found.deviation, found.linear)
+    return Lesson(soft(found), dataset.public, linear)
 
 
 def _released(member: Member) -> ClassSums | NeighbourCounts:

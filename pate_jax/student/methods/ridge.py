@@ -86,11 +86,12 @@ def _best_of_table(lesson: Lesson) -> OfTable:
     weights = np.ones(len(rows)) if soft is None else soft.weights
     tried = [OfTable(of_features(rows, targets, weights), rows[:0])]
     held = rows[np.searchsorted(lesson.rows, lesson.spaced(_HELD).rows)]
-    gaps, across = squared_gaps(held, held), squared_gaps(rows, held)
+    gaps, whole = squared_gaps(held, held), len(held) == len(rows)
+    across = gaps if whole else squared_gaps(rows, held)
     apart = gaps[gaps > _EQUAL * gaps.mean()]
     for reach in (share * float(np.median(apart)) for share in _REACHES if len(apart)):
         alike = np.exp(-gaps / reach)
-        if len(held) == len(rows):
+        if whole:
             line = weighted_least_squares(alike, targets, weights)
         else:
             line = of_few_examples(alike, np.exp(-across / reach), targets, weights)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from pate_jax import aggregate, crowd
+from pate_jax import crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.crowd import shares
 from pate_jax.crowd.plan import Plan
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.runs.crowds.answers import soft
 from pate_jax.sweep.compare import whole_run
 from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
 from pate_jax.sweep.compare.ground import Draw, Ground
@@ -59,9 +60,7 @@ def from_counts(noisy: Table, made: Plan, ground: Ground, draw: Draw, spent: flo
     release, chosen = made.release, made.queries
     if chosen is None or not isinstance(release, NeighbourCounts):
         raise PateError(f"{release} has no queries: make the plan for neighbours")
-    found = shares.of_counts(noisy, release)
-    answers = aggregate.soft_answers(found.probabilities, found.deviation, found.linear)
-    key = draw.number("student of counts")
+    answers, key = soft(shares.of_counts(noisy, release)), draw.number("student of counts")
     labels, method = ground.taught(answers, chosen.rows, key)
     settings = {"queries": release.queries, "votes": release.votes, "sigma": round(release.sigma, 1)}
     return Outcome(labels, spent, {**settings, "student": method})
