@@ -65,9 +65,9 @@ class Expected(NamedTuple):
         return f"{self.accuracy:.0%} right ({ends})"
 
     @property
-    def chance(self) -> float:
-        """Two standard deviations of the difference between two such shares, as few inputs are judged."""
-        return 2 * math.sqrt(2 * max(0.0, self.low * (1 - self.low)) / max(self.judged, 1))
+    def deviation(self) -> float:
+        """The standard deviation of the difference between two such shares, as few inputs are judged."""
+        return math.sqrt(2 * max(0.0, self.low * (1 - self.low)) / max(self.judged, 1))
 
 
 def labellings(space: Space, public: Places, classes: int) -> list[Labels]:

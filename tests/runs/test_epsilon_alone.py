@@ -13,6 +13,7 @@ from commands import call
 from pate_jax import accounting
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import verify
+from pate_jax.crowd import rehearsal
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
 from pate_jax.mechanisms.crowds import HeadCount
@@ -100,6 +101,22 @@ def test_the_number_of_voters_leaves_room_for_two_rounds(epsilon, voters):
     number, score = counts.headcount_for(mu, choice.FIRST), counts.score_for(mu, voters, 1)
     assert 1 / number.sigma**2 + 2 * joined * (mu / 2**0.5) ** 2 <= mu**2
     assert 1 / number.sigma**2 + 1 / score.sigma**2 <= mu**2
+
+
+@pytest.mark.parametrize("ahead, voters", [(0.02, "sums"), (0.04, "neighbours")])
+def test_neighbours_are_chosen_where_they_are_more_than_a_deviation_ahead(
+    tmp_path, monkeypatch, capsys, ahead, voters
+):
+    """Of 450 inputs, of which half are right: a deviation of the difference is 0.033."""
+    sums = rehearsal.Expected(0.55, 0.5, 0.6, 0.4, 450)
+    neighbours = sums._replace(accuracy=0.55 + ahead, low=0.5 + ahead, high=0.6 + ahead)
+    found = {forecast.Candidate("neighbours"): neighbours, forecast.Candidate("sums"): sums}
+    monkeypatch.setattr(choice, "_rehearsed", lambda *_: found)
+    stopped_at(monkeypatch, release, "_charge", config(tmp_path / "run"))
+    assert RunDirectory(tmp_path / "run").record.read().crowd.voters == voters
+    said = capsys.readouterr().err
+    assert ("which are the simplest of those that do about best" in said) == (voters == "sums")
+    assert ("which do best" in said) == (voters == "neighbours")
 
 
 def two_rounds(monkeypatch, voters):

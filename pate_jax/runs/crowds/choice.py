@@ -134,15 +134,15 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     expected = "; ".join(f"{kind} {one.text()}" for kind, one in each.items())
     plan, own = crowd.plan, next(iter(each.values())).labels == 1
     space = crowd_words.space({"space": plan.space.description()._asdict()})
-    best = (
-        "do best on the labels of your public file" if own else "do best where labels are least kind to them"
-    )
     name = Candidate(choice.voters, choice.rounds).name
+    where = "on the labels of your public file" if own else "where labels are least kind to them"
+    leading = each[name].low >= max(one.low for one in each.values())
+    why = "do best" if leading else "are the simplest of those that do about best"
     by = "these labels, which are public" if own else "labels that were made up in several ways"
     return [
         f"Chosen by public inputs alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: about "
         f"{crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public inputs.",
-        f"  voters: {name}, which {best}. Expected with {by}: {expected}.",
+        f"  voters: {name}, which {why} {where}. Expected with {by}: {expected}.",
         f"  space: {space}.",
         f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers"
         + (", which are all that leaves." if choice.rounds == 1 else " of each round."),
