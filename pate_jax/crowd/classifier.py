@@ -25,6 +25,7 @@ from pate_jax.crowd.directions import LINEAR, label_noise, label_variance
 from pate_jax.crowd.spectrum import held_out
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
+from pate_jax.system.eigen import eigensystem
 from pate_jax.system.remembering import remembered
 
 _FAINT = 1e-9  # of the largest eigenvalue: the least that is divided by
@@ -127,7 +128,7 @@ def _measured(public: Float[np.ndarray, "pool entries"]) -> Pool:
     constant = float(public[0, -1]) if np.ptp(public[:, -1]) == 0 else 0.0
     inner = public[:, :-1] if constant else public
     middle = inner.mean(0) if constant else np.zeros(inner.shape[1])
-    inside, axes = np.linalg.eigh((inner - middle).T @ (inner - middle) / len(inner))
+    inside, axes = eigensystem((inner - middle).T @ (inner - middle) / len(inner))
     outside = held_out(inner - middle)
     values, inside = (np.maximum(one, max(_FAINT * one[-1], 1e-30)) for one in (outside, inside))
     return Pool(constant, middle, axes, values, inside, len(public))

@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from pate_jax.system.eigen import eigensystem
+
 _PARTS = 5
 
 
@@ -26,11 +28,11 @@ def held_out(points: Float[np.ndarray, "pool directions"]) -> Float[np.ndarray, 
     """
     points = points.astype(np.float64)
     if len(points) < _PARTS:
-        return np.maximum(np.linalg.eigvalsh(points.T @ points / len(points)), 0)
+        return np.maximum(eigensystem(points.T @ points / len(points)).values, 0)
     part = np.random.default_rng(0).permutation(len(points)) % _PARTS
     grams = [held.T @ held for held in (points[part == one] for one in range(_PARTS))]
     whole, squares = sum(grams), np.zeros(points.shape[1])
     for gram in grams:
-        axes = np.linalg.eigh(whole - gram)[1]
+        axes = eigensystem(whole - gram).directions
         squares += (axes * (gram @ axes)).sum(0)
     return np.maximum.accumulate(np.maximum(squares, 0) / len(points))

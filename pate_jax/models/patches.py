@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 from pate_jax.errors import PateError
 from pate_jax.models import clusters, iteration
 from pate_jax.system import devices, progress
+from pate_jax.system.eigen import eigensystem
 
 SIZE, KINDS, CELLS, SHAKY = 5, 100, 7, 100
 _SAMPLE, _IMAGES, _ROUNDS = 100_000, 3000, 12  # patches, of how many images, and rounds of k-means on them
@@ -83,7 +84,7 @@ def learn(
             "are wanted; give more images, or use another net"
         )
     offset = sharp.mean(0)
-    values, directions = np.linalg.eigh(np.cov((sharp - offset).T.astype(np.float64)))
+    values, directions = eigensystem(np.cov((sharp - offset).T.astype(np.float64)))
     whitening = (directions / np.sqrt(values + _RIDGE * values.mean())) @ directions.T
     white = ((sharp - offset) @ whitening).astype(np.float32)
     typical = _middles(white, white[random.permutation(len(white))[:kinds]])

@@ -23,6 +23,7 @@ from pate_jax.data import Dataset
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import Mechanism
 from pate_jax.runs.inputs import seen_by, teachers_net
+from pate_jax.system.eigen import eigensystem
 
 _CONFIG = TeacherConfig(net="linear").resolved()
 _DRAWN = 40_000  # records of teachers, at most
@@ -137,7 +138,7 @@ def student(inputs: Entries, answers: Targets) -> Callable[[Entries], Targets]:
     True
     """
     middle = answers.mean(0)
-    values, axes = np.linalg.eigh(inputs.T.astype(np.float64) @ inputs)
+    values, axes = eigensystem(inputs.T.astype(np.float64) @ inputs)
     along, wanted = inputs @ axes, answers - middle
     told = along.T @ wanted
 

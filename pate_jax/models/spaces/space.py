@@ -20,6 +20,7 @@ from pate_jax.models import integers, iteration, names
 from pate_jax.models.preprocessing import AsStored, Preprocessing
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Features, Front
+from pate_jax.system.eigen import eigensystem
 
 Kind = names.Space
 _AS_STORED = AsStored()
@@ -248,9 +249,9 @@ def _principal(centred: np.ndarray, wanted: int) -> np.ndarray:
     most = min(wanted, columns, len(centred) - 1)
     if columns <= _SMALL:
         square = centred.astype(np.float64)
-        return np.linalg.eigh(square.T @ square)[1][:, ::-1][:, :most]
+        return eigensystem(square.T @ square).directions[:, ::-1][:, :most]
     random = np.random.default_rng(0)
     start = random.standard_normal((columns, min(columns, most + _MORE)))
     found = iteration.leading(centred, start, _TURNS)
     inside = (centred @ found).astype(np.float64)
-    return (found @ np.linalg.eigh(inside.T @ inside)[1][:, ::-1])[:, :most]
+    return (found @ eigensystem(inside.T @ inside).directions[:, ::-1])[:, :most]

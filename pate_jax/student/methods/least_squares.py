@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from pate_jax.system.eigen import eigensystem
+
 _PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself
 _NOTHING = 1e-9  # likeness of equal images, and weight of the others where there are none
 _ROUNDING = 1e-6  # added to the likeness of examples to themselves, so that it has a root
@@ -59,7 +61,7 @@ def weighted_least_squares(
     each, root = weights[:, None], np.sqrt(weights)
     shares, usual = (each * targets).mean(0), (each * alike).mean(0)
     centred = (alike - usual - usual[:, None] + (weights * usual).mean()) * root * root[:, None]
-    values, directions = np.linalg.eigh(centred)
+    values, directions = eigensystem(centred)
     turned = directions.T @ (root[:, None] * (targets - shares))
     tried = []
     for penalty in _PENALTIES * max(np.trace(centred) / len(weights), _NOTHING):
@@ -112,7 +114,7 @@ def of_features(
     each = weights[:, None]
     shares, usual = (each * targets).mean(0), (each * features).mean(0)
     features = features - usual
-    values, directions = np.linalg.eigh(features.T @ (each * features))
+    values, directions = eigensystem(features.T @ (each * features))
     along = features @ directions
     turned = along.T @ (each * (targets - shares))
     tried = []
