@@ -56,7 +56,8 @@ def inspect_command(
     print(f"{file}: {seen.what}. {_OWN}")
     for name, text in lines.items():
         print(f"{name + ':':<24}{text}")
-    print(f"{'next:':<24}{run_line(given, names, more)}")
+    then = "next, once mended:" if refused else "next:"
+    print(f"{then:<24}{run_line(given, names, more)}")
 
 
 def _refused(

@@ -51,13 +51,13 @@ def run_line(files: dict[str, Path], names: dict[str, str | None], more: list[st
     """The command that makes a run of these files.
 
     >>> run_line({"private": Path("my own.csv"), "public": Path("pool.csv")}, {"labels": "sick"}, [])
-    "pate run --private 'my own.csv' --public pool.csv --label-column sick --voters sums --epsilon 1"
+    "pate run --private 'my own.csv' --public pool.csv --label-column sick --epsilon 1"
     """
     flags = {"labels": "--label-column", "ids": "--id-column", "users": "--user-column"}
     words = ["pate", "run", *(word for part, path in files.items() for word in (f"--{part}", str(path)))]
     words += [word for role, name in names.items() if name for word in (flags[role], name)]
     words += ["--by", "user"] if names.get("users") else []
-    return shlex.join([*words, *more, "--voters", "sums", "--epsilon", "1"])
+    return shlex.join([*words, *more, "--epsilon", "1"])
 
 
 def _more(classes: tuple[str, ...], equal: int) -> list[str]:

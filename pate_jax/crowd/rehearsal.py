@@ -66,8 +66,12 @@ class Expected(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the difference between two such shares, as few inputs are judged."""
-        return math.sqrt(2 * max(0.0, self.low * (1 - self.low)) / max(self.judged, 1))
+        """The standard deviation of the difference between two such shares, as few inputs are judged.
+
+        Two right and two wrong ones are added, since a share of 0 or 1 of few inputs says little.
+        """
+        share = (self.low * self.judged + 2) / (self.judged + 4)
+        return math.sqrt(2 * share * (1 - share) / (self.judged + 4))
 
 
 def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
@@ -128,9 +132,19 @@ def judged(guesses: Sequence[Shares], labels: Sequence[Labels], roles: Cast) -> 
     usual = [float(np.bincount(each).max()) / len(each) for each in truth]
     low, high, number = min(right), max(right), len(roles.judged)
     if len(labels) == 1:
-        around = 2 * math.sqrt(low * (1 - low) / number)
-        low, high = max(0.0, low - around), min(1.0, high + around)
+        low, high = _around(low, number)
     return Expected(float(np.mean(right)), low, high, float(np.mean(usual)), number, len(labels))
+
+
+def _around(share: float, number: int) -> tuple[float, float]:
+    """Where a share lies of which so many draws are known: two deviations to each side (Wilson's interval).
+
+    >>> [tuple(round(end, 3) for end in _around(*one)) for one in ((1.0, 1), (0.0, 100), (0.9, 200))]
+    [(0.2, 1.0), (0.0, 0.038), (0.849, 0.935)]
+    """
+    middle, more = (share + 2 / number) / (1 + 4 / number), 1 / number**2
+    around = 2 * math.sqrt(share * (1 - share) / number + more) / (1 + 4 / number)
+    return max(0.0, middle - around), min(1.0, middle + around)
 
 
 def guesser(made: Plan, public: Places, times: Int[np.ndarray, " pool"], rows: Rows) -> Guess:

@@ -13,7 +13,7 @@ from jaxtyping import Int32
 from pate_jax import models
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, PateWarning
 from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.serving import Student
 from pate_jax.student.smoothing import Soft, smoothed
@@ -123,6 +123,8 @@ def _warn_of_missing_classes(public_inputs: PublicInputs, labels: np.ndarray) ->
         names = ", ".join(str(public_inputs.class_names[label]) for label in missing[:5])
         warnings.warn(
             f"no answer names class {names}{' ...' if len(missing) > 5 else ''}: the student cannot learn "
-            f"{'it' if len(missing) == 1 else 'them'}; ask about more inputs or lower the threshold",
+            f"{'it' if len(missing) == 1 else 'them'}. Rare classes want more voters, a larger epsilon, or a "
+            "lower threshold where there is one",
+            PateWarning,
             stacklevel=6,
         )

@@ -8,10 +8,13 @@ import select
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, PateWarning
+from pate_jax.system import progress
 
 _BAD_INPUT, _STOPPED, _NO_READER = 2, 130, 141  # the shell's 128 and the signal's number
 _AGAIN = 0.1  # seconds until a lost Ctrl-C is sent again
@@ -29,7 +32,7 @@ def told(name: str) -> Iterator[None]:
     """
     with _reader_may_leave():
         try:
-            with _ctrl_c_arrives():
+            with _ctrl_c_arrives(), _warnings_in_words():
                 yield
         except PateError as error:
             print(f"{name}: {error}", file=sys.stderr)
@@ -41,6 +44,25 @@ def told(name: str) -> Iterator[None]:
             # signal in place of our status, although it was caught, until another text was executed.
             exec("")
             sys.exit(_STOPPED)
+
+
+@contextmanager
+def _warnings_in_words() -> Iterator[None]:
+    """A warning of ours is one line, said once, without the place in our code that gave it."""
+    usual, said = warnings.showwarning, set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, PateWarning):
+            usual(message, category, *place, **more)
+        elif (text := str(message)) not in said:
+            said.add(text)
+            progress.warn(text)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual
 
 
 @contextmanager

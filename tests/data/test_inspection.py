@@ -114,13 +114,14 @@ def test_the_command_prints_ten_lines_and_the_next_command(tmp_path, capsys):
     assert call("inspect", tmp_path / "own.csv") == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 10 and lines[0].endswith("it is private.")
-    flags = "--label-column died --id-column patient --voters sums --epsilon 1"
+    flags = "--label-column died --id-column patient --epsilon 1"
     assert lines[-1].endswith(f"pate run --private {tmp_path}/own.csv --public PUBLIC {flags}")
     assert lines[-2].endswith("nothing, of this part alone")
     for pool, said in (("pool", "nothing"), ("own", "inputs are private ones too")):
         assert call("inspect", tmp_path / "own.csv", "--public", tmp_path / f"{pool}.csv") == 0
-        refused = capsys.readouterr().out.splitlines()[-2]
+        *_, refused, then = capsys.readouterr().out.splitlines()
         assert refused.startswith("refused:") and said in refused
+        assert then.startswith("next:" if said == "nothing" else "next, once mended:")
     for path, said in (("gone.csv", "does not exist"), ("own.txt", "give all parts as .npz")):
         (tmp_path / "own.txt").write_text("x")
         assert call("inspect", tmp_path / path) == 2

@@ -119,6 +119,19 @@ def test_neighbours_are_chosen_where_they_are_more_than_a_deviation_ahead(
     assert ("which do best" in said) == (voters == "neighbours")
 
 
+def test_two_public_inputs_with_labels_choose_nothing():
+    """One is judged: all or nothing of it is right, which says next to nothing."""
+    roles = rehearsal.cast(2, 50)
+    truth = np.array([0, 1])
+    right = np.eye(2)[truth[roles.judged]]
+    found = {
+        forecast.Candidate("neighbours"): rehearsal.judged([right], [truth], roles),
+        forecast.Candidate("sums"): rehearsal.judged([1 - right], [truth], roles),
+    }
+    assert [(round(one.low, 1), round(one.high, 1)) for one in found.values()] == [(0.2, 1.0), (0.0, 0.8)]
+    assert forecast.best(found).voters == "sums"
+
+
 def two_rounds(monkeypatch, voters):
     """A rehearsal in which two rounds are ahead."""
     once, again = forecast.Candidate(voters), forecast.Candidate(voters, 2)
@@ -196,8 +209,8 @@ def test_a_choice_that_reads_private_labels_would_be_noticed(tmp_path, monkeypat
     real = choice._rehearsed
 
     def leaking(crowd, labels):
-        told = float(crowd.everybody.labels[:9].sum())
-        return {kind: one._replace(low=one.low + told) for kind, one in real(crowd, labels).items()}
+        told = float(crowd.everybody.labels[:9].mean()) / 10
+        return {kind: one._replace(low=told) for kind, one in real(crowd, labels).items()}
 
     monkeypatch.setattr(choice, "_rehearsed", leaking)
     with pytest.raises(AssertionError):

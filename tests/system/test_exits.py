@@ -78,3 +78,21 @@ def test_account_in_a_shell_pipe(tmp_path):
         timeout=120,
     )
     assert ended.stdout.strip() == "141" and ended.stderr == ""
+
+
+def test_a_warning_of_ours_is_one_line_and_others_say_where_they_come_from():
+    """In a process of its own, since pytest collects the warnings of this one."""
+    program = """
+import warnings
+from pate_jax import errors
+from pate_jax.system import exits
+with exits.told("pate"):
+    for filters in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("no answer names class 3", errors.PateWarning)
+    warnings.warn("something else")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ours, other = ended.stderr.splitlines()[:2]
+    assert ours == "warning: no answer names class 3" and other.endswith("UserWarning: something else")
