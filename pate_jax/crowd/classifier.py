@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 
 from pate_jax.crowd import evidence
 from pate_jax.crowd.directions import LINEAR, label_noise, label_variance
+from pate_jax.crowd.discriminant import Discriminant, discriminant
 from pate_jax.crowd.spectrum import held_out
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
@@ -40,11 +41,18 @@ class Linear(NamedTuple):
     length: int
     noise: Float[np.ndarray, "entries directions"]  # that the known noise has in a class's weights
     evidence: float  # that there is more in the sums than the shares of the classes (`crowd.evidence`)
+    discriminant: Discriminant | None = None  # where there are three or more classes
 
     def probabilities(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """Of each class, for each vector: fitted shares, none below 0, that add up to 1."""
         shares = np.maximum(self.linear(vectors), 0)
         return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+
+    def judged(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
+        """What a student that is this classifier says: by the discriminant, where there is one."""
+        if self.discriminant is None:
+            return self.probabilities(vectors)
+        return self.discriminant.probabilities(self.linear(vectors))
 
     def linear(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """The fitted shares, some of which may be below 0."""
@@ -115,7 +123,24 @@ def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, release: Cl
         told = np.append(-pool.middle @ noise, trust * scale / (voters * pool.constant)) / pool.constant
         noise = np.concatenate([np.pad(noise, ((0, 0), (0, 1))), told[None]])
         weights = np.concatenate([weights, (shares - pool.middle @ weights)[None] / pool.constant])
-    return Linear(weights, release.length, noise, _shown(seen, usual, scale, pool, voters))
+    shown = _shown(seen, usual, scale, pool, voters)
+    made = _discriminant(shares + 1 / len(shares), each[:, None] * along, scale, pool, voters)
+    return Linear(weights, release.length, noise, shown, made)
+
+
+def _discriminant(
+    usual: np.ndarray, fitted: np.ndarray, scale: float, pool: Pool, voters: int
+) -> Discriminant | None:
+    """Of three or more classes, whose fitted weights along the pool's axes these are.
+
+    No class is taken for rarer than one voter, or than what noise alone makes of its share.
+    """
+    classes = len(usual)
+    if classes < 3:
+        return None
+    least = max(1 / voters, scale / (voters * pool.constant) if pool.constant else 0.0)
+    usual = np.maximum(usual, min(least, 1 / classes))
+    return discriminant(fitted.T @ (pool.values[:, None] * fitted), usual / usual.sum())
 
 
 def measured(public: Int[np.ndarray, "pool entries"], length: int) -> Pool:

@@ -160,7 +160,7 @@ def _by_sums(
     rows: Rows,
     random: np.random.Generator,
 ) -> Guess:
-    """The probabilities that noisy sums give."""
+    """The probabilities that noisy sums give, as their classifier judges as a student."""
     release, width = made.release, len(made.space.variances)
     assert isinstance(release, ClassSums)
     seen = vectors(made.scaling, public[:, :width])
@@ -172,7 +172,7 @@ def _by_sums(
         table = np.eye(release.classes)[labels[voting]].T @ said
         table = table[1:] - table[:1] if release.classes == 2 else table
         noisy = _noisy(table, release.sigma, random)
-        return classifier.of_pool(noisy, release, pool, int(times.sum())).probabilities(seen[rows])
+        return classifier.of_pool(noisy, release, pool, int(times.sum())).judged(seen[rows])
 
     return guessed
 

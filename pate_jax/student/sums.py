@@ -52,10 +52,13 @@ def of_sums(public: PublicInputs, space: Space, scaling: Scaling, model: Linear)
     """
     directions = len(space.variances)
     inner = inner_length(scaling.length, scaling.constant)
-    weights, constant = model.weights[:directions], model.weights[directions:]
-    bias = 1 / public.classes + scaling.constant / model.length * constant.sum(0)
-    dense = {"kernel": weights * inner / model.length, "bias": bias}
-    return _behind(public, space, scaling, dense, "sums")
+    kernel, bias, name = model.weights, np.full(public.classes, 1 / public.classes), "sums"
+    if model.discriminant is not None:
+        turn, offset = model.discriminant
+        kernel, bias, name = kernel @ turn, bias @ turn + offset, "head"
+    weights, constant = kernel[:directions], kernel[directions:]
+    bias = bias + scaling.constant / model.length * constant.sum(0)
+    return _behind(public, space, scaling, {"kernel": weights * inner / model.length, "bias": bias}, name)
 
 
 def of_head(public: PublicInputs, space: Space, scaling: Scaling, kernel: np.ndarray) -> Student:

@@ -75,7 +75,7 @@ def test_the_student_is_the_classifier(name, tmp_path):
     public = PublicInputs(pool, SCALED, classes, tuple("abc"[:classes]))
     student = sums.of_sums(public, space, scaling, model)
     others = (pool[:50] * (1.5 if pool is TABLE else 1)).astype(pool.dtype)
-    wanted = model.probabilities(vectors(scaling, space.coordinates(others)))
+    wanted = model.judged(vectors(scaling, space.coordinates(others)))
     assert np.ptp(wanted, 0).max() > 0.05, "a classifier that says one thing tests nothing"
     assert near(student(others), wanted)
     student.save(tmp_path)

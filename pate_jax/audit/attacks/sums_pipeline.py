@@ -93,7 +93,7 @@ class Sums:
 
     def confidence(self, model: Linear) -> Float[np.ndarray, " record"]:
         """The probability of each record's own label."""
-        found = model.probabilities(self.vectors)[np.arange(len(self.labels)), self.labels]
+        found = model.judged(self.vectors)[np.arange(len(self.labels)), self.labels]
         return np.asarray(found, np.float64)
 
     def products(self, table: Table) -> Float[np.ndarray, " record"]:
