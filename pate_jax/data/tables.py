@@ -80,7 +80,7 @@ def _csv(path: Path) -> Table:
     try:
         text = io.StringIO(content.decode("utf-8-sig"), newline="")
         lines = csv.reader(text, skipinitialspace=True, strict=True)  # no quote left open swallows records
-        header = [name.strip() for name in next(lines, [])]
+        header = _header(next(lines, []), path)
         rows = []
         with bar(f"reading {path.name}", total=content.count(b"\n")) as progress:
             for number, row in enumerate(lines, start=2):
@@ -95,6 +95,16 @@ def _csv(path: Path) -> Table:
     values = zip(*rows, strict=True) if rows else [()] * len(header)
     named = zip(_checked(header, path), values, strict=True)
     return {name: [value.strip() for value in column] for name, column in named}
+
+
+def _header(first: list[str], path: Path) -> list[str]:
+    """The names of the columns, which commas separate."""
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(first) == 1 and mark in first[0]:
+            raise PateError(
+                f"{path} separates its columns by {name}: take commas, and a point for the decimal mark"
+            )
+    return [name.strip() for name in first]
 
 
 def _parquet(path: Path) -> Table:
