@@ -24,7 +24,7 @@ from jaxtyping import Float
 
 from pate_jax.system.eigen import eigensystem
 
-_MOST = 0.7  # of the square of a canonical correlation; chosen on data of which nothing is reported
+_MOST = 0.7  # of the square of a canonical correlation; how it was chosen: docs/voters.md
 
 
 class Discriminant(NamedTuple):

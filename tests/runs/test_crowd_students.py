@@ -8,6 +8,7 @@ import pytest
 
 from pate_jax.audit import recounts, verify
 from pate_jax.crowd import shares
+from pate_jax.crowd.vectors import vectors
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.runs import ledger, pipeline
@@ -46,10 +47,12 @@ def test_auto_is_the_classifier_of_sums_and_stands_every_check(run):
 
 def test_it_says_what_the_noisy_sums_say(run):
     crowd = opened(run)
-    found, rows = answers.shares(crowd)
+    (_, rows), plan = answers.shares(crowd), crowd.plan
     said = Student.load(run.root)(crowd.dataset.public.inputs[rows])
-    np.testing.assert_allclose(said, found.probabilities, atol=1e-3)
-    assert (said.argmax(1) == found.probabilities.argmax(1)).all()
+    seen = vectors(plan.scaling, crowd.pool[rows][:, : len(plan.space.variances)])
+    wanted = answers.classifier(crowd).judged(seen)
+    np.testing.assert_allclose(said, wanted, atol=1e-3)
+    assert (said.argmax(1) == wanted.argmax(1)).all()
 
 
 def test_sums_are_read_by_the_number_of_voters_as_released_and_planned_by_it_rounded_down(run):

@@ -92,8 +92,8 @@ class Sums:
         return np.stack(each) if self.release.classes > 2 else np.stack([each[1] - each[0]])
 
     def confidence(self, model: Linear) -> Float[np.ndarray, " record"]:
-        """The probability of each record's own label."""
-        found = model.judged(self.vectors)[np.arange(len(self.labels)), self.labels]
+        """The fitted share of each record's own label, which tells more of it than the discriminant does."""
+        found = model.probabilities(self.vectors)[np.arange(len(self.labels)), self.labels]
         return np.asarray(found, np.float64)
 
     def products(self, table: Table) -> Float[np.ndarray, " record"]:
