@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 
 from pate_jax.crowd import evidence
 from pate_jax.crowd.directions import LINEAR, label_noise, label_variance
-from pate_jax.crowd.discriminant import Discriminant, discriminant
+from pate_jax.crowd.discriminant import Discriminant, Spread, discriminant
 from pate_jax.crowd.spectrum import held_out
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
@@ -41,7 +41,7 @@ class Linear(NamedTuple):
     length: int
     noise: Float[np.ndarray, "entries directions"]  # that the known noise has in a class's weights
     evidence: float  # that there is more in the sums than the shares of the classes (`crowd.evidence`)
-    discriminant: Discriminant | None = None  # where there are three or more classes
+    spread: Spread | None = None  # of the fitted shares, where there are three or more classes
 
     def probabilities(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """Of each class, for each vector: fitted shares, none below 0, that add up to 1."""
@@ -50,9 +50,13 @@ class Linear(NamedTuple):
 
     def judged(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """What a student that is this classifier says: by the discriminant, where there is one."""
-        if self.discriminant is None:
-            return self.probabilities(vectors)
-        return self.discriminant.probabilities(self.linear(vectors))
+        made = self.discriminant
+        return self.probabilities(vectors) if made is None else made.probabilities(self.linear(vectors))
+
+    @property
+    def discriminant(self) -> Discriminant | None:
+        """That of the fitted shares, where there are three or more classes."""
+        return None if self.spread is None else discriminant(*self.spread)
 
     def linear(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """The fitted shares, some of which may be below 0."""
@@ -124,13 +128,11 @@ def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, release: Cl
         noise = np.concatenate([np.pad(noise, ((0, 0), (0, 1))), told[None]])
         weights = np.concatenate([weights, (shares - pool.middle @ weights)[None] / pool.constant])
     shown = _shown(seen, usual, scale, pool, voters)
-    made = _discriminant(shares + 1 / len(shares), each[:, None] * along, scale, pool, voters)
-    return Linear(weights, release.length, noise, shown, made)
+    spread = _spread(shares + 1 / len(shares), each[:, None] * along, scale, pool, voters)
+    return Linear(weights, release.length, noise, shown, spread)
 
 
-def _discriminant(
-    usual: np.ndarray, fitted: np.ndarray, scale: float, pool: Pool, voters: int
-) -> Discriminant | None:
+def _spread(usual: np.ndarray, fitted: np.ndarray, scale: float, pool: Pool, voters: int) -> Spread | None:
     """Of three or more classes, whose fitted weights along the pool's axes these are.
 
     No class is taken for rarer than one voter, or than what noise alone makes of its share.
@@ -140,7 +142,7 @@ def _discriminant(
         return None
     least = max(1 / voters, scale / (voters * pool.constant) if pool.constant else 0.0)
     usual = np.maximum(usual, min(least, 1 / classes))
-    return discriminant(fitted.T @ (pool.values[:, None] * fitted), usual / usual.sum())
+    return Spread(fitted.T @ (pool.values[:, None] * fitted), usual / usual.sum())
 
 
 def measured(public: Int[np.ndarray, "pool entries"], length: int) -> Pool:

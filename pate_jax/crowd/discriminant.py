@@ -21,10 +21,18 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import softmax
 
 from pate_jax.system.eigen import eigensystem
 
 _MOST = 0.7  # of the square of a canonical correlation; how it was chosen: docs/voters.md
+
+
+class Spread(NamedTuple):
+    """What there is to know of fitted shares over the pool."""
+
+    covariance: Float[np.ndarray, "classes classes"]
+    usual: Float[np.ndarray, " classes"]  # share of each class, above 0
 
 
 class Discriminant(NamedTuple):
@@ -35,9 +43,7 @@ class Discriminant(NamedTuple):
 
     def probabilities(self, shares: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
         """Of each class, for each input."""
-        logits = shares @ self.turn + self.offset
-        likely = np.exp(logits - logits.max(1, keepdims=True))
-        return (likely / likely.sum(1, keepdims=True)).astype(np.float32)
+        return np.asarray(softmax(shares @ self.turn + self.offset, axis=1), np.float32)
 
 
 def discriminant(

@@ -50,15 +50,10 @@ def of_sums(public: PublicInputs, space: Space, scaling: Scaling, model: Linear)
     >>> bool(np.allclose(of_sums(public, space, scaling, model)(pool), wanted, atol=1e-5))
     True
     """
-    directions = len(space.variances)
-    inner = inner_length(scaling.length, scaling.constant)
-    kernel, bias, name = model.weights, np.full(public.classes, 1 / public.classes), "sums"
-    if model.discriminant is not None:
-        turn, offset = model.discriminant
-        kernel, bias, name = kernel @ turn, bias @ turn + offset, "head"
-    weights, constant = kernel[:directions], kernel[directions:]
-    bias = bias + scaling.constant / model.length * constant.sum(0)
-    return _behind(public, space, scaling, {"kernel": weights * inner / model.length, "bias": bias}, name)
+    even, made = np.full(public.classes, 1 / public.classes), model.discriminant
+    if made is None:
+        return _behind(public, space, scaling, model.weights, even, "sums")
+    return _behind(public, space, scaling, model.weights @ made.turn, even @ made.turn + made.offset, "head")
 
 
 def of_head(public: PublicInputs, space: Space, scaling: Scaling, kernel: np.ndarray) -> Student:
@@ -74,16 +69,16 @@ def of_head(public: PublicInputs, space: Space, scaling: Scaling, kernel: np.nda
     >>> bool(np.allclose(student(pool)[:, 1], 1 / (1 + np.exp(logits[:, 0] - logits[:, 1])), atol=1e-5))
     True
     """
-    inner = inner_length(scaling.length, scaling.constant)
-    weights, constant = kernel[: len(space.variances)], kernel[len(space.variances) :]
-    bias = scaling.constant / scaling.length * constant.sum(0)
-    return _behind(public, space, scaling, {"kernel": weights * inner / scaling.length, "bias": bias}, "head")
+    return _behind(public, space, scaling, kernel, np.zeros(public.classes), "head")
 
 
 def _behind(
-    public: PublicInputs, space: Space, scaling: Scaling, dense: dict[str, np.ndarray], name: str
+    public: PublicInputs, space: Space, scaling: Scaling, kernel: np.ndarray, offset: np.ndarray, name: str
 ) -> Student:
-    """A student whose last layer is dense, behind a space."""
+    """A student whose last layer, `offset` and `kernel` of a vector over its length, is behind a space."""
+    inner, directions = inner_length(scaling.length, scaling.constant), len(space.variances)
+    bias = offset + scaling.constant / scaling.length * kernel[directions:].sum(0)
+    dense = {"kernel": kernel[:directions] * inner / scaling.length, "bias": bias}
     kind = space.front.kind
     parameters = {
         **_of_front(space),
@@ -99,8 +94,8 @@ def _behind(
         "input_shape": list(public.inputs.shape[1:]),
         "classes": public.classes,
         "front": "columns" if kind == "identity" else kind,
-        "directions": len(space.variances),
-        "length": inner_length(scaling.length, scaling.constant),
+        "directions": directions,
+        "length": inner,
         **_sizes(space.front, public.inputs.shape[-1]),
     }
     if kind == "identity":  # which looks at inputs as they are stored
