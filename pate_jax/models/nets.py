@@ -28,6 +28,7 @@ from pate_jax.models import patches as known_patches
 from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
 from pate_jax.models.nearness import nearness
 from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.ramps import Ramps
 from pate_jax.models.residual import ResidualNet
 from pate_jax.models.strided import StridedNet
 
@@ -147,9 +148,20 @@ class SumsNet(Layered):
     """
 
     def __init__(
-        self, inputs, classes, activation, form, rngs, *, front: str, directions: int, length: int, **patches
+        self,
+        inputs,
+        classes,
+        activation,
+        form,
+        rngs,
+        *,
+        front: str,
+        directions: int,
+        length: int,
+        ramps: int,
+        **patches,
     ):
-        self.kind, self.length, features = front, length, math.prod(inputs)
+        self.kind, self.length, features = front, length, math.prod(inputs) + ramps
         if front != "columns" and len(inputs) != 3:
             raise PateError(f"front={front!r} takes images and input_shape={inputs} is none; use columns")
         if front == "patches":
@@ -158,6 +170,10 @@ class SumsNet(Layered):
         elif front == "contrast":
             features = CONTRAST
             self.front = ConvolutionalNet(inputs, features, jax.nn.relu, form, rngs, **_CNN)
+        self.ramps = ramps
+        if ramps:
+            for name in Ramps._fields:
+                setattr(self, name, nnx.Param(jnp.zeros(ramps)))
         self.origin, self.steps = nnx.Param(jnp.zeros(features)), nnx.Param(jnp.ones(()))
         self.low, self.high = nnx.Param(-jnp.ones(features)), nnx.Param(jnp.ones(features))
         normal = jax.nn.initializers.normal(1.0)
@@ -181,9 +197,15 @@ class SumsNet(Layered):
         if self.kind == "patches":
             return known_patches.looked(_patches_of(self), inputs)
         if self.kind == "columns":
-            return inputs.reshape(inputs.shape[0], -1)
+            return self._with_ramps(inputs.reshape(inputs.shape[0], -1))
         found = self.front(inputs)
         return found / (jnp.linalg.norm(found, axis=1, keepdims=True) + _TINY)
+
+    def _with_ramps(self, rows):
+        if not self.ramps:
+            return rows
+        known = Ramps(*(getattr(self, name)[...] for name in Ramps._fields))
+        return jnp.concatenate([rows, known._replace(column=known.column.astype(int)).up(rows)], 1)
 
 
 class HeadNet(SumsNet):
@@ -217,7 +239,7 @@ _NO_SHARE, _TINY = 1e-30, 1e-12  # the least share of a class; a length is above
 _CNN: dict[str, Any] = {"maps": (16, 32), "size": 3, "hidden": (64,)}
 _SEEN = {"kinds": known_patches.KINDS, "size": known_patches.SIZE, "cells": known_patches.CELLS}
 _PATCHES: dict[str, Any] = {**_SEEN, "examples": 1000}
-_SUMS: dict[str, Any] = {"front": "columns", "directions": 1, "length": 1000, **_SEEN}
+_SUMS: dict[str, Any] = {"front": "columns", "directions": 1, "length": 1000, "ramps": 0, **_SEEN}
 NETS: Mapping[names.Net | names.Solved, tuple[type[Layered], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),

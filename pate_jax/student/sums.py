@@ -104,7 +104,9 @@ def _behind(
 
 
 def _sizes(front: Front, channels: int) -> dict[str, int]:
-    """Of typical patches, and of the grid of cells in which they are counted."""
+    """How many ramps; of typical patches, and of the grid of cells in which they are counted."""
+    if isinstance(front, fronts.Columns):
+        return {"ramps": len(front.ramps.column)}
     if not isinstance(front, fronts.Patches):
         return {}
     kinds, pixels = front.known.typical.shape
@@ -118,8 +120,11 @@ def _of_front(space: Space) -> dict[str, Any]:
     most = np.full(len(space.middle), float(integers.largest(len(space.middle))))
     found: dict[str, Any] = {"low": -most, "high": most}
     if isinstance(front, fronts.Columns):
-        ends = {"low": front.low, "high": front.high}
-        return {name: (end - space.middle) * np.float32(space.steps) for name, end in ends.items()}
+        ends = {"low": (front.low, 0 * front.ramps.height), "high": (front.high, front.ramps.height)}
+        found = {
+            name: (np.concatenate(end) - space.middle) * np.float32(space.steps) for name, end in ends.items()
+        }
+        return found | (front.ramps._asdict() if len(front.ramps.column) else {})
     if isinstance(front, fronts.Patches):
         return found | front.known._asdict()
     if isinstance(front, fronts.Net) and front.kind == "contrast":

@@ -11,6 +11,7 @@ import numpy as np
 from pate_jax.errors import PateError
 from pate_jax.models import patches, trees
 from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.ramps import NONE, Ramps
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Front
 from pate_jax.models.spaces.space import Space
@@ -49,7 +50,7 @@ def _of_front(front: Front) -> dict[str, np.ndarray]:
     if isinstance(front, fronts.Patches):
         return {name: np.asarray(array) for name, array in front.known._asdict().items()}
     if isinstance(front, fronts.Columns):
-        return {"low": front.low, "high": front.high}
+        return {"low": front.low, "high": front.high, **front.ramps._asdict()}
     if isinstance(front, fronts.Net):
         leaves = trees.flat(front.parameters)
         weights = {_WEIGHTS + name: np.asarray(leaf) for name, leaf in leaves.items()}
@@ -67,7 +68,8 @@ def _front(own: dict[str, np.ndarray], preprocessing: Preprocessing) -> Front:
         known = patches.Patches(**{name: jnp.asarray(array) for name, array in own.items()})
         return fronts.Patches(known, preprocessing)
     if kind == "columns":
-        return fronts.Columns(preprocessing, own["low"], own["high"])
+        low, high = own.pop("low"), own.pop("high")  # older archives have no ramps
+        return fronts.Columns(preprocessing, low, high, Ramps(**own) if own else NONE)
     if "net" in own:
         net = str(own.pop("net"))
         weights = trees.nested({name.removeprefix(_WEIGHTS): leaf for name, leaf in own.items()})

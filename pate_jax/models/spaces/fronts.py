@@ -23,6 +23,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import nets, patches
 from pate_jax.models.layers import Form
 from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.ramps import NONE, Ramps, ramps_of
 from pate_jax.system import devices, progress
 
 _TAIL = 0.005  # share of public values on either side beyond which a number is drawn in
@@ -57,7 +58,7 @@ class Patches(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Scaled columns of a table, with numbers beyond what is usual in public drawn in to that.
+    """Scaled columns of a table, with numbers beyond what is usual in public drawn in to that, and ramps.
 
     `data.columns` marks missing values, and scales numbers by constants or by the public part.
     """
@@ -65,12 +66,14 @@ class Columns(NamedTuple):
     preprocessing: Preprocessing
     low: np.ndarray
     high: np.ndarray
+    ramps: Ramps = NONE
     kind: str = "columns"
 
     def __call__(self, inputs: np.ndarray) -> Features:
         """Features of rows."""
         scaled = np.asarray(self.preprocessing.apply(inputs), np.float32)
-        return np.clip(scaled, self.low, self.high)
+        scaled = np.clip(scaled, self.low, self.high)
+        return np.concatenate([scaled, self.ramps.up(scaled)], axis=1)
 
 
 class Identity(NamedTuple):
@@ -175,14 +178,15 @@ def columns_of(public: np.ndarray, preprocessing: Preprocessing) -> Columns:
 
     >>> from pate_jax.models.preprocessing import AsStored
     >>> front = columns_of(np.arange(1000.0)[:, None], AsStored())
-    >>> front(np.array([[-1e9], [3.0], [500.0]])).round(1).ravel().tolist()
+    >>> front(np.array([[-1e9], [3.0], [500.0]]))[:, 0].round(1).tolist()
     [4.0, 4.0, 500.0]
     """
     scaled = np.asarray(preprocessing.apply(public), np.float32)
     low, high = np.quantile(scaled, [_TAIL, 1 - _TAIL], axis=0, method="inverted_cdf")
     same = low == high  # a rare mark would vanish
     low, high = np.where(same, scaled.min(0), low), np.where(same, scaled.max(0), high)
-    return Columns(preprocessing, low.astype(np.float32), high.astype(np.float32))
+    low, high = low.astype(np.float32), high.astype(np.float32)
+    return Columns(preprocessing, low, high, ramps_of(np.clip(scaled, low, high), _TAIL))
 
 
 def encoder_named(name: str) -> Encoder:

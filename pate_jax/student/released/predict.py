@@ -109,7 +109,7 @@ class Student:
             seen = seen / (np.linalg.norm(seen, axis=1, keepdims=True) + np.float32(_FAINT))
         else:
             patches = "typical" in self.parameters
-            seen = self._patch_features(inputs) if patches else inputs.reshape(len(inputs), -1)
+            seen = self._patch_features(inputs) if patches else self._columns(inputs)
         grid = (seen - self.parameters["origin"]) * self.parameters["steps"]
         grid = np.clip(grid, self.parameters["low"], self.parameters["high"])
         along = _whole(grid, _FEATURES) @ self.parameters["directions"]
@@ -117,6 +117,14 @@ class Student:
         vectors = _whole(along * self.parameters["weights"], length) / np.float32(length)
         found = self._dense("dense0", vectors)
         return found if self.net["name"] == "head" else np.log(np.maximum(found, np.float32(_NO_SHARE)))
+
+    def _columns(self, inputs: np.ndarray) -> np.ndarray:
+        """The columns of a table, and how far up its ramps each number is."""
+        rows, known = inputs.reshape(len(inputs), -1), self.parameters
+        if "column" not in known:
+            return rows
+        along = (rows[:, known["column"].astype(int)] - known["start"]) * known["steepness"]
+        return np.concatenate([rows, np.clip(along, 0, known["height"])], 1)
 
     def _nearness(self, inputs: np.ndarray) -> np.ndarray:
         """How near rows are to those that the net `rows` holds."""
