@@ -35,6 +35,7 @@ _ASKED = 0.2  # of the pool, at most
 _NOISES = 8  # votes of a query, if all go to one class, over the scale of the noise, where a voter casts two
 _ALIKE = 0.75  # likeness of a voter and its last query at least, over that of its first
 _VOTES = 8  # of a voter at most
+_FEW = 200  # numbers that are taken for the columns of a table: as many as have all their ramps
 _UNEVEN = 20  # spread of a column over the usual one from which on the columns have units of their own
 _LENGTH, _SHORTEST, _LONGEST = 4000, 16, 1000  # of a vector, per mu, and its bounds
 
@@ -106,13 +107,14 @@ def space_kind(dataset: Dataset) -> spaces.Kind:
     """The space that suits the inputs, by their kind and the public part alone.
 
     Images are seen by their patches. Numbers are columns of a table, each in a unit of its own, where the
-    table was read as one or where some columns vary much more than most; else they are vectors as they are.
+    table was read as one, where they are few, or where some vary much more than most. Else they are vectors
+    as they are, since an encoder's numbers have one unit, and those that hardly vary say little.
     """
     if dataset.kind == "image":
         return "patches"
     spread = dataset.public.inputs.std(0, dtype=np.float64)
     uneven = spread.max() > _UNEVEN * np.median(spread)
-    return "columns" if dataset.columns or uneven else "identity"
+    return "columns" if dataset.columns or len(spread) <= _FEW or uneven else "identity"
 
 
 def _sums(

@@ -42,7 +42,8 @@ class PateClassifier(Base):
     - `classes`: all labels that may occur. Without it they are taken from y and published as they are, which
       the statement does not cover; that warns, and a run that is kept is refused.
     - `X_public`: the public inputs, unless `fit` is given them.
-    - `voters`: `sums`, `neighbours` or `teachers`, and `teachers` their number; unset: as in `pate_jax.run`.
+    - `voters`: `sums`, `neighbours` or `teachers`, and `teachers` their number; unset or `auto`: as in
+      `pate_jax.run`.
     - `student`: the name of a method or its settings; unset: by rule.
     - `directory`: where the run is kept. Unset: in a temporary folder, whose private part is removed when the
       fit ends, and the rest when Python does.
@@ -140,7 +141,7 @@ class PateClassifier(Base):
 
     def _are_crowd(self) -> bool:
         """Whether records vote by themselves."""
-        return self.voters != "teachers" if self.voters is not None else self.teachers is None
+        return self.teachers is None if self.voters in (None, "auto") else self.voters != "teachers"
 
     def _warn(self) -> None:
         """Say what is not private by the parameters alone."""

@@ -18,7 +18,7 @@ from pate_jax.runs.result import Result
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice, PartitionChoice, RunConfig
 from pate_jax.system import locks, storage
 
-Voters = Literal["teachers"] | Voting
+Voters = Literal["auto", "teachers"] | Voting
 _DECLARED = ("categories", "scales")
 
 
@@ -136,8 +136,8 @@ def _config(settings: Mapping[str, Any], voters: Voters | None, epsilon: float, 
             known = sorted(set().union(*map(_fields, homes)) - {"data", "partition"})
             raise PateError(f"{name} is no setting of a run; the settings are {', '.join(known)}")
         homes[home][name] = _as_flag(name, value)
-    if voters not in (None, "teachers", *get_args(Voting)):
-        raise PateError(f"voters={voters!r} must be teachers, {' or '.join(get_args(Voting))}")
+    if voters not in (None, "auto", "teachers", *get_args(Voting)):
+        raise PateError(f"voters={voters!r} must be auto, teachers, {' or '.join(get_args(Voting))}")
     return RunConfig(
         data=DataChoice(**homes[DataChoice]),
         partition=PartitionChoice(**homes[PartitionChoice]),

@@ -153,8 +153,9 @@ def test_the_space_follows_from_the_inputs():
         return crowd.space_kind(own)
 
     assert kind(np.zeros((4, 8, 8, 1), np.uint8), "image") == "patches"
-    assert kind(RANDOM.normal(size=(50, 4))) == "identity"
-    assert kind(RANDOM.normal(size=(50, 4)) * [1, 1, 1, 900]) == "columns"
+    assert kind(RANDOM.normal(size=(50, 4))) == "columns"
+    assert kind(RANDOM.normal(size=(50, 300))) == "identity"
+    assert kind(RANDOM.normal(size=(50, 300)) * np.geomspace(1, 900, 300)) == "columns"
 
 
 def test_bad_input_is_one_sentence():

@@ -50,12 +50,13 @@ def net_space(name="cnn", inputs=IMAGES, **sizes):
     "make",
     [
         lambda: (spaces.learn("identity", POOL), POOL),
+        lambda: (spaces.learn("columns", POOL, AS_PIXELS), POOL),
         lambda: (image_space(), IMAGES),
         lambda: (net_space(maps=(4, 5), hidden=(7,)), IMAGES),
         lambda: (net_space("table", POOL), POOL),
         lambda: (likeness.lifted(spaces.learn("identity", POOL), POOL, directions=30), POOL),
     ],
-    ids=["identity", "patches", "cnn", "table", "likeness"],
+    ids=["identity", "columns", "patches", "cnn", "table", "likeness"],
 )
 def test_coordinates_do_not_depend_on_the_batch_or_the_place_in_it(make):
     space, inputs = make()

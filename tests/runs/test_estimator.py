@@ -314,7 +314,7 @@ BAD = {
     "delta 1": ({"delta": 1}, "delta=1.0"),
     "a seed in words": ({"random_state": "x"}, "random_state='x' must be None or a whole number"),
     "a student": ({"student": "forest"}, "student method='forest' is unknown; choose"),
-    "voters": ({"voters": "trees"}, "voters='trees' must be teachers, neighbours or sums"),
+    "voters": ({"voters": "trees"}, "voters='trees' must be auto, teachers, neighbours or sums"),
     "teachers of a crowd": ({"teachers": 9, "voters": "sums"}, "--teachers belongs to teachers"),
     "private rows": ({"X_public": numbers(30, 1)}, "X_public: 30 of 30 inputs are private ones too"),
     "too few public inputs": ({"X_public": np.ones((1, 3))}, "public inputs"),

@@ -167,7 +167,7 @@ BAD = {
     "no label": ({"label": None}, "label is not given: name the column of the labels among key, pulse"),
     "another label": ({"label": "ill"}, "has no column 'ill'; its columns are"),
     "another setting": ({"depth": 3}, "depth is no setting of a run; the settings are "),
-    "voters": ({"voters": "crowd"}, "voters='crowd' must be teachers, neighbours or sums"),
+    "voters": ({"voters": "crowd"}, "voters='crowd' must be auto, teachers, neighbours or sums"),
     "epsilon": ({"epsilon": -1.0}, "epsilon=-1.0 must be a finite number above 0"),
     "a comma in a class": ({"classes": ["a,b", "c"]}, "has a comma in a name"),
     "a private row that is public": ({"public": PARTS["private"]}, "inputs are private ones too"),

@@ -125,7 +125,8 @@ def tuned(facts: Mapping[str, Any]) -> list[str]:
     >>> tuned({"tuned": facts})[0]
     'Settings were drawn from a list of 3, a secret number of times, 10 on average; the best are these.'
     >>> tuned({"tuned": facts})[1]
-    'About 86.1% of the held-out voters, one in ten, agree with the student (noise: 0.4 points).'
+    'About 86.1% of the held-out voters, one in ten, agree with the student (noise: 0.4 points; the best of \
+several noisy scores, which is too high as a rule).'
     """
     if "tuned" not in facts:
         return []
@@ -137,7 +138,8 @@ def tuned(facts: Mapping[str, Any]) -> list[str]:
     agree = f"About {found['score']:.1%} of the held-out voters, one in ten, agree with the student"
     return [
         f"Settings were {how}; the best are these.",
-        f"{agree} (noise: {100 * found['noise']:.1f} points).",
+        f"{agree} (noise: {100 * found['noise']:.1f} points; the best of several noisy scores, which is too "
+        "high as a rule).",
     ]
 
 
