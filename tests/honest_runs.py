@@ -26,7 +26,7 @@ from pate_jax.student.settings import Settings
 from pate_jax.system import locks, storage
 
 TEACHERS, QUERIES = 6, 18
-NEAR = {"neighbours": 20, "sums": None}  # queries of crowds: so many that each voter casts two votes
+NEAR = {"neighbours": {"queries": 20, "space": "identity"}, "sums": {}}  # each voter casts two votes there
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
 
 
@@ -150,7 +150,7 @@ def crowd(voters: str, by: str = "record", seed: int | None = None) -> RunDirect
     """A whole run whose records, or users, vote by themselves, on the user's own files."""
 
     def make(out: Path) -> None:
-        partition, of = PartitionChoice(by=by, seed=seed), {"voters": voters, "queries": NEAR[voters]}
+        partition, of = PartitionChoice(by=by, seed=seed), {"voters": voters, **NEAR[voters]}
         pipeline.run(RunConfig(table(), partition, epsilon=4.0, student=STUDENT, out=out, **of))
 
     return RunDirectory(_once(f"crowd-{voters}-{by}-{seed}", make))
@@ -167,7 +167,7 @@ def of_rounds(
     out: Path, voters: str, by: str = "record", seed: int | None = None, rounds: int = 2
 ) -> RunConfig:
     """A run in several rounds whose students learn enough to go on: the scores have little noise."""
-    partition, of = PartitionChoice(by=by, seed=seed), {"voters": voters, "queries": NEAR[voters]}
+    partition, of = PartitionChoice(by=by, seed=seed), {"voters": voters, **NEAR[voters]}
     small = Supervised(net="table", steps=60, batch_size=16)
     return RunConfig(many(), partition, epsilon=8.0, rounds=rounds, student=small, out=out, **of)
 

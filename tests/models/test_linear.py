@@ -47,7 +47,7 @@ def a_set(kind, inputs):
     return data.Dataset("made up", kind, part, part, None, 3, names, scale, True, "made up")
 
 
-@pytest.mark.parametrize(("kind", "wanted"), [("image", "patches"), ("table", "identity")])
+@pytest.mark.parametrize(("kind", "wanted"), [("image", "patches"), ("table", "columns")])
 def test_the_space_of_linear_teachers_suits_the_kind_of_data(kind, wanted, monkeypatch):
     asked, front_of = [], trained.front_of
 

@@ -340,7 +340,7 @@ def test_a_linear_head_is_released_verified_and_served_by_numpy(headed):
     assert student.description["name"] == "head"
     assert abs(predict.load(run.student)(inputs) - student(inputs)).max() < 1e-5
     seen = head.front(inputs)
-    assert seen.shape == (40, 5) and np.linalg.norm(seen, axis=1).max() <= 1
+    assert seen.shape == (40, 21) and np.linalg.norm(seen, axis=1).max() <= 1
     with pytest.raises(PateError, match=r"space='encoder' cannot be released"):
         heads.learned(opened(run).dataset, dataclasses.replace(opened(run).settings, space="encoder"))
 

@@ -47,7 +47,7 @@ def killing(inputs):
 
 def config(voters, by, out, **changes):
     common = {"epsilon": 4.0, "student": honest_runs.STUDENT, "out": out, "data": honest_runs.table()}
-    common |= {"voters": voters, "queries": honest_runs.NEAR[voters]}
+    common |= {"voters": voters, **honest_runs.NEAR[voters]}
     return RunConfig(partition=PartitionChoice(by=by, seed=SEED), **{**common, **changes})
 
 

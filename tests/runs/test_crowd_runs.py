@@ -34,7 +34,7 @@ KINDS = [("neighbours", "record"), ("neighbours", "user"), ("sums", "record"), (
 def config(voters, by, out, **changes):
     """A whole run of a crowd; the student is small."""
     common = {"epsilon": 4.0, "student": honest_runs.STUDENT, "out": out, "data": honest_runs.table()}
-    common |= {"voters": voters, "queries": honest_runs.NEAR[voters]}
+    common |= {"voters": voters, **honest_runs.NEAR[voters]}
     return RunConfig(partition=PartitionChoice(by=by), **{**common, **changes})
 
 
@@ -87,7 +87,7 @@ def counted(folder, private, voters, by):
     """The run's own path to the exact table: data opened, public side planned, voters counted."""
     run = RunDirectory(folder)
     with run.writing():
-        choice = CrowdChoice(voters, by, seed=3, epsilon=4.0, queries=honest_runs.NEAR[voters])
+        choice = CrowdChoice(voters, by, seed=3, epsilon=4.0, **honest_runs.NEAR[voters])
         crowd = crowd_stages.begin(run, replace(honest_runs.table(), private=private), choice)
         with chain.Writer(run.ledger) as book:  # a noisy number of voters, the same for both neighbours
             ledger.append_crowd(book, NUMBER)

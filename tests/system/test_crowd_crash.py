@@ -24,9 +24,9 @@ REALLY = 6  # every so many moments a real process is killed, which takes longer
 
 def command(out, voters, seed=SEED):
     """`pate run` of the same small run as `honest_runs.crowd`."""
-    table, queries = honest_runs.table(), honest_runs.NEAR[voters]
+    table = honest_runs.table()
     files = [f"--{name}={getattr(table, name)}" for name in ("private", "public", "test")]
-    more = [] if queries is None else [f"--queries={queries}"]
+    more = [f"--{name}={value}" for name, value in honest_runs.NEAR[voters].items()]
     more += [] if seed is None else [f"--seed={seed}"]
     return ["run", *files, f"--voters={voters}", "--epsilon=4", f"--out={out}", *more, *STUDENT.split()]
 

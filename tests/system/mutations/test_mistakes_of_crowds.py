@@ -191,7 +191,7 @@ def made(voters, by="record"):
     def check(patch, folder):
         run = RunDirectory(folder)
         try:
-            _make(run, inputs.CrowdChoice(voters, by, epsilon=4.0, queries=honest_runs.NEAR[voters]))
+            _make(run, inputs.CrowdChoice(voters, by, epsilon=4.0, **honest_runs.NEAR[voters]))
         except PateError as error:
             return [f"refused: {error}"]
         patch.undo()
