@@ -9,7 +9,7 @@ from pate_jax.runs.report import words
 
 _SPACES = {
     "patches": "patches of images",
-    "columns": "columns of a table",
+    "columns": "columns of a table, and ramps along these",
     "identity": "the numbers as they are",
     "encoder": "what the owner's encoder makes of them",
     "contrast": "what a net has learned from public images alone",
