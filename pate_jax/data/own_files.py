@@ -78,7 +78,10 @@ def from_files(
     class_names, numbered = labels.classes(known, classes)
     dataset = check(_assemble(raw, class_names, numbered, values, _declared(scales)))
     if ids_are_stable and raw["private"].ids is None:
-        raise PateError(f"--ids-are-stable speaks of ids, and {private} has none: give ids, or leave it out")
+        raise PateError(
+            f"--ids-are-stable speaks of ids, and {private} has none: give ids (a column that --id-column "
+            "names, or the array ids of an .npz), or leave it out"
+        )
     places = {part: str(path) for part, path in files.items()}
     dataset = relation.declared(dataset, ids_are_stable)
     return overlap.declared(dataset, equal_rows_are_coincidences, places)

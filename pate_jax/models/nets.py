@@ -205,7 +205,7 @@ class SumsNet(Layered):
         if not self.ramps:
             return rows
         known = Ramps(*(getattr(self, name)[...] for name in Ramps._fields))
-        return jnp.concatenate([rows, known._replace(column=known.column.astype(int)).up(rows)], 1)
+        return jnp.concatenate([rows, known.up(rows)], 1)
 
 
 class HeadNet(SumsNet):

@@ -33,7 +33,8 @@ class Ramps(NamedTuple):
         >>> ramps_of(np.arange(11.0)[:, None]).up(np.array([[-3.0], [3.0], [99.0]])).round(2).tolist()
         [[0.0, 0.0, 0.0, 0.0, 0.0], [3.16, 1.58, 0.0, 0.0, 0.0], [3.16, 3.16, 3.16, 3.16, 3.16]]
         """
-        return ((rows[:, self.column] - self.start) * self.steepness).clip(0, self.height)
+        found = rows[:, self.column.astype(int)]  # a net holds them as floats
+        return ((found - self.start) * self.steepness).clip(0, self.height)
 
 
 NONE = Ramps(np.zeros(0, np.int32), *np.zeros((3, 0), np.float32))

@@ -17,6 +17,7 @@ from pate_jax.runs import ledger, own_data
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.result import Result
+from pate_jax.runs.settings import PartitionChoice
 from pate_jax.student import Student, Supervised
 
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
@@ -190,6 +191,18 @@ def test_teachers_spend_epsilon_as_their_budget(tmp_path, monkeypatch):
     pate_jax.run(**PARTS, **SETTINGS | {"epsilon": 2.0}, voters="teachers", teachers=7, out=tmp_path)
     (config,) = seen
     assert (config.budget_epsilon, config.epsilon, config.partition.teachers) == (None, 2.0, 7)
+
+
+@pytest.mark.parametrize("voters", [None, "auto"])
+def test_a_number_of_teachers_means_teachers_whatever_the_number(voters, tmp_path, monkeypatch):
+    seen, usual = [], PartitionChoice.teachers
+    monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
+    pate_jax.run(**PARTS, **SETTINGS, voters=voters, teachers=usual, out=tmp_path / "run")
+    pate_jax.run(**PARTS, **SETTINGS, voters=voters, out=tmp_path / "other")
+    assert [(config.who, config.partition.teachers) for config in seen] == [
+        ("teachers", usual),
+        ("auto", usual),
+    ]
 
 
 def test_a_named_data_set_needs_no_frames(tmp_path, monkeypatch):

@@ -187,15 +187,10 @@ class Crowd:
         if self.number < HELD_OUT:
             raise PateError(f"{what} holds out one voter in {HELD_OUT}, and there are fewer: leave it out")
         if self.renumbers:
-            keep = (
-                "add a column of real ids to the private records and name it by --id-column"
-                if self.dataset.ids_are == "rows" and self.choice.by == "record"
-                else "give real ones, pass --ids-are-stable if each keeps its number"
-            )
             raise PateError(
                 f"{what} holds out one voter in {HELD_OUT}, by a hash of its id or user, and these are row "
-                f"numbers: removing one voter would renumber all others and hold out others; {keep}, or "
-                "leave it out"
+                "numbers: removing one voter would renumber all others and hold out others; give real ones, "
+                "pass --ids-are-stable if each keeps its number, or leave it out"
             )
 
     @property
