@@ -86,7 +86,7 @@ def _own_counts(
             table += _counted(places, people.labels[there][:, None], release)
         return table
     places, gaps, there = _joined(found, release.votes)
-    made = _by_user(places, gaps, people.users[there], people.labels[there], release.votes)
+    made = votes_by_user(places, gaps, people.users[there], people.labels[there], release.votes)
     return _counted(made.queries, made.labels, release)
 
 
@@ -96,7 +96,7 @@ def cast(space: Space, queries: Queries, people: Voters, votes: int) -> Cast:
     places, gaps, there = _joined(_offers(space, queries, people.inputs, rows, votes, None), votes)
     if people.users is None:
         return Cast(np.repeat(there, votes), places.ravel(), np.repeat(people.labels[there], votes))
-    return _by_user(places, gaps, people.users[there], people.labels[there], votes)
+    return votes_by_user(places, gaps, people.users[there], people.labels[there], votes)
 
 
 def nearest(
@@ -134,9 +134,10 @@ def _joined(offers: Iterator[tuple[np.ndarray, ...]], votes: int) -> tuple[np.nd
 def _ranked(
     public: _Constants, seen: Array, *, length: int, votes: int
 ) -> tuple[Int[Array, "row votes"], Int[Array, "row votes"]]:
-    """The nearest queries of records, from their features."""
+    """The nearest queries of records, from their features, and how far they are, with their handicaps."""
     rows = bounded(along(public.axes, seen), public.weights, length, 0)
-    return ranked(rows, public.vectors, public.offsets, votes)
+    places, gaps = ranked(rows, public.vectors, public.offsets, votes)
+    return places, gaps + (rows * rows).sum(1)[:, None]
 
 
 def ranked(
@@ -170,7 +171,7 @@ def _counted(query: np.ndarray, label: np.ndarray, release: NeighbourCounts) -> 
     return np.bincount(cells, minlength=release.queries * release.classes).reshape(release.shape)
 
 
-def _by_user(
+def votes_by_user(
     places: Int[np.ndarray, "record votes"],
     gaps: Int[np.ndarray, "record votes"],
     users: Int[np.ndarray, " record"],

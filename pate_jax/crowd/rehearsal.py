@@ -20,13 +20,12 @@ from scipy.linalg import cho_factor, cho_solve
 from pate_jax.crowd import classifier, shares
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.roles import Labels, Roles, Rows, assigned
 from pate_jax.crowd.vectors import vectors
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.models import clusters
 from pate_jax.models.spaces.space import Space
 
-Labels = Int[np.ndarray, " pool"]
-Rows = Int[np.ndarray, " row"]
 Shares = Float[np.ndarray, "row classes"]
 Guess = Callable[[Labels], Shares]
 Places = Int[np.ndarray, "pool directions"]
@@ -34,7 +33,6 @@ _CLUSTERS = (1, 3, 10)  # of each class
 _UNSURE = (0.0, 0.7)  # noise in the scores of linear functions
 _TURNS = 15  # of averaging clusters
 _SHARED = 0.1  # of what a query says that its neighbours do not share
-_JUDGED = 3000  # public inputs, at most
 _BLOCK = 2048  # inputs compared with all queries at a time
 
 
@@ -91,46 +89,25 @@ def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
     return [*made, *((scores + noise * random.gumbel(size=scores.shape)).argmax(1) for noise in _UNSURE)]
 
 
-class Cast(NamedTuple):
-    """Who is who in a rehearsal: public inputs that stand for voters, and others that are judged."""
-
-    times: Int[np.ndarray, " pool"]  # how many voters each public input stands for
-    judged: Rows
-
-
-def cast(pool: int, voters: int) -> Cast:
-    """Half of a pool at most is judged, and the other inputs stand for this number of voters.
-
-    No input is both, since a voter next to itself knows its own label.
-
-    >>> made = cast(pool=6, voters=40)
-    >>> int(made.times.sum()), len(made.judged), made.times[made.judged].tolist()
-    (40, 3, [0, 0, 0])
-    """
-    random = np.random.default_rng(1)
-    order = random.permutation(pool)
-    judged, others = np.split(order, [min(_JUDGED, pool // 2)])
-    times = np.zeros(pool, np.int64)
-    times[others] = random.multinomial(voters, np.full(len(others), 1 / len(others)))
-    return Cast(times, judged)
-
-
-def rehearse(made: Plan, public: Places, labels: Sequence[Labels], voters: int) -> Expected:
+def rehearse(
+    made: Plan, public: Places, labels: Sequence[Labels], voters: int, users: Labels | None = None
+) -> Expected:
     """What a plan is expected to bring, its `public` inputs' coordinates having each of these labels.
 
-    `voters` is their public, rounded number. The same call says the same.
+    `voters` is their public, rounded number, and `users` are those of public inputs, where users vote. The
+    same call says the same.
     """
-    roles = cast(len(public), voters)
-    guess = guesser(made, public, roles.times, roles.judged)
+    roles = assigned(len(public), voters, users)
+    guess = guesser(made, public, roles, roles.judged)
     return judged([guess(each) for each in labels], labels, roles)
 
 
-def judged(guesses: Sequence[Shares], labels: Sequence[Labels], roles: Cast) -> Expected:
+def judged(guesses: Sequence[Shares], labels: Sequence[Labels], roles: Roles) -> Expected:
     """How right the guesses of judged inputs are, for each of several labels."""
     truth = [each[roles.judged] for each in labels]
     right = [float((one.argmax(1) == each).mean()) for one, each in zip(guesses, truth, strict=True)]
     usual = [float(np.bincount(each).max()) / len(each) for each in truth]
-    low, high, number = min(right), max(right), len(roles.judged)
+    low, high, number = min(right), max(right), roles.judges
     if len(labels) == 1:
         low, high = _around(low, number)
     return Expected(float(np.mean(right)), low, high, float(np.mean(usual)), number, len(labels))
@@ -147,54 +124,38 @@ def _around(share: float, number: int) -> tuple[float, float]:
     return max(0.0, middle - around), min(1.0, middle + around)
 
 
-def guesser(made: Plan, public: Places, times: Int[np.ndarray, " pool"], rows: Rows) -> Guess:
+def guesser(made: Plan, public: Places, roles: Roles, rows: Rows) -> Guess:
     """A function from labels of the pool to the shares that a noisy table gives at some of its rows."""
     begun = _by_sums if isinstance(made.release, ClassSums) else _by_counts
-    return begun(made, public, times, rows, np.random.default_rng(2))
+    return begun(made, public, roles, rows, np.random.default_rng(2))
 
 
-def _by_sums(
-    made: Plan,
-    public: Places,
-    times: Int[np.ndarray, " pool"],
-    rows: Rows,
-    random: np.random.Generator,
-) -> Guess:
+def _by_sums(made: Plan, public: Places, roles: Roles, rows: Rows, random: np.random.Generator) -> Guess:
     """The probabilities that noisy sums give, as their classifier judges as a student."""
     release, width = made.release, len(made.space.variances)
     assert isinstance(release, ClassSums)
     seen = vectors(made.scaling, public[:, :width])
-    pool = classifier.measured(seen, release.length)
-    voting = np.flatnonzero(times)
-    said = times[voting, None].astype(np.float64) * seen[voting]
+    pool, voters = classifier.measured(seen, release.length), roles.voters
+    voting = seen[roles.voting]
 
     def guessed(labels: Labels) -> Shares:
-        table = np.eye(release.classes)[labels[voting]].T @ said
-        table = table[1:] - table[:1] if release.classes == 2 else table
-        noisy = _noisy(table, release.sigma, random)
-        return classifier.of_pool(noisy, release, pool, int(times.sum())).judged(seen[rows])
+        noisy = _noisy(roles.sums(voting, labels, release), release.sigma, random)
+        users = voters if roles.users is None else shares.weight(noisy, made.scaling.constant, voters)
+        return classifier.of_pool(noisy, release, pool, users).judged(seen[rows])
 
     return guessed
 
 
-def _by_counts(
-    made: Plan,
-    public: Places,
-    times: Int[np.ndarray, " pool"],
-    rows: Rows,
-    random: np.random.Generator,
-) -> Guess:
+def _by_counts(made: Plan, public: Places, roles: Roles, rows: Rows, random: np.random.Generator) -> Guess:
     """The probabilities that neighbours' noisy counts give, carried on to other inputs by nearness."""
     release, queries = made.release, made.queries
     assert queries is not None and isinstance(release, NeighbourCounts)
-    voting = np.flatnonzero(times)
-    nearest = _nearest(made, queries, public[voting], release.votes)
+    asked, casting = roles.votes(*_nearest(made, queries, public[roles.voting], release.votes), release)
     carry = _carrier(queries, _gaps(made, queries, public[rows]))
 
     def guessed(labels: Labels) -> Shares:
-        cells = nearest * release.classes + labels[voting, None]
-        weights = np.repeat(times[voting], release.votes)
-        table = np.bincount(cells.ravel(), weights, math.prod(release.shape)).reshape(release.shape)
+        cells = asked * release.classes + labels[casting]
+        table = np.bincount(cells, roles.times[casting], math.prod(release.shape)).reshape(release.shape)
         found = shares.of_counts(_noisy(table, release.sigma, random), release).probabilities
         middle = found.mean(0)
         return carry(found - middle) + middle
@@ -202,14 +163,18 @@ def _by_counts(
     return guessed
 
 
-def _nearest(made: Plan, queries: Queries, places: Places, votes: int) -> Int[np.ndarray, "input vote"]:
-    """The queries that voters at some places vote at."""
-    handicaps, found = queries.offsets - _squares(queries), np.empty((len(places), votes), np.int64)
+def _nearest(
+    made: Plan, queries: Queries, places: Places, votes: int
+) -> tuple[Int[np.ndarray, "input vote"], Int[np.ndarray, "input vote"]]:
+    """The queries that inputs at some places vote at, and how far these are, with their handicaps."""
+    handicaps = queries.offsets - _squares(queries)
+    found, far = np.empty((2, len(places), votes), np.int64)
     for start in range(0, len(places), _BLOCK):
-        gaps = _gaps(made, queries, places[start : start + _BLOCK])
-        gaps += handicaps
-        found[start : start + _BLOCK] = np.argpartition(gaps, votes - 1, axis=1)[:, :votes]
-    return found
+        block = slice(start, start + _BLOCK)
+        gaps = _gaps(made, queries, places[block]) + handicaps
+        found[block] = np.argpartition(gaps, votes - 1, axis=1)[:, :votes]
+        far[block] = np.take_along_axis(gaps, found[block], 1)
+    return found, far
 
 
 def _carrier(queries: Queries, gaps: np.ndarray) -> Callable[[Shares], Shares]:

@@ -19,7 +19,8 @@ from jaxtyping import Array, Float
 
 from pate_jax.crowd import rehearsal
 from pate_jax.crowd.plan import Kind, plan
-from pate_jax.crowd.rehearsal import Expected, Labels, Places, Rows
+from pate_jax.crowd.rehearsal import Expected, Places
+from pate_jax.crowd.roles import Labels, Rows, assigned
 from pate_jax.models import spaces
 from pate_jax.models.spaces.space import Space
 
@@ -51,15 +52,16 @@ def rehearse(
     voters: int,
     classes: int,
     mu: float,
+    users: Labels | None = None,
 ) -> Expected:
     """What two rounds of a crowd are expected to bring that cost `mu` together, with each of these labels."""
     voting, share = max(1, voters - voters // HELD_OUT), mu / math.sqrt(2)
-    roles = rehearsal.cast(len(public), voting)
-    taught = np.flatnonzero(roles.times)[:_TAUGHT]
+    roles = assigned(len(public), voting, users)
+    taught = roles.voting[:_TAUGHT]
 
     def asked(there: Space, places: Places, rows: Rows) -> rehearsal.Guess:
         made = plan(kind, there, places, voters=voting, classes=classes, mu=share)
-        return rehearsal.guesser(made, places, roles.times, rows)
+        return rehearsal.guesser(made, places, roles, rows)
 
     first = asked(space, public, np.concatenate([roles.judged, taught]))
     seen, guesses = _evened(public), []

@@ -103,6 +103,23 @@ def of_counts(noisy: Int[np.ndarray, "query class"], release: NeighbourCounts) -
     return Shares(probabilities, linear, deviation, evidence.of_counts(noisy, release))
 
 
+def weight(noisy: Int[np.ndarray, "row entry"], constant: int, users: int) -> int:
+    """For how many of their records' means the noisy sums of users stand, where these add a constant entry.
+
+    A user's table is that of its records added up, divided by a number so that it is no longer than one
+    vector: some times the mean of its records, once at least. Constants of all classes together add up to
+    how often, in all users. Sums of two classes do not tell, and are taken for means.
+
+    >>> weight(np.array([[900, 70], [-900, 50], [0, 80]]), constant=2, users=40)
+    100
+    >>> weight(np.array([[900, 70]]), constant=2, users=40)
+    40
+    """
+    if len(noisy) < 2 or not constant:
+        return users
+    return max(users, int(noisy[:, -1].sum()) // constant)
+
+
 def classifier_of(
     noisy: Int[np.ndarray, "row entry"], plan: Plan, public: Int[np.ndarray, "pool directions"], voters: int
 ) -> classifier.Linear:

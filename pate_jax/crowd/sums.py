@@ -1,9 +1,9 @@
 """Every voter casts one vector: sums of vectors by class, in whole numbers.
 
 A record adds its vector to the row of its class, or, of two classes, the vector or its negative to the only
-row. A user adds the mean of its records' tables, cut to whole numbers towards zero: by the triangle
-inequality it is no longer than one record's, which is counted once more in whole numbers, and a table of
-which it is not true would be left out.
+row. A user adds the sum of its records' tables if that is no longer than one vector may be, and otherwise
+that sum at this length, cut to whole numbers towards zero. All of it is counted in whole numbers, so no
+rounding makes a table longer.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.models.spaces.space import BLOCK, Axes, Space, along
 from pate_jax.system import devices as system
+
+_LARGE = 1 << 30  # length of sums whose squares are well below 2^63
 
 
 class _Constants(NamedTuple):
@@ -78,11 +80,10 @@ def squares(space: Space, scaling: Scaling, people: Voters, release: ClassSums) 
         rows, constants = range(len(people.labels)), _Constants(space.axes, scaling.weights)
         blocks = each_block(space, people.inputs, rows, work, constants)
         return np.concatenate([np.zeros(0, np.int64), *blocks])
-    records = np.bincount(people.users)
-    table = np.zeros(len(records), np.int64)
+    table = np.zeros(people.users.max(initial=-1) + 1, np.int64)
     for some in _of_whole_users(_pieces(space, scaling, people, own_rows(people), release, None)):
-        means = _means(some, records, release.length)
-        np.add.at(table, means.users, (means.sums**2).sum(1))
+        cut = _cut(some, release.length)
+        np.add.at(table, cut.users, (cut.sums**2).sum(1))
     return table
 
 
@@ -99,11 +100,10 @@ def _own_sums(
     """The sums of the voters in these rows."""
     pieces = _pieces(space, scaling, people, rows, release, count)
     table = np.zeros(release.shape, np.int64)
-    records = None if people.users is None else np.bincount(people.users)
-    for some in pieces if records is None else _of_whole_users(pieces):
-        means = some if records is None else _means(some, records, release.length)
-        for row in np.unique(means.rows):
-            table[row] += means.sums[means.rows == row].sum(0)
+    for some in pieces if people.users is None else _of_whole_users(pieces):
+        cut = some if people.users is None else _cut(some, release.length)
+        for row in np.unique(cut.rows):
+            table[row] += cut.sums[cut.rows == row].sum(0)
     return table
 
 
@@ -168,9 +168,34 @@ def _joined(some: _Pieces, others: _Pieces) -> _Pieces:
     return _Pieces(np.full(len(rows), some.users[0]), rows, sums)
 
 
-def _means(pieces: _Pieces, records: Int[np.ndarray, " user"], length: int) -> _Pieces:
-    """Means over each user's records, and none of a user whose table would be longer than one vector."""
-    means = np.sign(pieces.sums) * (np.abs(pieces.sums) // records[pieces.users][:, None])
-    user = np.unique(pieces.users, return_inverse=True)[1]
-    squares = np.bincount(user, (means**2).sum(1))
-    return pieces._replace(sums=means).take(squares[user] <= length**2)
+def _cut(pieces: _Pieces, length: int) -> _Pieces:
+    """The pieces of users, each user's table no longer than one vector."""
+    return pieces._replace(sums=shortened(pieces.sums, pieces.users, length))
+
+
+def shortened(
+    sums: Int[np.ndarray, "piece entries"], users: Int[np.ndarray, " piece"], length: int
+) -> Int[np.ndarray, "piece entries"]:
+    """The sums of users, of which each has some pieces: as they are, or no longer than `length`.
+
+    A sum of length r is multiplied by `length / r`, with r rounded up and each entry towards zero, so it is
+    no longer than that. Before this, sums longer than 2^30 are divided, so that squares are below 2^63.
+
+    >>> given, of = np.array([[3, 4], [30, -40], [120, 0]]), np.array([0, 1, 1])
+    >>> shortened(given, of, length=26).tolist()
+    [[3, 4], [6, -8], [24, 0]]
+    """
+    _, of = np.unique(users, return_inverse=True)
+    about = np.sqrt(np.bincount(of, (sums.astype(np.float64) ** 2).sum(1)))
+    sums = _towards_zero(sums, (about.astype(np.int64) // _LARGE + 1)[of])
+    squares = np.zeros(len(about), np.int64)
+    np.add.at(squares, of, (sums**2).sum(1))
+    size = np.ceil(np.sqrt(squares)).astype(np.int64)
+    size += size**2 < squares
+    size = np.maximum(size, length)[of]
+    return np.where(size[:, None] > length, _towards_zero(sums * length, size), sums)
+
+
+def _towards_zero(values: Int[np.ndarray, "piece entries"], by: Int[np.ndarray, " piece"]) -> np.ndarray:
+    """The quotients, without what is behind the point."""
+    return np.asarray(np.sign(values) * (np.abs(values) // by[:, None]))

@@ -18,7 +18,8 @@ from jaxtyping import Float, Int
 from pate_jax.accounting import planning
 from pate_jax.accounting.planning import Option
 from pate_jax.crowd import rehearsal
-from pate_jax.crowd.rehearsal import Cast, Expected, Labels
+from pate_jax.crowd.rehearsal import Expected
+from pate_jax.crowd.roles import Labels, Roles, assigned
 from pate_jax.data import Dataset
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import Mechanism
@@ -48,7 +49,7 @@ def rehearse(
 ) -> Teachers:
     """The best of the plans that `accounting.plan` proposes; it refuses where no plan is of use."""
     entries = _seen(dataset)
-    roles = rehearsal.cast(len(entries), records)
+    roles = assigned(len(entries), records)
     asked = int((roles.times > 0).sum())
     found = planning.plan(records, dataset.classes, epsilon, delta, most_queries=min(MOST_QUERIES, asked))
     options = (found.best, *found.others)
@@ -63,7 +64,7 @@ def _seen(dataset: Dataset) -> Entries:
 
 
 def _expected(
-    option: Option, entries: Entries, labels: Sequence[Labels], classes: int, roles: Cast
+    option: Option, entries: Entries, labels: Sequence[Labels], classes: int, roles: Roles
 ) -> Expected:
     random = np.random.default_rng(3)
     drawn = np.flatnonzero(roles.times)

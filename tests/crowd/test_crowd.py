@@ -1,12 +1,17 @@
 """Neighbours and sums: one voter moves what theory says and nothing else, bit for bit, on any devices."""
 
+import math
+
 import jax
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pate_jax import crowd
 from pate_jax.aggregate import crowds, noise
-from pate_jax.crowd import classifier, neighbours, queries
+from pate_jax.crowd import classifier, neighbours, queries, shares
+from pate_jax.crowd.sums import shortened
 from pate_jax.crowd.vectors import Scaling, bounded
 from pate_jax.data import Part
 from pate_jax.errors import PateError
@@ -46,7 +51,7 @@ def by_hand(voters, votes):
     """Votes by the definition, one voter after another, from exact distances."""
     table = np.zeros((20, 3), np.int64)
     vectors = crowd.vectors(NEAR.scaling, SPACE.coordinates(voters.inputs)).astype(np.int64)
-    gaps = NEAR.offsets - 2 * vectors @ NEAR.vectors.astype(np.int64)
+    gaps = (vectors**2).sum(1)[:, None] + NEAR.offsets - 2 * vectors @ NEAR.vectors.astype(np.int64)
     owners = np.arange(len(vectors)) if voters.users is None else voters.users
     for owner in np.unique(owners):
         mine = np.flatnonzero(owners == owner)
@@ -136,6 +141,62 @@ def test_all_records_of_a_user_move_no_more_than_one_record(kind, size):
     moved = votes_of(others, devices=8) - votes
     assert np.abs(moved).max() <= 1 and (moved**2).sum() <= COUNTS[4].squared_shift(change)
     assert ((sums_of(others, devices=8) - sums) ** 2).sum() <= SUMS.squared_shift(change)
+
+
+def test_a_users_table_is_that_of_its_records_and_no_longer_than_a_vector():
+    """By the definition, one user after another, in exact whole numbers."""
+    users = np.sort(RANDOM.integers(0, 700, len(RECORDS)))
+    some, expected, shorter = people(users=users), np.zeros((3, 6), np.int64), 0
+    vectors = crowd.vectors(SCALING, SPACE.coordinates(RECORDS)).astype(np.int64)
+    for user in np.unique(users):
+        mine = users == user
+        table = np.stack([vectors[mine & (label == LABELS)].sum(0) for label in range(3)])
+        size = math.isqrt(max(int((table**2).sum()) - 1, 0)) + 1
+        expected += table if size <= 150 else np.sign(table) * (np.abs(table) * 150 // size)
+        shorter += size > 150
+    assert shorter > 400
+    assert np.array_equal(sums_of(some), expected)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_no_users_sums_are_longer_than_a_vector_nor_turned(data):
+    length, most = data.draw(st.integers(8, 8000)), data.draw(st.sampled_from([30, 10**5, 10**9, 10**13]))
+    row = st.lists(st.integers(-most, most), min_size=4, max_size=4)
+    drawn = np.array(data.draw(st.lists(row, min_size=1, max_size=3)))
+    found = shortened(drawn, np.full(len(drawn), 7), length)
+    size = math.sqrt(sum(int(one) ** 2 for one in drawn.ravel()))
+    assert sum(int(one) ** 2 for one in found.ravel()) <= length**2
+    if size <= length:
+        assert np.array_equal(found, drawn)
+    else:
+        assert np.abs(found - drawn * (length / size)).max() <= 2 + length / size, "cut, not turned"
+
+
+def test_constants_tell_for_how_many_means_the_sums_of_users_stand():
+    users = np.sort(RANDOM.integers(0, 300, len(RECORDS)))
+    table, vectors = sums_of(people(users=users)), crowd.vectors(SCALING, SPACE.coordinates(RECORDS))
+    stands = 0.0
+    for user in np.unique(users):
+        mine = users == user
+        each = np.stack([vectors[mine & (label == LABELS)].sum(0) for label in range(3)])
+        stands += mine.sum() * min(1, 150 / np.linalg.norm(each))
+    assert stands > 1.3 * 300
+    assert shares.weight(table, SCALING.constant, 300) == pytest.approx(stands, rel=0.02)
+    assert shares.weight(sums_of(people()), SCALING.constant, len(RECORDS)) == len(RECORDS)
+
+
+def test_by_user_probabilities_of_mixed_records_are_those_by_record():
+    """Of users of eight random records each, and as many voters: what noise-free sums tell is the same."""
+    users = np.arange(len(RECORDS)) // 8
+    release = ClassSums(3, 6, length=150, sigma=1.0)
+    public, seen = crowd.vectors(SCALING, PUBLIC), crowd.vectors(SCALING, SPACE.coordinates(RECORDS))
+    table = sums_of(people(users=users))
+    every = classifier.fit(sums_of(people()), release, public, 2300).probabilities(seen)
+    weighed = classifier.fit(table, release, public, shares.weight(table, SCALING.constant, 288))
+    plain = classifier.fit(table, release, public, 288)
+    off = [np.abs(one.probabilities(seen) - every).mean() for one in (weighed, plain)]
+    assert off[0] < 0.03 < 0.1 < off[1]
 
 
 def test_equal_records_of_one_user_have_one_vote_each_query():

@@ -15,6 +15,7 @@ from pate_jax.accounting.planning import Option
 from pate_jax.aggregate import seeded_key
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.crowd import rehearsal, shares
+from pate_jax.crowd.roles import assigned
 from pate_jax.data import Part
 from pate_jax.mechanisms import GNMax
 from pate_jax.models import spaces
@@ -177,7 +178,7 @@ def test_public_inputs_are_those_of_a_run_on_the_same_file(tmp_path):
 
 def test_nobody_who_is_judged_stands_for_a_voter():
     for pool in (2, 7, 500, 9000):
-        roles = rehearsal.cast(pool, 1234)
+        roles = assigned(pool, 1234)
         assert roles.times.sum() == 1234 and not roles.times[roles.judged].any()
 
 
@@ -252,7 +253,7 @@ def test_linear_teachers_are_ahead_where_their_space_bends_what_no_line_of_sums_
 def test_teachers_who_are_drowned_are_as_right_as_the_most_frequent_class():
     places = PLACES["pool"].astype(np.float32)
     drowned = Option(25, 100, 60, GNMax(1e4), 0.1, 60.0, 0.3, 1.0)
-    roles = rehearsal.cast(len(places), VOTERS)
+    roles = assigned(len(places), VOTERS)
     found = teacher_rehearsal._expected(drowned, places, [TRUTH["pool"]], CLASSES, roles)
     assert found.accuracy < found.majority + 0.15
     clear = replace(drowned, mechanism=GNMax(1.0))

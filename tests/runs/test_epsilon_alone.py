@@ -14,6 +14,7 @@ from pate_jax import accounting
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import verify
 from pate_jax.crowd import rehearsal
+from pate_jax.crowd.roles import assigned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
 from pate_jax.mechanisms.crowds import HeadCount
@@ -121,7 +122,7 @@ def test_neighbours_are_chosen_where_they_are_more_than_a_deviation_ahead(
 
 def test_two_public_inputs_with_labels_choose_nothing():
     """One is judged: all or nothing of it is right, which says next to nothing."""
-    roles = rehearsal.cast(2, 50)
+    roles = assigned(2, 50)
     truth = np.array([0, 1])
     right = np.eye(2)[truth[roles.judged]]
     found = {

@@ -62,7 +62,7 @@ class PoisonedCrowd:
     @cached_property
     def rule(self) -> Rule:
         """How labels follow from the table."""
-        return leads.of_plan(self.plan, self.noisy, self.crowd.pool, self.crowd.counted)
+        return leads.of_plan(self.plan, self.noisy, self.crowd.pool, self.crowd.weight(self.noisy))
 
     @cached_property
     def withstood(self) -> Int[np.ndarray, " query"]:
@@ -124,7 +124,7 @@ class PoisonedCrowd:
         if isinstance(self.plan.release, NeighbourCounts):
             return shares.of_counts(noisy, self.plan.release)
         others = None if inputs is None else self.plan.space.coordinates(inputs)
-        return shares.of_sums(noisy, self.plan, self.crowd.pool, self.crowd.counted, others)
+        return shares.of_sums(noisy, self.plan, self.crowd.pool, self.crowd.weight(noisy), others)
 
     def _trigger(self, noisy: Table, plain: Int[np.ndarray, " query"]) -> Marked | None:
         """Of sums, which answer any input."""
@@ -148,7 +148,7 @@ class PoisonedCrowd:
 
     def _linear(self, noisy: Table) -> Student:
         crowd, plan = self.crowd, self.plan
-        model = shares.classifier_of(noisy, plan, crowd.pool, crowd.counted)
+        model = shares.classifier_of(noisy, plan, crowd.pool, crowd.weight(noisy))
         return sums.of_sums(PublicInputs.of(crowd.dataset), plan.space, plan.scaling, model)
 
     def _trained(self, config: StudentConfig, noisy: Table) -> Student:

@@ -21,6 +21,7 @@ from scipy import sparse
 from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.shadows import Seen, means
 from pate_jax.audit.attacks.sums_pipeline import Draw, drawn, of_releases
+from pate_jax.crowd.sums import shortened
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, CrowdTable, HeadCount, NeighbourCounts
 from pate_jax.system import headcount
@@ -111,19 +112,14 @@ def of_vectors(
     voters: Int[np.ndarray, " record"],
     release: ClassSums,
 ) -> sparse.csr_array:
-    """The table that each voter adds to class sums: the mean over its records, cut towards zero.
-
-    As in a run, a mean that cutting does not keep within a vector's length would be left out.
-    """
+    """The table that each voter adds to class sums: of its records together, no longer than one vector."""
     entries = release.directions
     rows, signs = (labels, np.ones_like(labels)) if release.classes > 2 else (0 * labels, 2 * labels - 1)
     cells = rows[:, None] * entries + np.arange(entries)
     values, there = (vectors * signs[:, None]).ravel(), np.repeat(voters, entries)
     found = _added(there, cells.ravel(), values, int(voters.max()) + 1, release)
-    of_cell = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-    found.data = np.sign(found.data) * (np.abs(found.data) // np.bincount(voters)[of_cell])
-    squares = np.bincount(of_cell, found.data**2, found.shape[0])
-    found.data *= (squares <= release.length**2)[of_cell]
+    of_cell, sums = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)), found.data.astype(np.int64)
+    found.data = shortened(sums[:, None], of_cell, release.length)[:, 0].astype(float)
     return found
 
 

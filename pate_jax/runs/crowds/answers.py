@@ -37,7 +37,7 @@ def shares(crowd: Crowd) -> tuple[Shares, Rows]:
 def classifier(crowd: Crowd) -> Linear:
     """The classifier that the noisy sums of one round give."""
     kept, values = rounds.load_noisy(crowd.run, crowd.round)
-    return classifier_of(values, crowd.plan._replace(release=kept), crowd.pool, crowd.counted)
+    return classifier_of(values, crowd.plan._replace(release=kept), crowd.pool, crowd.weight(values))
 
 
 def _of_round(crowd: Crowd) -> tuple[Shares, Rows]:
@@ -45,7 +45,7 @@ def _of_round(crowd: Crowd) -> tuple[Shares, Rows]:
     kept, values = rounds.load_noisy(crowd.run, crowd.round)
     plan = crowd.plan._replace(release=kept)
     if isinstance(kept, ClassSums):
-        found = of_sums(values, plan, crowd.pool, crowd.counted)
+        found = of_sums(values, plan, crowd.pool, crowd.weight(values))
         return found, np.arange(len(crowd.dataset.public.inputs))
     if plan.queries is None:
         raise PateError(f"the public side of round {crowd.round} names no queries: restore it from a backup")

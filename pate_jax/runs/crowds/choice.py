@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from pate_jax.accounting.exact import counts
-from pate_jax.crowd.rehearsal import Expected, Labels
+from pate_jax.crowd.rehearsal import Expected
+from pate_jax.crowd.roles import Labels
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs.crowds import forecast, release, students
 from pate_jax.runs.crowds.forecast import Candidate
@@ -110,6 +111,7 @@ def _expected(
         classes=crowd.dataset.classes,
         mu=mu,
         queries=crowd.choice.queries,
+        users=crowd.public_users,
     )
 
 

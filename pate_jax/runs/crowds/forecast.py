@@ -10,7 +10,8 @@ import numpy as np
 
 from pate_jax.accounting.exact import counts
 from pate_jax.crowd import plan, rehearsal, second_round, space_kind
-from pate_jax.crowd.rehearsal import Expected, Labels
+from pate_jax.crowd.rehearsal import Expected
+from pate_jax.crowd.roles import Labels
 from pate_jax.data import Dataset
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.models.spaces import Learned
@@ -82,15 +83,21 @@ def of_crowds(
     classes: int,
     mu: float,
     queries: int | None = None,
+    users: Labels | None = None,
 ) -> dict[Candidate, Expected]:
-    """What these crowds are expected to bring; the number of queries can be chosen of neighbours only."""
+    """What these crowds are expected to bring; the number of queries can be chosen of neighbours only.
+
+    Where users vote, `users` are those of public inputs, if they have any.
+    """
 
     def rehearsed(one: Candidate) -> Expected:
         kind = one.voters
         if one.rounds > 1:
-            return second_round.rehearse(kind, *wide, labels, voters=voters, classes=classes, mu=mu)
+            return second_round.rehearse(
+                kind, *wide, labels, voters=voters, classes=classes, mu=mu, users=users
+            )
         made = plan(kind, *wide, voters=voters, classes=classes, mu=mu, queries=queries)
-        return rehearsal.rehearse(made, wide.pool, labels, voters)
+        return rehearsal.rehearse(made, wide.pool, labels, voters, users)
 
     return {one: rehearsed(one) for one in wanted}
 
@@ -104,6 +111,7 @@ def contenders(
     classes: int,
     mu: float,
     queries: int | None = None,
+    users: Labels | None = None,
 ) -> dict[Candidate, Expected]:
     """What the crowds are expected to bring that `best` may take, in a fifth of the time.
 
@@ -112,7 +120,7 @@ def contenders(
     """
 
     def told(each: Sequence[Candidate], by: Sequence[Labels]) -> dict[Candidate, Expected]:
-        return of_crowds(each, wide, by, voters=voters, classes=classes, mu=mu, queries=queries)
+        return of_crowds(each, wide, by, voters=voters, classes=classes, mu=mu, queries=queries, users=users)
 
     found = told([one for one in wanted if one.rounds == 1], labels)
     first = found[best(found)]

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
-from pate_jax.crowd import classes
+from pate_jax.crowd import classes, shares
 from pate_jax.crowd.plan import Plan, doubts, plan, space_kind
 from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
@@ -132,6 +132,14 @@ class Crowd:
         return len(np.unique(partition.units_of(self.dataset.private, self.choice.by)))
 
     @property
+    def public_users(self) -> Int[np.ndarray, " pool"] | None:
+        """The users of public inputs by number, where users vote and these inputs have any."""
+        users = self.dataset.public.users
+        if self.choice.by == "record" or users is None:
+            return None
+        return np.unique(users, return_inverse=True)[1].astype(np.int64)
+
+    @property
     def mu(self) -> float:
         """What the run may cost in all, in Gaussian-DP; refused where no table of noise is wide enough."""
         epsilon, delta = self.choice.epsilon, self.choice.delta
@@ -162,6 +170,12 @@ class Crowd:
         up to a tenth too few.
         """
         return self._but_judges(noisy_number(self.run))
+
+    def weight(self, noisy: Int[np.ndarray, "row entry"]) -> int:
+        """How many voters' vectors noisy sums are read as: those of users may stand for more; public."""
+        if self.choice.by == "record":
+            return self.counted
+        return shares.weight(noisy, self.plan.scaling.constant, self.counted)
 
     def _but_judges(self, some: int) -> int:
         return max(1, some - some // HELD_OUT) if self.judged else some

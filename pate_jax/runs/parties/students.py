@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate_jax import aggregate, student
-from pate_jax.crowd.shares import classifier_of, of_counts, of_sums
+from pate_jax.crowd.shares import classifier_of, of_counts, of_sums, weight
 from pate_jax.data import Dataset, Part, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -106,6 +106,7 @@ def _of_sums(member: Member, dataset: Dataset, values: Table, released: ClassSum
     public = ballot.seen(member).public.inputs
     coordinates = plan.space.coordinates(public)
     voters = sum(member.vote.voters_of_parties)
+    voters = weight(values, plan.scaling.constant, voters) if member.by == "user" else voters
     found = of_sums(values, plan, coordinates, voters)
     linear = None
     if sums.holds(plan.space.front):

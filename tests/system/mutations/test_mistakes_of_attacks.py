@@ -70,7 +70,7 @@ MISTAKES = [
     ),
     case(
         "a user counts once for each of its records",
-        source(tables_pipeline, "of_vectors", "// np.bincount(voters)[of_cell]", "// 1"),
+        source(tables_pipeline, "of_vectors", "of_cell, release.length)", "of_cell, 10**6)"),
         fails(partial(test_replicas.test_a_crowds_own_pipeline_counts_what_the_run_counted, "users")),
         "what_the_run_counted",
     ),

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 
 import honest_runs
 import numpy as np
@@ -273,10 +274,18 @@ MISTAKES = [
         "votes at most",
     ),
     case(
-        "the mean of a user's records left out",
+        "a user's records added one by one",
         patched(Crowd, "people", property(as_records)),
         made("sums", "user"),
         "table: the records give another table",
+    ),
+    case(
+        "a user's sums that are not shortened",
+        replaced(
+            import_module("pate_jax.crowd.sums"), "shortened", lambda real: lambda given, users, length: given
+        ),
+        made("sums", "user"),
+        "table: (the records give another table|one voter cast a vector longer)",
     ),
     case(
         "a vector that is not shortened",
