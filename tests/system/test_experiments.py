@@ -22,6 +22,7 @@ from experiments import (
     student_steps,
     students,
     tutorial_svhn,
+    user_sums,
 )
 from pate_jax import accounting
 from pate_jax.accounting import papers, smooth
@@ -253,6 +254,12 @@ def test_the_bars_are_the_statements_figures(tmp_path, monkeypatch, capsys):
     )
     assert older.headline.epsilon > stated.headline.epsilon
     assert f"| small | 9 | {older.headline.epsilon:.4f} | {stated.headline.epsilon:.4f} |" in text
+
+
+def test_sums_of_users_say_more_than_their_means():
+    """Under the same noise, of users whose records have nothing in common."""
+    for right in user_sums.measured(classes=5, shared=0.0, seed=0, epsilon=0.3):
+        assert right["sums"] > right["means"] + 5
 
 
 def test_missing_data_are_named(tmp_path):

@@ -231,6 +231,10 @@ def never_shortened(real):
     return lambda rows, length: rows
 
 
+def as_given(real):
+    return lambda sums, users, length: sums
+
+
 def all_alike(kept, table, public):
     return "noise"
 
