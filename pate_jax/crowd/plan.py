@@ -37,6 +37,7 @@ _ALIKE = 0.75  # likeness of a voter and its last query at least, over that of i
 _VOTES = 8  # of a voter at most
 _FEW = 200  # numbers that are taken for the columns of a table: as many as have all their ramps
 _UNEVEN = 20  # spread of a column over the usual one from which on the columns have units of their own
+_WEIGHED = 2  # times that the weight of users' sums is looked at, which depends on the directions
 _LENGTH, _SHORTEST, _LONGEST = 4000, 16, 1000  # of a vector, per mu, and its bounds
 
 
@@ -60,11 +61,12 @@ def plan(
     queries: int | None = None,
     votes: int | None = None,
     directions: int | None = None,
+    users: Int[np.ndarray, " pool"] | None = None,
 ) -> Plan:
     """The plan of a release that costs `mu` (`accounting.exact.counts.mu_for`) where contents change.
 
-    `public` are the pool's coordinates in the space, and `voters` is their number, rounded. What is not given
-    follows by rule.
+    `public` are the pool's coordinates in the space, and `voters` is their number, rounded. Where users vote,
+    `users` are those of the pool, if it has any. What is not given follows by rule.
 
     >>> pool = np.random.default_rng(0).normal(size=(300, 4)) * [9, 1, 3, 2]
     >>> space = spaces.learn("identity", pool)
@@ -80,7 +82,7 @@ def plan(
     if directions is not None and not 1 <= directions <= total:
         raise PateError(f"directions={directions} must be from 1 to the {total} of the space")
     if kind == "sums":
-        return _sums(space, public, voters, classes, mu, directions)
+        return _sums(space, public, voters, classes, mu, directions, users)
     return _neighbours(space, public, voters, classes, mu, queries, votes, directions)
 
 
@@ -118,10 +120,44 @@ def space_kind(dataset: Dataset) -> spaces.Kind:
 
 
 def _sums(
-    space: Space, public: np.ndarray, voters: int, classes: int, mu: float, directions: int | None
+    space: Space,
+    public: np.ndarray,
+    voters: int,
+    classes: int,
+    mu: float,
+    directions: int | None,
+    users: np.ndarray | None,
 ) -> Plan:
     variances, energies = _seen(space, public)
     wanted = directions or best(variances, energies, voters=voters, classes=classes, noise=2 / mu)
+    made = _along(wanted, space, public, classes, mu)
+    if users is None or directions is not None:
+        return made
+    for _ in range(_WEIGHED):
+        weight = _weight(vectors.vectors(made.scaling, public[:, :wanted]), users, made.scaling.length)
+        wanted = best(variances, energies, voters=int(weight * voters), classes=classes, noise=2 / mu)
+        made = _along(wanted, space, public, classes, mu)
+    return made
+
+
+def _weight(seen: Int[np.ndarray, "pool entries"], users: np.ndarray, length: int) -> float:
+    """For how many of their records' means users stand, if labels are so that it is least.
+
+    A user's sum is about the longer of what it would be if all its labels were alike, or no two of them.
+
+    >>> round(_weight(np.array([[3, 4], [4, 3], [0, 5], [0, -5]]), np.array([2, 2, 7, 7]), 5), 3)
+    1.212
+    """
+    of = np.unique(users, return_inverse=True)[1]
+    records, apart = np.bincount(of), np.bincount(of, (seen.astype(np.float64) ** 2).sum(1))
+    sums = np.zeros((len(records), seen.shape[1]))
+    np.add.at(sums, of, seen)
+    size = np.sqrt(np.maximum((sums**2).sum(1), apart)) / length
+    return float((records / np.maximum(size, 1)).mean())
+
+
+def _along(wanted: int, space: Space, public: np.ndarray, classes: int, mu: float) -> Plan:
+    """The plan with this number of directions."""
     narrow, seen = space.narrowed(wanted), public[:, :wanted]
     length = int(np.clip(_LENGTH * mu, _SHORTEST, _LONGEST))
     scaling = vectors.scaling(narrow, seen, length=length, power=_POWER, full=_FULL, constant=CONSTANT)

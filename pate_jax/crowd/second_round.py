@@ -60,7 +60,7 @@ def rehearse(
     taught = roles.voting[:_TAUGHT]
 
     def asked(there: Space, places: Places, rows: Rows) -> rehearsal.Guess:
-        made = plan(kind, there, places, voters=voting, classes=classes, mu=share)
+        made = plan(kind, there, places, voters=voting, classes=classes, mu=share, users=users)
         return rehearsal.guesser(made, places, roles, rows)
 
     first = asked(space, public, np.concatenate([roles.judged, taught]))

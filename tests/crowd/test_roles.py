@@ -63,6 +63,20 @@ def test_what_is_rehearsed_is_the_table_of_such_users(kind, classes, monkeypatch
     assert np.array_equal(seen[0], table)
 
 
+def test_sums_are_planned_for_what_users_say():
+    """Users of many records stand out from noise along more directions than one record of each does."""
+    places, _, names = drawn(120)
+    users, space = np.unique(names, return_inverse=True)[1], spaces.learn("identity", places)
+    settings = {"voters": 120, "classes": CLASSES, "mu": counts.mu_for(0.5, 1e-5)}
+    public = space.coordinates(places)
+    plain, wide, alone = (
+        crowd.plan("sums", space, public, **settings, users=some)
+        for some in (None, users, np.arange(len(users)))
+    )
+    assert wide.release.directions > plain.release.directions == alone.release.directions
+    assert wide.release.sigma == plain.release.sigma and wide.release.length == plain.release.length
+
+
 def test_users_of_many_records_bring_what_is_expected_of_them():
     voters, mu = 400, counts.mu_for(0.3, 1e-5)
     (pool, truth, names), (inputs, labels, owners) = drawn(240), drawn(voters)
@@ -76,7 +90,7 @@ def test_users_of_many_records_bring_what_is_expected_of_them():
         ].accuracy
         for some in (users, None)
     ]
-    made = crowd.plan("sums", space, public, **settings)
+    made = crowd.plan("sums", space, public, **settings, users=users)
     part = Part(inputs, labels, np.arange(len(labels)).astype(str), owners)
     table = crowd.table(made, crowd.voters(part, CLASSES, by="user"))
     right = []

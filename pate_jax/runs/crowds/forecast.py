@@ -96,7 +96,7 @@ def of_crowds(
             return second_round.rehearse(
                 kind, *wide, labels, voters=voters, classes=classes, mu=mu, users=users
             )
-        made = plan(kind, *wide, voters=voters, classes=classes, mu=mu, queries=queries)
+        made = plan(kind, *wide, voters=voters, classes=classes, mu=mu, queries=queries, users=users)
         return rehearsal.rehearse(made, wide.pool, labels, voters, users)
 
     return {one: rehearsed(one) for one in wanted}

@@ -241,6 +241,7 @@ class Crowd:
             classes=self.dataset.classes,
             mu=self.share if mu is None else mu,
             queries=self.choice.queries,
+            users=self.public_users,
         )
 
     @property
