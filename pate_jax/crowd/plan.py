@@ -86,6 +86,29 @@ def plan(
     return _neighbours(space, public, voters, classes, mu, queries, votes, directions)
 
 
+def weight_of_users(
+    made: Plan, public: Int[np.ndarray, "pool directions"], users: Int[np.ndarray, " pool"]
+) -> float:
+    """For how many of their records' means users stand in sums, if labels are so that it is least.
+
+    A user's sum is about the longer of what it would be if all its labels were alike, or no two of them.
+
+    >>> pool = np.random.default_rng(0).normal(size=(300, 4))
+    >>> space = spaces.learn("identity", pool)
+    >>> seen = space.coordinates(pool)
+    >>> made = plan("sums", space, seen, voters=5000, classes=3, mu=0.25)
+    >>> [round(weight_of_users(made, seen, np.arange(300) // each), 1) for each in (1, 4, 25)]
+    [1.0, 1.8, 3.7]
+    """
+    seen = vectors.vectors(made.scaling, public[:, : len(made.scaling.weights)])
+    of = np.unique(users, return_inverse=True)[1]
+    records, apart = np.bincount(of), np.bincount(of, (seen.astype(np.float64) ** 2).sum(1))
+    sums = np.zeros((len(records), seen.shape[1]))
+    np.add.at(sums, of, seen)
+    size = np.sqrt(np.maximum((sums**2).sum(1), apart)) / made.scaling.length
+    return float((records / np.maximum(size, 1)).mean())
+
+
 def doubts(
     made: Plan, space: Space, public: Int[np.ndarray, "pool directions"], *, voters: int
 ) -> str | None:
@@ -134,26 +157,10 @@ def _sums(
     if users is None or directions is not None:
         return made
     for _ in range(_WEIGHED):
-        weight = _weight(vectors.vectors(made.scaling, public[:, :wanted]), users, made.scaling.length)
+        weight = weight_of_users(made, public, users)
         wanted = best(variances, energies, voters=int(weight * voters), classes=classes, noise=2 / mu)
         made = _along(wanted, space, public, classes, mu)
     return made
-
-
-def _weight(seen: Int[np.ndarray, "pool entries"], users: np.ndarray, length: int) -> float:
-    """For how many of their records' means users stand, if labels are so that it is least.
-
-    A user's sum is about the longer of what it would be if all its labels were alike, or no two of them.
-
-    >>> round(_weight(np.array([[3, 4], [4, 3], [0, 5], [0, -5]]), np.array([2, 2, 7, 7]), 5), 3)
-    1.212
-    """
-    of = np.unique(users, return_inverse=True)[1]
-    records, apart = np.bincount(of), np.bincount(of, (seen.astype(np.float64) ** 2).sum(1))
-    sums = np.zeros((len(records), seen.shape[1]))
-    np.add.at(sums, of, seen)
-    size = np.sqrt(np.maximum((sums**2).sum(1), apart)) / length
-    return float((records / np.maximum(size, 1)).mean())
 
 
 def _along(wanted: int, space: Space, public: np.ndarray, classes: int, mu: float) -> Plan:

@@ -1,6 +1,7 @@
 """What bad records can change: certificates beside the worst voters, and trials beside runs made anew."""
 
 import itertools
+import math
 import shutil
 from typing import NamedTuple
 
@@ -65,6 +66,22 @@ def test_a_held_rule_gives_the_labels_of_the_classifier(classes, constant):
     scores = np.maximum(made.rule.scores(made.noisy) + 1 / classes, 0)
     np.testing.assert_allclose(scores / scores.sum(1, keepdims=True), said, atol=1e-6)
     assert len(set(said.argmax(1).tolist())) == classes
+
+
+def test_a_user_may_move_a_lead_by_more_than_a_record_and_no_further_than_is_said():
+    """Its table has opposite parts in two classes, and the opposite ones once its contents change."""
+    made = sums(3, True)
+    settings = made.noisy, made.release, made.known, VOTERS, made.pool
+    record, user = leads.of_sums(*settings), leads.of_sums(*settings, by_user=True)
+    np.testing.assert_allclose(user.reach, math.sqrt(2) * record.reach)
+    longest = 0.0
+    for query, along in enumerate(user.functional):
+        part = along / np.linalg.norm(along) * LENGTH / math.sqrt(2)
+        table = np.stack([part, -part, 0 * part])
+        assert np.linalg.norm(table) <= LENGTH * (1 + 1e-9)
+        scores = user.scores(made.noisy + table)[query] - user.scores(made.noisy - table)[query]
+        longest = max(longest, (scores[0] - scores[1]) / user.reach[query])
+    assert 0.999 < longest <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("classes", [3, 2])

@@ -11,6 +11,7 @@ that table as well: how much it believes each direction, or each query. It is he
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -56,7 +57,9 @@ def withstood(scores: Scores, reach: Float[np.ndarray, " query"]) -> Int[np.ndar
     return np.where(lead > 0, found, -1)
 
 
-def of_plan(plan: Plan, noisy: Table, pool: Int[np.ndarray, "pool directions"], voters: int) -> Rule:
+def of_plan(
+    plan: Plan, noisy: Table, pool: Int[np.ndarray, "pool directions"], voters: int, *, by_user: bool = False
+) -> Rule:
     """The rule of a round: of the pool where voters gave sums, of the queries where they are neighbours.
 
     `plan` holds the release, `pool` the pool's coordinates and `voters` the public number of voters.
@@ -65,7 +68,7 @@ def of_plan(plan: Plan, noisy: Table, pool: Int[np.ndarray, "pool directions"], 
         return of_counts(noisy, plan.release)
     seen = vectors(plan.scaling, pool[:, : len(plan.space.variances)])
     known = classifier.measured(seen, plan.release.length)
-    return of_sums(noisy, plan.release, known, voters, seen)
+    return of_sums(noisy, plan.release, known, voters, seen, by_user=by_user)
 
 
 def of_counts(noisy: Table, release: NeighbourCounts) -> Rule:
@@ -79,12 +82,19 @@ def of_counts(noisy: Table, release: NeighbourCounts) -> Rule:
 
 
 def of_sums(
-    noisy: Table, release: ClassSums, pool: Pool, voters: int, seen: Int[np.ndarray, "query entries"]
+    noisy: Table,
+    release: ClassSums,
+    pool: Pool,
+    voters: int,
+    seen: Int[np.ndarray, "query entries"],
+    *,
+    by_user: bool = False,
 ) -> Rule:
     """The rule of class sums, whose scores are `h(x)` times the sum of each class.
 
-    A voter adds a vector no longer than `length` to one class. If it changes, the difference of two classes
-    moves by twice that at most, along `h(x)`.
+    A record adds a vector no longer than `length` to one class. If it changes, the difference of two classes
+    moves by twice that at most, along `h(x)`. A user's table of that length may have opposite parts in two
+    classes, whose difference is `sqrt(2)` times as long.
     """
     model = classifier.of_pool(noisy, release, pool, voters)
     functional = _functional(model, release, pool, voters, seen)
@@ -92,7 +102,8 @@ def of_sums(
     def scores(table: Table) -> Scores:
         return np.asarray(functional @ classifier.contrasts(table / release.length).T)
 
-    return Rule(scores, 2 * np.linalg.norm(functional, axis=1), functional)
+    longest = math.sqrt(2) if by_user and release.classes > 2 else 1.0
+    return Rule(scores, 2 * longest * np.linalg.norm(functional, axis=1), functional)
 
 
 def _functional(

@@ -62,7 +62,8 @@ class PoisonedCrowd:
     @cached_property
     def rule(self) -> Rule:
         """How labels follow from the table."""
-        return leads.of_plan(self.plan, self.noisy, self.crowd.pool, self.crowd.weight(self.noisy))
+        weight, by_user = self.crowd.weight(self.noisy), self.people.users is not None
+        return leads.of_plan(self.plan, self.noisy, self.crowd.pool, weight, by_user=by_user)
 
     @cached_property
     def withstood(self) -> Int[np.ndarray, " query"]:

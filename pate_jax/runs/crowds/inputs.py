@@ -13,11 +13,11 @@ from jaxtyping import Bool, Int
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.crowd import classes, shares
-from pate_jax.crowd.plan import Plan, doubts, plan, space_kind
+from pate_jax.crowd.plan import Plan, doubts, plan, space_kind, weight_of_users
 from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import Comparison, HeadCount, Voting
+from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount, Voting
 from pate_jax.models.spaces import Kind, Learned
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
@@ -175,7 +175,15 @@ class Crowd:
         """How many voters' vectors noisy sums are read as: those of users may stand for more; public."""
         if self.choice.by == "record":
             return self.counted
+        if len(noisy) == 1:  # of two classes, whose sums do not tell
+            return int(self.counted * self._weight(self.plan, self.pool))
         return shares.weight(noisy, self.plan.scaling.constant, self.counted)
+
+    def _weight(self, made: Plan, pool: Int[np.ndarray, "pool directions"]) -> float:
+        """For how many records the vote of a user stands, as far as public users show it."""
+        if self.public_users is None or not isinstance(made.release, ClassSums):
+            return 1.0
+        return weight_of_users(made, pool, self.public_users)
 
     def _but_judges(self, some: int) -> int:
         return max(1, some - some // HELD_OUT) if self.judged else some
@@ -228,7 +236,8 @@ class Crowd:
             kept = public_side.plan_of(public_side.read(path), path)
             return kept, kept.space.coordinates(public)
         made, (wide, seen) = self.planned(), self.wide
-        doubt = doubts(made, wide, seen, voters=self.voting) or classes.doubt(made.release, self.voting)
+        standing = int(self.voting * self._weight(made, seen))
+        doubt = doubts(made, wide, seen, voters=standing) or classes.doubt(made.release, self.voting)
         progress.warn(doubt)
         return made, seen[:, : len(made.space.variances)]
 
