@@ -89,9 +89,10 @@ def plan(
 def weight_of_users(
     made: Plan, public: Int[np.ndarray, "pool directions"], users: Int[np.ndarray, " pool"]
 ) -> float:
-    """For how many of their records' means users stand in sums, if labels are so that it is least.
+    """For how many of their records' means users about stand in sums.
 
-    A user's sum is about the longer of what it would be if all its labels were alike, or no two of them.
+    A user's sum is taken to be the longer of what it would be if all its labels were alike, or no two of
+    them. Where labels follow from inputs it is longer, and the weight less than this.
 
     >>> pool = np.random.default_rng(0).normal(size=(300, 4))
     >>> space = spaces.learn("identity", pool)

@@ -9,6 +9,7 @@ from pate_jax import crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import crowds, noise
 from pate_jax.crowd import rehearsal, shares
+from pate_jax.crowd.plan import weight_of_users
 from pate_jax.crowd.roles import assigned
 from pate_jax.data import Part
 from pate_jax.models import spaces
@@ -102,3 +103,17 @@ def test_users_of_many_records_bring_what_is_expected_of_them():
         right.append((model.judged(vectors).argmax(1) == truth).mean())
     assert abs(found[0] - np.mean(right)) < 0.04
     assert found[1] < found[0] - 0.03, "one record of each user says less"
+
+
+def test_sums_of_two_classes_are_read_by_the_weight_of_public_users():
+    """Without noise, where each record votes, probabilities are nearer to these than where means are read."""
+    (pool, _, names), (inputs, labels, owners) = drawn(120), drawn(300)
+    space, users = spaces.learn("identity", pool), np.unique(names, return_inverse=True)[1]
+    public, halves = space.coordinates(pool), labels % 2
+    made = crowd.plan("sums", space, public, voters=300, classes=2, mu=3.0)
+    part = Part(inputs, halves, np.arange(len(labels)).astype(str), owners)
+    tables = [crowd.table(made, crowd.voters(part, 2, by=by)) for by in ("record", "user")]
+    weight = int(300 * weight_of_users(made, public, users))
+    read = [(tables[0], len(labels)), (tables[1], weight), (tables[1], 300)]
+    alone, weighed, plain = (shares.of_sums(one, made, public, some).probabilities for one, some in read)
+    assert np.abs(weighed - alone).mean() < 0.9 * np.abs(plain - alone).mean()

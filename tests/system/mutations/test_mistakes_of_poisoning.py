@@ -48,9 +48,15 @@ AGAIN = test_poisoning.test_a_poisoned_table_is_that_of_a_crowd_with_these_recor
 MISTAKES = [
     case(
         "a voter of sums takes its vector away, and brings no other",
-        source(leads, "of_sums", "2 * np.linalg.norm", "np.linalg.norm"),
+        source(leads, "of_sums", "2 * longest * np", "longest * np"),
         fails(partial(WORST, 3)),
         "worst voters and the certificate",
+    ),
+    case(
+        "a user's table is taken to lie in one class",
+        source(leads, "of_sums", "if by_user and", "if False and"),
+        fails(test_poisoning.test_a_user_may_move_a_lead_by_more_than_a_record_and_no_further_than_is_said),
+        "no_further_than_is_said",
     ),
     case(
         "the constant is not in what a voter reaches",
