@@ -50,7 +50,7 @@ def rehearse(
     """The best of the plans that `accounting.plan` proposes; it refuses where no plan is of use."""
     entries = _seen(dataset)
     roles = assigned(len(entries), records)
-    asked = int((roles.times > 0).sum())
+    asked = len(roles.voting)
     found = planning.plan(records, dataset.classes, epsilon, delta, most_queries=min(MOST_QUERIES, asked))
     options = (found.best, *found.others)
     each = [Teachers(one, _expected(one, entries, labels, dataset.classes, roles)) for one in options]
@@ -67,7 +67,7 @@ def _expected(
     option: Option, entries: Entries, labels: Sequence[Labels], classes: int, roles: Roles
 ) -> Expected:
     random = np.random.default_rng(3)
-    drawn = np.flatnonzero(roles.times)
+    drawn = roles.voting
     queries = drawn[: option.queries]
     targets = np.stack([np.eye(classes)[each] for each in labels]) - 1 / classes
     votes = cast(option, entries, targets, drawn, queries, random)

@@ -49,7 +49,7 @@ def sums(classes, constant, seed=0):
     known, pool = classifier.measured(vectors[VOTERS:], LENGTH), vectors[VOTERS:]
     table = added(vectors[:VOTERS], labels, release)
     noisy = table + np.rint(300 * random.normal(size=table.shape)).astype(np.int64)
-    rule = leads.of_sums(noisy, release, known, VOTERS, pool)
+    rule = leads.of_sums(noisy, release, known, VOTERS, pool, by_user=False)
     return Small(vectors[:VOTERS], labels, release, noisy, pool, known, rule)
 
 
@@ -72,7 +72,7 @@ def test_a_user_may_move_a_lead_by_more_than_a_record_and_no_further_than_is_sai
     """Its table has opposite parts in two classes, and the opposite ones once its contents change."""
     made = sums(3, True)
     settings = made.noisy, made.release, made.known, VOTERS, made.pool
-    record, user = leads.of_sums(*settings), leads.of_sums(*settings, by_user=True)
+    record, user = (leads.of_sums(*settings, by_user=by_user) for by_user in (False, True))
     np.testing.assert_allclose(user.reach, math.sqrt(2) * record.reach)
     longest = 0.0
     for query, along in enumerate(user.functional):

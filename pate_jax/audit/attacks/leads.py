@@ -58,7 +58,7 @@ def withstood(scores: Scores, reach: Float[np.ndarray, " query"]) -> Int[np.ndar
 
 
 def of_plan(
-    plan: Plan, noisy: Table, pool: Int[np.ndarray, "pool directions"], voters: int, *, by_user: bool = False
+    plan: Plan, noisy: Table, pool: Int[np.ndarray, "pool directions"], voters: int, *, by_user: bool
 ) -> Rule:
     """The rule of a round: of the pool where voters gave sums, of the queries where they are neighbours.
 
@@ -88,7 +88,7 @@ def of_sums(
     voters: int,
     seen: Int[np.ndarray, "query entries"],
     *,
-    by_user: bool = False,
+    by_user: bool,
 ) -> Rule:
     """The rule of class sums, whose scores are `h(x)` times the sum of each class.
 

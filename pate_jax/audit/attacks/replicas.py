@@ -134,9 +134,7 @@ def round_of(opened: Crowd, release: CrowdRelease, people: voting.Voters, which:
         seen, pool = _vectors(opened, people), _pool(opened, release)
 
         def of_sums(table: np.ndarray, voters: int) -> np.ndarray:
-            if people.users is not None:
-                voters = shares.weight(table, opened.plan.scaling.constant, voters)
-            return classifier.of_pool(table, release, pool, voters).probabilities(seen)
+            return classifier.of_pool(table, release, pool, opened.weight(table, voters)).probabilities(seen)
 
         return Round(tables_pipeline.of_vectors(seen, _labels(people), which, release), release, of_sums)
     if not isinstance(release, NeighbourCounts) or queries is None:

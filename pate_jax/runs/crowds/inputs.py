@@ -131,7 +131,7 @@ class Crowd:
         """How many voters there are. It is private."""
         return len(np.unique(partition.units_of(self.dataset.private, self.choice.by)))
 
-    @property
+    @cached_property
     def public_users(self) -> Int[np.ndarray, " pool"] | None:
         """The users of public inputs by number, where users vote and these inputs have any."""
         users = self.dataset.public.users
@@ -171,13 +171,17 @@ class Crowd:
         """
         return self._but_judges(noisy_number(self.run))
 
-    def weight(self, noisy: Int[np.ndarray, "row entry"]) -> int:
-        """How many voters' vectors noisy sums are read as: those of users may stand for more; public."""
+    def weight(self, noisy: Int[np.ndarray, "row entry"], counted: int | None = None) -> int:
+        """How many voters' vectors noisy sums are read as: those of users may stand for more; public.
+
+        `counted` is the public number of voters, as the run has told it unless another is given.
+        """
+        counted = self.counted if counted is None else counted
         if self.choice.by == "record":
-            return self.counted
+            return counted
         if len(noisy) == 1:  # of two classes, whose sums do not tell
-            return int(self.counted * self._weight(self.plan, self.pool))
-        return shares.weight(noisy, self.plan.scaling.constant, self.counted)
+            return int(counted * self._weight(self.plan, self.pool))
+        return shares.weight(noisy, self.plan.scaling.constant, counted)
 
     def _weight(self, made: Plan, pool: Int[np.ndarray, "pool directions"]) -> float:
         """For how many records the vote of a user stands, as far as public users show it."""

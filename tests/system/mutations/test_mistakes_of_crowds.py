@@ -285,9 +285,7 @@ MISTAKES = [
     ),
     case(
         "a user's sums that are not shortened",
-        replaced(
-            import_module("pate_jax.crowd.sums"), "shortened", lambda real: lambda given, users, length: given
-        ),
+        replaced(import_module("pate_jax.crowd.sums"), "shortened", as_given),
         made("sums", "user"),
         "table: (the records give another table|one voter cast a vector longer)",
     ),
