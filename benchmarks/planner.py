@@ -26,6 +26,7 @@ from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.crowd import rehearsal, shares
 from pate_jax.crowd.plan import doubts
 from pate_jax.crowd.rehearsal import Expected, Labels
+from pate_jax.crowd.vectors import vectors
 from pate_jax.data import Dataset
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs.crowds import forecast
@@ -98,8 +99,10 @@ def _right(plan: Any, here: Any, dataset: Dataset, seeds: int) -> float:
     for seed in range(seeds):
         noisy = noisy_table(plan.release, table, key=seeded_key(seed)).values
         if plan.queries is None:
-            seen = shares.of_sums(noisy, plan, here.places["pool"], here.voters, here.places["test"])
-            found.append(accuracy(seen.probabilities, here.labels["test"]))
+            model = shares.classifier_of(noisy, plan, here.places["pool"], here.voters)
+            width = len(plan.space.variances)
+            seen = vectors(plan.scaling, here.places["test"][:, :width])
+            found.append(accuracy(model.judged(seen), here.labels["test"]))
         else:
             told = shares.of_counts(noisy, plan.release)
             asked = dataset.public.take(plan.queries.rows).inputs

@@ -3,8 +3,8 @@
 What labels depend on is not known beforehand, so several made-up ones stand for them: clusters of the pool,
 one for each class, or three or ten of them joined to one class at random, and random linear functions of the
 coordinates, with noise and without. As many voters as there are records are drawn from one part of the pool,
-with replacement; noise is drawn as a release has it; and what follows is judged on the rest. Where the public
-inputs have labels of their own, these take the place of the made-up ones.
+with replacement; noise is drawn as a release has it, several times; and what follows is judged on the rest.
+Where the public inputs have labels of their own, these take the place of the made-up ones.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ _UNSURE = (0.0, 0.7)  # noise in the scores of linear functions
 _TURNS = 15  # of averaging clusters
 _SHARED = 0.1  # of what a query says that its neighbours do not share
 _BLOCK = 2048  # inputs compared with all queries at a time
+_DRAWS = 10  # of the noise
+FEW_DRAWS = 3  # where something is trained after each
 
 
 class Expected(NamedTuple):
     """The share of judged inputs that is labelled right, with several labels or with the pool's own.
 
-    Of several labels, `low` and `high` are what the least and the most kind of them bring; of one, where the
-    share of all inputs like these lies, by how few were judged.
+    Of several labels, `low` and `high` are what the least and the most kind of them bring, in the mean over
+    the draws of the noise; of one, where the share lies that one draw brings of all inputs like these.
     """
 
     accuracy: float  # the mean
@@ -49,6 +51,8 @@ class Expected(NamedTuple):
     majority: float  # share of the most frequent class
     judged: int = 0  # how many inputs
     labels: int = 1
+    noise: float = 0.0  # how far the share goes up and down with the noise: its standard deviation
+    draws: int = 1  # of the noise
 
     def text(self) -> str:
         """In words.
@@ -63,13 +67,19 @@ class Expected(NamedTuple):
         return f"{self.accuracy:.0%} right ({ends})"
 
     @property
-    def deviation(self) -> float:
-        """The standard deviation of the difference between two such shares, as few inputs are judged.
+    def least(self) -> float:
+        """The share with the least kind labels, by which voters are compared.
 
         Two right and two wrong ones are added, since a share of 0 or 1 of few inputs says little.
         """
-        share = (self.low * self.judged + 2) / (self.judged + 4)
-        return math.sqrt(2 * share * (1 - share) / (self.judged + 4))
+        share = self.low if self.labels > 1 else self.accuracy
+        return (share * self.judged + 2) / (self.judged + 4)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of that share, by how few inputs are judged and how often noise is drawn."""
+        varies = self.least * (1 - self.least) / (self.judged + 4)
+        return math.sqrt(varies + self.noise**2 / self.draws)
 
 
 def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
@@ -98,36 +108,54 @@ def rehearse(
     same call says the same.
     """
     roles = assigned(len(public), voters, users)
-    guess = guesser(made, public, roles, roles.judged)
-    return judged([guess(each) for each in labels], labels, roles)
+    guess = guesser(made, public, roles, roles.judged, drawing())
+    return judged([[guess(each) for _ in range(_DRAWS)] for each in labels], labels, roles)
 
 
-def judged(guesses: Sequence[Shares], labels: Sequence[Labels], roles: Roles) -> Expected:
-    """How right the guesses of judged inputs are, for each of several labels."""
+def judged(guesses: Sequence[Sequence[Shares]], labels: Sequence[Labels], roles: Roles) -> Expected:
+    """How right the guesses of judged inputs are: for each of several labels, from each draw of the noise."""
     truth = [each[roles.judged] for each in labels]
-    right = [float((one.argmax(1) == each).mean()) for one, each in zip(guesses, truth, strict=True)]
+    right = np.array(
+        [[(one.argmax(1) == each).mean() for one in some] for some, each in zip(guesses, truth, strict=True)]
+    )
     usual = [float(np.bincount(each).max()) / len(each) for each in truth]
-    low, high, number = min(right), max(right), roles.judges
-    if len(labels) == 1:
-        low, high = _around(low, number)
-    return Expected(float(np.mean(right)), low, high, float(np.mean(usual)), number, len(labels))
+    several, draws = right.shape
+    noise = math.sqrt(right.var(1, ddof=1).mean()) if draws > 1 else 0.0
+    each, number = right.mean(1), roles.judges
+    ends = (each.min(), each.max()) if several > 1 else _around(float(each[0]), number, noise)
+    low, high = map(float, ends)
+    return Expected(float(each.mean()), low, high, float(np.mean(usual)), number, several, noise, draws)
 
 
-def _around(share: float, number: int) -> tuple[float, float]:
+def _around(share: float, number: int, noise: float) -> tuple[float, float]:
     """Where a share lies of which so many draws are known: two deviations to each side (Wilson's interval).
 
-    >>> [tuple(round(end, 3) for end in _around(*one)) for one in ((1.0, 1), (0.0, 100), (0.9, 200))]
+    With noise of its own it is as little known as from fewer draws.
+
+    >>> [tuple(round(end, 3) for end in _around(*one, 0.0)) for one in ((1.0, 1), (0.0, 100), (0.9, 200))]
     [(0.2, 1.0), (0.0, 0.038), (0.849, 0.935)]
+    >>> tuple(round(end, 3) for end in _around(0.9, 200, 0.03))
+    (0.802, 0.952)
     """
-    middle, more = (share + 2 / number) / (1 + 4 / number), 1 / number**2
-    around = 2 * math.sqrt(share * (1 - share) / number + more) / (1 + 4 / number)
+    varies = share * (1 - share)
+    known = number / (1 + number * noise**2 / varies) if varies else number
+    middle, more = (share + 2 / known) / (1 + 4 / known), 1 / known**2
+    around = 2 * math.sqrt(varies / known + more) / (1 + 4 / known)
     return max(0.0, middle - around), min(1.0, middle + around)
 
 
-def guesser(made: Plan, public: Places, roles: Roles, rows: Rows) -> Guess:
-    """A function from labels of the pool to the shares that a noisy table gives at some of its rows."""
+def drawing() -> np.random.Generator:
+    """What draws the noise of a rehearsal; it keeps no secret, and the same rehearsal says the same."""
+    return np.random.default_rng(2)
+
+
+def guesser(made: Plan, public: Places, roles: Roles, rows: Rows, random: np.random.Generator) -> Guess:
+    """A function from labels of the pool to the shares that a noisy table gives at some of its rows.
+
+    Each call draws the noise anew.
+    """
     begun = _by_sums if isinstance(made.release, ClassSums) else _by_counts
-    return begun(made, public, roles, rows, np.random.default_rng(2))
+    return begun(made, public, roles, rows, random)
 
 
 def _by_sums(made: Plan, public: Places, roles: Roles, rows: Rows, random: np.random.Generator) -> Guess:

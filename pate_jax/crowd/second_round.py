@@ -57,21 +57,24 @@ def rehearse(
     """What two rounds of a crowd are expected to bring that cost `mu` together, with each of these labels."""
     voting, share = max(1, voters - voters // HELD_OUT), mu / math.sqrt(2)
     roles = assigned(len(public), voting, users)
-    taught = roles.voting[:_TAUGHT]
+    taught, random = roles.voting[:_TAUGHT], rehearsal.drawing()
 
     def asked(there: Space, places: Places, rows: Rows) -> rehearsal.Guess:
         made = plan(kind, there, places, voters=voting, classes=classes, mu=share, users=users)
-        return rehearsal.guesser(made, places, roles, rows)
+        return rehearsal.guesser(made, places, roles, rows, random)
 
     first = asked(space, public, np.concatenate([roles.judged, taught]))
-    seen, guesses = _evened(public), []
-    for each in labels:
+    seen = _evened(public)
+
+    def guessed(each: Labels) -> rehearsal.Shares:
         told, answers = np.split(first(each).astype(np.float32), [len(roles.judged)])
         layer = np.asarray(_layer(seen, seen[taught], answers))
         there = spaces.learn("identity", layer)
         again = asked(there, there.coordinates(layer), roles.judged)(each)
-        guesses.append((told + again) / 2)
-    return rehearsal.judged(guesses, labels, roles)
+        return np.asarray((told + again) / 2)
+
+    draws = range(rehearsal.FEW_DRAWS)
+    return rehearsal.judged([[guessed(each) for _ in draws] for each in labels], labels, roles)
 
 
 def _evened(public: Places) -> Float[np.ndarray, "pool seen"]:

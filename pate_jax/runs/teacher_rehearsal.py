@@ -54,7 +54,7 @@ def rehearse(
     found = planning.plan(records, dataset.classes, epsilon, delta, most_queries=min(MOST_QUERIES, asked))
     options = (found.best, *found.others)
     each = [Teachers(one, _expected(one, entries, labels, dataset.classes, roles)) for one in options]
-    return max(each, key=lambda one: one.expected.low)
+    return max(each, key=lambda one: one.expected.least)
 
 
 def _seen(dataset: Dataset) -> Entries:
@@ -71,12 +71,14 @@ def _expected(
     queries = drawn[: option.queries]
     targets = np.stack([np.eye(classes)[each] for each in labels]) - 1 / classes
     votes = cast(option, entries, targets, drawn, queries, random)
-    guesses = []
-    for counted in votes:
+
+    def guessed(counted: Float[np.ndarray, "query classes"]) -> rehearsal.Shares:
         answers, answered = _answers(option.mechanism, counted, random)
         learned = student(entries[queries[answered]], np.eye(classes)[answers[answered]])
-        guesses.append(learned(entries[roles.judged]))
-    return rehearsal.judged(guesses, labels, roles)
+        return np.asarray(learned(entries[roles.judged]))
+
+    draws = range(rehearsal.FEW_DRAWS)
+    return rehearsal.judged([[guessed(counted) for _ in draws] for counted in votes], labels, roles)
 
 
 def cast(

@@ -69,6 +69,22 @@ def test_a_rehearsal_is_a_function_of_public_inputs_alone():
     ]
 
 
+@pytest.mark.parametrize("kind", ["neighbours", "sums"])
+def test_what_is_expected_is_the_mean_over_the_noise_which_widens_the_range(kind):
+    """Of so little epsilon that one draw says next to nothing; 400 others are the oracle."""
+    made, labels = planned(kind, 0.014), TRUTH["pool"]
+    found = rehearsal.rehearse(made, POOL, [labels], VOTERS)
+    roles = assigned(len(POOL), VOTERS)
+    guess = rehearsal.guesser(made, POOL, roles, roles.judged, np.random.default_rng(99))
+    right = [(guess(labels).argmax(1) == labels[roles.judged]).mean() for _ in range(400)]
+    spread = np.std(right)
+    assert abs(found.accuracy - np.mean(right)) < 4 * spread / np.sqrt(found.draws)
+    assert 0.3 * spread < found.noise < 1.9 * spread  # p < 0.001 on either side, were it normal
+    assert found.low < np.quantile(right, 0.1) and np.quantile(right, 0.9) < found.high
+    clear = rehearsal.rehearse(planned(kind, 20.0), POOL, [labels], VOTERS)
+    assert clear.noise < found.noise / 2 and clear.deviation < 1.1 * found.deviation
+
+
 def test_labels_are_made_up_of_every_class_even_for_a_small_pool():
     few = POOL[:8]
     assert all(len(each) == 8 and each.max() < CLASSES for each in rehearsal.labellings(SPACE, few, CLASSES))
@@ -182,18 +198,18 @@ def test_nobody_who_is_judged_stands_for_a_voter():
         assert roles.times.sum() == 1234 and not roles.times[roles.judged].any()
 
 
-def xor(size, seed=0):
-    """Labels that no linear function tells, in two of twenty directions."""
-    places = np.random.default_rng(seed).normal(size=(size, 20)) * np.linspace(1.3, 0.8, 20)
-    return places, ((places[:, 0] * places[:, 1]) > 0).astype(int)
+def far(size):
+    """Labels by how far one of forty directions is from the middle, which no linear function tells."""
+    places = np.random.default_rng(0).normal(size=(size, 40)) * np.linspace(1.3, 0.8, 40)
+    return places, (np.abs(places[:, 0]) > 0.9).astype(int)
 
 
 @pytest.mark.long
-def test_two_rounds_are_ahead_where_labels_depend_on_two_directions_in_a_way_no_line_tells():
-    places, labels = xor(3000)
+def test_two_rounds_are_ahead_where_labels_depend_on_few_directions_in_a_way_no_line_tells():
+    places, labels = far(3000)
     space = spaces.learn("identity", places)
     wide = Learned(space, space.coordinates(places))
-    mu = counts.mu_for(1.0, 1e-5)
+    mu = counts.mu_for(2.0, 1e-5)
     wanted = forecast.candidates(20_000, mu)
     found = forecast.of_crowds(wanted, wide, [labels], voters=20_000, classes=2, mu=mu)
     assert forecast.best(found) == forecast.Candidate("neighbours", 2)

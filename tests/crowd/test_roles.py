@@ -55,7 +55,7 @@ def test_what_is_rehearsed_is_the_table_of_such_users(kind, classes, monkeypatch
     roles = assigned(len(places), 300, users)
     seen = []
     monkeypatch.setattr(rehearsal, "_noisy", lambda table, *_: seen.append(table.astype(np.int64)) or seen[0])
-    rehearsal.guesser(made, space.coordinates(places), roles, roles.judged)(labels)
+    rehearsal.guesser(made, space.coordinates(places), roles, roles.judged, rehearsal.drawing())(labels)
     rows = np.repeat(np.arange(len(places)), roles.times)
     turn = np.concatenate([np.arange(each) for each in roles.times])
     owners = np.array([f"{names[row]} {time}" for row, time in zip(rows, turn, strict=True)])

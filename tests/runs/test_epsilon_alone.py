@@ -118,6 +118,7 @@ def test_neighbours_are_chosen_where_they_are_more_than_a_deviation_ahead(
     said = capsys.readouterr().err
     assert ("which are the simplest of those that do about best" in said) == (voters == "sums")
     assert ("which do best" in said) == (voters == "neighbours")
+    assert "; the most frequent class alone 40%." in said
 
 
 def test_two_public_inputs_with_labels_choose_nothing():
@@ -126,8 +127,8 @@ def test_two_public_inputs_with_labels_choose_nothing():
     truth = np.array([0, 1])
     right = np.eye(2)[truth[roles.judged]]
     found = {
-        forecast.Candidate("neighbours"): rehearsal.judged([right], [truth], roles),
-        forecast.Candidate("sums"): rehearsal.judged([1 - right], [truth], roles),
+        forecast.Candidate("neighbours"): rehearsal.judged([[right]], [truth], roles),
+        forecast.Candidate("sums"): rehearsal.judged([[1 - right]], [truth], roles),
     }
     assert [(round(one.low, 1), round(one.high, 1)) for one in found.values()] == [(0.2, 1.0), (0.0, 0.8)]
     assert forecast.best(found).voters == "sums"

@@ -134,17 +134,19 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     choice, dataset = crowd.choice, crowd.dataset
     each = {kind: Expected(**one) for kind, one in facts["expected"].items()}
     expected = "; ".join(f"{kind} {one.text()}" for kind, one in each.items())
-    plan, own = crowd.plan, next(iter(each.values())).labels == 1
+    plan, some = crowd.plan, next(iter(each.values()))
+    own = some.labels == 1
+    alone = f"the most frequent class alone {some.majority:.0%}" + ("" if own else " on average")
     space = crowd_words.space({"space": plan.space.description()._asdict()})
     name = Candidate(choice.voters, choice.rounds).name
     where = "on the labels of your public file" if own else "where labels are least kind to them"
-    leading = each[name].low >= max(one.low for one in each.values())
+    leading = each[name].least >= max(one.least for one in each.values())
     why = "do best" if leading else "are the simplest of those that do about best"
     by = "these labels, which are public" if own else "labels that were made up in several ways"
     return [
         f"Chosen by public inputs alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: about "
         f"{crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public inputs.",
-        f"  voters: {name}, which {why} {where}. Expected with {by}: {expected}.",
+        f"  voters: {name}, which {why} {where}. Expected with {by}: {expected}; {alone}.",
         f"  space: {space}.",
         f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers"
         + (", which are all that leaves." if choice.rounds == 1 else " of each round."),

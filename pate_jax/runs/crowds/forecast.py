@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, get_args
 
@@ -125,7 +126,7 @@ def contenders(
     found = told([one for one in wanted if one.rounds == 1], labels)
     first = found[best(found)]
     for one in wanted:
-        if one.rounds > 1 and told([one], labels[-1:])[one].accuracy > first.low + 2 * first.deviation:
+        if one.rounds > 1 and surely(told([one], labels[-1:])[one], first):
             found |= told([one], labels)
     return found
 
@@ -155,9 +156,9 @@ def best(found: Mapping[Candidate, Expected]) -> Candidate:
 
 def leader(found: Mapping[Candidate, Expected]) -> Candidate:
     """The voters that do best where labels are least kind to them."""
-    return max(found, key=lambda one: (found[one].low, one))
+    return max(found, key=lambda one: (found[one].least, one))
 
 
 def surely(one: Expected, other: Expected, deviations: float = 2) -> bool:
-    """Whether one is ahead of another by more than the few judged inputs can make it."""
-    return one.low > other.low + deviations * other.deviation
+    """Whether one is ahead of another by more than few judged inputs and the noise's draws can make it."""
+    return one.least > other.least + deviations * math.hypot(one.deviation, other.deviation)
