@@ -33,7 +33,7 @@ def inspect_command(
         test: the test part.
         label_column: column of a table that holds the label; unset: a guess.
         id_column: column of a table that holds the record's id; unset: a guess.
-        user_column: column of a table that holds the user's id.
+        user_column: column of a table that holds the user's id; unset: a guess.
         classes: number or names of classes, if the public labels do not show them.
         image_size: height and width to which images are resized.
     """

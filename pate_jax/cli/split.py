@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from tyro.conf import Positional
 
 from pate_jax.system import progress
 
+_FLAGS = {"labels": "--label-column", "ids": "--id-column", "users": "--user-column"}
 _NO_PRIVACY = (
     "this split is for a trial: its public and test rows are records of your own, and they have no privacy. "
     "Do not publish what a run on it releases. For a release, take public inputs that hold no private record"
@@ -30,9 +32,10 @@ def split(
     Args:
         file: a table (.csv, .parquet) or an .npz.
         out: the folder for the parts.
-        label_column: column of a table that holds the label.
-        id_column: column of a table that holds the record's id.
-        user_column: column of a table that holds the user's id; all records of a user fall into one part.
+        label_column: column of a table that holds the label; unset: a guess.
+        id_column: column of a table that holds the record's id; unset: a guess.
+        user_column: column of a table that holds the user's id; all records of a user fall into one part;
+            unset: a guess.
         public: share of the users, or records, whose records become public.
         test: share of the users, or records, that test the student.
         seed: which users, or records, fall into which part.
@@ -43,19 +46,21 @@ def split(
     made = trial.divide(file.expanduser(), out.expanduser(), names, public=public, test=test, seed=seed)
     for part, path in made.files.items():
         print(f"{path}: {made.rows[part]:,} records")
+    for role, name in made.names.items():
+        if not names[role]:
+            print(f"the column {name!r} is taken for that of {role}: name another with {_FLAGS[role]}")
     progress.warn(_NO_PRIVACY)
-    print(f"next: {run_line(made.files, names, _more(made.classes, made.equal))}")
+    print(f"next: {run_line(made.files, made.names, _more(made.classes, made.equal))}")
 
 
-def run_line(files: dict[str, Path], names: dict[str, str | None], more: list[str]) -> str:
+def run_line(files: Mapping[str, Path], names: Mapping[str, str | None], more: list[str]) -> str:
     """The command that makes a run of these files.
 
     >>> run_line({"private": Path("my own.csv"), "public": Path("pool.csv")}, {"labels": "sick"}, [])
     "pate run --private 'my own.csv' --public pool.csv --label-column sick --epsilon 1"
     """
-    flags = {"labels": "--label-column", "ids": "--id-column", "users": "--user-column"}
     words = ["pate", "run", *(word for part, path in files.items() for word in (f"--{part}", str(path)))]
-    words += [word for role, name in names.items() if name for word in (flags[role], name)]
+    words += [word for role, name in names.items() if name for word in (_FLAGS[role], name)]
     words += ["--by", "user"] if names.get("users") else []
     return shlex.join([*words, *more, "--epsilon", "1"])
 

@@ -21,6 +21,13 @@ Names = Mapping[str, str | None]  # of the columns of labels, ids and users
 _SHOWN = 6  # names on a line
 _CLASSES = 20  # values that a guessed label may have
 _ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)", re.IGNORECASE)
+_PEOPLE = (
+    "patient|person|people|user|customer|client|member|participant|respondent|subject|student|donor|driver"
+)
+_USER = re.compile(
+    rf"(.*[ _-])?({_PEOPLE}|household)s?([ _-]?(id|uuid|key|code|number|no|nr))?", re.IGNORECASE
+)
+_USERS = 10  # different ones that a guessed column of them has at least
 _LABEL = re.compile(r"(.*[ _-])?(label|labels|class|target|outcome|y)", re.IGNORECASE)
 
 
@@ -30,7 +37,7 @@ class Seen(NamedTuple):
     what: str
     lines: dict[str, str]
     refused: list[str]
-    names: dict[str, str]  # of labels and ids, given or guessed
+    names: dict[str, str]  # of labels, ids and users, given or guessed
 
 
 def look(path: Path, names: Names) -> Seen:
@@ -51,18 +58,14 @@ def look(path: Path, names: Names) -> Seen:
 
 def table_seen(table: Table, names: Names) -> Seen:
     """A table as it is seen."""
-    unknown = next((name for name in names.values() if name is not None and name not in table), None)
-    if unknown is not None:
-        raise PateError(f"there is no column {unknown!r}; the columns are {', '.join(table)}")
-    rows, found = len(next(iter(table.values()))), _roles(table, names)
+    rows, found = len(next(iter(table.values()))), roles(table, names)
     guessed = {role: name for role, name in found.items() if not names.get(role)}
-    features = {
-        name: values for name, values in table.items() if name not in (*found.values(), names.get("users"))
-    }
+    features = {name: values for name, values in table.items() if name not in found.values()}
     kinds, refused = _kinds(features)
     refused += [f"the column {name!r} is left out: {why}" for name, why in _left_out(features, kinds).items()]
     lines = {
         "ids": _about_ids(table.get(found.get("ids", "")), found, guessed, refused),
+        "users": _about_users(table.get(found.get("users", "")), found, guessed),
         "labels": _about_labels(table.get(found.get("labels", "")), found, guessed, refused),
         **{kind: _listed(there) for kind, there in kinds.items()},
         "missing": _listed(_missing(features)),
@@ -71,10 +74,13 @@ def table_seen(table: Table, names: Names) -> Seen:
     return Seen(f"a table of {rows:,} rows and {len(table)} columns", lines, refused, found)
 
 
-def _roles(table: Table, names: Names) -> dict[str, str]:
-    """The columns of labels and ids, as they are named or as their names and values suggest."""
-    found = {role: name for role in ("labels", "ids") if (name := names.get(role))}
-    free = [name for name in table if name not in (*found.values(), names.get("users"))]
+def roles(table: Table, names: Names) -> dict[str, str]:
+    """The columns of labels, ids and users, as they are named or as their names and values suggest."""
+    unknown = next((name for name in names.values() if name is not None and name not in table), None)
+    if unknown is not None:
+        raise PateError(f"there is no column {unknown!r}; the columns are {', '.join(table)}")
+    found = {role: name for role in ("labels", "ids", "users") if (name := names.get(role))}
+    free = [name for name in table if name not in found.values()]
     differ = {name: len({*table[name]}) for name in free}
     rows = len(next(iter(table.values())))
     own = [
@@ -88,6 +94,16 @@ def _roles(table: Table, names: Names) -> dict[str, str]:
         found.setdefault("labels", called[0])
     if own and rows > 1:
         found.setdefault("ids", own[0])
+    people = [
+        name
+        for name in free
+        if _USERS <= differ[name] < rows
+        and name not in found.values()
+        and _USER.fullmatch(name)
+        and not missing(table[name]).any()
+    ]
+    if people:
+        found.setdefault("users", people[0])
     return found
 
 
@@ -137,6 +153,14 @@ def _about_ids(
         refused.append(f"the id {most!r} is there {count} times: give each record its own")
     numbers = ", but they count up like row numbers (docs/data.md)" * relation.count_up(list(values))
     return f"{name}: {len({*values}):,} different{numbers}"
+
+
+def _about_users(values: Sequence[str] | None, found: Mapping[str, str], guessed: Names) -> str:
+    if values is None:
+        return "none: if one person has several records, name a column of persons with --user-column"
+    name = found["users"] + " (a guess: name it with --user-column)" * ("users" in guessed)
+    ((_, most),) = Counter(values).most_common(1)
+    return f"{name}: {len({*values}):,} different, with up to {most:,} records; --by user covers all of them"
 
 
 def _about_labels(

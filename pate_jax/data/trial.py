@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import own_files, tables
+from pate_jax.data import inspection, own_files, tables
 from pate_jax.errors import PateError
 from pate_jax.system import storage
 
@@ -26,6 +26,7 @@ class Trial(NamedTuple):
     rows: dict[str, int]
     classes: tuple[str, ...]  # to be declared, because the public parts do not show them all
     equal: int  # public and test rows whose columns equal those of a private one
+    names: Mapping[str, str]  # of the columns of labels, ids and users, given or guessed
 
 
 def rows_of(units: np.ndarray, public: float, test: float, seed: int) -> dict[str, np.ndarray]:
@@ -60,7 +61,10 @@ def divide(
     test: float = 0.1,
     seed: int = 0,
 ) -> Trial:
-    """Write the parts of a table or an .npz into a folder; `names` are those of labels, ids and users."""
+    """Write the parts of a table or an .npz into a folder; `names` are those of labels, ids and users.
+
+    Columns that are not named are guessed as `data.inspection` does.
+    """
     kind = own_files.kind_of([path])
     if kind == "folder":
         raise PateError(f"{path} is a folder of images: move some of them into folders of their own by hand")
@@ -74,16 +78,14 @@ def divide(
     units = called[0] if called else np.arange(next(iter(count.values())))
     rows = rows_of(units, public, test, seed)
     return _written(
-        out, ".npz", {part: _archive(arrays, chosen) for part, chosen in rows.items()}, rows, (), 0
+        out, ".npz", {part: _archive(arrays, chosen) for part, chosen in rows.items()}, rows, (), 0, {}
     )
 
 
 def _table(
-    table: tables.Table, path: Path, out: Path, names: Mapping[str, str | None], how: tuple[float, float, int]
+    table: tables.Table, path: Path, out: Path, given: Mapping[str, str | None], how: tuple[float, float, int]
 ) -> Trial:
-    unknown = next((name for name in names.values() if name is not None and name not in table), None)
-    if unknown is not None:
-        raise PateError(f"{path} has no column {unknown!r}; its columns are {', '.join(table)}")
+    names = inspection.roles(table, given)
     called = [np.array(table[name]) for role in ("users", "ids") if (name := names.get(role))]
     units = called[0] if called else np.arange(len(next(iter(table.values()))))
     rows = rows_of(units, *how)
@@ -103,7 +105,7 @@ def _table(
         record in private for part in rows if part != "private" for record in _records(parts[part], features)
     )
     written = {part: tables.to_csv(content) for part, content in parts.items()}
-    return _written(out, ".csv", written, rows, classes, equal)
+    return _written(out, ".csv", written, rows, classes, equal, names)
 
 
 def _hidden(public: list[list[str]], labels: list[str]) -> tuple[str, ...]:
@@ -129,6 +131,7 @@ def _written(
     rows: Mapping[str, np.ndarray],
     classes: tuple[str, ...],
     equal: int,
+    names: Mapping[str, str],
 ) -> Trial:
     files = {part: out / f"{part}{suffix}" for part in contents}
     there = next((path for path in files.values() if path.exists()), None)
@@ -136,4 +139,4 @@ def _written(
         raise PateError(f"{there} is there already: choose another --out, or remove it")
     for part, content in contents.items():
         storage.write_bytes(files[part], content, mode=0o600)
-    return Trial(files, {part: len(chosen) for part, chosen in rows.items()}, classes, equal)
+    return Trial(files, {part: len(chosen) for part, chosen in rows.items()}, classes, equal, names)

@@ -30,6 +30,7 @@ def test_a_table_is_described_and_its_roles_are_guessed():
     assert found.names == {"labels": "died", "ids": "patient"}
     assert found.lines == {
         "ids": "patient (a guess: name it with --id-column): 40 different",
+        "users": "none: if one person has several records, name a column of persons with --user-column",
         "labels": "died (a guess: name it with --label-column): 2 classes: yes 32, no 8",
         "numbers": "age",
         "words": "town (2), unit (1)",
@@ -106,14 +107,38 @@ def test_folders_are_described(tmp_path):
     assert found.refused[1] == "the images have several sizes: give --image-size, such as 32"
 
 
-def test_the_command_prints_ten_lines_and_the_next_command(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["patient", "Patient ID", "customer_no", "user"])
+def test_a_column_of_persons_who_have_several_records_is_one_of_users(name):
+    """Called an id by its name, it would protect one record of a person and no more."""
+    table = {name: [f"p{row // 3}" for row in ROWS], **{key: TABLE[key] for key in ("age", "died")}}
+    found = inspection.table_seen(table, {})
+    assert found.names == {"labels": "died", "users": name} and not found.refused
+    said = f"{name} (a guess: name it with --user-column): 14 different, with up to 3 records; "
+    assert found.lines["users"] == f"{said}--by user covers all of them"
+    assert found.lines["words"] == "none" and found.lines["ids"].startswith("none")
+    named = inspection.table_seen(
+        {**table, "visit": [f"v{row}" for row in ROWS]}, {"users": name, "ids": "visit"}
+    )
+    assert named.lines["users"].startswith(f"{name}: 14 different")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("userland", "p{0}"), ("users", "p{1}"), ("patient", "p{2}"), ("number", "{0}")]
+)
+def test_other_columns_are_none_of_users(name, value):
+    """By name, because all differ, because there are few of them, and since a number may be anything."""
+    table = {name: [value.format(row // 3, row, row % 9) for row in ROWS], "died": TABLE["died"]}
+    assert "users" not in inspection.table_seen(table, {}).names
+
+
+def test_the_command_prints_eleven_lines_and_the_next_command(tmp_path, capsys):
     header, rows = ",".join(TABLE), zip(*TABLE.values(), strict=True)
     text = "\n".join([header, *map(",".join, rows)]) + "\n"
     (tmp_path / "own.csv").write_text(text)
     (tmp_path / "pool.csv").write_text(text.replace("2024-03", "2024-04"))
     assert call("inspect", tmp_path / "own.csv") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 10 and lines[0].endswith("it is private.")
+    assert len(lines) == 11 and lines[0].endswith("it is private.")
     flags = "--label-column died --id-column patient --epsilon 1"
     assert lines[-1].endswith(f"pate run --private {tmp_path}/own.csv --public PUBLIC {flags}")
     assert lines[-2].endswith("nothing, of this part alone")

@@ -92,8 +92,20 @@ def test_the_printed_command_opens_the_parts(file, capsys):
     assert "--user-column who --by user --classes no,rare,yes" in capsys.readouterr().out
 
 
+def test_columns_that_nobody_named_are_guessed(file, capsys):
+    """Records of a person stay together, and the command names columns that would be features else."""
+    table = {{"who": "patient"}.get(name, name): values for name, values in TABLE.items()}
+    file.write_bytes(tables.to_csv(table))
+    assert call("split", file, "--out", file.parent / "guessed") == 0
+    said = capsys.readouterr().out
+    assert "the column 'patient' is taken for that of users: name another with --user-column" in said
+    assert "--label-column sick --id-column key --user-column patient --by user" in said
+    held = [set(tables.read(file.parent / "guessed" / f"{part}.csv")["patient"]) for part in trial.PARTS]
+    assert len(set().union(*held)) == sum(map(len, held)) == 20
+
+
 BAD = {
-    "no column": ({"names": NAMES | {"ids": "id"}}, "has no column 'id'; its columns are key, who"),
+    "no column": ({"names": NAMES | {"ids": "id"}}, "no column 'id'; the columns are key, who"),
     "no public part": ({"public": 0.0}, "public=0 must be above 0"),
     "nothing left": ({"public": 0.6, "test": 0.4}, "both together below 1"),
     "NaN": ({"public": float("nan")}, "public=nan must be above 0"),
