@@ -2,15 +2,13 @@
 
 Least squares reads no more of the labels than the sums M, less what all classes share; the second moment
 of the inputs is that of the public pool. Along an eigenvector u of it, of eigenvalue e, n voters say `u M
-= n e b` of the weight b, among noise of variance `N = s^2 + n e q (1 - q) / 2 + n^2 e R / m`: s is the known
-scale of the noise that was added, the second term is that of records being drawn, q being 1/classes, and the
-third that of the pool: the moment of m public inputs is off by about `sqrt(e e' / m)` between two
-eigenvectors, so that the sum of e' b'^2 over all of them, R, is also seen along u.
+= n e b` of the weight b, among noise of variance `N = s^2 + n e q (1 - q) / 2`: s is the known scale of
+the noise that was added, and the rest is that of records being drawn, q being 1/classes.
 
 How much to believe follows from the noisy sums themselves (empirical Bayes). The weights are taken to be
 normal around zero with the variance `A f^k / e`, where f is how much the pool itself varies along u, over
-the largest of that, and A and k are those under which the noisy sums are likeliest, R being the sum of `A f^k`.
-With `power = n^2 e A f^k` the best estimate of `u M` is then `power / (power + N)` of what is seen. The shares of the classes,
+the largest of that, and A and k are those under which the noisy sums are likeliest. With `power = n^2 e A
+f^k` the best estimate of `u M` is then `power / (power + N)` of what is seen. The shares of the classes,
 which a constant entry tells, are estimated in the same way by themselves. No setting is chosen and no
 label is looked at.
 """
@@ -122,7 +120,7 @@ def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, release: Cl
     usual /= usual.sum()
     around = scale**2 + voters * pool.values * label_variance(release.classes) * (1 - LINEAR)
     seen = (along**2).mean(1)
-    power, around = _power(seen, around, pool, voters)
+    power = _power(seen, around, pool, voters)
     each = power / (power + around) / pool.values / voters
     weights, noise = pool.axes @ (each[:, None] * along), pool.axes * each * scale
     if pool.constant:
@@ -173,18 +171,11 @@ def believed(seen: float, around: float) -> float:
     return max(1 - around / seen, 0.0) if seen > 0 else 0.0
 
 
-def _power(
-    seen: np.ndarray, around: np.ndarray, pool: Pool, voters: int
-) -> tuple[Float[np.ndarray, " directions"], Float[np.ndarray, " directions"]]:
-    """The expected squares of the sums along each direction, less noise, under the likeliest A and k; and N.
-
-    `around` is what the noise N has beside that of the pool.
-    """
+def _power(seen: np.ndarray, around: np.ndarray, pool: Pool, voters: int) -> np.ndarray:
+    """The expected squares of the sums along each direction, less noise, under the likeliest A and k."""
     powers = (_AMPLITUDES[:, None, None] * _shapes(pool, voters)).reshape(-1, len(seen))
-    told = (powers / (voters**2 * pool.values)).sum(1, keepdims=True)
-    noise = around + voters**2 * pool.values * told / pool.number
-    best = (np.log(powers + noise) + seen / (powers + noise)).sum(1).argmin()
-    return powers[best], noise[best]
+    misfit = np.log(powers + around) + seen / (powers + around)
+    return powers[misfit.sum(-1).argmin()]
 
 
 def _shapes(pool: Pool, voters: int) -> Float[np.ndarray, "falls directions"]:
