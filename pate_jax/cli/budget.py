@@ -74,7 +74,7 @@ def _registered(found: dict[str, Any]) -> list[str]:
         elif trained:
             what = f"a net trained by DP-SGD in {trained['training']['steps']:,} steps"
         elif crowd:
-            what = f"the noisy tables of {crowd['voters']}"
+            what = "the noisy tables of a crowd"  # who votes may have been chosen after this entry
         else:
             stable = plan["mechanism"]["name"] == StableAnswers.name
             most = "one list of stable" if stable else f"at most {plan['queries']:,}"

@@ -44,7 +44,7 @@ def inspect_command(
     names |= seen.names
     files = {"private": file, "public": public or Path("PUBLIC"), "test": test}
     given = {part: path for part, path in files.items() if path is not None}
-    options = {"--classes": classes, "--image-size": image_size}
+    options = {"--classes": classes or ",".join(seen.classes) or None, "--image-size": image_size}
     more = [str(word) for flag, value in options.items() if value is not None for word in (flag, value)]
     refused = list(seen.refused)
     if public is not None:

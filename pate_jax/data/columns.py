@@ -19,6 +19,7 @@ from pate_jax.errors import PateError
 
 OWN = ""  # the category of missing words
 _MOST_WORDS = 200  # different words in the public part that become features
+_FAR = 1000  # times what all others range over: the deviation that one absurd number makes
 _FEW_WORDS = 20  # so many may differ in nearly every row
 
 
@@ -244,6 +245,25 @@ def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
             scale += [1.0] * column.indicator
         place += column.width
     return Preprocessing(tuple(offset), tuple(scale))
+
+
+def drowned(public: np.ndarray, plan: Sequence[Column]) -> dict[str, float]:
+    """The columns of numbers that are scaled by one absurd public value, beside which all others are alike.
+
+    >>> drowned(np.array([[*range(30), 1e9]]).T, [Column("age")]), drowned(np.eye(30)[:, :1], [Column("age")])
+    ({'age': 1000000000.0}, {})
+    """
+    found, place = {}, 0
+    for column in plan:
+        if column.categories is None and column.scale is None:
+            numbers = np.sort(public[:, place].astype(np.float64))
+            spread, others = numbers.std(), numbers[-2] - numbers[1] if len(numbers) > 2 else 0.0
+            if 0 < others * _FAR < spread:
+                found[column.name] = float(
+                    max(numbers[0], numbers[-1], key=lambda one: abs(one - numbers[1]))
+                )
+        place += column.width
+    return found
 
 
 def standard(public: np.ndarray) -> Preprocessing:

@@ -7,6 +7,7 @@ A frame is whatever names its columns: a pandas or Polars frame, a PyArrow table
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,11 @@ def read(values: Any, place: str, names: Mapping[str, str | None] | None = None)
             f"{place} is a {type(values).__name__}: give a data frame with the labels in one of its columns, "
             "a dictionary, an array of inputs, a pair of arrays, or the path of a file"
         )
-    columns = {str(name): _values(values[name]) for name in header}
+    called = [str(name) for name in header]
+    if len({*called}) < len(called):
+        twice = next(name for name, times in Counter(called).items() if times > 1)
+        raise PateError(f"{place} names the column {twice!r} twice: give each column a name of its own")
+    columns = {name: _values(values[own]) for name, own in zip(called, header, strict=True)}
     vectors = [name for name, column in columns.items() if _holds_arrays(column)]
     return _arrays(columns, vectors, place, names) if vectors else tables.of(columns, place)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import columns, folders, forms, own_files, raw, relation, tables
+from pate_jax.data import columns, folders, forms, labels, own_files, raw, relation, tables
 from pate_jax.data.tables import Table, missing
 from pate_jax.errors import PateError
 
@@ -38,6 +38,9 @@ class Seen(NamedTuple):
     lines: dict[str, str]
     refused: list[str]
     names: dict[str, str]  # of labels, ids and users, given or guessed
+    classes: tuple[
+        str, ...
+    ] = ()  # names that a run must be told, since labels are numbers that start elsewhere
 
 
 def look(path: Path, names: Names) -> Seen:
@@ -62,16 +65,17 @@ def table_seen(table: Table, names: Names) -> Seen:
     guessed = {role: name for role, name in found.items() if not names.get(role)}
     features = {name: values for name, values in table.items() if name not in found.values()}
     kinds, refused = _kinds(features)
-    refused += [f"the column {name!r} is left out: {why}" for name, why in _left_out(features, kinds).items()]
     lines = {
         "ids": _about_ids(table.get(found.get("ids", "")), found, guessed, refused),
         "users": _about_users(table.get(found.get("users", "")), found, guessed),
         "labels": _about_labels(table.get(found.get("labels", "")), found, guessed, refused),
         **{kind: _listed(there) for kind, there in kinds.items()},
+        "left out": _listed(_left_out(features, kinds)),
         "missing": _listed(_missing(features)),
         "constant": _listed(name for name, values in features.items() if len({*values}) == 1),
     }
-    return Seen(f"a table of {rows:,} rows and {len(table)} columns", lines, refused, found)
+    names_of = labels.names_of_numbers(table.get(found.get("labels", ""), []))
+    return Seen(f"a table of {rows:,} rows and {len(table)} columns", lines, refused, found, names_of)
 
 
 def roles(table: Table, names: Names) -> dict[str, str]:
@@ -114,7 +118,8 @@ def _kinds(features: Table) -> tuple[dict[str, list[str]], list[str]]:
     for name, values in features.items():
         try:
             (column,) = columns.plan({name: values}, {}, {})
-            columns.encode({name: values}, [column], "the file")
+            if column.categories is None:  # of words nothing is refused, and titles would fill the memory
+                columns.encode({name: values}, [column], "the file")
         except PateError as error:
             refused.append(
                 str(error).replace(" of the public part", "").replace("the public part has", "it has")
@@ -130,9 +135,11 @@ def _kinds(features: Table) -> tuple[dict[str, list[str]], list[str]]:
     return kinds, refused
 
 
-def _left_out(features: Table, kinds: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _left_out(features: Table, kinds: Mapping[str, Sequence[str]]) -> list[str]:
+    """The columns of words that a run leaves out, and why."""
     words = {name.rpartition(" (")[0] for name in kinds["words"]}
-    return columns.left_out({name: values for name, values in features.items() if name in words}, {})
+    found = columns.left_out({name: values for name, values in features.items() if name in words}, {})
+    return [f"{name} ({why.replace(' public', '')})" for name, why in found.items()]
 
 
 def _missing(features: Table) -> list[str]:
@@ -178,8 +185,8 @@ def _about_labels(
 def _counted(values: Iterable[str]) -> str:
     counts = Counter(values)
     shown = _listed(f"{value} {count:,}" for value, count in counts.most_common())
-    from_one = bool(counts) and all(value.isdecimal() and int(value) for value in counts)
-    hint = "; classes are numbered from 0, so give the names of all of them by --classes" * from_one
+    named = bool(labels.names_of_numbers([*counts]))
+    hint = "; classes are numbered from 0, so give the names of all of them by --classes" * named
     return f"{len(counts)} classes: {shown}{hint}"
 
 

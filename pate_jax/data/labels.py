@@ -6,6 +6,7 @@ compared with it, and never add a class.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,12 +48,14 @@ def classes(
     try:
         numbers, by_name = whole(values, "public or test"), False
         count = int(numbers.max()) + 1
-        if numbers.min() > 0:  # of negative ones the labels' own check says more
-            names = ",".join(map(str, np.unique(numbers)[:9]))
+        if numbers.min() != 0:
+            shown = [f"{one:.0f}" for one in np.unique(values.astype(np.float64))]
+            others = f", or --classes {count} if public records of the others are missing"
             raise PateError(
-                f"the public or test labels are numbers from {numbers.min()} to {numbers.max()}, and classes "
-                f"are numbered from 0: pass --classes {names} and so on if these are their names, or "
-                f"--classes {count} if public records of the others are missing"
+                f"the public or test labels are numbers from {shown[0]} to {shown[-1]}, and classes are "
+                f"numbered from 0: pass --classes {','.join(shown[:9])} and so on if these are their names"
+                + others
+                * bool(numbers.min() > 0)
             )
     except NotNumbers:
         if not all(labels.dtype.kind in "Ub" for labels in public):
@@ -64,6 +67,18 @@ def classes(
             "classes, or pass the number of classes or their names"
         )
     return (tuple(sorted(set(values.tolist()))), False) if by_name else (class_names_of(count), True)
+
+
+def names_of_numbers(values: Sequence[str]) -> tuple[str, ...]:
+    """The names that classes must be given whose labels are whole numbers and do not start at 0; else none.
+
+    >>> names_of_numbers(["1", "-1", "1"]), names_of_numbers(["0", "2"]), names_of_numbers(["a"])
+    (('-1', '1'), (), ())
+    """
+    different = sorted({*values})
+    if not different or not all(re.fullmatch(r"-?[0-9]+", value) for value in different):
+        return ()
+    return () if min(map(int, different)) == 0 else tuple(sorted(different, key=int))
 
 
 def _declared(declared: str | Sequence[str]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from pate_jax.data.dataset import (
 )
 from pate_jax.data.raw import Raw, of_arrays, of_table
 from pate_jax.errors import PateError
-from pate_jax.system.progress import say
+from pate_jax.system.progress import say, warn
 from pate_jax.system.storage import parse_json, read_bytes
 
 File = Path | str
@@ -247,6 +247,11 @@ def _inputs(
             "missing_values": columns.filled(read["private"], plan),
         }
         notes = {name: counts for name, counts in counted.items() if counts}
+        for name, value in columns.drowned(encoded["public"], plan).items():
+            warn(
+                f"the public part has {value:g} in the column {name!r}, beside which all other numbers there "
+                "are alike: correct that value, or declare the column's --scales"
+            )
         return encoded, columns.preprocessing(encoded["public"], plan), notes, tuple(plan)
     arrays = {name: np.asarray(file.inputs) for name, file in raw.items()}
     if arrays["public"].dtype == np.uint8 and arrays["public"].ndim == 4:

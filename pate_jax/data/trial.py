@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import inspection, own_files, tables
+from pate_jax.data import columns, inspection, labels, own_files, tables
 from pate_jax.errors import PateError
 from pate_jax.system import storage
 
@@ -99,7 +99,9 @@ def _table(
         if label is None
         else _hidden([parts[part][label] for part in rows if part != "private"], table[label])
     )
-    features = [name for name in table if name not in names.values()]
+    features = _features(
+        {name: column for name, column in parts["public"].items() if name not in names.values()}
+    )
     private = {*_records(parts["private"], features)}
     equal = sum(
         record in private for part in rows if part != "private" for record in _records(parts[part], features)
@@ -108,10 +110,17 @@ def _table(
     return _written(out, ".csv", written, rows, classes, equal, names)
 
 
-def _hidden(public: list[list[str]], labels: list[str]) -> tuple[str, ...]:
-    """All classes, if the public parts do not show every one of them."""
+def _hidden(public: list[list[str]], every: list[str]) -> tuple[str, ...]:
+    """All classes, if the public parts do not show every one, or show numbers that do not start at 0."""
     shown = {label for part in public for label in part}
-    return () if shown >= {*labels} else tuple(sorted({*labels}))
+    hidden = () if shown >= {*every} else tuple(sorted({*every}))
+    return labels.names_of_numbers(every) or hidden
+
+
+def _features(public: tables.Table) -> list[str]:
+    """The columns that a run looks at."""
+    gone = columns.left_out(public, {})
+    return [name for name in public if name not in gone]
 
 
 def _records(table: tables.Table, features: list[str]) -> list[tuple[str, ...]]:

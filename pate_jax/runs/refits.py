@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
@@ -48,24 +48,41 @@ _entering = Lock()  # fits may run in several threads
 
 
 def digests(values: Inputs) -> set[int]:
-    """A number for each record, which follows from its inputs.
+    """A number for each record, which follows from its own inputs, whatever the other records hold.
 
     >>> len(digests({"age": ["30", "40", "30"], "town": ["Oslo"] * 3}))
     2
     >>> digests({"age": ["30", "40.5"]}) == digests(np.array([[30.0], [40.5]]))  # with or without a name
     True
+    >>> digests({"age": ["30"]}) < digests({"age": ["30", "", "unknown"]})
+    True
     """
-    if isinstance(values, dict) and all(forms.are_numbers(column) for column in values.values()):
-        values = np.array([*values.values()], np.str_).astype(np.float64).T
-    if isinstance(values, dict):
-        rows = zip(*values.values(), strict=True)
-        return {int.from_bytes(_digest("\0".join(row)), "big") for row in rows}
+    if not isinstance(values, dict):
+        with np.errstate(over="ignore"):
+            return _of_numbers(values.astype(np.float32))
     with np.errstate(over="ignore"):
-        return {int(digest[:16], 16) for digest in duplicates.digests(values.astype(np.float32))}
+        numbers = np.array([_numbers(column) for column in values.values()]).T.astype(np.float32)
+    words = np.isnan(numbers).any(1)
+    found = _of_numbers(numbers[~words])
+    for row in np.flatnonzero(words):
+        texts = [column[row] for column in values.values()]
+        shown = [
+            text if np.isnan(one) else str(one + 0.0) for one, text in zip(numbers[row], texts, strict=True)
+        ]
+        found.add(int.from_bytes(hashlib.blake2b("\0".join(shown).encode(), digest_size=8).digest(), "big"))
+    return found
 
 
-def _digest(row: str) -> bytes:
-    return hashlib.blake2b(row.encode(), digest_size=8).digest()
+def _of_numbers(records: np.ndarray) -> set[int]:
+    return {int(digest[:16], 16) for digest in duplicates.digests(records)}
+
+
+def _numbers(column: Sequence[str]) -> np.ndarray:
+    """The numbers of a column of texts, and NaN where there is something else."""
+    texts = np.array(column, np.str_)
+    found, there = np.full(len(texts), np.nan), texts != ""
+    found[there] = forms.numbers(texts[there].tolist(), forms.NUMBER)
+    return found
 
 
 def together(fits: Iterable[Cost]) -> tuple[float, float]:

@@ -96,6 +96,16 @@ def test_equal_content_makes_equal_bytes():
         assert content == frames.stored(frames.read(values, "private"))[1]
 
 
+class Twice:
+    """A frame as pandas has it: a name that is there twice gives a frame, whose values are its names."""
+
+    columns = ("age", "age", "sick")
+
+    def __getitem__(self, name):
+        return ["age", "age"] if name == "age" else [1, 2]
+
+
+TWICE = Twice()
 BAD = {
     "no frame": (3, "private is a int: give a data frame"),
     "a list": ([1, 2], "private is a list"),
@@ -103,6 +113,7 @@ BAD = {
     "images of two shapes": ({"image": [np.zeros(2), np.zeros(3)]}, "shapes (2,) and (3,) in 'image'"),
     "a column beside images": ({"image": np.zeros((2, 3)), "age": [1, 2]}, "and the column 'age' beside"),
     "mixed arrays": (np.array([["a", 1]], object), "has 'inputs' of mixed types"),
+    "a name twice": (TWICE, "private names the column 'age' twice: give each column a name of its own"),
     "lengths": ({"a": [1], "b": [1, 2]}, "private has 1 values in the column 'a'"),
 }  # fmt: skip
 

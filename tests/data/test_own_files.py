@@ -472,3 +472,19 @@ def test_a_blank_is_nobodys_name(tmp_path, role):
     names[role][2] = ""
     with pytest.raises(PateError, match=rf"private has no {role[:-1]} in 1 records .first at row 2."):
         from_files(npz(tmp_path, "a", arrays(3, **names)), npz(tmp_path, "b", arrays(9)))
+
+
+@pytest.mark.parametrize("absurd", [True, False])
+def test_one_absurd_public_number_is_warned_of(tmp_path, capsys, absurd):
+    """It makes the deviation by which all are scaled, so that the others look alike."""
+    ages = [*map(str, range(20, 60)), "1e30" if absurd else "99"]
+    rows = "\n".join(f"{age},{'yes' if row % 2 else 'no'}" for row, age in enumerate(ages))
+    for name in ("pool", "mine"):
+        (tmp_path / f"{name}.csv").write_text(
+            "age,sick\n" + rows.replace("20,", "21.5,", int(name == "mine"))
+        )
+    from_files(
+        tmp_path / "mine.csv", tmp_path / "pool.csv", label_column="sick", equal_rows_are_coincidences=True
+    )
+    said = "the public part has 1e+30 in the column 'age', beside which all other numbers there are alike"
+    assert (said in capsys.readouterr().err) == absurd

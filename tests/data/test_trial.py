@@ -104,6 +104,29 @@ def test_columns_that_nobody_named_are_guessed(file, capsys):
     assert len(set().union(*held)) == sum(map(len, held)) == 20
 
 
+def test_rows_that_are_equal_but_for_free_text_are_declared(file, capsys):
+    """A run leaves such a column out, so that other rows become equal."""
+    rows = range(300)
+    pulses, notes = [str(row % 2) for row in rows], [f"note {row}" for row in rows]
+    ill = ["no" if row % 3 else "yes" for row in rows]
+    file.write_bytes(tables.to_csv({"pulse": pulses, "notes": notes, "ill": ill}))
+    assert call("split", file, "--out", file.parent / "out") == 0
+    assert "--equal-rows-are-coincidences" in capsys.readouterr().out
+
+
+def test_numbers_that_do_not_start_at_0_are_named(file, capsys):
+    file.write_bytes(tables.to_csv({**TABLE, "sick": ["1" if row % 3 else "-1" for row in range(60)]}))
+    assert call("split", file, "--out", file.parent / "out", "--label-column", "sick") == 0
+    line = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("next: "))
+    assert line[line.index("--classes") + 1] == "-1,1"
+    parts = [line[line.index(f"--{part}") + 1] for part in trial.PARTS]
+    with pytest.raises(
+        PateError, match="labels are numbers from -1 to 1, and classes are numbered from 0: pass"
+    ):
+        from_files(*parts, label_column="sick", id_column="key")
+    assert from_files(*parts, label_column="sick", id_column="key", classes="-1,1").class_names == ("-1", "1")
+
+
 BAD = {
     "no column": ({"names": NAMES | {"ids": "id"}}, "no column 'id'; the columns are key, who"),
     "no public part": ({"public": 0.0}, "public=0 must be above 0"),

@@ -84,7 +84,7 @@ def test_the_lines_of_a_register_with_crowds_are_shown(tmp_path, capsys):
     capsys.readouterr()
     assert commands.call("budget", "--register", file) == 0
     said = capsys.readouterr().out
-    assert "for the noisy tables of sums" in said and "answers of 100 teachers" in said
+    assert "for the noisy tables of a crowd" in said and "answers of 100 teachers" in said
 
 
 MADE = CrowdPlan(0.25, "sums", "record", None)

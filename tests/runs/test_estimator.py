@@ -239,6 +239,16 @@ def test_other_records_and_seeded_fits_are_not_added_up(asked):
         declared().fit(np.concatenate([numbers(29, 4), numbers(30, 2)[:1]]), y)
 
 
+@pytest.mark.parametrize("odd", ["", "V45", "1e400"])
+def test_a_record_is_known_again_whatever_the_others_hold(odd):
+    """One missing value or word had given every record of a fit another digest."""
+    columns = {"code": ["250", "401", odd, "250.0"], "age": ["30", "-0.0", "7", "30"]}
+    alone = [refits.digests({name: [values[row]] for name, values in columns.items()}) for row in range(4)]
+    assert refits.digests(columns) == set().union(*alone) and len(set().union(*alone)) == 3
+    numbers = np.array([[250.0, 30.0], [401.0, 0.0]])
+    assert refits.digests(numbers) == alone[0] | alone[1]
+
+
 def test_fits_are_added_up_through_a_third_one():
     cost = refits.Cost(1.0, 1e-5, True)
     for records in ({1, 2}, {3, 4}, {2, 3}):

@@ -1,5 +1,6 @@
 """Comparisons: tables and laws are right, epsilons are kept, rows are measured once, sentences are honest."""
 
+import importlib.util
 import itertools
 import json
 import time
@@ -25,6 +26,7 @@ from pate_jax.sweep.compare import (
     crowds,
     dpsgd,
     local_sums,
+    named,
     recommendation,
     whole_run,
 )
@@ -257,3 +259,13 @@ def test_the_command_warns_and_goes_on(tmp_path, capsys):
     assert (tmp_path / "out/results.jsonl").read_text().count("\n") == 1
     assert call("compare", *flags[:4], "--methods", "sums") == 2
     assert "no labelled test part" in capsys.readouterr().err
+
+
+def test_a_comparison_says_beforehand_what_its_rivals_need(monkeypatch):
+    real = importlib.util.find_spec
+    missing = lambda name, *more: None if name == "jax_privacy" else real(name, *more)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", missing)
+    assert [one.name for one in named(["sums"])] == ["sums"]
+    for wanted in ([], ["DP-SGD linear"]):
+        with pytest.raises(PateError, match=r"pip install 'pate-jax\[baselines\]', or name other methods"):
+            named(wanted)

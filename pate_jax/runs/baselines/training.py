@@ -138,10 +138,10 @@ def run(config: BaselineConfig) -> dict[str, Any]:
         return report.tell(run)
 
 
-def needs_the_extra() -> None:
-    """Say in one sentence which part of the installation is missing."""
+def needs_the_extra(otherwise: str = "") -> None:
+    """Say in one sentence which part of the installation is missing, and what else may be done."""
     if importlib.util.find_spec("jax_privacy") is None:
-        raise PateError("DP-SGD needs jax_privacy: pip install 'pate-jax[baselines]'")
+        raise PateError(f"DP-SGD needs jax_privacy: pip install 'pate-jax[baselines]'{otherwise}")
 
 
 def begin(run: RunDirectory, config: BaselineConfig) -> Task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pate_jax.errors import PateError
+from pate_jax.runs.baselines.training import needs_the_extra
 from pate_jax.sweep.compare import ceiling, crowds, dpsgd, local_sums, local_votes, teachers
 from pate_jax.sweep.compare.contender import Contender
 
@@ -32,4 +33,7 @@ def named(names: Sequence[str] = ()) -> tuple[Contender, ...]:
     for name in names:
         if name not in known:
             raise PateError(f"method={name!r} is unknown; the methods are {', '.join(known)}")
-    return tuple(known[name] for name in names) or CONTENDERS
+    chosen = tuple(known[name] for name in names) or CONTENDERS
+    if not {*chosen}.isdisjoint((*dpsgd.NETS, dpsgd.HEAD)):
+        needs_the_extra(", or name other methods")
+    return chosen
