@@ -38,9 +38,7 @@ class Seen(NamedTuple):
     lines: dict[str, str]
     refused: list[str]
     names: dict[str, str]  # of labels, ids and users, given or guessed
-    classes: tuple[
-        str, ...
-    ] = ()  # names that a run must be told, since labels are numbers that start elsewhere
+    classes: tuple[str, ...] = ()  # names of classes, where labels are numbers that do not start at 0
 
 
 def look(path: Path, names: Names) -> Seen:

@@ -16,6 +16,7 @@ from pate_jax.data.tables import missing
 from pate_jax.errors import PateError
 
 _MOST = 2000  # classes, unless they are declared
+_LISTED = 200  # classes that a command may name
 
 
 class NotNumbers(PateError):
@@ -50,12 +51,11 @@ def classes(
         count = int(numbers.max()) + 1
         if numbers.min() != 0:
             shown = [f"{one:.0f}" for one in np.unique(values.astype(np.float64))]
-            others = f", or --classes {count} if public records of the others are missing"
+            hidden = f", or --classes {count} if public records of the others are missing"
             raise PateError(
                 f"the public or test labels are numbers from {shown[0]} to {shown[-1]}, and classes are "
                 f"numbered from 0: pass --classes {','.join(shown[:9])} and so on if these are their names"
-                + others
-                * bool(numbers.min() > 0)
+                + (hidden if numbers.min() > 0 else "")
             )
     except NotNumbers:
         if not all(labels.dtype.kind in "Ub" for labels in public):
@@ -75,8 +75,8 @@ def names_of_numbers(values: Sequence[str]) -> tuple[str, ...]:
     >>> names_of_numbers(["1", "-1", "1"]), names_of_numbers(["0", "2"]), names_of_numbers(["a"])
     (('-1', '1'), (), ())
     """
-    different = sorted({*values})
-    if not different or not all(re.fullmatch(r"-?[0-9]+", value) for value in different):
+    different = {*values}
+    if not 0 < len(different) <= _LISTED or not all(re.fullmatch(r"-?[0-9]+", value) for value in different):
         return ()
     return () if min(map(int, different)) == 0 else tuple(sorted(different, key=int))
 
