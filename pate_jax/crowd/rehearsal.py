@@ -34,8 +34,8 @@ _UNSURE = (0.0, 0.7)  # noise in the scores of linear functions
 _TURNS = 15  # of averaging clusters
 _SHARED = 0.1  # of what a query says that its neighbours do not share
 _BLOCK = 2048  # inputs compared with all queries at a time
-_DRAWS = 10  # of the noise
-FEW_DRAWS = 3  # where something is trained after each
+_DRAWS = 10  # of the noise, where it matters
+FEW_DRAWS = 3  # where it does not, or where something is trained after each
 
 
 class Expected(NamedTuple):
@@ -78,8 +78,16 @@ class Expected(NamedTuple):
     @property
     def deviation(self) -> float:
         """The standard deviation of that share, by how few inputs are judged and how often noise is drawn."""
-        varies = self.least * (1 - self.least) / (self.judged + 4)
-        return math.sqrt(varies + self.noise**2 / self.draws)
+        return math.sqrt(self._varies + self.noise**2 / self.draws)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether more draws of the noise would tell more: they are a tenth of what is not known, or more."""
+        return self.noise**2 / self.draws > 0.1 * self._varies
+
+    @property
+    def _varies(self) -> float:
+        return self.least * (1 - self.least) / (self.judged + 4)
 
 
 def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
@@ -109,7 +117,16 @@ def rehearse(
     """
     roles = assigned(len(public), voters, users)
     guess = guesser(made, public, roles, roles.judged, drawing())
-    return judged([[guess(each) for _ in range(_DRAWS)] for each in labels], labels, roles)
+
+    def drawn(times: int) -> list[list[Shares]]:
+        return [[guess(each) for _ in range(times)] for each in labels]
+
+    few = drawn(FEW_DRAWS)
+    found = judged(few, labels, roles)
+    if not found.noisy:
+        return found
+    more = drawn(_DRAWS - FEW_DRAWS)
+    return judged([first + then for first, then in zip(few, more, strict=True)], labels, roles)
 
 
 def judged(guesses: Sequence[Sequence[Shares]], labels: Sequence[Labels], roles: Roles) -> Expected:

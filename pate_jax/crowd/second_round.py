@@ -53,6 +53,7 @@ def rehearse(
     classes: int,
     mu: float,
     users: Labels | None = None,
+    draws: int = rehearsal.FEW_DRAWS,
 ) -> Expected:
     """What two rounds of a crowd are expected to bring that cost `mu` together, with each of these labels."""
     voting, share = max(1, voters - voters // HELD_OUT), mu / math.sqrt(2)
@@ -73,8 +74,7 @@ def rehearse(
         again = asked(there, there.coordinates(layer), roles.judged)(each)
         return np.asarray((told + again) / 2)
 
-    draws = range(rehearsal.FEW_DRAWS)
-    return rehearsal.judged([[guessed(each) for _ in draws] for each in labels], labels, roles)
+    return rehearsal.judged([[guessed(each) for _ in range(draws)] for each in labels], labels, roles)
 
 
 def _evened(public: Places) -> Float[np.ndarray, "pool seen"]:

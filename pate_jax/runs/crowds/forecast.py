@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, get_args
 
 import jax
@@ -85,17 +86,19 @@ def of_crowds(
     mu: float,
     queries: int | None = None,
     users: Labels | None = None,
+    draws: int = rehearsal.FEW_DRAWS,
 ) -> dict[Candidate, Expected]:
     """What these crowds are expected to bring; the number of queries can be chosen of neighbours only.
 
-    Where users vote, `users` are those of public inputs, if they have any.
+    Where users vote, `users` are those of public inputs, if they have any. `draws` are those of the noise in
+    two rounds.
     """
 
     def rehearsed(one: Candidate) -> Expected:
         kind = one.voters
         if one.rounds > 1:
             return second_round.rehearse(
-                kind, *wide, labels, voters=voters, classes=classes, mu=mu, users=users
+                kind, *wide, labels, voters=voters, classes=classes, mu=mu, users=users, draws=draws
             )
         made = plan(kind, *wide, voters=voters, classes=classes, mu=mu, queries=queries, users=users)
         return rehearsal.rehearse(made, wide.pool, labels, voters, users)
@@ -117,17 +120,15 @@ def contenders(
     """What the crowds are expected to bring that `best` may take, in a fifth of the time.
 
     Two rounds count by their least accuracy. So they are out where they are not surely ahead with one of the
-    labels, and need no others then.
+    labels and one draw of the noise, and need no others then.
     """
 
-    def told(each: Sequence[Candidate], by: Sequence[Labels]) -> dict[Candidate, Expected]:
-        return of_crowds(each, wide, by, voters=voters, classes=classes, mu=mu, queries=queries, users=users)
-
-    found = told([one for one in wanted if one.rounds == 1], labels)
+    told = partial(of_crowds, wide=wide, voters=voters, classes=classes, mu=mu, queries=queries, users=users)
+    found = told([one for one in wanted if one.rounds == 1], labels=labels)
     first = found[best(found)]
     for one in wanted:
-        if one.rounds > 1 and surely(told([one], labels[-1:])[one], first):
-            found |= told([one], labels)
+        if one.rounds > 1 and surely(told([one], labels=labels[-1:], draws=1)[one], first):
+            found |= told([one], labels=labels)
     return found
 
 
