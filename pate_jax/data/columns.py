@@ -253,15 +253,15 @@ def drowned(public: np.ndarray, plan: Sequence[Column]) -> dict[str, float]:
     >>> drowned(np.array([[*range(30), 1e9]]).T, [Column("age")]), drowned(np.eye(30)[:, :1], [Column("age")])
     ({'age': 1000000000.0}, {})
     """
+    if len(public) < 3:
+        return {}
     found, place = {}, 0
     for column in plan:
         if column.categories is None and column.scale is None:
-            numbers = np.sort(public[:, place].astype(np.float64))
-            spread, others = numbers.std(), numbers[-2] - numbers[1] if len(numbers) > 2 else 0.0
-            if 0 < others * _FAR < spread:
-                found[column.name] = float(
-                    max(numbers[0], numbers[-1], key=lambda one: abs(one - numbers[1]))
-                )
+            numbers = np.partition(public[:, place].astype(np.float64), (1, -2))
+            least, low, high, most = numbers[[0, 1, -2, -1]]
+            if 0 < (high - low) * _FAR < numbers.std():
+                found[column.name] = float(max(least, most, key=lambda one: abs(one - low)))
         place += column.width
     return found
 

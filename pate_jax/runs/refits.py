@@ -57,10 +57,9 @@ def digests(values: Inputs) -> set[int]:
     >>> digests({"age": ["30"]}) < digests({"age": ["30", "", "unknown"]})
     True
     """
-    if not isinstance(values, dict):
-        with np.errstate(over="ignore"):
-            return _of_numbers(values.astype(np.float32))
     with np.errstate(over="ignore"):
+        if not isinstance(values, dict):
+            return _of_numbers(values.astype(np.float32))
         numbers = np.array([_numbers(column) for column in values.values()]).T.astype(np.float32)
     words = np.isnan(numbers).any(1)
     found = _of_numbers(numbers[~words])
