@@ -17,6 +17,7 @@ from pate_jax.models.preprocessing import AsStored
 from pate_jax.models.spaces import archive, fronts, likeness
 from pate_jax.models.spaces.space import BLOCK
 from pate_jax.models.spaces.space import over as space_of
+from pate_jax.student.released import predict
 
 RANDOM = np.random.default_rng(3)
 POOL = RANDOM.normal(size=(300, 7)) * [9, 5, 3, 2, 1, 1, 0.1] + 4
@@ -201,6 +202,27 @@ def test_no_row_is_longer_than_allowed_counted_in_python(columns, length):
             if long <= length**2
             else square >= (0.9 * length - math.sqrt(columns) - 3) ** 2 * (length > 2 * math.sqrt(columns))
         )
+
+
+@pytest.mark.parametrize("length", [3, 400, 8000, 40_000])
+def test_a_row_is_shortened_by_whole_numbers_that_no_device_rounds_otherwise(length):
+    """Roots and shares by Python's own whole numbers; a released student shortens by the same ones."""
+    random = np.random.default_rng(7)
+    rows = random.integers(-8192, 8193, (60, 30)) // random.integers(1, 40, (60, 1))
+    found = np.asarray(integers.shortened(jnp.asarray(rows, jnp.int32), length))
+    for row, kept in zip(rows.tolist(), found.tolist(), strict=True):
+        square = sum(x * x for x in row)
+        if square > length**2:
+            share = np.float32(((length << 24) // (math.isqrt(square - 1) + 1) - 16) / 2**24)
+            assert kept == [int(np.float32(x) * share) for x in row]
+    assert np.array_equal(predict._whole(rows.astype(np.float32), length), found)
+
+
+@pytest.mark.parametrize("least", [1, 2**24 - 5000, 2**31 - 10_000])
+def test_roots_are_pythons(least):
+    squares = np.arange(least, least + 9_999)
+    wanted = [math.isqrt(square - 1) + 1 for square in squares.tolist()]
+    assert np.asarray(integers.root_above(jnp.asarray(squares, jnp.int32))).tolist() == wanted
 
 
 def test_columns_draw_in_what_no_public_number_comes_near_and_keep_rare_marks():

@@ -320,8 +320,11 @@ def _whole(numbers: np.ndarray, length: int) -> np.ndarray:
     """The nearest whole numbers, in rows that are no longer than `length`."""
     most = min(8192, math.isqrt((2**31 - 1) // numbers.shape[1]))
     rows = np.clip(np.round(numbers), -most, most).astype(np.float32)
-    square = (rows.astype(np.float64) ** 2).sum(1, keepdims=True)
-    shrunk = np.trunc(rows * (length * (1 - 2.0**-20) / np.sqrt(np.maximum(square, 1))).astype(np.float32))
+    square = (rows.astype(np.int64) ** 2).sum(1, keepdims=True)
+    root = np.floor(np.sqrt(np.maximum(square, 1))).astype(np.int64)
+    root += root * root < square
+    share = (length << 24) // np.maximum(root, 1) - 16  # of 2^24: a little less than length / root
+    shrunk = np.trunc(rows * (share.astype(np.float32) * np.float32(2.0**-24)))
     return np.where(square <= length**2, rows, shrunk)
 
 
