@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 COUNT = "--xla_force_host_platform_device_count"
+SAME = "--xla_gpu_deterministic_ops=true"  # which commands set: so tests and commands keep the same programs
 QUICK = {
     "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": "false",
@@ -20,7 +21,7 @@ def flags(devices: int = 8) -> str:
     library = max(Path(folder).glob("*.so*"), key=lambda path: path.stat().st_size)
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         known = [f"--{name}={value}" for name, value in QUICK.items() if text.find(name.encode()) >= 0]
-    return " ".join([f"{COUNT}={devices}", *known])
+    return " ".join([f"{COUNT}={devices}", SAME, *known])
 
 
 def environment(devices: int | None = None) -> dict[str, str]:

@@ -19,7 +19,7 @@ import numpy as np
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.teacher import Teacher
 from pate_jax.models.trees import Tree
-from pate_jax.system.devices import ONE_THREAD
+from pate_jax.system import devices as machines
 
 Made = TypeVar("Made")
 COLLECTIVES = (
@@ -37,12 +37,12 @@ class Mapped:
 
     A device of a CPU is one core (`devices.prepare`), so its program keeps to one thread. All devices share a
     pool of threads, where the parts of one device's operations would wait behind another's, and how an
-    operation is cut into parts, which may change its last bits, would depend on the machine's cores.
+    operation is cut into parts, which may change its last bits, would depend on the machine's cores. On a GPU
+    a clock would choose between ways to compute a product, whose bits differ, anew in each process.
     """
 
     def __init__(self, function: Callable, devices: list[jax.Device], donate: tuple[int, ...] = ()) -> None:
-        on_cpu = devices[0].platform == "cpu"
-        self._options = dict(ONE_THREAD) if on_cpu else {}
+        self._options = machines.compiling(devices[0].platform)
         self._mapped = jax.pmap(function, devices=devices, donate_argnums=donate)
         self._one = jax.jit(function, donate_argnums=donate)
         self._programs: dict[Any, Any] = {}

@@ -141,7 +141,7 @@ def _looking(places: tuple[jax.Device, ...]) -> tuple[Callable[..., Array], Name
     split, whole = PartitionSpec("image"), PartitionSpec()
     mapped = jax.shard_map(_looked, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
     # Where a device is a core: all devices share a pool of threads, where their products wait for each other.
-    options = dict(devices.ONE_THREAD) if places[0].platform == "cpu" else None
+    options = devices.compiling(places[0].platform)
     return jax.jit(mapped, compiler_options=options), NamedSharding(mesh, split), NamedSharding(mesh, whole)
 
 

@@ -16,13 +16,18 @@ from typing import Any
 
 from pate_jax.errors import PateError
 
-# What XLA on a CPU compiles a program with that runs on several devices, each of which is a core.
-ONE_THREAD: dict[str, str | bool] = {"xla_cpu_multi_thread_eigen": False}
+# Of a CPU each device is a core. On a GPU XLA would take whatever way was fastest on a clock, and so other
+# bits in the next process.
+_COMPILING: dict[str, dict[str, str | bool]] = {
+    "cpu": {"xla_cpu_multi_thread_eigen": False},
+    "gpu": {"xla_gpu_deterministic_ops": True},
+}
 _COUNT = "--xla_force_host_platform_device_count"
+_REPEATABLE = "--xla_gpu_deterministic_ops"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of glibc's mallopt
 _BLOCK = 1 << 26  # bytes of one process in one exchange, since every device receives those of all
 _KNOWN = "every process knows of this error"
-_ours: list[str] = []  # the flag that `prepare` has set, so that a later call may set another
+_ours: list[str] = []  # the flags that `prepare` has set, so that a later call may set others
 
 
 def cores() -> int:
@@ -42,22 +47,33 @@ def host_devices_flag(count: int | None = None) -> str:
 
 
 def prepare(count: int | None = None) -> bool:
-    """Give XLA one host device per core; call it before anything else touches JAX.
+    """Give XLA one host device per core, and GPUs repeatable programs; call it before anything touches JAX.
 
-    A user's own setting in XLA_FLAGS wins. It has no effect on GPUs and TPUs. Returns False if nothing was
-    set, because the user has set it already or JAX has started.
+    A user's own settings in XLA_FLAGS win. Neither has an effect on TPUs. Returns False if no devices were
+    made, because the user has made them already or JAX has started.
     """
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag not in _ours]
-    if any(_COUNT in flag for flag in flags) or _started():
+    if _started():
         return False
-    _ours[:] = [host_devices_flag(count)]
+    named = {flag.partition("=")[0] for flag in flags}
+    wanted = {_COUNT: host_devices_flag(count), _REPEATABLE: f"{_REPEATABLE}=true"}
+    _ours[:] = [flag for name, flag in wanted.items() if name not in named]
     os.environ["XLA_FLAGS"] = " ".join([*flags, *_ours])
-    return True
+    return _COUNT not in named
 
 
 def _started() -> bool:
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bool(getattr(bridge, "_backends", None))
+
+
+def compiling(platform: str) -> dict[str, str | bool]:
+    """The options that programs are compiled with whose bits have to be the same in every process.
+
+    >>> compiling("gpu")
+    {'xla_gpu_deterministic_ops': True}
+    """
+    return dict(_COMPILING.get(platform, {}))
 
 
 @contextmanager

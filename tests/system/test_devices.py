@@ -41,6 +41,7 @@ def test_other_flags_are_kept(monkeypatch):
     assert os.environ["XLA_FLAGS"].split() == [
         "--xla_cpu_enable_fast_math=false",
         devices.host_devices_flag(2),
+        "--xla_gpu_deterministic_ops=true",
     ]
 
 
