@@ -41,14 +41,34 @@ def patches(
     return jnp.concatenate(shifted, axis=-1)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def planes(
+    inputs: Float[Array | np.ndarray, "b h w c"], kernel: Float[Array, "k f"], size: int
+) -> Float[Array, "b h w f"]:
+    """The product of a kernel and patches whose channels are whole planes of all pixels of all images.
+
+    Accelerators copy planes at the speed of their memory, and `patches` pixel by pixel: on an H100 a step of
+    the small CNN takes 0.8 of the time. On a CPU it takes 1.5 times as long.
+
+    >>> planes(jnp.ones((2, 6, 5, 3)), jnp.ones((27, 4)), 3).shape
+    (2, 6, 5, 4)
+    """
+    batch, height, width, channels = inputs.shape
+    low, high = size // 2, size - 1 - size // 2
+    padded = jnp.pad(jnp.transpose(inputs, (3, 0, 1, 2)), ((0, 0), (0, 0), (low, high), (low, high)))
+    moved = [padded[:, :, i : i + height, j : j + width] for i in range(size) for j in range(size)]
+    seen = jnp.concatenate(moved).reshape(size * size * channels, -1)
+    return (kernel.T @ seen).reshape(-1, batch, height, width).transpose(1, 2, 3, 0)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def pooled(
-    inputs: Float[Array, "b h w c"], bias: Float[Array, " c"], least: float = -np.inf
+    inputs: Float[Array, "b h w c"], bias: Float[Array, " c"], least: float = -np.inf, at_once: bool = False
 ) -> Float[Array, "b i j c"]:
     """The maxima of 2 x 2 blocks plus a bias, and no less than `least` (0 is relu); an odd edge is dropped.
 
     The gradient goes to the first of equal maxima, and nowhere where `least` is returned. Being a rule of its
-    own, it serves reverse differentiation only.
+    own, it serves reverse differentiation only. `at_once` writes the gradients of a block's four pixels
+    together, as suits accelerators.
 
     >>> pooled(jnp.arange(8.0).reshape(1, 2, 4, 1), jnp.array([-6.0]), 0.0).ravel().tolist()
     [0.0, 1.0]
@@ -63,7 +83,9 @@ def _quarters(inputs: Array) -> list[Array]:
     return [inputs[:, i:height:2, j:width:2] for i, j in _PLACES]
 
 
-def _pooled_forward(inputs: Array, bias: Array, least: float) -> tuple[Array, tuple[Array, Array, Array]]:
+def _pooled_forward(
+    inputs: Array, bias: Array, least: float, at_once: bool
+) -> tuple[Array, tuple[Array, Array, Array]]:
     # The same by a reduction, which XLA on a CPU does not fuse with the sum of taps before it: the loops of
     # the gradient would each compute that sum once more.
     batch, height, width, channels = inputs.shape
@@ -73,9 +95,17 @@ def _pooled_forward(inputs: Array, bias: Array, least: float) -> tuple[Array, tu
     return outputs, (inputs, bias, outputs)
 
 
-def _pooled_backward(least: float, kept: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array]:
+def _pooled_backward(
+    least: float, at_once: bool, kept: tuple[Array, Array, Array], gradient: Array
+) -> tuple[Array, Array]:
     inputs, bias, outputs = kept
-    gradient = jnp.where(outputs > least, gradient, 0).astype(inputs.dtype)[:, :, :, None]
+    gradient = jnp.where(outputs > least, gradient, 0).astype(inputs.dtype)
+    if at_once:
+        # Without the barriers each of the four pixels computes anew what its block has.
+        gradient = lax.optimization_barrier(gradient)
+        winner = lax.optimization_barrier(_first_largest(*_quarters(inputs)).astype(jnp.int8))
+        return _at_blocks(winner, gradient, inputs.shape), gradient.sum((0, 1, 2)).astype(bias.dtype)
+    gradient = gradient[:, :, :, None]
     winner = _first_largest(*_quarters(inputs))[:, :, :, None]
     batch, height, width, channels = inputs.shape
     pulled = jnp.zeros((), inputs.dtype)
@@ -87,6 +117,15 @@ def _pooled_backward(least: float, kept: tuple[Array, Array, Array], gradient: A
         pulled += lax.pad(part, jnp.zeros((), part.dtype), ((0, 0, 0), down, across, (0, 0, 0)))
     # From the pixels and not from their blocks: an array with two readers is computed once, before both.
     return pulled, pulled.sum((0, 1, 2)).astype(bias.dtype)
+
+
+def _at_blocks(winner: Array, gradient: Array, shape: tuple[int, ...]) -> Array:
+    """Images of this shape with each gradient at the pixel of its block that has won, and 0 elsewhere."""
+    batch, height, width, channels = shape
+    each = jnp.where(winner[..., None] == jnp.arange(4, dtype=jnp.int8), gradient[..., None], 0)
+    blocks = each.reshape(batch, height // 2, width // 2, channels, 2, 2).transpose(0, 1, 4, 2, 5, 3)
+    even = blocks.reshape(batch, height // 2 * 2, width // 2 * 2, channels)
+    return jnp.pad(even, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
 
 
 def _first_largest(first: Array, second: Array, third: Array, fourth: Array) -> Array:

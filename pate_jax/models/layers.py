@@ -14,10 +14,10 @@ from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.models.convolution import by_products, convolve, patches, pooled, sum_of_taps
+from pate_jax.models.convolution import by_products, convolve, patches, planes, pooled, sum_of_taps
 
 Activation = Callable[[Array], Array]
-CONVOLUTIONS = ("lax", "patches", "products")
+CONVOLUTIONS = ("lax", "patches", "planes", "products")
 
 
 def tempered_sigmoid(
@@ -51,7 +51,7 @@ class Form(NamedTuple):
 
 
 class Convolution(nnx.Module):
-    """A convolution with zero padding: `lax.conv`, patches and one product, or `convolution.by_products`."""
+    """A convolution with zero padding: `lax.conv`, patches or planes and one product, or `by_products`."""
 
     def __init__(self, inputs: int, outputs: int, size: int, *, form: Form, rngs: nnx.Rngs, stride: int = 1):
         shape = (size * size * inputs, outputs)
@@ -70,7 +70,7 @@ class Convolution(nnx.Module):
         """The activation, which is monotone, of the maxima of 2 x 2 blocks of the convolution."""
         inputs, kernel, bias = self._typed(inputs)
         least = 0.0 if activation is jax.nn.relu else -np.inf
-        found = pooled(self._convolved(inputs, kernel), bias, least)
+        found = pooled(self._convolved(inputs, kernel), bias, least, jax.default_backend() != "cpu")
         return found if activation is jax.nn.relu else activation(found)
 
     def _typed(self, inputs: Array | np.ndarray) -> list[Array]:
@@ -78,7 +78,9 @@ class Convolution(nnx.Module):
         return [jnp.asarray(x, dtype) for x in (inputs, self.kernel[...], self.bias[...])]
 
     def _convolved(self, inputs: Array, kernel: Array) -> Array:
-        if self.form.convolution == "patches":
+        if self.form.convolution == "planes" and self.stride == 1:
+            return planes(inputs, kernel, self.size)
+        if self.form.convolution in ("patches", "planes"):
             return patches(inputs, self.size, self.stride) @ kernel
         kernel = kernel.reshape(self.size, self.size, inputs.shape[-1], -1)
         if self.form.convolution == "products" and self.stride == 1 and self.size % 2:

@@ -28,6 +28,19 @@ def test_patches_are_the_convolution(size, stride):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("size", "channels"), cases([(3, 2), (5, 1), (1, 3), (2, 2)]))
+def test_planes_are_patches_and_their_gradients_too(size, channels):
+    inputs = jax.random.normal(jax.random.key(0), (2, 7, 8, channels))
+    kernel = jax.random.normal(jax.random.key(1), (size * size * channels, 4))
+    weights = jax.random.normal(jax.random.key(2), (2, 7, 8, 4))
+    ways = (
+        lambda x, k: (convolution.planes(x, k, size) * weights).sum(),
+        lambda x, k: ((convolution.patches(x, size) @ k) * weights).sum(),
+    )
+    found, wanted = (jax.value_and_grad(way, argnums=(0, 1))(inputs, kernel) for way in ways)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, wanted)
+
+
 def test_pooling_takes_maxima_of_blocks_and_drops_odd_edges():
     inputs = jnp.arange(30.0).reshape(1, 5, 6, 1)
     found = convolution.pooled(inputs, jnp.array([-10.0]), 0.0)
@@ -35,19 +48,23 @@ def test_pooling_takes_maxima_of_blocks_and_drops_odd_edges():
     assert convolution.pooled(inputs, jnp.array([-10.0]))[0, 0, :, 0].tolist() == [-3, -1, 1]
 
 
-def test_the_gradient_of_pooling_goes_to_the_greatest_and_to_the_first_of_equals():
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_gradient_of_pooling_goes_to_the_greatest_and_to_the_first_of_equals(at_once):
     inputs = jnp.array([[3.0, 1.0, 5.0, 5.0, 9.0], [2.0, 0.0, 5.0, 4.0, 9.0], [8.0] * 5])[None, :, :, None]
     gradient = jnp.array([2.0, 7.0]).reshape(1, 1, 2, 1)
-    to_inputs, to_bias = jax.vjp(convolution.pooled, inputs, jnp.zeros(1))[1](gradient)
+    any_of = lambda x, b: convolution.pooled(x, b, at_once=at_once)  # noqa: E731
+    to_inputs, to_bias = jax.vjp(any_of, inputs, jnp.zeros(1))[1](gradient)
     assert to_inputs[0, :, :, 0].tolist() == [[2, 0, 7, 0, 0], [0, 0, 0, 0, 0], [0] * 5]
     assert to_bias.tolist() == [9]
-    least = jax.vjp(lambda x, b: convolution.pooled(x, b, 4.0), inputs, jnp.zeros(1))[1](gradient)
+    above = lambda x, b: convolution.pooled(x, b, 4.0, at_once)  # noqa: E731
+    least = jax.vjp(above, inputs, jnp.zeros(1))[1](gradient)
     assert least[0][0, 0, :, 0].tolist() == [0, 0, 7, 0, 0] and least[1].tolist() == [7]
 
 
 @pytest.mark.parametrize("shape", [(3, 7, 8, 5), pytest.param((2, 2, 9, 1), marks=pytest.mark.long)])
 @pytest.mark.parametrize("least", [0.0, -np.inf])
-def test_pooling_and_its_gradients_are_those_of_maxima_where_none_are_equal(shape, least):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_pooling_and_its_gradients_are_those_of_maxima_where_none_are_equal(shape, least, at_once):
     batch, height, width, channels = shape
     keys = jax.random.split(jax.random.key(4), 3)
     inputs, bias = jax.random.normal(keys[0], shape), jax.random.normal(keys[1], (channels,))
@@ -57,7 +74,7 @@ def test_pooling_and_its_gradients_are_those_of_maxima_where_none_are_equal(shap
         pixels = [x[:, i : height // 2 * 2 : 2, j : width // 2 * 2 : 2] for i in (0, 1) for j in (0, 1)]
         return jnp.maximum(jnp.stack(pixels).max(0) + b, least)
 
-    pool = lambda x, b: convolution.pooled(x, b, least)  # noqa: E731
+    pool = lambda x, b: convolution.pooled(x, b, least, at_once)  # noqa: E731
     np.testing.assert_array_equal(pool(inputs, bias), plain(inputs, bias))
     found, wanted = (
         jax.grad(lambda x, b, one=one: (one(x, b) * weights).sum(), argnums=(0, 1))(inputs, bias)

@@ -66,7 +66,7 @@ def test_no_record_of_a_batch_sees_another(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("form", ["patches", "products"])
+@pytest.mark.parametrize("form", ["patches", "planes", "products"])
 @pytest.mark.parametrize("name", ["cnn", "pate2017", "resnet"])
 def test_forms_of_convolution_agree_and_so_do_their_gradients(name, form):
     model, params, inputs = make(name)

@@ -146,7 +146,7 @@ def build(public: PublicInputs, config: AnyNet, form: Form | None = None) -> Mod
 def form_of(several: bool) -> Form:
     """How convolutions are computed: the fastest in a loop on this backend, of one net or of several."""
     if jax.default_backend() != "cpu":
-        return Form("patches" if several else "lax")
+        return Form("planes" if several else "lax")
     return Form("patches" if several else "products")
 
 
