@@ -81,6 +81,7 @@ def roles(table: Table, names: Names) -> dict[str, str]:
     unknown = next((name for name in names.values() if name is not None and name not in table), None)
     if unknown is not None:
         raise PateError(f"there is no column {unknown!r}; the columns are {', '.join(table)}")
+    raw.each_by_itself(names)
     found = {role: name for role in ("labels", "ids", "users") if (name := names.get(role))}
     free = [name for name in table if name not in found.values()]
     differ = {name: len({*table[name]}) for name in free}

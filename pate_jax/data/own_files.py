@@ -151,6 +151,9 @@ def kind_of(paths: Collection[Path]) -> Kind:
     for path in paths:
         if not path.exists():
             raise PateError(f"{path} does not exist")
+    packed = [str(path) for path in paths if path.suffix.lower() in (".gz", ".zip", ".bz2", ".xz", ".zst")]
+    if packed:
+        raise PateError(f"{', '.join(packed)}: unpack it first, and name the file that was packed")
     kind = found.pop()
     if found or kind is None:
         raise PateError(

@@ -58,8 +58,25 @@ def _features(found: np.ndarray | None, path: Path) -> np.ndarray | None:
         return found.astype(np.float32)
 
 
+def each_by_itself(names: Mapping[str, str | None]) -> None:
+    """Refuse a column that is named for two roles.
+
+    >>> each_by_itself({"labels": "grade", "ids": "grade"})
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: the column 'grade' is named for labels and ids: name another for one of them
+    """
+    for name in filter(None, names.values()):
+        roles = [role for role, own in names.items() if own == name]
+        if len(roles) > 1:
+            raise PateError(
+                f"the column {name!r} is named for {' and '.join(roles)}: name another for one of them"
+            )
+
+
 def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
     """A table whose columns of labels, ids and users have these names; the private part must have all."""
+    each_by_itself(names)
     table = tables.read(path)
     roles: dict[str, np.ndarray | None] = {}
     for role, name in names.items():

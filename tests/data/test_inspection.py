@@ -160,7 +160,9 @@ def test_the_command_prints_twelve_lines_and_the_next_command(tmp_path, capsys):
         *_, refused, then = capsys.readouterr().out.splitlines()
         assert refused.startswith("refused:") and said in refused
         assert then.startswith("next:" if said == "nothing" else "next, once mended:")
-    for path, said in (("gone.csv", "does not exist"), ("own.txt", "give all parts as .npz")):
-        (tmp_path / "own.txt").write_text("x")
+    for name in ("own.txt", "own.csv.gz"):
+        (tmp_path / name).write_text("x")
+    bad = {"gone.csv": "does not exist", "own.txt": "give all parts as .npz", "own.csv.gz": "unpack it first"}
+    for path, said in bad.items():
         assert call("inspect", tmp_path / path) == 2
         assert said in capsys.readouterr().err

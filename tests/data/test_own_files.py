@@ -351,6 +351,7 @@ BAD_TABLES = {
         "has no column 'ill'; its columns are id, who",
     ),
     "missing id column": (PRIVATE, PUBLIC, {"id_column": "key"}, "has no column 'key'"),
+    "one column for two": (PRIVATE, PUBLIC, {"id_column": "sick"}, "'sick' is named for labels and ids"),
     "missing user column": (PRIVATE, PUBLIC, {"user_column": "key"}, "has no column 'key'"),
     "duplicate ids": (PRIVATE + "r1,x,1,Rome,no\n", PUBLIC, {}, "private has the id 'r1' 2 times"),
     "semicolons": (PRIVATE.replace(",", ";"), PUBLIC, {}, "separates its columns by semicolons"),
