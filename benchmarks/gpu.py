@@ -14,11 +14,15 @@ optional; its teachers train in processes of their own.
 
 from __future__ import annotations
 
+import os
+
 from pate_jax.system import devices
 
 devices.prepare()
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other processes share the device
 
 import argparse  # noqa: E402
+import contextlib  # noqa: E402
 import dataclasses  # noqa: E402
 import hashlib  # noqa: E402
 import importlib.util  # noqa: E402
@@ -56,6 +60,7 @@ from pate_jax.runs import inputs  # noqa: E402
 
 PARTS = ("ceilings", "teachers", "accuracy", "students", "glyphs", "bits", "exact")
 FORMS = (("planes", "bfloat16"), ("patches", "bfloat16"), ("lax", "bfloat16"))
+METHODS = ("supervised", "vat", "gan", "fixmatch")
 LARGE = 8192  # rows of the matrices whose product is the ceiling
 
 
@@ -73,9 +78,9 @@ def ceilings(chosen: argparse.Namespace) -> dict[str, Any]:
             seconds = least(lambda product=product, a=a: jax.block_until_ready(product(a)))
             found[f"{name}_{precision}"] = 2 * size**3 / seconds
     one = jax.random.normal(jax.random.key(1), (size * size,), jnp.float32)
-    turned = jax.jit(lambda a: -a)
-    copied = 2 * one.nbytes / least(lambda: jax.block_until_ready(turned(one)))
-    return {"flops_per_second": found, "copied_bytes_per_second": copied}
+    negated = jax.jit(lambda a: -a)
+    moved = 2 * one.nbytes / least(lambda: jax.block_until_ready(negated(one)))
+    return {"flops_per_second": found, "copied_bytes_per_second": moved}
 
 
 def least(run: Callable[[], Any], times: int = 10) -> float:
@@ -138,17 +143,16 @@ def forms(net: str, teachers: int) -> list[plan.Plan]:
 
 def of_teachers(net: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """All ways of one net, in turns."""
-    rivals = Rivals(net, torch_gpu.KINDS if has_torch() else ())
-    places, committed, *wide = jax.local_devices(), *forms(net, chosen.teachers)
-    named = {"ours": committed, **{f"ours_{one.convolution}_{one.dtype}": one for one in wide}}
-    ways = [training.ours(net, name, one, places) for name, one in named.items()]
-    others = rivals.ways()
-    ways += others
-    found: dict[str, list[float]] = {one.name: [] for one in ways}
-    for _ in range(chosen.rounds):
-        for one in ways:
-            found[one.name].append(one.pace(chosen.seconds))
-    rivals.close()
+    with contextlib.closing(Rivals(net, torch_gpu.KINDS if has_torch() else ())) as rivals:
+        places, committed, *wide = jax.local_devices(), *forms(net, chosen.teachers)
+        named = {"ours": committed, **{f"ours_{one.convolution}_{one.dtype}": one for one in wide}}
+        ways = [training.ours(net, name, one, places) for name, one in named.items()]
+        others = rivals.ways()
+        ways += others
+        found: dict[str, list[float]] = {one.name: [] for one in ways}
+        for _ in range(chosen.rounds):
+            for one in ways:
+                found[one.name].append(one.pace(chosen.seconds))
     middle = {name: round(statistics.median(paces)) for name, paces in found.items()}
     line = {
         "net": net, "teachers": chosen.teachers, "plan": dataclasses.asdict(committed),
@@ -156,8 +160,8 @@ def of_teachers(net: str, chosen: argparse.Namespace) -> dict[str, Any]:
         "compile_seconds": {one.name: round(one.compile_seconds, 1) for one in ways if one.compile_seconds},
         **limits(net, committed, places, middle["ours"]),
     }  # fmt: skip
-    for name, kinds in (("sequential", "torch_sequential"), ("recorded", "torch_graph"), ("torch", "torch")):
-        names = [other.name for other in others if other.name.startswith(kinds)]
+    for name, start in (("sequential", "torch_sequential"), ("recorded", "torch_graph"), ("torch", "torch")):
+        names = [other.name for other in others if other.name.startswith(start)]
         if names:
             pairs = enumerate(found["ours"])
             ratios = [mine / max(found[name][turn] for name in names) for turn, mine in pairs]
@@ -185,7 +189,7 @@ def accuracy(chosen: argparse.Namespace) -> dict[str, Any]:
     key = partition.fresh_key()
     given = partition.assign(records.private.ids, chosen.teachers, key=key)
     shards = partition.cut(given, records.private.ids, chosen.teachers, key=key)
-    lines = {}
+    of_nets = {}
     for net in chosen.nets:
         model = models.build(net, input_shape=records.input_shape, classes=records.classes)
         config, turns = ensemble.TeacherConfig(net=net), []
@@ -203,8 +207,8 @@ def accuracy(chosen: argparse.Namespace) -> dict[str, Any]:
                 "train_s": round(trained - began, 2), "predict_s": round(asked - trained, 2),
                 **{name: round(told[name], 4) for name in ("mean", "min", "max", "plurality")},
             })  # fmt: skip
-        lines[net] = {"first": turns[0], "second": turns[1]}
-    return {"data": "mnist", "teachers": chosen.teachers, "epochs": config.resolved().epochs, "nets": lines}
+        of_nets[net] = {"epochs": config.resolved().epochs, "first": turns[0], "second": turns[1]}
+    return {"data": "mnist", "teachers": chosen.teachers, "nets": of_nets}
 
 
 def glyphs(chosen: argparse.Namespace) -> dict[str, Any]:
@@ -245,7 +249,7 @@ def fitted(net: str, teachers: int, **changes: Any) -> Any:
         rows = np.concatenate([rows, np.zeros((teachers, 1), np.int32)], 1)
         rows[5, -1], counts[5] = len(pictures) - 1, rows.shape[1]
     directory = changes.pop("directory", None)
-    config = ensemble.TeacherConfig(net=net, epochs=2, min_steps=20, **changes)
+    config = ensemble.TeacherConfig(net=net, epochs=2, min_steps=20, attempts=1, **changes)
     model = models.build(net, input_shape=(28, 28, 1), classes=10)
     found = ensemble.fit(
         model, training.SCALE, pictures, labels, Shards(rows, counts),
@@ -270,13 +274,13 @@ def digest(params: Any) -> str:
 
 def bits(chosen: argparse.Namespace) -> dict[str, Any]:
     """Whether teachers depend on nothing but their own shards, on this device, bit for bit."""
-    lines = {}
+    of_nets = {}
     for net in chosen.nets:
         plain = fitted(net, chosen.teachers)
         longer = fitted(net, chosen.teachers, longer=True)
         changed = fitted(net, chosen.teachers, changed=True)
         command = [sys.executable, __file__, "--digest-of", net, "--teachers", str(chosen.teachers)]
-        elsewhere = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
+        elsewhere = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
         half = fitted(net, chosen.teachers, width=max(1, chosen.teachers // 2))
         gaps = [
             np.abs(a - b).max() for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(half), strict=True)
@@ -284,7 +288,7 @@ def bits(chosen: argparse.Namespace) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             stored = fitted(net, chosen.teachers, directory=folder)
             again = fitted(net, chosen.teachers, directory=folder)
-        lines[net] = {
+        of_nets[net] = {
             "another_shard_changes_others": not same(plain, changed, but=5),
             "its_own_changes": not same(plain, changed),
             "a_longer_shard_changes_others": not same(plain, longer, but=5),
@@ -293,7 +297,7 @@ def bits(chosen: argparse.Namespace) -> dict[str, Any]:
             "stored_is_equal": same(plain, stored) and same(stored, again),
             "half_the_width_differs_by": float(max(gaps)),
         }
-    return {"teachers": chosen.teachers, "nets": lines}
+    return {"teachers": chosen.teachers, "nets": of_nets}
 
 
 def exact(chosen: argparse.Namespace) -> dict[str, Any]:
@@ -366,21 +370,16 @@ def lines(part: str, chosen: argparse.Namespace) -> Any:
         return (of_teachers(net, chosen) for net in chosen.nets)
     if part == "students":
         return (of_students(method, chosen) for method in chosen.methods)
-    return iter(
-        [
-            {"ceilings": ceilings, "accuracy": accuracy, "bits": bits, "exact": exact, "glyphs": glyphs}[
-                part
-            ](chosen)
-        ]
-    )
+    whole = {"ceilings": ceilings, "accuracy": accuracy, "bits": bits, "exact": exact, "glyphs": glyphs}
+    return iter([whole[part](chosen)])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--nets", nargs="+", choices=training.NETS, default=list(training.NETS))
-    parser.add_argument("--methods", nargs="+", default=["supervised", "vat", "gan", "fixmatch"])
-    parser.add_argument("--teachers", type=int, default=250)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--teachers", type=int, default=250, help="at least 6")
     parser.add_argument("--queries", type=int, default=1_000_000, help="of the kernels of `exact`")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
@@ -393,10 +392,9 @@ def main() -> None:
         print(digest(fitted(chosen.digest_of, chosen.teachers)))
         return
     if len(chosen.parts) > 1:
-        words = [word for word in sys.argv[1:] if word not in (*PARTS, "--parts")]
-        for part in chosen.parts:
-            subprocess.run([sys.executable, __file__, *words, "--parts", part], check=False)
-        return
+        command = [sys.executable, __file__, *sys.argv[1:], "--parts"]  # the last one counts
+        failed = [part for part in chosen.parts if subprocess.run([*command, part], check=False).returncode]
+        sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
     about = {**measurement.machine(), "device": jax.local_devices()[0].device_kind}
     for line in lines(chosen.parts[0], chosen):
         measurement.add("gpu", {**about, "part": chosen.parts[0], **line})

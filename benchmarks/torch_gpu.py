@@ -56,17 +56,19 @@ def on_device(one: Way, name: str, short: bool) -> Way:
     def pace(seconds: float) -> float:
         with torch.autocast(kind, torch.bfloat16) if short else contextlib.nullcontext():
             one.pace(seconds / 5)
-            began, paces = time.perf_counter(), one.pace(seconds)
+            if kind == "cuda":
+                torch.cuda.synchronize()
+            began, found = time.perf_counter(), one.pace(seconds)
             passed = time.perf_counter() - began
             if kind == "cuda":
                 torch.cuda.synchronize()
-            return paces * passed / (time.perf_counter() - began)
+            return found * passed / (time.perf_counter() - began)
 
     return Way(name, pace)
 
 
 def recorded(net: str, short: bool) -> Way:
-    """PyTorch's fastest loop: a step of one teacher, recorded once as a CUDA graph and replayed."""
+    """A step of one teacher, recorded once as a CUDA graph and replayed."""
     import torch
 
     model, (pictures, labels) = torch_teachers.net_of(net), torch_teachers.images()

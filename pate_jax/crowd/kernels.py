@@ -69,7 +69,7 @@ def class_sums(
 
     >>> release = ClassSums(classes=3, directions=2, length=10, sigma=9.0)
     >>> class_sums(release, [[1, 2], [30, 40], [3, -1]], [0, 2, 0]).tolist()
-    [[4, 1], [0, 0], [5, 7]]
+    [[4, 1], [0, 0], [6, 8]]
     """
     rows, classes = _checked(vectors, labels)
     if rows.shape[1] != release.directions:

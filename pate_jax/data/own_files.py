@@ -31,6 +31,7 @@ from pate_jax.system.storage import parse_json, read_bytes
 File = Path | str
 Kind = Literal["arrays", "table", "folder"]
 Declared = Mapping[str, Sequence] | File | None  # a mapping, or a JSON file of one
+_PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst")
 
 
 def from_files(
@@ -151,9 +152,9 @@ def kind_of(paths: Collection[Path]) -> Kind:
     for path in paths:
         if not path.exists():
             raise PateError(f"{path} does not exist")
-    packed = [str(path) for path in paths if path.suffix.lower() in (".gz", ".zip", ".bz2", ".xz", ".zst")]
+    packed = [str(path) for path in paths if path.suffix.lower() in _PACKED and path.is_file()]
     if packed:
-        raise PateError(f"{', '.join(packed)}: unpack it first, and name the file that was packed")
+        raise PateError(f"{', '.join(packed)}: unpack it first, and name the file inside")
     kind = found.pop()
     if found or kind is None:
         raise PateError(

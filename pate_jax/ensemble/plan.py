@@ -37,7 +37,7 @@ class Plan:
     steps_per_call: int
     """steps in one call of the program; 0 is a whole epoch in one loop on the device"""
     convolution: str
-    """lax or patches"""
+    """one of models.CONVOLUTIONS"""
     dtype: str
     """in which type a net computes; parameters are float32 always"""
     wave: int

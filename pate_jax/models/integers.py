@@ -19,7 +19,6 @@ from pate_jax.errors import PateError
 
 FEATURES = 8000  # length of a vector that is measured along directions of length 2000: products are exact
 LONGEST = math.isqrt(2**31 - 1)  # length of a vector whose square is still counted in 32 bits
-_MARGIN = 1 << 4  # of 2^24, by which a row is shortened further, against the rounding of its products
 
 
 def largest(columns: int, most: int = 8192) -> int:
@@ -44,32 +43,23 @@ def rounded(numbers: Float[Array, "row column"]) -> Int[Array, "row column"]:
 def shortened(rows: Int[Array, "row column"], length: int) -> Int[Array, "row column"]:
     """Rows no longer than `length`; a longer one keeps nearly its direction.
 
-    A row of length r is multiplied by a factor of 24 bits and cut to whole numbers towards zero. The factor
-    is below `length / r` by 2^-20 of it and more, and a product is rounded by 2^-24 of itself at most, so
-    the new length is at most `length`. That is counted once more in whole numbers, and a row of which it is
-    not true would become zero: the bound rests on that count. The factor is found in whole numbers, since
-    roots and quotients of float32 differ between processors and accelerators, and products do not. Squares
-    are counted in 32 bits, so `length` is at most 46340.
+    Each entry x of a row becomes `x * length / root`, cut to a whole number towards zero, where `root` is the
+    least whole number that is no less than the row's length. So the new length is at most `length`. That is
+    counted once more, and a row of which it is not true would become zero: the bound rests on that count.
+    All of it is in whole numbers: roots and quotients of float32 differ between processors and accelerators.
+    Squares are counted in 32 bits, so `length` is at most 46340.
 
     >>> shortened(jnp.array([[3, 4], [30, 40]]), 10).tolist()
-    [[3, 4], [5, 7]]
+    [[3, 4], [6, 8]]
     """
     if length > LONGEST:
         raise PateError(
             f"length={length} of a vector must be at most {LONGEST}, to count its square in 32 bits"
         )
     square = (rows * rows).sum(1, keepdims=True)
-    shrunk = (rows.astype(jnp.float32) * _factor(square, length)).astype(jnp.int32)
+    shrunk = jax.lax.div(rows * length, jnp.broadcast_to(root_above(jnp.maximum(square, 1)), rows.shape))
     kept = jnp.where(square <= length * length, rows, shrunk)
     return jnp.where((kept * kept).sum(1, keepdims=True) <= length * length, kept, 0)
-
-
-def _factor(square: Int[Array, "row 1"], length: int) -> Float[Array, "row 1"]:
-    """What shortens rows of these squared lengths to `length`; rows that are no longer get any number."""
-    root = root_above(jnp.maximum(square, length * length + 1))
-    high, rest = (length << 15) // root, (length << 15) % root
-    share = (high << 9) + (rest << 9) // root  # of 2^24
-    return (share - _MARGIN).astype(jnp.float32) * np.float32(2.0**-24)
 
 
 def root_above(squares: Int[Array, " *shape"]) -> Int[Array, " *shape"]:
@@ -79,7 +69,7 @@ def root_above(squares: Int[Array, " *shape"]) -> Int[Array, " *shape"]:
     [1, 2, 2, 3, 46341]
     """
     wide = squares.astype(jnp.uint32)
-    root = jnp.sqrt(squares.astype(jnp.float32)).astype(jnp.uint32) + 1  # 0 to 2 more than without a fraction
+    root = jnp.sqrt(squares.astype(jnp.float32)).astype(jnp.uint32) + 1  # 0 to 2 above the root's whole part
     for _ in range(2):
         root -= root * root > wide
     return (root + (root * root < wide)).astype(jnp.int32)

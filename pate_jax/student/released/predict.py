@@ -319,13 +319,12 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 def _whole(numbers: np.ndarray, length: int) -> np.ndarray:
     """The nearest whole numbers, in rows that are no longer than `length`."""
     most = min(8192, math.isqrt((2**31 - 1) // numbers.shape[1]))
-    rows = np.clip(np.round(numbers), -most, most).astype(np.float32)
-    square = (rows.astype(np.int64) ** 2).sum(1, keepdims=True)
+    rows = np.clip(np.round(numbers), -most, most).astype(np.int64)
+    square = (rows**2).sum(1, keepdims=True)
     root = np.floor(np.sqrt(np.maximum(square, 1))).astype(np.int64)
-    root += root * root < square
-    share = (length << 24) // np.maximum(root, 1) - 16  # of 2^24: a little less than length / root
-    shrunk = np.trunc(rows * (share.astype(np.float32) * np.float32(2.0**-24)))
-    return np.where(square <= length**2, rows, shrunk)
+    root += root * root < square  # no less than the row's length
+    shrunk = np.sign(rows) * (np.abs(rows) * length // np.maximum(root, 1))
+    return np.where(square <= length**2, rows, shrunk).astype(np.float32)
 
 
 def _likeness(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
