@@ -39,7 +39,8 @@ from pate_jax.system import progress, storage
 _UNANSWERED = -1
 _NAMELESS = (
     "these votes do not name their inputs, so equal inputs are not noticed, and --more cannot distinguish "
-    "them from new ones: add `ids`, one for each row, and begin again in another --out"
+    "them from new ones: next time add `ids`, one for each row. What this run answers counts in any case, "
+    "also where another --out answers the same votes again; --register FILE adds up such runs"
 )
 
 
@@ -230,9 +231,23 @@ def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
         by.append(known[name])
     repeated = len(by) - len(new)
     if repeated:
+        _warn_of_other_votes(votes, np.array(by), np.array(new, np.int64), total)
         progress.say(f"{repeated} of {len(by)} rows repeat an input: they get its answer free of charge")
         storage.write_arrays(run.rows_of(batch), "rows", {"answered_by": np.array(by, np.int64)})
     voting.save_votes(run.votes_of(batch), subset(votes, np.array(new, np.int64)))
+
+
+def _warn_of_other_votes(votes: voting.Votes, by: np.ndarray, new: np.ndarray, total: int) -> None:
+    """Say so where two rows of a list name one input and differ: the same teachers vote alike on it."""
+    here = np.flatnonzero(by >= total)
+    first = new[by[here] - total]
+    other = (votes.votes[here] != votes.votes[first]).any(1)
+    if other.any():
+        one, two = int(first[other.argmax()]), int(here[other.argmax()])
+        progress.warn(
+            f"rows {one} and {two} name the same input but hold different votes ({int(other.sum())} such rows "
+            "in all): look at `ids`, since only the first row of each input is answered"
+        )
 
 
 def _names(votes: voting.Votes) -> Iterator[Any]:

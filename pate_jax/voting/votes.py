@@ -186,6 +186,8 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
             return {"votes": storage.read_npy(content)}, False
         except storage.UNREADABLE as error:
             raise PateError(f"{path} is not a readable .npy array: {error or 'it is damaged'}") from error
+    if path.suffix.lower() in (".csv", ".parquet", ".txt"):
+        raise PateError(f"{path}: votes are .npz or .npy files; write one by pate_jax.voting.save_votes")
     arrays = storage.read_foreign_arrays(path)
     ours = "artefact" in arrays
     return (storage.read_arrays(path, KIND) if ours else arrays), ours
@@ -195,6 +197,7 @@ def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
     """Refuse foreign votes whose axes could be read in another order, and say which."""
     if counts.ndim != 2 or counts.size == 0:
         return  # `check_votes` says what is wrong
+    _check_classes(counts.shape[1])
     counts = _whole("votes", counts)
     _check_range(counts)
     rows_agree, columns_agree = (np.ptp(counts.sum(axis)) == 0 for axis in (1, 0))
@@ -207,10 +210,14 @@ def _explain_orientation(path: Path | str, counts: np.ndarray) -> None:
     if columns_agree and not rows_agree:
         raise PateError(f"{path}: the columns of votes{shape} have equal totals, not the rows: transpose it")
     if not rows_agree and shape[0] > 1:
+        totals = counts.sum(1)
+        usual = int(np.median(totals))
+        row = int((totals != usual).argmax())
         raise PateError(
-            f"{path}: the rows of votes{shape} have unequal totals, so they are not histograms [query, "
-            "class] of teachers who all voted; if they are labels[teacher, query], pass "
-            "labels_are_teacher_labels=True"
+            f"{path}: the rows of votes{shape} have unequal totals ({int(totals[row])} in row {row}, and "
+            f"mostly about {usual}), so they are not histograms [query, class] of teachers who all voted; if "
+            "they are labels[teacher, query], pass labels_are_teacher_labels=True "
+            "(--labels-are-teacher-labels)"
         )
 
 

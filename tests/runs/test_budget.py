@@ -108,6 +108,18 @@ def test_a_run_goes_on_until_its_budget_is_spent(tmp_path):
     assert most * curve <= total.rdp <= budget.fixed(run).rdp
 
 
+def test_rows_that_name_one_input_and_differ_are_pointed_at(tmp_path, capsys):
+    """Only the first is answered, so the array of ids is hardly what was meant."""
+    given = voting.Votes(np.array([[60, 40, 0], [60, 40, 0], [40, 60, 0]]), ids=np.zeros(3, np.int64))
+    run = RunDirectory(tmp_path / "run")
+    with run.writing():
+        batches.adopt(run, given, seed=3, relation="record")
+    said = capsys.readouterr().err
+    assert "rows 0 and 2 name the same input but hold different votes (1 such rows in all)" in " ".join(
+        said.split()
+    )
+
+
 def test_an_input_that_was_answered_is_free_and_gets_the_same_answer(tmp_path, capsys):
     run = begin(tmp_path, rows=30)
     first = storage.read_arrays(run.answers, "answers")

@@ -148,6 +148,8 @@ def test_foreign_files_are_read(tmp_path):
     [
         ({"votes": counted(LABELS, 4).T}, "transpose it"),
         ({"votes": LABELS}, "labels_are_teacher_labels=True"),
+        ({"votes": [[3, 1], [4, 0], [3, 2]]}, "5 in row 2, and mostly about 4"),
+        ({"votes": np.full((3, 1), 2)}, "classes=1 must be"),
         ({"votes": np.full((3, 3), 2)}, "both plausible"),
         ({"teacher_labels": LABELS.T, "labels": LABELS[0]}, "transpose it"),
         ({"teacher_labels": LABELS, "ids": np.arange(5)}, "`ids` has 5 queries"),
