@@ -243,9 +243,9 @@ def _warn_of_other_votes(votes: voting.Votes, by: np.ndarray, new: np.ndarray, t
     first = new[by[here] - total]
     other = (votes.votes[here] != votes.votes[first]).any(1)
     if other.any():
-        one, two = int(first[other.argmax()]), int(here[other.argmax()])
+        one, two, all_such = int(first[other.argmax()]), int(here[other.argmax()]), int(other.sum())
         progress.warn(
-            f"rows {one} and {two} name the same input but hold different votes ({int(other.sum())} such rows "
+            f"rows {one} and {two} name the same input but hold different votes ({all_such} such rows "
             "in all): look at `ids`, since only the first row of each input is answered"
         )
 

@@ -114,10 +114,8 @@ def test_rows_that_name_one_input_and_differ_are_pointed_at(tmp_path, capsys):
     run = RunDirectory(tmp_path / "run")
     with run.writing():
         batches.adopt(run, given, seed=3, relation="record")
-    said = capsys.readouterr().err
-    assert "rows 0 and 2 name the same input but hold different votes (1 such rows in all)" in " ".join(
-        said.split()
-    )
+    said = " ".join(capsys.readouterr().err.split())
+    assert "rows 0 and 2 name the same input but hold different votes (1 such rows in all)" in said
 
 
 def test_an_input_that_was_answered_is_free_and_gets_the_same_answer(tmp_path, capsys):
