@@ -38,6 +38,8 @@ def budget_command(
     """
     if (run is None) == (register is None):
         raise PateError("name one of a run directory and --register FILE: both say what was spent")
+    if run is not None and run.is_file():
+        raise PateError(f"{run} is a file: name a run directory, or a register by --register {run}")
     if register is None:
         if limit_epsilon is not None or limit_delta is not None:
             raise PateError(
@@ -153,9 +155,10 @@ def _lines(found: dict[str, Any]) -> list[str]:
     if fixed is None and left is not None:
         return [*lines, *_of_list(spent, left)]
     if fixed is None:
-        epsilon = "no finite epsilon" if spent["epsilon"] is None else f"epsilon {spent['epsilon']:.4f}"
         lines.append(
-            f"Spent: {spent['queries']} queries, {epsilon} at delta {spent['delta']:g}, whatever the votes."
+            f"Spent: {spent['queries']} queries, {_said(spent['epsilon'])} at delta {spent['delta']:g}, "
+            "whatever the votes, by the bound by which budgets are added up; `pate account` has the figure "
+            "to publish, which may be smaller."
         )
         return [*lines, "No budget was fixed: this list of queries cannot be added to."]
     more = "" if left["queries"] is None else f": {left['queries']} more queries of this mechanism"

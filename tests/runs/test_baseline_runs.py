@@ -152,6 +152,8 @@ def test_trainings_are_added_up_with_each_other_and_with_other_runs(made, tmp_pa
     assert max(one, register.together([crowd], 1e-5)) < register.together([entered, crowd], 1e-5)
     assert commands.call("budget", "--register", file) == 0
     assert "by record, for a net trained by DP-SGD in 3 steps" in capsys.readouterr().out
+    assert commands.call("budget", file) == 2
+    assert f"a register by --register {file}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_a_register_adds_is_no_less_than_the_losses_of_all_steps():
