@@ -24,7 +24,6 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other process
 import argparse  # noqa: E402
 import contextlib  # noqa: E402
 import dataclasses  # noqa: E402
-import hashlib  # noqa: E402
 import importlib.util  # noqa: E402
 import itertools  # noqa: E402
 import json  # noqa: E402
@@ -57,6 +56,7 @@ from pate_jax.ensemble import plan  # noqa: E402
 from pate_jax.mechanisms import DiscreteGaussianMax, GNMax  # noqa: E402
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts  # noqa: E402
 from pate_jax.runs import inputs  # noqa: E402
+from pate_jax.system import storage  # noqa: E402
 
 PARTS = ("ceilings", "teachers", "accuracy", "students", "glyphs", "bits", "exact")
 FORMS = (("planes", "bfloat16"), ("patches", "bfloat16"), ("lax", "bfloat16"))
@@ -238,18 +238,25 @@ def glyphs(chosen: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def fitted(net: str, teachers: int, **changes: Any) -> Any:
+def fitted(
+    net: str,
+    teachers: int,
+    *,
+    changed: bool = False,
+    longer: bool = False,
+    width: int | None = None,
+    directory: str | None = None,
+) -> Any:
     """Parameters of an ensemble on made-up images whose shard 5 may differ, or grow by a record."""
     pictures, labels = torch_teachers.images(RECORDS * teachers + 1)
     rows = np.arange(RECORDS * teachers, dtype=np.int32).reshape(teachers, RECORDS)[:, :40]
-    if changes.pop("changed", False):
+    if changed:
         pictures[rows[5]] = 255 - pictures[rows[5]]
     counts = np.full(teachers, rows.shape[1], np.int32)
-    if changes.pop("longer", False):
+    if longer:
         rows = np.concatenate([rows, np.zeros((teachers, 1), np.int32)], 1)
         rows[5, -1], counts[5] = len(pictures) - 1, rows.shape[1]
-    directory = changes.pop("directory", None)
-    config = ensemble.TeacherConfig(net=net, epochs=2, min_steps=20, attempts=1, **changes)
+    config = ensemble.TeacherConfig(net=net, epochs=2, min_steps=20, attempts=1, width=width)
     model = models.build(net, input_shape=(28, 28, 1), classes=10)
     found = ensemble.fit(
         model, training.SCALE, pictures, labels, Shards(rows, counts),
@@ -265,13 +272,6 @@ def same(one: Any, other: Any, but: int | None = None) -> bool:
     return all(np.array_equal(kept(a), kept(b)) for a, b in pairs)
 
 
-def digest(params: Any) -> str:
-    text = hashlib.sha256()
-    for leaf in jax.tree.leaves(params):
-        text.update(np.ascontiguousarray(leaf).tobytes())
-    return text.hexdigest()
-
-
 def bits(chosen: argparse.Namespace) -> dict[str, Any]:
     """Whether teachers depend on nothing but their own shards, on this device, bit for bit."""
     of_nets = {}
@@ -282,9 +282,7 @@ def bits(chosen: argparse.Namespace) -> dict[str, Any]:
         command = [sys.executable, __file__, "--digest-of", net, "--teachers", str(chosen.teachers)]
         elsewhere = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
         half = fitted(net, chosen.teachers, width=max(1, chosen.teachers // 2))
-        gaps = [
-            np.abs(a - b).max() for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(half), strict=True)
-        ]
+        gaps = jax.tree.leaves(jax.tree.map(lambda one, other: np.abs(one - other).max(), plain, half))
         with tempfile.TemporaryDirectory() as folder:
             stored = fitted(net, chosen.teachers, directory=folder)
             again = fitted(net, chosen.teachers, directory=folder)
@@ -293,7 +291,7 @@ def bits(chosen: argparse.Namespace) -> dict[str, Any]:
             "its_own_changes": not same(plain, changed),
             "a_longer_shard_changes_others": not same(plain, longer, but=5),
             "repeated_is_equal": same(plain, fitted(net, chosen.teachers)),
-            "another_process_is_equal": elsewhere == digest(plain),
+            "another_process_is_equal": elsewhere == storage.digest(*jax.tree.leaves(plain)),
             "stored_is_equal": same(plain, stored) and same(stored, again),
             "half_the_width_differs_by": float(max(gaps)),
         }
@@ -389,7 +387,7 @@ def main() -> None:
     parser.add_argument("--digest-of", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.digest_of:
-        print(digest(fitted(chosen.digest_of, chosen.teachers)))
+        print(storage.digest(*jax.tree.leaves(fitted(chosen.digest_of, chosen.teachers))))
         return
     if len(chosen.parts) > 1:
         command = [sys.executable, __file__, *sys.argv[1:], "--parts"]  # the last one counts
