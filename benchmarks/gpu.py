@@ -143,16 +143,13 @@ def forms(net: str, teachers: int) -> list[plan.Plan]:
 
 def of_teachers(net: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """All ways of one net, in turns."""
-    with contextlib.closing(Rivals(net, torch_gpu.KINDS if has_torch() else ())) as rivals:
+    with contextlib.closing(Rivals(net, chosen.rivals if has_torch() else ())) as rivals:
         places, committed, *wide = jax.local_devices(), *forms(net, chosen.teachers)
         named = {"ours": committed, **{f"ours_{one.convolution}_{one.dtype}": one for one in wide}}
         ways = [training.ours(net, name, one, places) for name, one in named.items()]
         others = rivals.ways()
         ways += others
-        found: dict[str, list[float]] = {one.name: [] for one in ways}
-        for _ in range(chosen.rounds):
-            for one in ways:
-                found[one.name].append(one.pace(chosen.seconds))
+        found = in_turns(ways, chosen)
     middle = {name: round(statistics.median(paces)) for name, paces in found.items()}
     line = {
         "net": net, "teachers": chosen.teachers, "plan": dataclasses.asdict(committed),
@@ -167,6 +164,16 @@ def of_teachers(net: str, chosen: argparse.Namespace) -> dict[str, Any]:
             ratios = [mine / max(found[name][turn] for name in names) for turn, mine in pairs]
             line[f"ratio_to_{name}"] = round(statistics.median(ratios), 2)
     return line
+
+
+def in_turns(ways: Sequence[Way], chosen: argparse.Namespace) -> dict[str, list[float]]:
+    """Images a second of each way, in every round once."""
+    found: dict[str, list[float]] = {one.name: [] for one in ways}
+    for _ in range(chosen.rounds):
+        for one in ways:
+            found[one.name].append(one.pace(chosen.seconds))
+            print(f"{one.name}: {found[one.name][-1]:,.0f} images a second", file=sys.stderr, flush=True)
+    return found
 
 
 def limits(net: str, committed: plan.Plan, places: list[Any], pace: float) -> dict[str, Any]:
@@ -335,7 +342,7 @@ def of_students(method: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """Images a second of a method, ours and PyTorch's losses in turns."""
     import student
 
-    ways = [student.ours(method)]
+    ways, rivals = [student.ours(method), student.ours(method, models.Form("planes"))], []
     if has_torch():
         torch_gpu.on_the_device()
         for last, short in itertools.product((False, True), (False, True)):
@@ -348,12 +355,9 @@ def of_students(method: str, chosen: argparse.Namespace) -> dict[str, Any]:
 
             run()
             name = f"torch{'_channels_last' * last}{'_bf16' * short}"
-            ways.append(torch_gpu.on_device(way(name, run), name, short))
-    found = {one.name: [] for one in ways}
-    for _ in range(chosen.rounds):
-        for one in ways:
-            found[one.name].append(one.pace(chosen.seconds))
-    best = [max(paces) for paces in zip(*(found[one.name] for one in ways[1:]), strict=True)]
+            rivals.append(torch_gpu.on_device(way(name, run), name, short))
+    found = in_turns([*ways, *rivals], chosen)
+    best = [max(paces) for paces in zip(*(found[one.name] for one in rivals), strict=True)]
     ratios = [mine / rival for mine, rival in zip(found["ours"], best, strict=False)]
     return {
         "method": method, "compile_s": round(ways[0].compile_seconds, 1),
@@ -377,6 +381,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--nets", nargs="+", choices=training.NETS, default=list(training.NETS))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--rivals", nargs="*", choices=torch_gpu.KINDS, default=list(torch_gpu.KINDS))
     parser.add_argument("--teachers", type=int, default=250, help="at least 6")
     parser.add_argument("--queries", type=int, default=1_000_000, help="of the kernels of `exact`")
     parser.add_argument("--rounds", type=int, default=3)

@@ -107,6 +107,7 @@ def recorded(net: str, short: bool) -> Way:
 def main() -> None:
     net, kind = sys.argv[1:]
     ready = ways(net, kind)
+    print(f"PyTorch's {kind} is ready", file=sys.stderr, flush=True)
     print(json.dumps([one.name for one in ready]), flush=True)
     for line in sys.stdin:
         place, seconds = line.split()
