@@ -342,7 +342,7 @@ def of_students(method: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """Images a second of a method, ours and PyTorch's losses in turns."""
     import student
 
-    ways, rivals = [student.ours(method), student.ours(method, models.Form("planes"))], []
+    ways, rivals = [student.ours(method), student.ours(method, models.Form("lax"))], []
     if has_torch():
         torch_gpu.on_the_device()
         for last, short in itertools.product((False, True), (False, True)):

@@ -78,7 +78,7 @@ def ours(method: str, form: Form | None = None) -> Way:
     """The program that `student.fit` runs; `form` replaces the convolution form that it would choose."""
     config, (images, labels) = config_of(method), blobs()
     public = PublicInputs(images, SCALE, CLASSES, tuple(map(str, range(CLASSES))))
-    chosen = form or nets.form_of(False)
+    chosen = form or nets.form_of(config.net, False)
     model, keys = nets.build(public, config, chosen), jax.random.key(0)[None]
     about = json.dumps(model.description)
     ready = nets._program(

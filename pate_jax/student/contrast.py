@@ -89,6 +89,6 @@ def _program(
     shape: tuple[int, ...], preprocessing: Preprocessing, loop: Loop, implementation: str
 ) -> tuple[Model, training.Program]:
     """Compile once for all keys and images."""
-    net = models.build("cnn", input_shape=shape, classes=_DIMENSIONS, form=nets.form_of(False))
+    net = models.build("cnn", input_shape=shape, classes=_DIMENSIONS, form=nets.form_of("cnn", False))
     learned = objective(net, views(preprocessing, image=True, shift=_SHIFT))
     return net, training.program(learned, loop, _DIMENSIONS, implementation, several=False)

@@ -64,7 +64,7 @@ def _learn(
 ) -> list[Learned]:
     public, drawn, several = lesson.public, streams(keys), len(keys) > 1
     used, held = held_out(drawn[1][0], lesson, config.hold_out)
-    form = form_of(several)
+    form = form_of(config.net, several)
     model = build(public, config, form)
     of_all: dict[str, Any] = {"steps": 1, "hold_out": 0.0, "patience": 0, "settled": 0.0}  # however long
     taken = {name: value for name, value in of_all.items() if name in names(type(config))}
@@ -143,10 +143,10 @@ def build(public: PublicInputs, config: AnyNet, form: Form | None = None) -> Mod
     return models.build(config.net or "mlp", input_shape=shape, classes=public.classes, form=form, **sizes)
 
 
-def form_of(several: bool) -> Form:
+def form_of(net: str | None, several: bool) -> Form:
     """How convolutions are computed: the fastest in a loop on this backend, of one net or of several."""
     if jax.default_backend() != "cpu":
-        return Form("planes" if several else "lax")
+        return Form("planes" if several or net == "cnn" else "lax")
     return Form("patches" if several else "products")
 
 
