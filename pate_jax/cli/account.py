@@ -13,7 +13,6 @@ from pate_jax import accounting
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.smooth import check_confidence
 from pate_jax.accounting.stable_statement import stable_statement
-from pate_jax.cli.files import votes_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
@@ -23,6 +22,7 @@ from pate_jax.runs.settings import MechanismOrRun, check_queries
 from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
+from pate_jax.voting.files import votes_of
 
 
 class Spent(NamedTuple):

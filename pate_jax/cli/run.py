@@ -9,7 +9,6 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from pate_jax.accounting import Relation
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.cli.files import votes_of
 from pate_jax.cli.output import RunPath, finish, say
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
@@ -31,6 +30,7 @@ from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.student.settings import Selection
 from pate_jax.system import progress
 from pate_jax.system import topology as machines
+from pate_jax.voting.files import votes_of
 
 
 def run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -25,9 +26,11 @@ def accuracy(rows: Sequence[Row]) -> bytes | None:
     if not some:
         return None
     figure, axes = canvas("data-independent epsilon", _what(some))
-    kinds = sorted({(row["name"], row["teachers"]) for row in some})
+    kind_of = operator.itemgetter("name", "teachers", "delta")
+    kinds = sorted({kind_of(row) for row in some})
+    several = len({row["delta"] for row in some}) > 1
     for place, kind in enumerate(kinds):
-        group = [row for row in some if (row["name"], row["teachers"]) == kind]
+        group = [row for row in some if kind_of(row) == kind]
         colour = COLOURS[place % len(COLOURS)]
         points = group[:: max(1, len(group) // _CROWD)]
         axes.scatter(
@@ -37,7 +40,7 @@ def accuracy(rows: Sequence[Row]) -> bytes | None:
             alpha=0.5,
             color=colour,
             linewidths=0,
-            label=f"{kind[0]}, {kind[1]} teachers",
+            label=f"{kind[0]}, {kind[1]} teachers" + f", delta {kind[2]:g}" * several,
         )
         best = _climbing(front(group))
         axes.plot(

@@ -42,6 +42,10 @@ class Grid:
     """Numbers of queries, 100 500 or 100:1000:4; unset: every query of the votes."""
     settings: tuple[Mapping[str, Any], ...] = ()  # whole mechanisms, from a file only
 
+    def __post_init__(self) -> None:
+        if not (self.mechanisms or self.settings):
+            raise PateError(f"mechanisms names none: give at least one of {', '.join(SWEPT)}")
+
     def mechanisms_for(self, teachers: int) -> list[Mechanism]:
         """Every mechanism of the grid for an ensemble of this size, each once, in order.
 
@@ -70,7 +74,7 @@ class Grid:
         """
         if not self.queries:
             return [available]
-        wanted = sorted({_count(value) for value in _expand(self.queries, "queries", None, by_factors=False)})
+        wanted = self._numbers_of_queries()
         if wanted[-1] > available:
             raise PateError(f"queries={wanted[-1]} is more than the {available} queries of the votes")
         return wanted
@@ -79,7 +83,17 @@ class Grid:
         """The largest number of queries that the grid names, or None."""
         if not self.queries:
             return None
-        return max(_count(value) for value in _expand(self.queries, "queries", None, by_factors=False))
+        return self._numbers_of_queries()[-1]
+
+    def _numbers_of_queries(self) -> list[int]:
+        """Those that are named, which must be whole, and those of ranges, which are rounded."""
+        for text in self.queries:
+            if ":" not in text:
+                _whole_number(_number(text, "queries", None), f"queries={text!r}")
+        spread = _expand(self.queries, "queries", None, by_factors=False)
+        if min(spread) < 1:
+            raise PateError(f"queries={min(spread):g} must be at least 1")
+        return sorted({round(value) for value in spread})
 
     def _values_of(self, name: str, teachers: int) -> Iterator[dict[str, float]]:
         if name not in SWEPT:
@@ -89,14 +103,9 @@ class Grid:
             )
         axes: list[list[tuple[str, float]]] = []
         for field in dataclasses.fields(BY_NAME[name]):
-            texts, by_factors = self.thresholds, False
-            if field.name in ANSWER:
-                texts, by_factors = self.noises, True
-            elif field.name in TEST:
-                texts, by_factors = self.test_noises, True
-            axes.append(
-                [(field.name, value) for value in _expand(texts, field.name, teachers, by_factors=by_factors)]
-            )
+            axis = "noises" if field.name in ANSWER else "test_noises" if field.name in TEST else "thresholds"
+            found = _expand(getattr(self, axis), axis, teachers, by_factors=axis != "thresholds")
+            axes.append([(field.name, value) for value in found])
         for values in itertools.product(*axes):
             yield dict(values)
 
@@ -146,7 +155,7 @@ def _expand(texts: Sequence[str], name: str, teachers: int | None, *, by_factors
             numbers.append(_number(parts[0], name, teachers))
         elif len(parts) == 3:
             first, last = (_number(part, name, teachers) for part in parts[:2])
-            count = _count(_number(parts[2], name, None))
+            count = _whole_number(_number(parts[2], name, None), f"the number of values of {name}={text!r}")
             if by_factors and min(first, last) <= 0:
                 raise PateError(f"{name}={text!r} must start and end above 0")
             space = np.geomspace if by_factors else np.linspace
@@ -173,7 +182,7 @@ def _number(text: str, name: str, teachers: int | None) -> float:
     return float(f"{value * teachers:.12g}") if share and teachers is not None else value
 
 
-def _count(value: float) -> int:
-    if round(value) < 1:
-        raise PateError(f"a number of queries or values is {value:g}; it must be at least 1")
-    return round(value)
+def _whole_number(value: float, name: str) -> int:
+    if value < 1 or value != int(value):
+        raise PateError(f"{name} must be a whole number of at least 1")
+    return int(value)

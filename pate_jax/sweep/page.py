@@ -17,6 +17,7 @@ _SHOWN = 20  # rows of a table
 _STYLE = ".wide table{font-size:.9rem} .wide td,.wide th{white-space:nowrap} .wide td:last-child{min-width:0}"
 _HEADS = {
     "epsilon": "Data-independent: the figure a run may publish",
+    "delta": "What that epsilon holds at",
     "right": "Share of the answers that are right",
     "answered": "Queries that were answered",
     "asked": "Queries",
@@ -77,8 +78,11 @@ def short(row: Row) -> str:
 
 def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
     """The Pareto front for a terminal."""
+    picked = [f"{_SHOWN} of them, evenly picked, are listed here"] * (len(best) > _SHOWN)
     table = Table(
-        title="; ".join([f"Pareto front: {len(best):,} of {len(rows):,} cells", *_shared(best).values()]),
+        title="; ".join(
+            [f"Pareto front: {len(best):,} of {len(rows):,} cells", *picked, *_shared(best).values()]
+        ),
         caption=f"setting: {_HEADS['setting'][0].lower()}{_HEADS['setting'][1:]}",
         title_justify="left",
         caption_justify="left",
@@ -140,7 +144,12 @@ def _heads(rows: Sequence[Row]) -> list[str]:
 def _shared(rows: Sequence[Row]) -> dict[str, str]:
     """What all rows have in common, in words, in place of a column."""
     common = {}
-    for head, words in (("votes", "{} teachers"), ("mechanism", "{}"), ("asked", "{} queries asked")):
+    for head, words in (
+        ("votes", "{} teachers"),
+        ("mechanism", "{}"),
+        ("asked", "{} queries asked"),
+        ("delta", "delta {}"),
+    ):
         values = {_cell(row, head) for row in rows}
         if len(values) == 1:
             common[head] = words.format(*values)
@@ -153,6 +162,7 @@ def _cell(row: Row, head: str) -> str:
         "mechanism": row["mechanism"]["name"],
         "setting": short(row).partition(" ")[2],
         "asked": f"{row['queries']:,}",
+        "delta": f"{row['delta']:g}",
         "answered": f"{row['answered']:,}",
         "right": _percent(row["label_accuracy"]),
         "epsilon": _up(row["data_independent"]),

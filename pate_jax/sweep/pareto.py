@@ -14,25 +14,55 @@ def front(rows: Iterable[Row]) -> list[Row]:
 
     Rows with a student are weighed by epsilon and the student's accuracy alone, among themselves. The epsilon
     is the data-independent one, which is what a run may publish. Rows without a finite epsilon or an answer
-    are left out, and each source of votes has a front of its own data set: rows of different names are not
-    weighed against each other.
+    are left out. Rows of different data sets, of different votes files or at different deltas are not weighed
+    against each other: each has a front of its own.
 
     >>> rows = [
-    ...     {"name": "a", "data_independent": e, "answered": n, "label_accuracy": r, "student_accuracy": None}
+    ...     {
+    ...         **{"name": "a", "votes": "1f", "source": "1f", "delta": 1e-5, "student_accuracy": None},
+    ...         **{"data_independent": e, "answered": n, "label_accuracy": r},
+    ...     }
     ...     for e, n, r in [(1.0, 50, 0.9), (1.0, 40, 0.9), (2.0, 50, 0.95), (3.0, 50, 0.95)]
     ... ]
     >>> [(row["data_independent"], row["answered"]) for row in front(rows)]
     [(1.0, 50), (2.0, 50)]
     """
-    groups: dict[tuple[str, bool], list[Row]] = {}
+    groups: dict[tuple[str, str | None, float, bool], list[Row]] = {}
     for row in rows:
         if row["data_independent"] is not None and row["answered"]:
-            groups.setdefault((row["name"], row["student_accuracy"] is not None), []).append(row)
+            alike = row["name"], file_of(row), row["delta"], row["student_accuracy"] is not None
+            groups.setdefault(alike, []).append(row)
     best: list[Row] = []
     for some in groups.values():
         values = np.array([worth(row) for row in some])
         best += [row for row, place in zip(some, range(len(some)), strict=True) if not _beaten(values, place)]
-    return sorted(best, key=lambda row: (row["name"], row["data_independent"], -row["answered"]))
+    return sorted(
+        best, key=lambda row: (row["name"], row["delta"], row["data_independent"], -row["answered"])
+    )
+
+
+def file_of(row: Row) -> str | None:
+    """The digest of the votes file that a row was judged on; None for votes of a data set's own teachers."""
+    return row["votes"] if row["votes"] == row["source"] else None
+
+
+def told_apart(rows: Iterable[Row]) -> list[Row]:
+    """The rows, where votes files of one name have a part of their digest behind it.
+
+    >>> rows = [{"name": "a", "votes": votes, "source": votes} for votes in ("12345678", "abcdefgh")]
+    >>> [row["name"] for row in told_apart(rows)], told_apart(rows[:1])[0]["name"]
+    (['a (123456)', 'a (abcdef)'], 'a')
+    """
+    rows = list(rows)
+    files: dict[str, set[str | None]] = {}
+    for row in rows:
+        files.setdefault(row["name"], set()).add(file_of(row))
+    return [
+        {**row, "name": f"{row['name']} ({row['votes'][:6]})"}
+        if len(files[row["name"]]) > 1 and file_of(row)
+        else row
+        for row in rows
+    ]
 
 
 def worth(row: Row) -> tuple[float, ...]:

@@ -2,7 +2,8 @@
 
 A line is durable before the next cell begins. A process that is killed while it writes leaves at most a part
 of a line at the end of its file; readers ignore it, and the next writer cuts it off. Where a cell has several
-lines, later ones add to it.
+lines, later ones add to it. Whose votes it was judged on may be declared anew; declarations are numbered,
+since lines of several files have no order.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ def of_file(path: Path) -> Rows:
 
 def _add(rows: Rows, path: Path) -> None:
     for row in _lines(path)[0]:
-        rows[row["cell"]] = {**rows.get(row["cell"], {}), **row}
+        before = rows.get(row["cell"], {})
+        if row.get("declared", 0) < before.get("declared", 0):
+            row = {**row, **{name: before[name] for name in ("judged_on", "declared")}}
+        rows[row["cell"]] = {**before, **row}
 
 
 @contextmanager

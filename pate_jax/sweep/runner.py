@@ -25,7 +25,7 @@ from pate_jax.sweep import rows as judged_rows
 from pate_jax.sweep import students as student_trials
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.grid import Grid, from_file
-from pate_jax.sweep.pareto import front
+from pate_jax.sweep.pareto import front, told_apart
 from pate_jax.sweep.results import Row
 from pate_jax.sweep.vote_sources import JudgedOn, Source
 from pate_jax.system import storage
@@ -109,6 +109,7 @@ class SweepConfig:
 def sweep(config: SweepConfig) -> dict[str, Any]:
     """Do what is left of a sweep's shard, and return the results of all shards so far."""
     shard = cells.parse_shard(config.shard)
+    _check_folder(config)
     path = results.file_of(config.folder, shard)
     with results.writing(path):
         sources, every = _open(config)
@@ -124,9 +125,9 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         _add_exact(config, sources, mine, path)
     if config.merge:
         results.merge(config.folder)
-    rows = list(results.read(config.folder).values())
+    rows = told_apart(results.read(config.folder).values())
     if not rows:
-        raise PateError(f"{config.folder} holds no rows of a sweep: name its folder with --out")
+        raise PateError(f"{config.folder} holds no rows of a sweep: --out must name the folder of one")
     _draw(config, rows)
     return {
         "folder": str(config.folder),
@@ -138,13 +139,25 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     }
 
 
+def _check_folder(config: SweepConfig) -> None:
+    """Before anything is written, refuse what is no folder, or no sweep to merge."""
+    if config.folder.exists() and not config.folder.is_dir():
+        raise PateError(f"{config.folder} is a file; --out must name a folder for the sweep")
+    if config.merge and not config.sources and config.private is None and not config.folder.exists():
+        raise PateError(f"there is no {config.folder}: with --merge, --out must name the folder of a sweep")
+
+
 def _declare(sources: Sequence[Source], mine: Sequence[Cell], done: Mapping[str, Row], path: Path) -> None:
     """Record the present `judged_on` for cells that were judged before under another."""
     kinds = {source.digest: source.judged_on for source in sources}
     results.append(
         path,
         [
-            {"cell": cell.digest, "judged_on": kinds[cell.source]}
+            {
+                "cell": cell.digest,
+                "judged_on": kinds[cell.source],
+                "declared": done[cell.digest].get("declared", 0) + 1,
+            }
             for cell in mine
             if cell.digest in done and done[cell.digest]["judged_on"] != kinds[cell.source]
         ],
@@ -257,7 +270,8 @@ def _sources(config: SweepConfig, grids: list[Grid]) -> list[Source]:
         sources += _of_data(config, None, queries)
     if not sources and not config.merge:
         raise PateError(
-            "no source of votes: name a votes file, a run directory or a data set, or use --merge"
+            "no source of votes: name a votes file, a run directory or a data set; or use --merge, which "
+            "puts the rows of a folder together and draws its page again"
         )
     return sources
 

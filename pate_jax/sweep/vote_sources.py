@@ -24,6 +24,7 @@ from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.sweep import cells, students
 from pate_jax.system import locks, storage
 from pate_jax.voting import Votes
+from pate_jax.voting.files import votes_of
 
 JudgedOn = Literal["private", "public", "synthetic"]
 
@@ -58,7 +59,7 @@ def of_file(
         settings = run.record.read()
         choice = settings.data if "data" in settings else None
         path = run.existing(run.votes, "vote")
-    votes = voting.load_votes(path, labels_are_teacher_labels=labels_are_teacher_labels)
+    votes = votes_of(path, labels_are_teacher_labels)
     name = content_digest(votes)
     cached = folder / "votes" / f"{name}.npz"
     if not cached.exists():

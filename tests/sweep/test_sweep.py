@@ -1,5 +1,6 @@
 """The sweep: every row is what the setting answers and costs by itself; nothing is done twice or lost."""
 
+import io
 import json
 import re
 import signal
@@ -10,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from commands import call
+from rich.console import Console
 
 from pate_jax.accounting.many import many
 from pate_jax.errors import PateError
@@ -28,6 +30,7 @@ from pate_jax.sweep import (
 )
 from pate_jax.sweep.grid import from_file
 from pate_jax.system import storage
+from pate_jax.voting import Votes, save_votes
 
 GRID = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T", "60"), ("30",), ("20", "40"))
 TINY = [
@@ -127,6 +130,66 @@ def test_what_is_said_of_the_votes_goes_for_finished_cells_too(file, whole):
     assert {row["judged_on"] for row in back["rows"]} == {"private"}
 
 
+def test_a_correction_of_whose_votes_they_were_outlives_a_merge(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "_draw", lambda *_: None)
+
+    def parts(kind):
+        for shard in ("1/2", "2/2"):
+            sweep(SweepConfig((str(file),), out=tmp_path, values=GRID, shard=shard, judged_on=kind))
+        found = sweep(SweepConfig(out=tmp_path, merge=True))
+        assert {row["judged_on"] for row in found["rows"]} == {kind}
+        return [len(path.read_bytes()) for path in sorted(tmp_path.glob("results-*.jsonl"))]
+
+    for kind in ("public", "private", "public"):
+        assert parts(kind) == parts(kind)  # what is declared already is not written again
+    whole = sweep(SweepConfig((str(file),), out=tmp_path, values=GRID))
+    assert {row["judged_on"] for row in whole["rows"]} == {"private"}
+
+
+def test_rows_at_another_delta_or_of_another_file_are_not_weighed_against_each_other(tmp_path):
+    grid, files = Grid(("gnmax",), ("20",)), [tmp_path / "votes.npz", tmp_path / "other" / "votes.npz"]
+    files[1].parent.mkdir()
+    for path, most in zip(files, (40, 50), strict=True):
+        save_votes(path, Votes(np.array([[most, 50 - most]] * 9)))
+    for path, delta in ((files[0], 0.1), (files[0], 1e-5), (files[1], 1e-5)):
+        found = sweep(SweepConfig((str(path),), out=tmp_path / "out", values=grid, delta=delta))
+    assert len({row["name"] for row in found["front"]}) == 2
+    assert sorted(row["delta"] for row in found["front"]) == [1e-5, 1e-5, 0.1]
+    said = io.StringIO()
+    Console(file=said, width=150).print(page.terminal(found["rows"], found["front"]))
+    assert " delta " in said.getvalue() and "1e-05" in said.getvalue()
+    assert re.search(r"<td>1e-05</td>.*<td>0\.1</td>", (tmp_path / "out" / "sweep.html").read_text(), re.S)
+
+
+def test_what_is_no_sweep_is_refused_before_anything_is_written(file, tmp_path):
+    (tmp_path / "afile").touch()
+    with pytest.raises(PateError, match="afile is a file; --out must name a folder"):
+        sweep(SweepConfig((str(file),), out=tmp_path / "afile", values=GRID))
+    with pytest.raises(PateError, match=r"there is no .*nothing: with --merge, --out must name"):
+        sweep(SweepConfig(out=tmp_path / "nothing", merge=True))
+    assert not (tmp_path / "nothing").exists()
+    np.savez(tmp_path / "empty.npz", votes=np.zeros((0, 5), int))
+    with pytest.raises(PateError, match=r"empty.npz holds votes on no query: write one row"):
+        sweep(SweepConfig((str(tmp_path / "empty.npz"),), out=tmp_path / "new", values=GRID))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"queries": ("5.4",)}, r"queries='5.4' must be a whole number of at least 1"),
+        ({"queries": ("0",)}, r"queries='0' must be a whole number of at least 1"),
+        ({"queries": ("0:9:4",)}, r"queries=0 must be at least 1"),
+        ({"noises": ("10:20:2.5",)}, r"the number of values of noises='10:20:2.5' must be a whole number"),
+        ({"noises": ("abc",)}, r"noises='abc' must be a number, a share like 0.2T, or a range"),
+        ({"mechanisms": ()}, r"mechanisms names none: give at least one of lnmax"),
+    ],
+)
+def test_a_grid_names_the_flag_and_the_remedy(values, said):
+    with pytest.raises(PateError, match=said):
+        grid = Grid(**{"mechanisms": ("gnmax",), **values})
+        assert grid.mechanisms_for(50) and grid.queries_for(9)
+
+
 def test_a_torn_line_is_done_again(tmp_path):
     path = tmp_path / "results.jsonl"
     results.append(path, [{"cell": "a", "n": 1}])
@@ -175,6 +238,9 @@ def test_the_front_keeps_what_nothing_beats():
     some = [
         {
             "name": "ab"[place % 2],
+            "votes": "1f",
+            "source": "1f",
+            "delta": (1e-5, 1e-6)[place % 3 == 0],
             "data_independent": float(epsilon) if place % 7 else None,
             "answered": int(answered),
             "label_accuracy": float(right),
@@ -191,7 +257,8 @@ def test_the_front_keeps_what_nothing_beats():
             one["answered"] - other["answered"],
             one["label_accuracy"] - other["label_accuracy"],
         ]
-        return one["name"] == other["name"] and min(gains) >= 0 and max(gains) > 0
+        alike = one["name"] == other["name"] and one["delta"] == other["delta"]
+        return alike and min(gains) >= 0 and max(gains) > 0
 
     counted = [row for row in some if row["data_independent"] is not None and row["answered"]]
     for row in counted:
