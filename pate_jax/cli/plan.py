@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pate_jax import data, voting
+from pate_jax import data
 from pate_jax.accounting import planning, stable_plan, vote_models
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
+from pate_jax.voting.files import votes_of
 
 
 def plan(
@@ -121,7 +122,7 @@ def _models(
             f"--votes {votes} needs --judged-on public or synthetic: a plan made on private votes would "
             "be a release that nothing pays for"
         )
-    known = voting.load_votes(votes)
+    known = votes_of(votes)
     size = max(1, records // int(known.votes[0].sum()))
     return (vote_models.VotesOf(votes.stem, known.votes, known.labels, size),), known.votes.shape[1]
 

@@ -30,7 +30,7 @@ def front(rows: Iterable[Row]) -> list[Row]:
     groups: dict[tuple[str, str | None, float, bool], list[Row]] = {}
     for row in rows:
         if row["data_independent"] is not None and row["answered"]:
-            alike = row["name"], file_of(row), row["delta"], row["student_accuracy"] is not None
+            alike = row["name"], _votes_file(row), row["delta"], row["student_accuracy"] is not None
             groups.setdefault(alike, []).append(row)
     best: list[Row] = []
     for some in groups.values():
@@ -41,7 +41,7 @@ def front(rows: Iterable[Row]) -> list[Row]:
     )
 
 
-def file_of(row: Row) -> str | None:
+def _votes_file(row: Row) -> str | None:
     """The digest of the votes file that a row was judged on; None for votes of a data set's own teachers."""
     return row["votes"] if row["votes"] == row["source"] else None
 
@@ -56,10 +56,10 @@ def told_apart(rows: Iterable[Row]) -> list[Row]:
     rows = list(rows)
     files: dict[str, set[str | None]] = {}
     for row in rows:
-        files.setdefault(row["name"], set()).add(file_of(row))
+        files.setdefault(row["name"], set()).add(_votes_file(row))
     return [
         {**row, "name": f"{row['name']} ({row['votes'][:6]})"}
-        if len(files[row["name"]]) > 1 and file_of(row)
+        if len(files[row["name"]]) > 1 and _votes_file(row)
         else row
         for row in rows
     ]

@@ -137,6 +137,13 @@ def test_a_plan_cannot_be_made_on_private_votes(file, capsys):
     assert "private" not in inspect.signature(plan).parameters
 
 
+def test_votes_on_no_query_make_no_plan(tmp_path, capsys):
+    np.savez(tmp_path / "empty.npz", votes=np.zeros((0, 5), int))
+    wish = ["plan", "--records", 5000, "--epsilon", 1, "--judged-on", "public"]
+    assert call(*wish, "--votes", tmp_path / "empty.npz") == 2
+    assert "empty.npz holds votes on no query: write one row" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
