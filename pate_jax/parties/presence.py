@@ -52,6 +52,9 @@ def _check_missing(hub: Hub, missing: list[str], wanted: tuple[str, ...] | None)
     if wanted is not None:
         allowed = tuple(name for name in agreement.names if name not in missing) == wanted
         missing = [name for name in missing if name in wanted] or missing
+        if not allowed and not missing:
+            new = ", ".join(name for name in agreement.names if name not in wanted)
+            raise Refusal(f"{new} came, and this vote was begun without: start it again, all but {new}")
     if not allowed:
         rule = "this repeated vote needs the same parties" if wanted else _may_drop(agreement)
         raise Refusal(

@@ -12,6 +12,11 @@ from pathlib import Path
 from pate_jax.errors import PateError
 from pate_jax.system import storage
 
+_ELSEWHERE = (
+    "two processes could write it at once and draw noise twice; choose a folder on a local disk, or on a "
+    "network file system that is mounted with locks"
+)
+
 
 @contextmanager
 def held(
@@ -41,9 +46,24 @@ def held(
     try:
         mode = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
         _take(lock, subject, mode, remedy)
+        _check_holds(path, subject)
         yield
     finally:
         os.close(lock)
+
+
+def _check_holds(path: Path, subject: Path) -> None:
+    """Refuse a file system that grants every lock: a second one on the same file must fail."""
+    second = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    except OSError as error:
+        raise PateError(f"{subject} cannot be locked ({error.strerror or error}): {_ELSEWHERE}") from error
+    finally:
+        os.close(second)
+    raise PateError(f"{subject} lies where a lock keeps nobody out: {_ELSEWHERE}")
 
 
 def _take(lock: int, subject: Path, mode: int, remedy: str) -> None:
@@ -52,6 +72,8 @@ def _take(lock: int, subject: Path, mode: int, remedy: str) -> None:
     except BlockingIOError as error:
         holder = os.pread(lock, 200, 0).decode(errors="replace") or "another process"
         raise PateError(f"{subject} is being written by {holder}; {remedy}") from error
+    except OSError as error:
+        raise PateError(f"{subject} cannot be locked ({error.strerror or error}): {_ELSEWHERE}") from error
     name = f"process {os.getpid()} on {socket.gethostname()}"
     try:
         os.truncate(lock, 0)

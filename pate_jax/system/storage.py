@@ -115,6 +115,8 @@ def cannot_write(path: Path | str, error: OSError) -> str:
         errno.EROFS: "choose a folder that can be written to",
         errno.EACCES: "choose a folder that you may write to",
         errno.EPERM: "choose a folder that you may write to",
+        errno.EINVAL: "choose a folder on a local disk, since this file system keeps nothing for certain",
+        errno.EOPNOTSUPP: "choose a folder on a local disk, since this file system keeps nothing for certain",
     }
     remedy = remedies.get(error.errno or 0, "see to it")
     return f"{path} could not be written ({error.strerror or error}): {remedy}, and repeat the command"

@@ -18,12 +18,14 @@ from pate_jax.parties import agreement as agreements
 from pate_jax.parties import connections, engine, ranges, session
 
 
-def serve():
+def serve(part):
+    """Carry out jobs; `part` is what a party does in its process."""
     engine.library()
     connections._exchanger()
     for line in sys.stdin:
         job = json.loads(line)
-        children = {name: fork(Path(job["folder"]), name, faults) for name, faults in job["parties"].items()}
+        folder, parties = Path(job["folder"]), job["parties"].items()
+        children = {name: fork(part, folder, name, faults) for name, faults in parties}
         ended = {name: os.waitpid(pid, 0)[1] for name, pid in children.items()}
         print(
             json.dumps({name: os.waitstatus_to_exitcode(status) for name, status in ended.items()}),
@@ -31,14 +33,14 @@ def serve():
         )
 
 
-def fork(folder, name, faults):
+def fork(part, folder, name, faults):
     pid = os.fork()
     if pid:
         return pid
     code = 1
     signal.alarm(faults.get("limit", 60))  # no test waits for ever
     try:
-        code = vote(folder, name, faults)
+        code = part(folder, name, faults)
     except BaseException as error:
         (folder / f"{name}.txt").write_text(f"{type(error).__name__}: {error}")
     finally:
@@ -86,7 +88,7 @@ def break_it(faults):
     def counted(self, label, payload):
         Sends.number += 1
         if Sends.number == faults.get("die"):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[faults.get("signal", "SIGKILL")])
         if Sends.number == faults.get("stop"):
             time.sleep(4)  # it hears nothing either, or its own patience might end first
         if Sends.number == faults.get("busy"):
@@ -112,4 +114,4 @@ def break_it(faults):
 
 
 if __name__ == "__main__":
-    serve()
+    serve(vote)

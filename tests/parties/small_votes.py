@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pate_jax.parties.agreement import Agreement, Noise, Party
 
 __all__ = ["Forks", "PateError", "agree", "draw", "identity", "ports", "write"]
 
+FORKS = Path(__file__).with_name("forks.py")
 NAMES = ("north", "south", "west", "east", "centre")
 
 
@@ -87,23 +89,29 @@ def write(folder, agreement, own):
 class Forks:
     """The program that makes processes of parties."""
 
-    def __init__(self):
-        command = [sys.executable, str(Path(__file__).with_name("forks.py"))]
-        self.program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, program=FORKS):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*sys.path]))}
+        pipe = subprocess.PIPE
+        command = [sys.executable, str(program)]
+        self.program = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True)
 
     def run(self, folder, parties):
         """Run a vote; the exit code of each process, what each opened, and the sentence of each refusal."""
         folder = Path(folder)
         for old in [*folder.glob("*.opened.npz"), *folder.glob("*.txt")]:
             old.unlink()
-        self.program.stdin.write(json.dumps({"folder": str(folder), "parties": parties}) + "\n")
-        self.program.stdin.flush()
-        ended = json.loads(self.program.stdout.readline())
+        ended = self.ended(folder, parties)
         opened = {
             name: np.load(folder / f"{name}.opened.npz")["opened"] for name in ended if ended[name] == 0
         }
         texts = {name: folder / f"{name}.txt" for name in ended}
         return ended, opened, {name: path.read_text() for name, path in texts.items() if path.exists()}
+
+    def ended(self, folder, parties):
+        """Carry out one job; the exit code of each process."""
+        self.program.stdin.write(json.dumps({"folder": str(folder), "parties": parties}) + "\n")
+        self.program.stdin.flush()
+        return json.loads(self.program.stdout.readline())
 
     def close(self):
         self.program.stdin.close()

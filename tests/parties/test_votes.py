@@ -86,6 +86,13 @@ def test_a_repeated_vote_needs_the_same_parties(forks, tmp_path):
     assert found[2]["west"].startswith("south did not come within 1.5 seconds"), found[2]
 
 
+def test_a_party_that_was_not_there_is_named_where_a_vote_is_repeated(forks, tmp_path):
+    stayed = ["south", "west", "east"]
+    agreement = agree(votes=(5, 6, 8, 3), dropouts=1, seconds=1.5)
+    found = hold(forks, tmp_path, agreement, {name: {"present": stayed} for name in stayed})
+    refused(found, saying="north came, and this vote was begun without")
+
+
 def test_votes_beyond_the_agreed_number_are_refused_by_name(forks, tmp_path):
     found = hold(forks, tmp_path, agree(), {"south": {"digits": [[0, 10**6]]}})
     refused(found, saying="south sent numbers out of the agreed range")

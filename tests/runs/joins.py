@@ -1,0 +1,66 @@
+"""`pate party join` in real processes over TLS, with faults: it imports once and forks each party.
+
+Each line of standard input is a job in JSON: the folder, and for each party the faults it shall have. Beside
+those of `forks`, a fault is a `call`: the number of the system call of `storage` at which the party dies, in
+the middle of it if `half`. What a party brings to the sum is kept in NAME.brought. Noise is drawn here by
+NumPy from the same stream and secret, since a forked process cannot begin JAX quickly.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+import forks
+import numpy as np
+from test_crash import Mortal, kill_me
+
+from pate_jax import cli
+from pate_jax.cli import party as _  # noqa: F401
+from pate_jax.parties import ranges
+from pate_jax.runs.parties import ballot, ledger
+from pate_jax.system import storage
+
+
+def join(folder, name, faults):
+    """One party's whole command; its exit code."""
+    os.chdir(folder)
+    said = os.open(f"{name}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(said, stream)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    forks.break_it(faults)
+    storage.os = Mortal(faults.get("call"), faults.get("half", False), kill_me)
+    ballot.batches.noise_key = lambda run, stream: run.secret.derive(stream)
+    ballot.share = lambda of, shape, *, key: draw(key, shape)
+    ranges.digits = brought(name, ranges.digits)
+    words = ["party", "join", "vote.toml", "--key", f"{name}.key.pem", "--out", f"run-{name}"]
+    words += ["--private", f"{name}.npz", "--public", "pool.npz", "--test", "test.npz"]
+    try:
+        cli.main([*words, *faults.get("words", [])])
+    except SystemExit as end:
+        return end.code or 0
+    finally:
+        Path(f"{name}.calls").write_text(f"{len(storage.os.calls)} {forks.Sends.number}")
+    return 0
+
+
+def draw(key, shape):
+    """Whole noise that follows from a key."""
+    return np.random.default_rng([*key]).integers(-9, 10, shape)
+
+
+def brought(name, digits):
+    """Keep what a party brings, which must follow a line on disk that says so."""
+
+    def kept(agreement, party, counts, noise, test):
+        shown = ledger.read(Path(f"run-{name}/private/ledger.jsonl"))
+        assert shown.begun is not None and shown.charge is not None
+        with open(f"{name}.brought", "a") as file:
+            file.write(storage.digest(counts, noise, test) + "\n")
+        return digits(agreement, party, counts, noise, test)
+
+    return kept
+
+
+if __name__ == "__main__":
+    forks.serve(join)
