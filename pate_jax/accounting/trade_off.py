@@ -54,9 +54,9 @@ class TradeOff(NamedTuple):
         """All of it in words.
 
         >>> of(lambda delta: composition.gaussian_epsilon(0.2681, delta), 1e-5, Gaussian(0.2681, 0.0)).words
-        'a guess at even odds is right at most 55.4% of the time (blindly 50%); at 1 false alarm in 1,000 at \
-most 0.239% of the true cases are found; Gaussian differential privacy with mu 0.2681; epsilon 1.0003 at \
-delta 1e-05, 1.1439 at delta 1e-06, 1.5022 at delta 1e-09'
+        'a guess at even odds is right at most 55.4% of the time (blindly 50%); at 1 false accusation in \
+1,000 at most 0.239% of the true cases are found; mu 0.2681 of Gaussian differential privacy; epsilon 1.0003 \
+at delta 1e-05, 1.1439 at delta 1e-06, 1.5022 at delta 1e-09'
         """
         from pate_jax.accounting.figure_table import rounded_up  # whose statements use this module
 
@@ -67,8 +67,8 @@ delta 1e-05, 1.1439 at delta 1e-06, 1.5022 at delta 1e-09'
         ]
         return (
             f"a guess at even odds is right at most {percent(self.guess)} of the time (blindly 50%); at 1 "
-            f"false alarm in 1,000 at most {percent(self.caught, 3)} of the true cases are found; "
-            f"Gaussian differential privacy with {mu}; epsilon {', '.join(each)}"
+            f"false accusation in 1,000 at most {percent(self.caught, 3)} of the true cases are found; "
+            f"{mu} of Gaussian differential privacy; epsilon {', '.join(each)}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
 
 import dp_accounting
 from dp_accounting import pld
+
+from pate_jax.accounting.training_statement import Training
 
 ADD_OR_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -20,14 +21,6 @@ _GRID, COARSE = 2e-4, 2e-3  # steps of privacy loss: of figures, and of a search
 _FEW = 100  # steps that the coarse grid is enough for: it adds less than 2e-4 to epsilon
 _WILD = 30.0  # about so much Gaussian-DP is too much for any statement
 _LARGEST = 700.0  # an epsilon whose exponential is a number
-
-
-class Training(NamedTuple):
-    """What was done to the records."""
-
-    rate: float  # chance of each record to take part in each step
-    steps: int
-    noise_multiplier: float  # standard deviation of the noise, in units of the longest gradient
 
 
 @lru_cache(maxsize=64)

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from pate_jax.accounting import figures, trade_off, training_losses
+from pate_jax.accounting import figures, trade_off
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.figure_table import rounded_up
 from pate_jax.accounting.figures import Figure
@@ -22,7 +22,6 @@ from pate_jax.accounting.open_statement import OpenStatement
 from pate_jax.accounting.slack import with_slack
 from pate_jax.accounting.statement import RELATIONS
 from pate_jax.accounting.trade_off import TradeOff
-from pate_jax.accounting.training_losses import Training
 from pate_jax.errors import PateError
 
 BASIS = "composed privacy losses of Gaussian noise on Poisson samples"
@@ -36,6 +35,14 @@ _FIELDS = frozenset(
         *("figures", "trade_off", "status", "warning"),
     }
 )
+
+
+class Training(NamedTuple):
+    """What was done to the records."""
+
+    rate: float  # chance of each record to take part in each step
+    steps: int
+    noise_multiplier: float  # standard deviation of the noise, in units of the longest gradient
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,8 @@ class TrainingStatement(OpenStatement):
 @lru_cache(maxsize=256)
 def _trade_off(training: Training, delta: float, epsilon: float) -> TradeOff:
     """The curve of all steps together. Gaussian noise on samples is not Gaussian-DP, so no mu is stated."""
+    from pate_jax.accounting import training_losses  # imported here, as it imports this module
+
     strays = training_losses.strays(epsilon, delta)
 
     def ideal(inner: float) -> Epsilon:

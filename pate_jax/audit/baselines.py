@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pate_jax.accounting.training_losses import Training
-from pate_jax.accounting.training_statement import TrainingStatement
+from pate_jax.accounting.training_statement import Training, TrainingStatement
 from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject

@@ -12,7 +12,7 @@ from pate_jax.accounting import curves, filter, parties, repetitions, sampled_no
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.slack import sampler_slack
-from pate_jax.accounting.training_losses import Training
+from pate_jax.accounting.training_statement import Training
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws

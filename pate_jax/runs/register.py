@@ -24,7 +24,7 @@ from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import with_slack
-from pate_jax.accounting.training_losses import Training
+from pate_jax.accounting.training_statement import Training
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers

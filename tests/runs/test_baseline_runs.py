@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.training_losses import Training
-from pate_jax.accounting.training_statement import TrainingStatement
+from pate_jax.accounting.training_statement import Training, TrainingStatement
 from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError

@@ -20,7 +20,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +43,9 @@ from pate_jax.mechanisms.crowds import (
     Score,
     Voting,
 )
+
+if TYPE_CHECKING:
+    from dp_accounting.pld import privacy_loss_distribution as losses
 
 _UP = 1 + 1e-12  # every figure is rounded up by this
 _MORE = 1 + 2e-6  # factor of the noise that leaves room in delta for the noise's distance from its law
@@ -347,12 +351,18 @@ def _least(
 
 def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) -> float:
     """Epsilon of counts with discrete Gaussian noise only, by exact losses; infinite for anything else."""
-    from dp_accounting.pld import privacy_loss_distribution as losses
-
     moved = [(release.sigma, release.squared_shift(change)) for release in releases]
     counts = all(isinstance(one, NeighbourCounts) and one.family == "discrete_gaussian" for one in releases)
     if not moved or not counts or sum(cells for _, cells in moved) > _MOST_COMPOSED:
         return math.inf
+    return float(_losses(tuple(moved)).get_epsilon_for_delta(delta * (1 - 1e-9))) * _UP
+
+
+@lru_cache(maxsize=8)
+def _losses(moved: tuple[tuple[float, int], ...]) -> losses.PrivacyLossDistribution:
+    """The losses of cells that move by one, for each scale of their noise; they serve every delta."""
+    from dp_accounting.pld import privacy_loss_distribution as losses
+
     step = min(_FINE / sigma for sigma, _ in moved)
     total = losses.identity(value_discretization_interval=step)
     for sigma, cells in moved:
@@ -360,4 +370,4 @@ def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) ->
             sigma, sensitivity=1, value_discretization_interval=step, use_connect_dots=True
         )
         total = total.compose(one.self_compose(cells))
-    return float(total.get_epsilon_for_delta(delta * (1 - 1e-9))) * _UP
+    return total

@@ -18,9 +18,9 @@ from pate_jax.accounting.training_losses import (
     COARSE,
     REPLACE,
     RESERVED,
-    Training,
     composed,
 )
+from pate_jax.accounting.training_statement import Training
 from pate_jax.baselines.dpsgd.settings import LEAST_MULTIPLIER, Settings
 from pate_jax.errors import PateError
 

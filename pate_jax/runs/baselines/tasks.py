@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.training_losses import Training
-from pate_jax.accounting.training_statement import RELATION, TrainingStatement
+from pate_jax.accounting.training_statement import RELATION, Training, TrainingStatement
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import Settings
 from pate_jax.data import Dataset
