@@ -276,10 +276,10 @@ STATEMENT = [
         "release: .*trade_off.guess is 0.5",
     ),
     edit(
-        "a page that says less of the best guesser",
+        "a card that says less of the best guesser",
         honest_runs.elsewhere,
-        by_hand(lambda run: run.public_report, r"right at most [\d.]+% of", "right at most 50.1% of"),
-        "release: .*report.html does not say what the best guesser",
+        by_hand(lambda run: run.student / "MODEL_CARD.md", r"right at most [\d.]+% of", "right at most 50.1% of"),
+        "release: .*MODEL_CARD.md does not say what the best guesser",
     ),
     edit(
         "kinder words for the relation",
