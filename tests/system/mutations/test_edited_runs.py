@@ -278,7 +278,9 @@ STATEMENT = [
     edit(
         "a card that says less of the best guesser",
         honest_runs.elsewhere,
-        by_hand(lambda run: run.student / "MODEL_CARD.md", r"right at most [\d.]+% of", "right at most 50.1% of"),
+        by_hand(
+            lambda run: run.student / "MODEL_CARD.md", r"right at most [\d.]+% of", "right at most 1% of"
+        ),
         "release: .*MODEL_CARD.md does not say what the best guesser",
     ),
     edit(
