@@ -33,7 +33,7 @@ def of_answers(
     >>> size = {"teachers": 250, "classes": 10, "rule": "index", "delta": 1e-5, "budgeted": False}
     >>> found = of_answers(GNMax(sigma=40.0), 100, headline=1.1588, **size)
     >>> round(found.mu, 6), round(found.guess, 3)
-    (0.353553, 0.557)
+    (0.353553, 0.559)
     """
     alone = trade_off.of_point(headline, delta)
     queries = _affordable(mechanism, teachers, classes, rule, delta, headline) if budgeted else asked

@@ -95,7 +95,7 @@ def joint(vote: SharedVote, delta: float, unit: Unit) -> TradeOff:
     >>> vote = SharedVote("teachers", "counts", parties=3, colluding=1, sigma=40.0, queries=64, classes=10)
     >>> found = joint(vote, 1e-5, "record")
     >>> round(found.mu, 4), round(found.guess, 4)
-    (0.2828, 0.5563)
+    (0.2829, 0.5562)
     """
     return trade_off.of(
         lambda at: max(one.epsilon for one in audiences(vote, at, unit=unit)), delta, _gaussian(vote, unit)

@@ -101,8 +101,8 @@ def of(spent: Spent, delta: float, gaussian: Gaussian | None = None) -> TradeOff
     apart = _least(variation, epsilon, known)
     found = _least(caught, epsilon, known)
     if gaussian is not None:
-        apart = min(apart, gaussian_variation(gaussian.mu, gaussian.strays))
-        found = min(found, gaussian_caught(gaussian.mu, FALSE_ALARMS, gaussian.strays))
+        apart = min(apart, float(gaussian_variation(gaussian.mu, gaussian.strays)))
+        found = min(found, float(gaussian_caught(gaussian.mu, FALSE_ALARMS, gaussian.strays)))
     epsilons = {at: known[at] if math.isfinite(known[at]) else None for at in DELTAS}
     return TradeOff(gaussian, epsilons, min(1.0, (1 + apart) / 2 * _UP), min(1.0, found * _UP))
 

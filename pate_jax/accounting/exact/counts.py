@@ -21,7 +21,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,9 +43,6 @@ from pate_jax.mechanisms.crowds import (
     Score,
     Voting,
 )
-
-if TYPE_CHECKING:
-    from dp_accounting.pld import privacy_loss_distribution as losses
 
 _UP = 1 + 1e-12  # every figure is rounded up by this
 _MORE = 1 + 2e-6  # factor of the noise that leaves room in delta for the noise's distance from its law
@@ -359,7 +356,7 @@ def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) ->
 
 
 @lru_cache(maxsize=8)
-def _losses(moved: tuple[tuple[float, int], ...]) -> losses.PrivacyLossDistribution:
+def _losses(moved: tuple[tuple[float, int], ...]) -> Any:
     """The losses of cells that move by one, for each scale of their noise; they serve every delta."""
     from dp_accounting.pld import privacy_loss_distribution as losses
 
