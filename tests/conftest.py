@@ -36,11 +36,7 @@ os.fsync = lambda _: (
 gc.set_threshold(50_000, 20, 100)  # looking for garbage among what tracing makes takes a sixth of the time
 
 shapes.install()
-
-# After the hook of `shapes`, which sees only what is imported later.
-from pate_jax.accounting import figures  # noqa: E402
-
-forgetting.install(figures.proved_for.cache_clear)
+forgetting.install(forgetting.all_figures)
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

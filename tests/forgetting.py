@@ -1,5 +1,6 @@
 """Figures that are kept are forgotten when a test patches code that they follow from, and when it ends."""
 
+import sys
 from collections.abc import Callable
 from types import ModuleType
 
@@ -25,6 +26,15 @@ def install(forget: Callable[[], None]) -> None:
             forget()
 
     pytest.MonkeyPatch.setattr, pytest.MonkeyPatch.undo = setattr, undone
+
+
+def all_figures() -> None:
+    """Empty the caches of the accountant's modules that are loaded."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("pate_jax.accounting."):
+            for kept in list(vars(module).values()):
+                if hasattr(kept, "cache_clear"):
+                    kept.cache_clear()
 
 
 def reaches(target: object) -> bool:

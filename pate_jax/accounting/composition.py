@@ -9,16 +9,19 @@ and are monotone in the noise: less noise can be post-processed into more.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms import Mechanism, Noise, laws
 
 Steps = list[tuple[float, int]]
 _MARGIN = 1e-12  # relative, added to every loss
 _LARGEST_LATTICE = 4_000_000
+_WIDEST = 1 << 21  # the largest value of discrete Gaussian noise up to which its steps are looked at
+_STEP = 1e-10  # absolute: more than the rounding of one of these steps
 
 
 def gaussian_dp(mechanism: Mechanism, queries: int) -> float | None:
@@ -67,6 +70,63 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
             break
         low, high = (middle, high) if gaussian_log_delta(mu, middle) > math.log(delta) else (low, middle)
     return high
+
+
+def safe_mu(mechanism: Mechanism, queries: int) -> float | None:
+    """A mu of Gaussian-DP of `queries` answers, whatever their noise; `None` if none is proved.
+
+    Counts are moved as `gaussian_dp` and `pure_steps` say, and squares of mu add up. Discrete noise is looked
+    at as far as its tables go: what lies beyond strays, as `laws.distance` counts it, once more.
+
+    >>> from pate_jax.mechanisms import DiscreteGaussianMax, GNMax, LNMax
+    >>> [round(safe_mu(one, 50), 6) for one in (GNMax(10.0), DiscreteGaussianMax(10.0), LNMax(10.0))]
+    [1.0, 1.000417, 1.25309]
+    """
+    exact, steps = gaussian_dp(mechanism, queries), pure_steps(mechanism, queries)
+    if exact is not None:
+        return exact * (1 + _MARGIN)
+    if steps is not None:
+        return math.sqrt(sum(pure_mu(epsilon) ** 2 * count for epsilon, count in steps)) * (1 + _MARGIN)
+    each = [unit_mu(mechanism.noise)] + ([] if mechanism.test is None else [unit_mu(mechanism.test.noise)])
+    if any(mu is None for mu in each):
+        return None
+    squares = [mu * mu * moved for mu, moved in zip(each, (2, 1), strict=False) if mu is not None]
+    return math.sqrt(queries * sum(squares)) * (1 + _MARGIN)
+
+
+def pure_mu(epsilon: float) -> float:
+    """The least mu of Gaussian-DP that every pure epsilon has: both allow the same total variation.
+
+    >>> round(pure_mu(0.1), 6)
+    0.125309
+    """
+    return -2 * float(special.ndtri_exp(-np.logaddexp(0.0, epsilon))) * (1 + _MARGIN)
+
+
+@lru_cache(maxsize=64)
+def unit_mu(noise: Noise, moved: int = 1) -> float | None:
+    """For each unit by which a number with this noise moves, a mu of Gaussian-DP; for moves up to `moved`.
+
+    The test "at least k" has the quantiles `z_k` of its chances, and a move by one exchanges k and k - 1. So
+    mu is the largest `z_k - z_(k-1)` over all k that occur. Of a discrete Gaussian it is a little more than
+    one over its scale; docs/attacks.md has the proof. `None` for wider noise than is looked at.
+
+    >>> unit_mu(Noise("gaussian", 40.0)), round(unit_mu(Noise("discrete_gaussian", 40.0)) * 40, 6)
+    (0.025, 1.000026)
+    """
+    if noise.family in ("gaussian", "rounded_gaussian"):
+        return 1 / noise.scale
+    if noise.family != "discrete_gaussian":
+        return None
+    from pate_jax.accounting.exact import noise_law
+
+    farthest = laws.support(noise) + moved + 1
+    if farthest > _WIDEST:
+        return None
+    tails = noise_law.log_cdf(noise, -np.arange(1.0, farthest + 1))  # P[X >= k] = P[X <= -k]
+    quantiles = -special.ndtri_exp(tails)
+    steps = np.diff(quantiles, prepend=-quantiles[0])  # "at least 0" is the opposite of "at least 1"
+    return float(steps.max()) * (1 + _MARGIN) + _STEP
 
 
 def pure_steps(mechanism: Mechanism, queries: int) -> Steps | None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
-from pate_jax.accounting import composition, figures
+from pate_jax.accounting import composition, figures, trade_off
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.exact.counts import Unmade
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.open_statement import OpenStatement
 from pate_jax.accounting.statement import RELATIONS
+from pate_jax.accounting.trade_off import Gaussian, TradeOff
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import (
@@ -37,7 +39,19 @@ RENYI = "Renyi differential privacy of the whole table"
 TUNED = "privacy profiles of the best of several candidates, each Gaussian differentially private"
 WHOLE = "holds for all private records; every cell is released, so whatever follows from the table is free"
 _FIELDS = frozenset(
-    {"warning", "releases", "unmade", "tuned", "voters", "delta", "relation", "private", "figures", "charged"}
+    {
+        "trade_off",
+        "warning",
+        "releases",
+        "unmade",
+        "tuned",
+        "voters",
+        "delta",
+        "relation",
+        "private",
+        "figures",
+        "charged",
+    }
 ) | {
     "relation_in_words",
     "model_card_line",
@@ -75,6 +89,11 @@ class CrowdStatement(OpenStatement):
     def headline(self) -> Figure:
         """The figure to publish."""
         return self.figure
+
+    @property
+    def trade_off(self) -> TradeOff:
+        """What the best guesser can reach."""
+        return _trade_off(self.releases, self.delta, self.unmade, self.tuned)
 
     @property
     def charged(self) -> str:
@@ -184,6 +203,18 @@ def figure_of(
     if math.isfinite(found):
         return Figure(found, None, "publishable", GAUSSIAN if exact else RENYI, WHOLE)
     return Figure(None, None, "publishable", GAUSSIAN if exact else RENYI, figures.NO_FINITE)
+
+
+@lru_cache(maxsize=256)
+def _trade_off(
+    releases: tuple[CrowdRelease, ...], delta: float, unmade: Unmade | None, tuned: Tuned | None
+) -> TradeOff:
+    """The curve of all releases together, or that of the choice whose winner made them."""
+    if tuned is not None:
+        return trade_off.of(tuned.epsilon, delta, tuned.gaussian)
+    mu, strays = counts.worst_mu(releases, unmade), 2 * counts.slack_of(releases)
+    gaussian = None if mu is None else Gaussian(mu, strays)
+    return trade_off.of(lambda at: counts.worst(releases, at, unmade), delta, gaussian)
 
 
 def _of_choice(releases: Sequence[CrowdRelease], alone: float, delta: float, tuned: Tuned) -> Figure:

@@ -8,7 +8,7 @@ Only the first two depend on the rule that a run is charged by.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -111,8 +111,13 @@ class WorstCase:
         return Epsilon(pld.data_independent_epsilon(self._mechanism, queries, self._classes, delta), None)
 
     def _small_steps(self, queries: int, delta: float) -> Epsilon:
-        curve = self._curve(small_steps.ORDERS).max(axis=0)
-        return Epsilon(small_steps.epsilon(small_steps.ORDERS, curve, queries, delta), None)
+        found = small_steps.epsilon(small_steps.ORDERS, self._of_small_steps, queries, delta)
+        return Epsilon(found, None)
+
+    @cached_property
+    def _of_small_steps(self) -> Curve:
+        result: Curve = self._curve(small_steps.ORDERS).max(axis=0)
+        return result
 
     def epsilon(self, times: NDArray[np.int64], delta: float, slack: float) -> Proved:
         """The smaller of the Renyi figure and the closed form, if there is one."""

@@ -54,6 +54,8 @@ def text(
         lines.append(f"  {'':<18}{figure.note}")
     if not publishable_only and isinstance(statement, Statement):
         lines += _sensitive_lines(statement)
+    if statement.private:
+        lines += ["", f"All releases together: {statement.trade_off.words}."]
     lines += ["", f"Model card: {statement.model_card_line()}"]
     if not publishable_only:
         lines += ["Figures marked sensitive are functions of the private votes: keep them inside."]
@@ -71,8 +73,13 @@ def html(statement: Statement | CrowdStatement | PartyStatement, rows: Rows) -> 
         f"{warning}<p>{escape(about)}</p>\n"
         f'<table style="border-collapse:collapse"><tr>{heads}</tr>\n'
         f"{''.join(_html_row(name, figure) for name, figure in rows)}</table>\n"
-        f"<p>Model card: {escape(statement.model_card_line())}</p>\n"
+        f"{_together(statement)}<p>Model card: {escape(statement.model_card_line())}</p>\n"
     )
+
+
+def _together(statement: Statement | CrowdStatement | PartyStatement) -> str:
+    words = escape(statement.trade_off.words) if statement.private else ""
+    return f"<p>All releases together: {words}.</p>\n" if words else ""
 
 
 def _sensitive_lines(statement: Statement) -> list[str]:

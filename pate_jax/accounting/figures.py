@@ -219,7 +219,7 @@ def data_independent(case: Case) -> Figure:
     return figure(proved.epsilon, "publishable", proved.basis, WORST_CASE)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def proved_for(
     mechanism: Mechanism,
     asked: tuple[tuple[int, int], ...],
@@ -233,7 +233,19 @@ def proved_for(
     It takes a second or two and depends on public numbers alone. One `pate verify` wants it several times.
     """
     teachers, times = np.array(asked, np.int64).reshape(-1, 2).T
-    return WorstCase(mechanism, teachers, classes, rule, np.array(orders)).figure(times, delta)
+    return _worst_case(mechanism, tuple(teachers.tolist()), classes, rule, orders).figure(times, delta)
+
+
+@lru_cache(maxsize=16)
+def _worst_case(
+    mechanism: Mechanism,
+    teachers: tuple[int, ...],
+    classes: int,
+    rule: curves.Rule,
+    orders: tuple[float, ...],
+) -> WorstCase:
+    """Its curves are those of one query, so they serve every delta and every number of queries."""
+    return WorstCase(mechanism, np.array(teachers, np.int64), classes, rule, np.array(orders))
 
 
 def sums(case: Case) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.statement import NOT_PRIVATE
+from pate_jax.accounting.trade_off import TradeOff
 
 
 class OpenStatement:
@@ -34,6 +35,11 @@ class OpenStatement:
         """The only figure, by its name."""
         raise NotImplementedError
 
+    @property
+    def trade_off(self) -> TradeOff:
+        """What the best guesser can reach."""
+        raise NotImplementedError
+
     def model_card_line(self) -> str:
         """One line for a model card."""
         raise NotImplementedError
@@ -50,6 +56,7 @@ class OpenStatement:
             "relation_in_words": self.covers,
             "model_card_line": self.model_card_line(),
             "figures": {name: figure.to_dict() for name, figure in self.figures.items()},
+            "trade_off": self.trade_off.to_dict(),
             "status": "publishable",
         }
 

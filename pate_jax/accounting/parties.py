@@ -10,14 +10,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, cast, get_args
 
-from pate_jax.accounting import curves, party_curves, unit_shifts
+from pate_jax.accounting import composition, curves, party_curves, trade_off, unit_shifts
 from pate_jax.accounting.bounds import small_steps
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import with_slack
+from pate_jax.accounting.trade_off import Gaussian, TradeOff
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import noise_shares
 from pate_jax.mechanisms.shared_votes import SharedVote
@@ -84,6 +86,41 @@ def text(found: Sequence[Audience], delta: float, unit: Unit = "record") -> str:
     head = f"{'who looks on':<20}{'epsilon':>8}{'noise':>8}  what they see (for {whose}, delta = {delta:g})"
     rows = [f"{one.name:<20}{_printed(one.epsilon):>8}{one.noise:>8.1f}  {one.sees}" for one in found]
     return "\n".join([head, *rows]) + "\n"
+
+
+@lru_cache(maxsize=256)
+def joint(vote: SharedVote, delta: float, unit: Unit) -> TradeOff:
+    """The trade-off curve of everything that is opened, for the audience that learns most at each delta.
+
+    >>> vote = SharedVote("teachers", "counts", parties=3, colluding=1, sigma=40.0, queries=64, classes=10)
+    >>> found = joint(vote, 1e-5, "record")
+    >>> round(found.mu, 4), round(found.guess, 4)
+    (0.2829, 0.5562)
+    """
+    return trade_off.of(
+        lambda at: max(one.epsilon for one in audiences(vote, at, unit=unit)), delta, _gaussian(vote, unit)
+    )
+
+
+def _gaussian(vote: SharedVote, unit: Unit) -> Gaussian | None:
+    """The mu of all noisy counts, and of the tests: whatever is opened follows from these.
+
+    A sum of shares strays from a discrete Gaussian by `party_curves.gap` of all counts at most.
+    """
+    group, mus, gaps = group_size(vote, unit), [], []
+    tests = vote.queries if vote.voters == "teachers" else 2 * vote.votes
+    for observer in _observers(vote):
+        for shares in range(observer.shares, observer.shares + 1 if observer.offset else vote.parties + 1):
+            squares = [(vote.noise, vote.squared_shift)]
+            squares += [] if vote.test_noise is None else [(vote.test_noise, tests)]
+            moved = group * (2 * vote.length if vote.voters == "sums" else 1)
+            each = [composition.unit_mu(noise.together(shares), moved) for noise, _ in squares]
+            if any(one is None for one in each):
+                return None
+            total = sum(one * one * shift for one, (_, shift) in zip(each, squares, strict=True) if one)
+            mus.append(group * math.sqrt(total) * _UP)
+            gaps.append(math.expm1(sum(vote.cells * noise.gap(shares) for noise, _ in squares)))
+    return Gaussian(max(mus), 2 * slack(vote) + max(gaps))
 
 
 def epsilon(vote: SharedVote, shares: int, delta: float, *, group: int = 1, offset: bool = True) -> float:

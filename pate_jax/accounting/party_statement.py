@@ -16,15 +16,16 @@ from pate_jax.accounting import figures
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.open_statement import OpenStatement
-from pate_jax.accounting.parties import Audience, Unit, audiences
+from pate_jax.accounting.parties import Audience, Unit, audiences, joint
 from pate_jax.accounting.statement import RELATIONS
+from pate_jax.accounting.trade_off import TradeOff
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.shared_votes import SharedVote
 
 BASIS = "the noise of the parties that an audience cannot subtract"
 NOTE = "holds for all private records, against the audience that learns most"
 _FIELDS = frozenset({"warning", "shared", "audiences", "delta", "relation", "private", "charged"}) | {
-    *("figures", "relation_in_words", "model_card_line", "status", "asked", "answered")
+    *("figures", "trade_off", "relation_in_words", "model_card_line", "status", "asked", "answered")
 }
 
 
@@ -66,6 +67,11 @@ class PartyStatement(OpenStatement):
     def figures(self) -> dict[str, Figure]:
         """The only figure, by its name."""
         return {self.smallest: self.headline}
+
+    @property
+    def trade_off(self) -> TradeOff:
+        """What the best guesser can reach, whoever of the audiences guesses."""
+        return joint(self.vote, self.delta, self.relation)
 
     @property
     def asked(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import curves, figures, filter
+from pate_jax.accounting import answers_trade_off, curves, figures, filter
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.filter import Filter
 from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
 from pate_jax.accounting.slack import sampler_slack
+from pate_jax.accounting.trade_off import TradeOff
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
@@ -82,6 +84,24 @@ class Statement:
     def headline(self) -> Figure:
         """The figure to publish: a guarantee that reads nothing from the votes."""
         return self.figures["data_independent"]
+
+    @property
+    def trade_off(self) -> TradeOff:
+        """What the best guesser can reach, whatever the votes are: as publishable as the headline."""
+        mechanism = from_dict(self.mechanism)
+        if isinstance(mechanism, StableAnswers):
+            return answers_trade_off.of_stable(mechanism, self.delta)
+        epsilon = self.headline.epsilon
+        return answers_trade_off.of_answers(
+            mechanism,
+            self.asked,
+            teachers=self.teachers,
+            classes=self.classes,
+            rule=self.rule,
+            delta=self.delta,
+            headline=math.inf if epsilon is None else epsilon,
+            budgeted=self.headline.basis == "filter",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON; sensitive, since it holds sensitive figures."""
@@ -178,6 +198,7 @@ class Statement:
             **({} if self.rule == "counts" else {"rule": self.rule}),
             "relation_in_words": self.covers,
             "model_card_line": self.model_card_line(),
+            "trade_off": self.trade_off.to_dict(),
         }
 
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pate_jax.accounting import figures
+from pate_jax.accounting import figures, trade_off
+from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.figure_table import rounded_up
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.open_statement import OpenStatement
+from pate_jax.accounting.slack import with_slack
 from pate_jax.accounting.statement import RELATIONS
+from pate_jax.accounting.trade_off import TradeOff
 from pate_jax.errors import PateError
 
 BASIS = "composed privacy losses of Gaussian noise on Poisson samples"
@@ -28,7 +32,7 @@ ADDED = "added_or_removed"
 _FIELDS = frozenset(
     {
         *("training", "delta", "relation", "private", "charged", "relation_in_words", "model_card_line"),
-        *("figures", "status", "warning"),
+        *("figures", "trade_off", "status", "warning"),
     }
 )
 
@@ -68,6 +72,11 @@ class TrainingStatement(OpenStatement):
     def headline(self) -> Figure:
         """The figure to publish."""
         return self.figures[self.smallest]
+
+    @property
+    def trade_off(self) -> TradeOff:
+        """What the best guesser can reach, about a record that is added, removed or changed."""
+        return _trade_off(self.training, self.delta, max(self.changed, self.added))
 
     @property
     def charged(self) -> str:
@@ -112,6 +121,22 @@ class TrainingStatement(OpenStatement):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PateError(f"this is no statement of a training ({error!r}); write it again") from error
         return found
+
+
+@lru_cache(maxsize=256)
+def _trade_off(training: Training, delta: float, epsilon: float) -> TradeOff:
+    """The curve of all steps together. Gaussian noise on samples is not Gaussian-DP, so no mu is stated."""
+    from pate_jax.accounting import training_losses  # imported here, as it imports this module
+
+    strays = training_losses.strays(epsilon, delta)
+
+    def ideal(inner: float) -> Epsilon:
+        return Epsilon(training_losses.either(training, inner), None)
+
+    def spent(at: float) -> float:
+        return epsilon if at == delta else float(with_slack(ideal, at, strays).epsilon)
+
+    return trade_off.of(spent, delta)
 
 
 def _figure(epsilon: float, note: str) -> Figure:

@@ -17,6 +17,7 @@ from pate_jax.accounting import composition
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.repetitions import Fixed, NegativeBinomial
 from pate_jax.accounting.slack import with_slack
+from pate_jax.accounting.trade_off import Gaussian
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA
@@ -102,6 +103,13 @@ class Tuned:
         """
         ideal = with_slack(lambda inner: Epsilon(self._ideal(inner), None), delta, self.strays())
         return float(ideal.epsilon)
+
+    @property
+    def gaussian(self) -> Gaussian | None:
+        """The mu of the whole choice where all candidates are charged; that of a random number has none."""
+        if isinstance(self.law, NegativeBinomial):
+            return None
+        return Gaussian(self.mu * math.sqrt(self.law.candidates) * _UP, self.strays())
 
     def strays(self) -> float:
         """How far all draws may stray from their laws: the noise of all candidates, and their number.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
+from pate_jax.accounting import trade_off
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.runs.report import run_pages
 from pate_jax.runs.report.summary import summary
@@ -105,12 +106,14 @@ def test_the_odds_are_never_below_what_epsilon_allows():
 
 def test_the_promise_is_in_words_and_the_figures_are_folded(statement):
     public = run_pages.public_page(RESULTS, statement)
-    assert f"at most <strong>{run_pages.odds(statement.headline.epsilon, 1e-5)}</strong>" in public
+    right = trade_off.percent(statement.trade_off.guess)
+    assert right < run_pages.odds(statement.headline.epsilon, 1e-5)
+    assert f"at most <strong>{right}</strong>" in public and statement.trade_off.words in public
     assert statement.model_card_line() in html.unescape(public)
     assert public.index("at most") < public.index("<details") < public.index("<table")
     private = run_pages.private_page(RESULTS, statement, [], {})
     own = statement.figures[statement.smallest].epsilon
-    assert run_pages.odds(own, 1e-5) in private and "for your eyes only" in private
+    assert f"a smaller epsilon holds: {own:.2f}" in private and "for your eyes only" in private
 
 
 def test_a_seeded_run_promises_nothing(statement):

@@ -7,6 +7,7 @@ with a Gaussian loss whose variance grows with every query, and each query may d
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,16 @@ def _up_to(orders: Curve, curve: Curve, queries: int, delta: float, highest: flo
     count = int(np.searchsorted(orders, highest, side="right"))
     if count < 2 or not np.isfinite(curve[:count]).all():
         return math.inf
-    a, cost = orders[:count], curve[:count]
+    variance = _variance(orders[:count].tobytes(), curve[:count].tobytes(), queries, start)
+    if not math.isfinite(variance):
+        return math.inf
+    return _read_off(float(orders[count - 1]), variance * (1 + ROUNDING), delta * (1 - ROUNDING))
+
+
+@lru_cache(maxsize=1024)
+def _variance(orders: bytes, curve: bytes, queries: int, start: float) -> float:
+    """The variance that covers all queries, the same for every delta; infinite if the search fails."""
+    a, cost = np.frombuffer(orders), np.frombuffer(curve)
     if ((a - 1) * cost).max() > 30:
         return math.inf
     share = np.expm1((a - 1) * cost) / (a * (a - 1))
@@ -56,11 +66,11 @@ def _up_to(orders: Curve, curve: Curve, queries: int, delta: float, highest: flo
         return math.inf
     # shares are log-convex and symmetric about 1/2, so below the first order none is larger than the first
     steps = _Steps(np.append(0.5, a[:-1]), np.append(share[0], np.maximum(share[:-1], share[1:])))
-    return _from(steps, float(a[-1]), start * 2 * share[0], queries, delta)
+    return _after(steps, float(start * 2 * share[0]), queries)
 
 
-def _from(steps: _Steps, highest: float, variance: float, queries: int, delta: float) -> float:
-    """Epsilon from this initial variance; what one query adds is reused for a few queries after it."""
+def _after(steps: _Steps, variance: float, queries: int) -> float:
+    """The variance after all queries; what one query adds is reused for a few queries after it."""
     left, step = queries, _first_step(steps, variance)
     while left:
         if not math.isfinite(step):
@@ -68,7 +78,7 @@ def _from(steps: _Steps, highest: float, variance: float, queries: int, delta: f
         times = min(left, max(1, int(0.2 * variance / step)))
         variance, left = variance + times * step, left - times
         step = _smaller_step(steps, variance, step)
-    return _read_off(highest, variance * (1 + ROUNDING), delta * (1 - ROUNDING))
+    return variance
 
 
 def _first_step(steps: _Steps, variance: float) -> float:

@@ -20,7 +20,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from functools import lru_cache
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -263,20 +264,58 @@ def worst(releases: Sequence[CrowdRelease], delta: float, unmade: Unmade | None 
     >>> worst([table, headcount_for(mu, "sums"), comparison_for(mu, 3)], 1e-5) == alone
     True
     """
+    return max(
+        epsilon(together, delta, change=change, other_mu=other)
+        for together, change, other in _cases(releases, unmade)
+    )
+
+
+def worst_mu(releases: Sequence[CrowdRelease], unmade: Unmade | None = None) -> float | None:
+    """The mu of Gaussian-DP of several releases together, for the same voters as `worst`; None if none is.
+
+    Whole-number noise has one where no cell moves by more than one, or where a move of a whole length in one
+    cell is no wider than what `composition.unit_mu` looks at.
+
+    >>> round(worst_mu([NeighbourCounts(queries=80, classes=10, votes=2, sigma=20.0)] * 4), 9)
+    0.2
+    """
+    found = [_joint_mu(*case) for case in _cases(releases, unmade)]
+    known = [mu for mu in found if mu is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def _cases(
+    releases: Sequence[CrowdRelease], unmade: Unmade | None
+) -> list[tuple[list[CrowdRelease], Change, float]]:
+    """What a voter may move: which releases, by which change, and the mu of unmade rounds beside them."""
     rounds, mu = unmade or (0, 0.0)
-    judged = [release for release in releases if isinstance(release, Judgement)]
+    judged: list[CrowdRelease] = [release for release in releases if isinstance(release, Judgement)]
     others = [release for release in releases if not isinstance(release, Judgement)]
     tables = [release for release in others if not isinstance(release, HeadCount)]
     kept = {"changed": mu * math.sqrt(rounds)}
     kept["joined"] = kept["changed"] * math.sqrt(_JOINED[tables[0].name]) if tables else 0.0
-    found = [epsilon(others, delta, change=change, other_mu=kept[change]) for change in get_args(Change)]
+    changes: tuple[Change, ...] = get_args(Change)
+    found: list[tuple[list[CrowdRelease], Change, float]] = [
+        (list(others), change, kept[change]) for change in changes
+    ]
     if judged:
         numbers = [release for release in others if isinstance(release, HeadCount)]
         judged = [*judged, *[judged[0]] * (rounds - 1)]
-        found += [epsilon(judged, delta), epsilon([*numbers, *judged], delta, change="joined")]
+        found += [(list(judged), "changed", 0.0), ([*numbers, *judged], "joined", 0.0)]
         # A voter whose new contents come under another name may move from tables to judging, or back.
-        found.append(epsilon([*tables, *judged], delta, change="joined", other_mu=kept["joined"]))
-    return max(found)
+        found.append(([*tables, *judged], "joined", kept["joined"]))
+    return found
+
+
+def _joint_mu(releases: Sequence[CrowdRelease], change: Change, other: float) -> float | None:
+    squares = [other * other]
+    for release in releases:
+        shift = release.squared_shift(change)
+        each = composition.unit_mu(release.noise, math.isqrt(shift) + 1)
+        if each is None:
+            return None
+        squares.append(shift * each * each)
+    return math.sqrt(math.fsum(squares)) * _UP
 
 
 def _with(release: CrowdRelease, sigma: float) -> CrowdRelease:
@@ -309,12 +348,18 @@ def _least(
 
 def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) -> float:
     """Epsilon of counts with discrete Gaussian noise only, by exact losses; infinite for anything else."""
-    from dp_accounting.pld import privacy_loss_distribution as losses
-
     moved = [(release.sigma, release.squared_shift(change)) for release in releases]
     counts = all(isinstance(one, NeighbourCounts) and one.family == "discrete_gaussian" for one in releases)
     if not moved or not counts or sum(cells for _, cells in moved) > _MOST_COMPOSED:
         return math.inf
+    return float(_losses(tuple(moved)).get_epsilon_for_delta(delta * (1 - 1e-9))) * _UP
+
+
+@lru_cache(maxsize=8)
+def _losses(moved: tuple[tuple[float, int], ...]) -> Any:
+    """The losses of cells that move by one, for each scale of their noise; they serve every delta."""
+    from dp_accounting.pld import privacy_loss_distribution as losses
+
     step = min(_FINE / sigma for sigma, _ in moved)
     total = losses.identity(value_discretization_interval=step)
     for sigma, cells in moved:
@@ -322,4 +367,4 @@ def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) ->
             sigma, sensitivity=1, value_discretization_interval=step, use_connect_dots=True
         )
         total = total.compose(one.self_compose(cells))
-    return float(total.get_epsilon_for_delta(delta * (1 - 1e-9))) * _UP
+    return total

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy import fft, signal, special
 
-from pate_jax.accounting import composition
+from pate_jax.accounting import composition, trade_off
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.exact import pld, profile, renyi
 from pate_jax.accounting.exact.groups import Merged, merge
@@ -29,7 +29,7 @@ from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, check_votes_suffice
 
-FALSE_POSITIVES = 1e-3  # at which an attacker's true positives are given
+FALSE_POSITIVES = trade_off.FALSE_ALARMS  # at which an attacker's true positives are given
 _STEPS = 60  # of a bisection
 _AT_ONCE = 200  # distinct moves whose curves are held at a time
 _ROUNDING = 4e-16  # as in `composition.gaussian_log_delta`
@@ -127,9 +127,8 @@ def of_shifts(mu: Float[np.ndarray, " person"], delta: float, slack: float = 0.0
 
     finite = math.isfinite(float(with_slack(curve, delta, slack).epsilon))
     epsilon = _gaussian_epsilons(mu, tried[-1]) if finite else np.where(mu > 0, math.inf, 0.0)
-    variation = np.minimum(1.0, special.erf(mu / 8**0.5) + slack)
-    caught = np.minimum(1.0, special.ndtr(mu + special.ndtri(FALSE_POSITIVES)) + slack)
-    return Exposure(epsilon, variation, caught)
+    variation = trade_off.gaussian_variation(mu, slack)
+    return Exposure(epsilon, variation, trade_off.gaussian_caught(mu, FALSE_POSITIVES, slack))
 
 
 def _gaussian_epsilons(mu: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
@@ -257,8 +256,8 @@ def _figures(forward: _Stick, backward: _Stick, delta: float, slack: float) -> t
 
     epsilon = with_slack(curve, delta, slack).epsilon
     variation = min(float(stick.value[np.searchsorted(stick.grid, -1e-12)]) for stick in (forward, backward))
-    claimed = np.exp(np.minimum(forward.grid, 700.0)) * FALSE_POSITIVES + forward.value
-    return float(epsilon), min(1.0, variation + slack), min(1.0, float(claimed.min()) + slack)
+    claimed = np.exp(np.minimum(forward.grid, 700.0)) * (FALSE_POSITIVES + slack) + forward.value
+    return float(epsilon), min(1.0, variation + 2 * slack), min(1.0, float(claimed.min()) + slack)
 
 
 def _epsilon(stick: _Stick, delta: float) -> float:

@@ -9,6 +9,7 @@ rounding adds to delta. Derived in docs/accounting_exact.md, section 6.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -117,7 +118,7 @@ def data_independent_epsilon(mechanism: Mechanism, queries: int, classes: int, d
     renyi = max(float(tight.min()), 0.0)
     if min(noise.scale for noise, _ in parts) < 0.5:  # grids would be huge, for a useless epsilon
         return renyi
-    return min(renyi, _any_votes(parts, queries, delta))
+    return min(renyi, float(_any_votes(tuple(parts), queries).get_epsilon_for_delta(delta * (1 - 1e-9))))
 
 
 def trimmed(values: np.ndarray, step: float, budget: float) -> tuple[Losses, float]:
@@ -199,15 +200,16 @@ def _opened(pmf: DensePLDPmf, first: float, second: float) -> tuple[Losses, floa
     return Losses(pmf._lower_loss, probs, float(np.linalg.norm(probs))), pmf._infinity_mass + error
 
 
-def _any_votes(parts: list[tuple[Noise, int]], queries: int, delta: float) -> float:
-    """Epsilon of the composed losses of any votes: `counts` moved counts for every noise of every query."""
+@lru_cache(maxsize=4)
+def _any_votes(parts: tuple[tuple[Noise, int], ...], queries: int) -> losses.PrivacyLossDistribution:
+    """The composed losses of any votes: `counts` moved counts for every noise of every query."""
     step = min(0.02, *(0.02 / noise.scale for noise, _ in parts))
     total = losses.identity(value_discretization_interval=step)
     for noise, counts in parts:
         loss = _one_loss(noise, step)
         loss = loss.self_compose(queries * (1 if noise.family in ("gumbel", "exponential") else counts))
         total = total.compose(loss)
-    return float(total.get_epsilon_for_delta(delta * (1 - 1e-9)))
+    return total
 
 
 def _one_loss(noise: Noise, step: float) -> losses.PrivacyLossDistribution:

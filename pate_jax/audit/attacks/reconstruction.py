@@ -26,7 +26,6 @@ from pate_jax import accounting, data
 from pate_jax.audit.attacks import attributes
 from pate_jax.audit.attacks.attack import OF_RECORDS, Attack, Flags
 from pate_jax.audit.attacks.attributes import Inferred
-from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.retraining import compared
 from pate_jax.audit.subject import Subject
 from pate_jax.data import duplicates
@@ -281,8 +280,7 @@ def _inferred(run: RunDirectory, student: Student, dataset: data.Dataset) -> Inf
     if dataset.test is None or dataset.test.labels is None:
         return None
     statement = accounting.Statement.from_dict(storage.read_json(run.statement, "statement"))
-    epsilon = statement.headline.epsilon
-    allowed = 1.0 if epsilon is None else 2 * Promise(epsilon, statement.delta).right() - 1
+    allowed = 2 * statement.trade_off.guess - 1
     hidden = attributes.hidden_part(dataset.input_shape, dataset.columns)
     members, others, public = dataset.private, dataset.test, dataset.public.inputs
     return attributes.inferred(lambda some: student(some), members, others, public, hidden, allowed)

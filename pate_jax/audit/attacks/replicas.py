@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax import crowd as voting
-from pate_jax.accounting import Statement, composition
+from pate_jax.accounting import Statement
 from pate_jax.audit.attacks import tables_pipeline
 from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.sums_pipeline import Sums
@@ -27,7 +27,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import answers, inputs
+from pate_jax.runs import inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import rounds
 from pate_jax.runs.crowds.inputs import Crowd
@@ -57,8 +57,7 @@ def promised(run: RunDirectory) -> Promise:
     kept = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     statement = Statement.from_dict(kept)
     epsilon = statement.headline.epsilon
-    mu = composition.gaussian_dp(_mechanism(run), len(answers.load_asked(run).votes))
-    return Promise(math.inf if epsilon is None else epsilon, statement.delta, mu)
+    return Promise(math.inf if epsilon is None else epsilon, statement.delta, statement.trade_off.mu)
 
 
 def of_teachers(opened: Inputs, promise: Promise) -> LinearTeachers:

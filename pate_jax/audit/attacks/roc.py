@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
 
+from pate_jax.accounting import trade_off
 from pate_jax.errors import PateError
 
 LEVELS = (0.001, 0.01)  # false positives at which an attack is told
 _ALL_LEVELS = (*LEVELS, 0.1, 0.5)  # and those from which epsilon is bounded
 DOUBT = 0.05  # of an interval
-_FINITE = 700.0  # the largest epsilon whose exponential is a number
 Scores = Float[np.ndarray, "target record"]
 Members = Bool[np.ndarray, "target record"]
 _ALARM = 1e-4  # of the limits by which a promise is said to be broken: many are looked at
@@ -41,10 +41,8 @@ class Promise(NamedTuple):
         >>> round(Promise(1.0, 1e-5).caught(0.001), 6), round(Promise(1.0, 1e-5, 0.2681).caught(0.001), 6)
         (0.002728, 0.002385)
         """
-        growth = math.exp(min(self.epsilon, _FINITE))
-        least = min(growth * level + self.delta, 1 - (1 - level - self.delta) / growth, 1.0)
-        gauss = 1.0 if self.mu is None else float(special.ndtr(self.mu + special.ndtri(level)))
-        return min(least, gauss)
+        gauss = 1.0 if self.mu is None else float(trade_off.gaussian_caught(self.mu, level))
+        return min(trade_off.caught(self.epsilon, self.delta, level), gauss)
 
     def right(self) -> float:
         """The most that any attacker is right, if every second record is a member.
@@ -52,10 +50,8 @@ class Promise(NamedTuple):
         >>> round(Promise(1.0, 1e-5).right(), 4), round(Promise(1.0, 1e-5, 0.2681).right(), 4)
         (0.7311, 0.5533)
         """
-        growth = math.exp(min(self.epsilon, _FINITE))
-        variation = 1 - 2 * (1 - self.delta) / (growth + 1)
-        gauss = 1.0 if self.mu is None else float(special.ndtr(self.mu / 2))
-        return min((1 + variation) / 2, gauss, 1.0)
+        gauss = 1.0 if self.mu is None else float(trade_off.gaussian_variation(self.mu))
+        return (1 + min(trade_off.variation(self.epsilon, self.delta), gauss)) / 2
 
 
 class Caught(NamedTuple):

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 import dp_accounting
-from dp_accounting import pld
 
 from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.training_losses import (
+    ADD_OR_REMOVE,
+    COARSE,
+    REPLACE,
+    RESERVED,
+    composed,
+)
 from pate_jax.accounting.training_statement import Training
 from pate_jax.baselines.dpsgd.settings import LEAST_MULTIPLIER, Settings
 from pate_jax.errors import PateError
 
-ADD_OR_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
+__all__ = ["ADD_OR_REMOVE", "REPLACE", "RESERVED", "Plan", "composed", "cost", "plan", "rate_of"]
 CHANCES = 1 << 32  # a record's chance of taking part in a step is a multiple of 1 / CHANCES
-RESERVED = 1e-2  # share of delta that is kept for what the sampler's noise strays from its law
-_GRID, _COARSE = 2e-4, 2e-3  # steps of privacy loss: of figures, and of the search
-_FEW = 100  # steps that the coarse grid is enough for: it adds less than 2e-4 to epsilon
 _FINE = 1e-3  # relative: how much more noise than needed is taken at most
 _MOST = 2.0**13  # the largest multiplier that is tried
-_WILD = 30.0  # about so much Gaussian-DP is too much for any statement
 
 
 class Plan(NamedTuple):
@@ -95,29 +95,6 @@ def cost(
     return composed((Training(rate, steps, multiplier),), delta * (1 - RESERVED), relation, grid)
 
 
-@lru_cache(maxsize=64)
-def composed(
-    trained: tuple[Training, ...],
-    delta: float,
-    relation: dp_accounting.NeighboringRelation = ADD_OR_REMOVE,
-    grid: float | None = None,
-) -> float:
-    """Epsilon of several trainings on the same records together; all of delta is for their ideal noise."""
-    if math.hypot(*(_wildness(one) for one in trained)) > _WILD:  # losses beyond all grids
-        return math.inf
-    width = grid or (_COARSE if sum(one.steps for one in trained) <= _FEW else _GRID)
-    accountant = pld.PLDAccountant(relation, value_discretization_interval=width)
-    for rate, steps, multiplier in trained:
-        step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
-        accountant.compose(dp_accounting.SelfComposedDpEvent(step, steps))
-    return float(accountant.get_epsilon(delta))
-
-
-def _wildness(made: Training) -> float:
-    """About the mu of a training, in Gaussian differential privacy."""
-    return made.rate * math.sqrt(made.steps * math.expm1(min(made.noise_multiplier**-2, 100.0)))
-
-
 def _least(
     epsilon: float, delta: float, rate: float, steps: int, relation: dp_accounting.NeighboringRelation
 ) -> float:
@@ -126,10 +103,10 @@ def _least(
     def fits(multiplier: float, grid: float | None = None) -> bool:
         return cost(multiplier, rate, steps, delta, relation, grid) <= epsilon
 
-    low, high = _bracket(epsilon, delta, lambda multiplier: fits(multiplier, _COARSE))
+    low, high = _bracket(epsilon, delta, lambda multiplier: fits(multiplier, COARSE))
     while high > low * (1 + _FINE):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if fits(middle, _COARSE) else (middle, high)
+        low, high = (low, middle) if fits(middle, COARSE) else (middle, high)
     found = math.ceil(low * 1e4) / 1e4
     while not fits(found):
         found = math.ceil(found * (1 + _FINE) * 1e4) / 1e4

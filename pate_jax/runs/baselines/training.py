@@ -281,6 +281,7 @@ def told(results: Mapping[str, Any]) -> str:
     lines = [statement.warning] if statement.warning else []
     lines += [
         f"Privacy: {statement.model_card_line()}",
+        *([f"All steps together: {statement.trade_off.words}."] if statement.private else []),
         f"Accuracy on public test data: {measured}.",
         f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself.",
     ]

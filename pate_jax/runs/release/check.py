@@ -44,7 +44,7 @@ FILES = frozenset(
 _STATEMENT = frozenset(
     {
         *("artefact", "schema", "warning", "asked", "answered", "delta", "relation", "relation_in_words"),
-        *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line"),
+        *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line", "trade_off"),
         *(
             "teachers",
             "classes",
@@ -71,6 +71,7 @@ FIELDS = {
     ),
 }
 FIGURE = frozenset({"epsilon", "order", "status", "basis", "note"})
+CURVE = frozenset({"mu", "strays", "epsilon", "guess", "false_alarms", "caught", "in_words"})
 MAY_LEAVE = frozenset({"data_independent", "sanitised", "added_or_removed"})
 _WORDS = ("sensitive", "votes.npz", "teacher_labels", "keys.json", "ledger", "private/", "seed=")
 _PATTERNS = {
@@ -188,7 +189,10 @@ def _fields(texts: Mapping[str, str]) -> Iterator[str]:
             body = storage.parse_json(texts[name], name)
             yield from (f"{name} has the unknown field {one!r}" for one in sorted(set(body) - allowed))
     if "statement.json" in texts:
-        yield from _figures(storage.parse_json(texts["statement.json"], "statement.json").get("figures"))
+        body = storage.parse_json(texts["statement.json"], "statement.json")
+        yield from _figures(body.get("figures"))
+        if not (isinstance(curve := body.get("trade_off"), dict) and set(curve) <= CURVE):
+            yield f"statement.json says other things of the best guesser than {', '.join(sorted(CURVE))}"
     if texts.get("student/statement.json", texts.get("statement.json")) != texts.get("statement.json"):
         yield "student/statement.json is not the statement.json of the release"
 
@@ -352,6 +356,8 @@ def agrees(folder: Path) -> Iterator[Finding]:
     statement = storage.read_json(folder / "statement.json", "statement")
     line = str(statement.get("model_card_line"))
     private = statement.get("private") is True
+    found = statement.get("trade_off")
+    curve = str(found.get("in_words")) if isinstance(found, dict) else ""
     of_crowd = "releases" in statement or statement.get("shared", {}).get("voters") == "sums"
     bought = f"{statement.get('answered')} of {statement.get('asked')} asked"
     if not private and _ALARM not in json.dumps(statement):
@@ -364,6 +370,8 @@ def agrees(folder: Path) -> Iterator[Finding]:
         text = html.unescape(_text(path))
         if line not in text:
             yield failed(f"{name} does not carry the guarantee of statement.json word for word")
+        elif private and (not curve or curve not in text):
+            yield failed(f"{name} does not say what the best guesser can reach, as statement.json does")
         elif name.endswith(".md") and not (of_crowd or "training" in statement) and bought not in text:
             yield failed(f"{name} does not say that {bought} were answered, as statement.json does")
         elif (_ALARM in text) == private:

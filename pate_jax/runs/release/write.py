@@ -36,6 +36,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     names = ", ".join(student.class_names[:20]) + (" ..." if len(student.class_names) > 20 else "")
     lines = [
         f"Privacy: {statement['model_card_line']}",
+        *([f"All releases together: {statement['trade_off']['in_words']}."] if facts["private"] else []),
         f"Task: {len(student.class_names)} classes: {names}.",
         f"Trained on: {_learned_from(statement, facts)}.",
         f"Data: {facts['data']}.",

@@ -6,14 +6,13 @@ need no network and fit a phone as well; what only experts look for is folded.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from pate_jax.accounting import plots
+from pate_jax.accounting import plots, trade_off
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.accounting.statement import NOT_PRIVATE
@@ -83,18 +82,14 @@ def public_page(results: Mapping[str, Any], statement: Any, sheet: Mapping[str, 
 
 
 def odds(epsilon: float, delta: float) -> str:
-    """How often a guess whether somebody is in the data can be right, from any (epsilon, delta) release.
+    """How often a guess whether somebody is in the data can be right, from (epsilon, delta) alone.
 
-    `(e^epsilon + delta) / (1 + e^epsilon)`, of a guesser who starts from even odds and knows everything else;
-    rounded up.
+    The guesser starts from even odds and knows everything else; rounded up.
 
     >>> odds(0.0, 0.0), odds(1.0, 1e-5), odds(6.42, 1e-5)
     ('50.0%', '73.2%', '99.84%')
     """
-    wrong = 1 / (1 + math.exp(min(epsilon, 700.0)))
-    chance = min(1.0, (1 - wrong) + delta * wrong)
-    digits = 1 if chance < 0.99 else 2 if chance < 0.999 else 4
-    return f"{math.ceil(round(chance * 10 ** (2 + digits), 6)) / 10**digits:.{digits}f}%"
+    return trade_off.percent((1 + trade_off.variation(epsilon, delta)) / 2)
 
 
 def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
@@ -209,38 +204,44 @@ def _beside(results: Mapping[str, Any]) -> str:
 
 
 def promised(statement: Any) -> str:
-    """The publishable figure in a sentence."""
+    """The publishable figures in sentences."""
     if not statement.private:
         return "<p><strong>Nothing is promised: the noise can be drawn again by anyone.</strong></p>"
-    epsilon = statement.headline.epsilon
-    if epsilon is None:
-        return f"<p>No finite figure holds at delta = {statement.delta:g}: nothing can be promised.</p>"
-    return f'<p class="big">{_sentence(statement, epsilon)} This holds whatever the private records are.</p>'
+    every = f"<p>All releases together: {escape(statement.trade_off.words)}.</p>"
+    if statement.headline.epsilon is None:
+        return (
+            f"<p>No finite figure holds at delta = {statement.delta:g}: nothing can be promised.</p>{every}"
+        )
+    holds = "This holds whatever the private records are."
+    return f'<p class="big">{_sentence(statement)} {holds}</p>{every}'
 
 
 def _own_promise(statement: Any) -> str:
     epsilon = statement.figures[statement.smallest].epsilon
     if not statement.private or epsilon is None or statement.smallest == "data_independent":
         return ""
+    guess = min(trade_off.variation(epsilon, statement.delta), 2 * statement.trade_off.guess - 1)
     return (
-        "<p>For the votes that these teachers gave, a smaller figure holds: at most "
-        f"<strong>{odds(epsilon, statement.delta)}</strong> (epsilon {epsilon:.2f}, rounded). It is computed "
-        "from the private votes and would tell something about them, so it is for your eyes only.</p>"
+        f"<p>For the votes that these teachers gave, a smaller epsilon holds: {epsilon:.2f}, rounded, and a "
+        f"guess that is right at most <strong>{trade_off.percent((1 + guess) / 2)}</strong> of the time. It "
+        "is computed from the private votes and would tell something about them, so it is for your eyes "
+        "only.</p>"
     )
 
 
-def _sentence(statement: Any, epsilon: float) -> str:
+def _sentence(statement: Any) -> str:
     guess = {
         "record": "whether one particular record is in the private data",
         "user": "whether all records of one person are in the private data",
         "contents": "which of two contents one particular record of the private data has",
         "party": "which of two collections of records one particular party holds",
     }
+    right = trade_off.percent(statement.trade_off.guess)
     declared = " Whom this covers is as declared by the makers of the votes." if statement.declared else ""
     return (
         "Somebody who sees everything that is released, who knows all other records, and who guesses "
-        f"{guess[statement.relation]}, is right at most <strong>{odds(epsilon, statement.delta)}"
-        f"</strong> of the time. Guessing blindly is right 50% of the time.{declared}"
+        f"{guess[statement.relation]}, is right at most <strong>{right}</strong> of the time. "
+        f"Guessing blindly is right 50% of the time.{declared}"
     )
 
 

@@ -270,6 +270,20 @@ STATEMENT = [
         "statement: .*nobody declared whom they cover",
     ),
     edit(
+        "a guesser said to be right less often",
+        honest_runs.elsewhere,
+        by_hand(lambda run: run.public_statement, r'("guess": )[\d.]+', r"\g<1>0.5"),
+        "release: .*trade_off.guess is 0.5",
+    ),
+    edit(
+        "a card that says less of the best guesser",
+        honest_runs.elsewhere,
+        by_hand(
+            lambda run: run.student / "MODEL_CARD.md", r"right at most [\d.]+% of", "right at most 1% of"
+        ),
+        "release: .*MODEL_CARD.md does not say what the best guesser",
+    ),
+    edit(
         "kinder words for the relation",
         honest_runs.elsewhere,
         by_hand(lambda run: run.public_statement, r'("relation_in_words": ")[^"]+', r"\g<1>everybody"),

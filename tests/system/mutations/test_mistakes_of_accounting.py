@@ -14,13 +14,24 @@ import test_laplace
 import test_smooth
 import test_statement
 import test_threshold
+import test_trade_off
 from catalogue import TRIED, case, fails, is_caught, replaced, source
 
 from pate_jax import accounting
-from pate_jax.accounting import counts_curve, curves, figure_table, figures, filter, slack, smooth
+from pate_jax.accounting import (
+    composition,
+    counts_curve,
+    curves,
+    figure_table,
+    figures,
+    filter,
+    slack,
+    smooth,
+    trade_off,
+)
 from pate_jax.accounting.bounds import gnmax as gaussian
 from pate_jax.accounting.bounds import laplace, leading_counts, worst_reading
-from pate_jax.accounting.exact import argmax_law, divergence, nodes
+from pate_jax.accounting.exact import argmax_law, counts, divergence, nodes
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax, Noise
 
@@ -269,6 +280,30 @@ PUBLISHED = [
         ),
         fails(of_the_statement(test_statement.test_headline_charges_the_argmax_for_every_query_asked)),
         "headline_charges",
+    ),
+    case(
+        "only what beats the first term counts at one false accusation",
+        source(trade_off, "caught", "growth * level + delta", "growth * level"),
+        fails(test_trade_off.test_what_one_epsilon_allows_is_reached_by_its_worst_pair),
+        "worst_pair",
+    ),
+    case(
+        "whole-number noise taken for a Gaussian of its scale",
+        source(composition, "unit_mu", "float(steps.max())", "1 / noise.scale"),
+        fails(partial(test_trade_off.test_a_unit_of_discrete_noise_is_no_more_than_its_mu, 3.0)),
+        "discrete_noise",
+    ),
+    case(
+        "what strays counted on one side only",
+        source(trade_off, "gaussian_variation", "2 * strays", "strays"),
+        fails(test_trade_off.test_what_strays_counts_against_every_figure),
+        "strays",
+    ),
+    case(
+        "a mu for a voter who joins in place of one who changes",
+        source(counts, "_joint_mu", "release.squared_shift(change)", 'release.squared_shift("joined")'),
+        fails(partial(test_trade_off.test_the_figures_of_gaussians_are_those_of_sixty_digits, 1.0)),
+        "sixty_digits",
     ),
     case(
         "a printed epsilon rounded down",

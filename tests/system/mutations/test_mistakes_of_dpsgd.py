@@ -10,7 +10,7 @@ import test_dpsgd
 import test_sampled_noise
 from catalogue import Patch, case, fails, is_caught, replaced, source
 
-from pate_jax.accounting import sampled_noise
+from pate_jax.accounting import sampled_noise, training_losses
 from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training
 from pate_jax.runs import plans
 from pate_jax.runs.baselines import tasks
@@ -93,7 +93,9 @@ CASES = [
     ),
     case(
         "half of the sampling rate is charged",
-        source(calibration, "composed", "PoissonSampledDpEvent(rate,", "PoissonSampledDpEvent(rate / 2,"),
+        source(
+            training_losses, "_accountant", "PoissonSampledDpEvent(rate,", "PoissonSampledDpEvent(rate / 2,"
+        ),
         fails(partial(charged, 0.25, 1.5)),
         "assert",
     ),
