@@ -101,7 +101,7 @@ def agreed(
         unit=terms.unit,
         seconds=terms.seconds,
         vote=terms.vote,
-        training={**training, "classes": classes},
+        training=training,
     )
 
 
@@ -138,7 +138,7 @@ def vote_of(agreement: Agreement, questions: Questions) -> SharedVote:
             f"the questions are a table of {shape[0]} x {shape[1]} numbers, and the agreement says "
             f"{agreement.queries} x {agreement.classes}: copy both files again from whoever made them"
         )
-    classes = agreement.training.get("classes", agreement.classes)
+    classes = max(agreement.classes, 2)  # of sums, two classes have one column
     release = None if questions.plan is None else questions.plan.release
     noise, length = agreement.noise, 1
     if isinstance(release, ClassSums):
@@ -151,7 +151,7 @@ def vote_of(agreement: Agreement, questions: Questions) -> SharedVote:
         agreement.opened,
         parties=len(agreement.parties),
         sigma=noise.scale,
-        classes=int(classes),
+        classes=classes,
         queries=agreement.queries if agreement.voters != "sums" else 1,
         colluding=agreement.colluders,
         absent=agreement.dropouts,
