@@ -47,6 +47,9 @@ class Terms:
     vote: int = 1
     """The number of this vote among the same parties. A party's key takes each number once, and the costs of
     all votes on the same records add up (`pate party join --register`)."""
+    people: Literal["compared", "unchecked"] = "compared"
+    """Whether the parties count, before the vote, how many people two of them have in common, and do not vote
+    if there are any. They see the number and nobody's id. Of --unit party nothing is compared."""
 
 
 def mu(terms: Terms) -> float:
@@ -101,6 +104,7 @@ def agreed(
         unit=terms.unit,
         seconds=terms.seconds,
         vote=terms.vote,
+        people=terms.people,
         training=training,
     )
 
