@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pate_jax.data import relation
 from pate_jax.data.partition import units_of
@@ -20,13 +20,21 @@ from pate_jax.runs.parties import ballot
 from pate_jax.runs.parties.ballot import Member
 from pate_jax.system import progress
 
-if TYPE_CHECKING:
-    from pate_jax.runs.parties.meeting import Meeting
-
 Lists = Mapping[str, list[bytes]]
 
 
-def compare(meeting: Meeting, member: Member) -> None:
+class Round(Protocol):
+    """What a comparison needs of a meeting: who is there, and to show one another bytes."""
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The parties that are there."""
+
+    def exchange(self, content: bytes) -> Mapping[str, bytes]:
+        """Show these bytes to all, and return what each party has shown, by its name."""
+
+
+def compare(meeting: Round, member: Member) -> None:
     """Refuse a vote where one person is with two parties: whoever is moves the votes of both."""
     agreement = member.agreement
     if agreement.unit == "party" or agreement.people == "unchecked":
@@ -57,7 +65,7 @@ def own(member: Member) -> list[bytes]:
     return padded(points(found, bytes.fromhex(member.agreement.digest)), size)
 
 
-def _around(meeting: Meeting, name: str, given: list[bytes]) -> Lists:
+def _around(meeting: Round, name: str, given: list[bytes]) -> Lists:
     """All parties' lists, once every party has hidden each."""
     present, blinder = meeting.present, Blinder()
     place = present.index(name)
@@ -73,7 +81,7 @@ def _around(meeting: Meeting, name: str, given: list[bytes]) -> Lists:
     return lists
 
 
-def _shown(meeting: Meeting, own: list[bytes], present: Sequence[str]) -> dict[str, list[bytes]]:
+def _shown(meeting: Round, own: list[bytes], present: Sequence[str]) -> dict[str, list[bytes]]:
     """What every party shows in one turn."""
     told = meeting.exchange(b"".join(own))
     for name in present:
