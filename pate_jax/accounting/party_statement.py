@@ -48,7 +48,7 @@ class PartyStatement(OpenStatement):
         """Whom the guarantee covers, in words."""
         if self.relation == "party":
             return f"all voters of one party changed, whatever its records, against {self.worst.name}"
-        return f"{RELATIONS[self.relation]}, against {self.worst.name}"
+        return f"{RELATIONS[self.relation]}, against {self.worst.name}, if nobody is with two parties"
 
     @property
     def worst(self) -> Audience:

@@ -32,7 +32,7 @@ RELATIONS = {
     "record": "one record added, removed or changed under the same id",
     "user": "all records of one user added, removed or changed under the same id",
     "contents": "the contents of one record changed, none added or removed (the records have no ids)",
-    "party": "the whole vote of one party changed, whatever its records",
+    "party": "the one teacher of a party changed, whatever its records",
 }
 Relation = Literal["record", "user", "contents", "party"]
 DECLARED = ", as declared by the makers of the votes"
@@ -283,7 +283,7 @@ def statement(
 
     >>> from pate_jax.mechanisms import GNMax
     >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5, private=True).covers
-    'the whole vote of one party changed, whatever its records, as declared by the makers of the votes'
+    'the one teacher of a party changed, whatever its records, as declared by the makers of the votes'
     """
     counts = check_votes(votes)
     _check_rows(counts, voters_may_sit_out)

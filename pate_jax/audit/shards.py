@@ -20,8 +20,9 @@ from pate_jax.ensemble import plan as plans
 from pate_jax.runs import answers
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.parties import owners
 from pate_jax.runs.queries import asked_inputs, public_parts, ruler_of
-from pate_jax.runs.record import CROWD
+from pate_jax.runs.record import CROWD, Settings, stage_of
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -203,7 +204,20 @@ def votes(run: RunDirectory) -> Iterator[Finding]:
     settings = run.record.read()
     teachers = settings.partition.teachers if "partition" in settings else None
     for batch in range(1, run.batches + 1):
-        yield from _counted(voting.load_votes(run.votes_of(batch)), teachers, run.votes_of(batch).name)
+        found = voting.load_votes(run.votes_of(batch))
+        yield from _counted(found, teachers, run.votes_of(batch).name)
+        yield from _joined(settings, batch, found)
+
+
+def _joined(settings: Settings, batch: int, found: voting.Votes) -> Iterator[Finding]:
+    """Whether votes that were joined from several owners' may cover whom the run says."""
+    recorded = settings.stages.get(stage_of("votes", batch), {})
+    if "owners" in recorded:
+        number = int(found.votes.sum(1).max(initial=0))
+        yield from judged(
+            owners.faults(recorded["owners"], settings.relation, recorded["digest"], number),
+            f"the certificate of the joined votes covers the relation {settings.relation!r}",
+        )
 
 
 def _counted(found: voting.Votes, teachers: int | None, name: str) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ def merge(
     Args:
         votes: the votes file of each owner.
         relation: what moves one vote at most, by the word of all owners: one record under its id, all records
-            of one user, the contents of one record, or one party's own.
+            of one user, the contents of one record, or an owner's whole vote if each has one teacher.
         out: the folder for votes.npz and certificate.json; both are private.
         ids: the owners' salted digests of their ids (`pate party ids`), in the order of the votes: nobody may
             be with two owners. Not read with --relation party.

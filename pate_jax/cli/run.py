@@ -150,13 +150,15 @@ def aggregate(
         delta: the delta of the budget; unset: 1e-5.
         more: the votes file is a further list of queries, under the budget of --out.
         relation: what moves one vote at most, by the word of the votes' makers: one record under its id, all
-            records of one user, the contents of one record, or one party's own; a votes file needs it once.
+            records of one user, the contents of one record, or a party's one teacher; a votes file needs it
+            once.
         register: enter the run in this file beside the private data, before it answers (`pate budget`).
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
     from pate_jax.runs import batches, registration
+    from pate_jax.runs.parties import owners
 
     run = _run_of(source, out)
     check_budget(budget_epsilon)
@@ -170,7 +172,7 @@ def aggregate(
             votes = votes_of(source, labels_are_teacher_labels)
             teachers = int(votes.votes.sum(1).max(initial=0))
             check_threshold(chosen, teachers)
-            batches.adopt(run, votes, seed, more, relation)
+            batches.adopt(run, votes, seed, more, relation, owners.beside(source))
             progress.warn(threshold_warning(chosen, teachers))
         else:
             if relation is not None:

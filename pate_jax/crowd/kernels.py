@@ -101,7 +101,7 @@ def _sums(rows: Array, labels: Array, classes: int, length: int, axis_name: Any)
 def _bounded(rows: Num[Array, "row column"], length: int) -> Int32[Array, "row column"]:
     """Whole rows no longer than this; what is not a number becomes 0."""
     numbers = rows.astype(jnp.float32)
-    return integers.shortened(integers.rounded(jnp.where(jnp.isnan(numbers), 0, numbers)), length)
+    return integers.shortened(integers.rounded(numbers), length)
 
 
 def _inside(labels: Integer[Array, " voter"], classes: int) -> Int32[Array, " voter"]:

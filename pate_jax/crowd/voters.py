@@ -182,16 +182,31 @@ def _check_apart(names: np.ndarray) -> None:
 
 
 def _check_same(people: Voters) -> None:
-    """Refuse voters that differ from process to process: records would be counted twice, or never."""
-    digest = hashlib.blake2b(f"{people.inputs.shape}{people.inputs.dtype}".encode(), digest_size=16)
-    for column in (people.labels, people.users):
-        digest.update(b"" if column is None else np.ascontiguousarray(column).tobytes())
-    found = devices.rows_of_all(np.frombuffer(digest.digest(), np.uint8)[None])
+    """Refuse voters that differ from process to process: records would be counted twice, or never.
+
+    Which record a row holds, too: in copies of another order two processes may read one record. So every
+    process reads all contents once more. Only keyed digests are sent.
+    """
+    key = devices.from_first(secrets.token_bytes(32))
+    with devices.failing_together():
+        digest = _digest(people, key)
+    found = devices.rows_of_all(np.frombuffer(digest, np.uint8)[None])
     other = np.flatnonzero((found != found[0]).any(1))
     with devices.failing_together():
         if len(other):
             raise PateError(
-                f"process {other[0]} was given other records, labels or users than process 0: give every "
-                "process the same ones, of which each reads its own part (a memory map need not be read as a "
-                "whole), or say that each has its own (crowd.voters(..., apart=True))"
+                f"process {other[0]} was given other records, labels or users than process 0, or the same in "
+                "another order: give every process the same ones, of which each counts its own part, or say "
+                "that each has its own (crowd.voters(..., apart=True))"
             )
+
+
+def _digest(people: Voters, key: bytes) -> bytes:
+    """A keyed digest of all records in their order, of which a block is read at a time."""
+    shape = f"{people.inputs.shape}{people.inputs.dtype}".encode()
+    digest = hashlib.blake2b(shape, key=key, digest_size=_DIGEST)
+    for start in range(0, len(people.inputs), BLOCK):
+        digest.update(np.ascontiguousarray(people.inputs[start : start + BLOCK]).tobytes())
+    for column in (people.labels, people.users):
+        digest.update(b"" if column is None else np.ascontiguousarray(column).tobytes())
+    return digest.digest()

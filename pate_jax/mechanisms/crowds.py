@@ -11,8 +11,8 @@ are released. The sampler and the accountant read the same description.
   most `votes` of them and adds at most `votes` others: at most `2 votes` cells move by 1, length
   `sqrt(2 votes)`.
 - `ClassSums`: a record adds its vector, no longer than `length`, to the row of its class. With two classes
-  there is one row, and a record with label 0 adds the negative of its vector. A user adds the mean of its
-  records' tables, which is no longer than the longest of them. A voter that is added or removed moves the sum
+  there is one row, and a record with label 0 adds the negative of its vector. A user adds the sum of its
+  records' tables, shortened to `length` where it is longer. A voter that is added or removed moves the sum
   by at most `length`, and a voter that changes by at most twice that (by the triangle inequality; two
   records of one class with opposite vectors attain it).
 

@@ -33,10 +33,13 @@ def largest(columns: int, most: int = 8192) -> int:
 def rounded(numbers: Float[Array, "row column"]) -> Int[Array, "row column"]:
     """The nearest whole numbers, drawn in to `largest`, so that the length of a row can be counted exactly.
 
-    >>> rounded(jnp.array([[0.6, -2.4, 1e30]])).tolist()
-    [[1, -2, 8192]]
+    NaN becomes 0 before it is converted, since what a processor makes of it is not defined.
+
+    >>> rounded(jnp.array([[0.6, -2.4, 1e30, jnp.nan]])).tolist()
+    [[1, -2, 8192, 0]]
     """
     most = largest(numbers.shape[1])
+    numbers = jnp.where(jnp.isnan(numbers), 0, numbers)
     return jnp.clip(jnp.round(numbers), -most, most).astype(jnp.int32)
 
 

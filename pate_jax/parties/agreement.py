@@ -25,6 +25,7 @@ from pate_jax.system import storage
 Kind = Literal["teachers", "neighbours", "sums"]
 Opened = Literal["counts", "answers"]
 Unit = Literal["record", "user", "party"]
+People = Literal["compared", "unchecked"]
 LARGEST_SCALE = 2.0**40  # of noise, so that sums of all parties stay far below the modulus
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -121,6 +122,7 @@ class Agreement:
     unit: Unit = "record"
     seconds: float = 60.0  # for every wait: for the parties to come, and for each message
     vote: int = 1
+    people: People = "compared"  # whether it is counted, before the vote, how many are with two parties
     training: Mapping[str, str | int | float | bool] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -230,7 +232,7 @@ def _check_words(agreement: Agreement) -> None:
         value = getattr(agreement, field)
         if not (isinstance(value, str) and _DIGEST.fullmatch(value)):
             raise PateError(f"{field}={value!r} must be a SHA-256 digest, of 64 hexadecimal digits")
-    for field, words in (("voters", Kind), ("opened", Opened), ("unit", Unit)):
+    for field, words in (("voters", Kind), ("opened", Opened), ("unit", Unit), ("people", People)):
         if getattr(agreement, field) not in get_args(words):
             raise PateError(
                 f"{field}={getattr(agreement, field)!r} must be one of {', '.join(get_args(words))}"

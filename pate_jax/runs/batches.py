@@ -31,6 +31,7 @@ from pate_jax.runs import budget, chain, ledger, register
 from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
+from pate_jax.runs.parties import owners
 from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.secret import Secret
 from pate_jax.runs.thresholds import check_threshold
@@ -50,18 +51,22 @@ def adopt(
     seed: int | None,
     more: bool = False,
     relation: Relation | None = None,
+    certificate: owners.Certificate | None = None,
 ) -> None:
     """Begin a run from votes that were made elsewhere or, with `more`, continue it with another list.
 
     The makers of the votes declare the relation once, because the votes do not show it. Rows whose input (by
     digest, else by id) occurred before get the earlier answer, free of charge. Giving the same file again
-    continues the same batch.
+    continues the same batch. `certificate` is that of votes which were joined from several owners'.
     """
     _check_declared(run, relation)
+    if certificate is not None:
+        owners.check(certificate, relation or run.record.read().relation, votes)
     batch = _batch_of(run, votes, more)
     run.secret.draw(seed)
     declare(run, relation)
-    run.record.agree(stage_of("votes", batch), _identity(votes))
+    joined = {} if certificate is None else {"owners": dict(certificate)}
+    run.record.agree(stage_of("votes", batch), {**_identity(votes), **joined})
     if not run.votes_of(batch).exists():
         if _identity(votes)["inputs"] is None:
             progress.say(_NAMELESS)

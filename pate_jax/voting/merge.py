@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -39,6 +40,7 @@ def merge(parts: Sequence[Votes], names: Sequence[str]) -> Votes:
         for field in named:
             _check_same(field, first, part, names[0], name)
         _check_truth(first, part, names[0], name)
+    _check_given_once(parts, names)
     return Votes(
         np.stack([part.votes for part in parts]).sum(0, dtype=np.int64),
         _teacher_labels(parts),
@@ -84,6 +86,17 @@ def _check_truth(first: Votes, other: Votes, one: str, name: str) -> None:
         f"{one} says that the true label of row {row} is {first.labels[row]}, and {name} that it is "
         f"{other.labels[row]}: number the classes in one order, and write the files again"
     )
+
+
+def _check_given_once(parts: Sequence[Votes], names: Sequence[str]) -> None:
+    """Refuse equal votes, whatever their names and types: a copy would count an owner's records twice."""
+    for (part, name), (other, again) in combinations(zip(parts, names, strict=True), 2):
+        if np.array_equal(part.votes, other.votes):
+            raise PateError(
+                f"{name} and {again} hold the same votes on all {len(part.votes)} queries, and a record "
+                "whose votes are given twice moves two: give each owner's votes once; if teachers of two "
+                "owners do agree on every query, let all of them answer a longer list"
+            )
 
 
 def _teacher_labels(parts: Sequence[Votes]) -> np.ndarray | None:

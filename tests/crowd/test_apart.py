@@ -3,6 +3,8 @@
 import numpy as np
 import process_threads
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pate_jax import crowd
 from pate_jax.crowd import queries
@@ -76,6 +78,22 @@ def test_a_record_that_two_processes_hold_is_refused_by_all(monkeypatch):
     ends = process_threads.group(monkeypatch, PROCESSES).ends(lambda at: tables(twice[at], "record", True))
     known = len(own[0].ids) + len(own[1].ids)
     assert all(f"{known} of {RECORDS} voters were given twice" in str(end) for end in ends)
+
+
+@given(st.permutations(range(12)), st.integers(0, PROCESSES - 1), st.sampled_from(["record", "user"]))
+@settings(max_examples=25, deadline=None)
+def test_copies_in_another_order_are_refused(order, place, by):
+    """Rows that change places within a class: some records would be counted twice, and others never."""
+    people = ALL._replace(labels=np.zeros(RECORDS, np.int32), users=np.array(["one user"] * RECORDS))
+    rows = np.arange(RECORDS)
+    rows[::9] = rows[::9][order]
+    copies = [people.take(rows) if at == place else people for at in range(PROCESSES)]
+    with pytest.MonkeyPatch.context() as patch:
+        ends = process_threads.group(patch, PROCESSES).ends(lambda at: tables(copies[at], by, False))
+    if (rows == np.arange(RECORDS)).all():
+        np.testing.assert_array_equal(ends[0][0], tables(people, by, False)[0])
+    else:
+        assert {type(end) for end in ends} == {PateError} and "in another order" in str(ends[0])
 
 
 def test_all_processes_have_their_own_or_none_has(monkeypatch):

@@ -35,7 +35,12 @@ def test_the_digest_is_of_the_content_and_not_of_the_bytes(one):
 def changes():
     found = {"name": "b", "pool": "2" * 64, "query_list": "3" * 64, "queries": 8, "classes": 5, "vote": 2}
     found |= {"voters": "neighbours", "opened": "answers", "delta": 1e-6, "unit": "user", "seconds": 21.0}
-    found |= {"budget": {"outsiders": 2.0}, "training": {"net": "cnn"}, "noise": Noise(4.5)}
+    found |= {
+        "budget": {"outsiders": 2.0},
+        "training": {"net": "cnn"},
+        "people": "unchecked",
+        "noise": Noise(4.5),
+    }
     return found
 
 

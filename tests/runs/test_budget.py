@@ -435,7 +435,7 @@ def test_an_undeclared_run_of_an_older_version_is_opened_and_may_be_declared(tmp
     main(["aggregate", str(run.root), "--relation", "party"])
     capsys.readouterr()
     main(["account", str(run.root)])
-    assert "one party" in capsys.readouterr().out and not verify.of_run(run).of("failed")
+    assert "one teacher of a party" in capsys.readouterr().out and not verify.of_run(run).of("failed")
 
 
 def test_what_is_proved_of_votes_alone_is_about_one_voter():

@@ -94,8 +94,25 @@ def test_the_answers_of_joined_votes_cost_what_those_of_one_owner_do(owners):
     assert len(answers.labels) == QUERIES and costs[0] == costs[1]
 
 
-def test_teachers_of_a_party_need_no_ids(owners):
-    assert joined(owners, relation="party", ids=())["salt"] is None
+def test_a_party_is_an_owner_with_one_teacher(owners):
+    """The whole vote of an owner of five teachers is five votes of a query, where one was charged."""
+    with pytest.raises(PateError, match="5 teachers, and --relation party covers an owner's whole vote"):
+        joined(owners, relation="party", ids=())
+    assert not (owners / "joined").exists()
+    for place in (0, 1):
+        voting.save_votes(owners / f"{place}.npz", votes_of(1, place))
+    made = joined(owners, files=(0, 1), relation="party", ids=())
+    assert made["salt"] is None and [owner["teachers"] for owner in made["owners"]] == [1, 1]
+
+
+def test_the_same_votes_are_not_counted_twice(owners):
+    """Not by another path, type or order of the teachers, nor with ids that differ."""
+    again = votes_of(5, 0)
+    again = again._replace(votes=again.votes.astype(np.int64), teacher_labels=again.teacher_labels[::-1])
+    np.savez(owners / "1.npz", votes=again.votes, teacher_labels=again.teacher_labels, ids=IDS)
+    identify(owners, 1)
+    with pytest.raises(PateError, match="hold the same votes on all 7 queries"):
+        joined(owners)
 
 
 def test_a_run_knows_whose_ids_are_meant(tmp_path):
@@ -206,7 +223,7 @@ def twice(folder):
         (None, {"ids": ()}, "0 files of ids are given for 3 votes files"),
         (None, {"relation": "party"}, "leave out --ids"),
         (None, {"relation": "user"}, "holds ids of records, and --relation user is about users"),
-        (None, {"files": (0, 0, 2), "ids": (0, 0, 2)}, "share 9 record ids"),
+        (None, {"files": (0, 0, 2), "ids": (0, 0, 2)}, "0.npz hold the same votes"),
         (None, {"files": (0, 9, 2)}, "9.npz does not exist"),
     ],
 )

@@ -1,6 +1,7 @@
 """Votes among parties: charged once, before anything is sent, and opened once, alike in all parties."""
 
 import contextlib
+import dataclasses
 import json
 import re
 
@@ -113,7 +114,10 @@ def stopping(table, victim, at):
     def opened(agreement, name, key, present=None):
         with files.RoundTable.seat(table, agreement, name, key, present) as seat:
             if name == victim:
-                steps, exchange = iter(["promise", "signature"]), seat.exchange
+                steps, exchange = (
+                    iter([*["people"] * len(files.NAMES), "promise", "signature"]),
+                    seat.exchange,
+                )
                 seat.exchange = lambda content: stop(at == next(steps)) or exchange(content)
                 seat.sum = seat.sum if at != "sum" else lambda *_: stop(True)
                 stop(at == "met")
@@ -627,6 +631,15 @@ def test_a_begun_vote_with_a_threshold_is_not_repeated(at, tmp_path):
         assert {name: lines(folder, name) for name in files.NAMES} == before
     else:
         assert not refused(again), again
+
+
+def test_what_is_said_of_training_changes_no_figure(tmp_path):
+    """Of two classes the worst case of an answer costs less, and the table has three."""
+    folder = files.prepare(tmp_path)
+    party, _ = files.member(folder, "east", files.agree(folder, "neighbours", opened="answers"))
+    other = dataclasses.replace(party.agreement, training={**party.agreement.training, "classes": 2})
+    assert terms.vote_of(other, party.questions) == terms.vote_of(party.agreement, party.questions)
+    assert terms.vote_of(other, party.questions).classes == 3
 
 
 def test_an_agreement_is_as_loud_as_its_epsilon_allows(tmp_path):

@@ -1,4 +1,4 @@
-"""The steps of one vote as one party takes them: promise, count, open, sign.
+"""The steps of one vote as one party takes them: compare people, promise, count, open, sign.
 
 `Meeting` is what a party needs of the protocol (`parties.session`). Nothing private leaves by `exchange`;
 numbers leave by `sum` and `answers` alone, which share them secretly with noise.
@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from pate_jax.errors import PateError
 from pate_jax.parties import certificates
-from pate_jax.runs.parties import ballot, claims, ledger, transcript
+from pate_jax.runs.parties import ballot, claims, ledger, people, transcript
 from pate_jax.runs.parties.ballot import Member, Shares, Table
 from pate_jax.runs.parties.transcript import Transcript
 from pate_jax.system import progress
@@ -53,6 +53,7 @@ def hold(meeting: Meeting, member: Member, table: Table, noise: Shares, key: str
     """
     book = member.run.ledger
     with progress.bar(f"vote of {member.agreement.name}", total=STEPS) as steps:
+        people.compare(meeting, member)
         told = meeting.exchange(ballot.promise(member, table).encode())
         promises = ledger.promised(meeting.present, told)
         if member.votes is not None:

@@ -47,6 +47,9 @@ class Terms:
     vote: int = 1
     """The number of this vote among the same parties. A party's key takes each number once, and the costs of
     all votes on the same records add up (`pate party join --register`)."""
+    people: Literal["compared", "unchecked"] = "compared"
+    """Whether the parties count, before the vote, how many people two of them have in common, and do not vote
+    if there are any. They see the number and nobody's id. Of --unit party nothing is compared."""
 
 
 def mu(terms: Terms) -> float:
@@ -101,7 +104,8 @@ def agreed(
         unit=terms.unit,
         seconds=terms.seconds,
         vote=terms.vote,
-        training={**training, "classes": classes},
+        people=terms.people,
+        training=training,
     )
 
 
@@ -138,7 +142,7 @@ def vote_of(agreement: Agreement, questions: Questions) -> SharedVote:
             f"the questions are a table of {shape[0]} x {shape[1]} numbers, and the agreement says "
             f"{agreement.queries} x {agreement.classes}: copy both files again from whoever made them"
         )
-    classes = agreement.training.get("classes", agreement.classes)
+    classes = max(agreement.classes, 2)  # of sums, two classes have one column
     release = None if questions.plan is None else questions.plan.release
     noise, length = agreement.noise, 1
     if isinstance(release, ClassSums):
@@ -151,7 +155,7 @@ def vote_of(agreement: Agreement, questions: Questions) -> SharedVote:
         agreement.opened,
         parties=len(agreement.parties),
         sigma=noise.scale,
-        classes=int(classes),
+        classes=classes,
         queries=agreement.queries if agreement.voters != "sums" else 1,
         colluding=agreement.colluders,
         absent=agreement.dropouts,

@@ -18,12 +18,12 @@ from pate_jax.data import fingerprints, partition, tables
 from pate_jax.data.fingerprints import Fingerprints
 from pate_jax.errors import PateError
 from pate_jax.runs import directory, inputs
+from pate_jax.runs.parties.owners import CERTIFICATE, KIND, check_teachers
 from pate_jax.runs.record import refuse_crowd
 from pate_jax.system import storage
 from pate_jax.voting.merge import merge
 
-KIND = "votes-of-owners"
-VOTES, CERTIFICATE = "votes.npz", "certificate.json"
+VOTES = "votes.npz"
 _COVERED = {"record": ("record",), "contents": ("record", "contents"), "user": ("user",)}  # by which ids
 
 
@@ -40,21 +40,24 @@ def join(files: Sequence[Path], owners: Sequence[Path], relation: Relation, out:
     """Merge the owners' votes into a folder, if their ids do not overlap; its certificate is returned.
 
     `owners` are the files of fingerprints, in the order of the votes. With the relation `party` none are
-    read, because then nothing is promised about a person whom two parties know.
+    read, because then nothing is promised about a person whom two owners know; each owner has one teacher.
     """
     names = [str(file) for file in files]
     parts = [voting.load_votes(file) for file in files]
     whole = merge(parts, names)
     digests = [storage.digest(part.votes) for part in parts]
     checked = _checked(names, digests, owners, relation)
+    teachers = [int(part.votes[0].sum()) for part in parts]
+    if relation == "party":
+        check_teachers(names, teachers)
     made = {
         "relation": relation,
-        "votes": storage.digest(whole.votes),
+        "votes": storage.digest(whole.votes.astype(np.int32)),  # as they are stored
         "queries": storage.digest(whole.ids, whole.digests),
         "salt": checked[0].salt if checked else None,
         "owners": [
-            {"votes": digest, "teachers": int(part.votes[0].sum()), "ids": ids}
-            for part, digest, ids in zip(parts, digests, _counts(checked, len(parts)), strict=True)
+            {"votes": digest, "teachers": number, "ids": ids}
+            for digest, number, ids in zip(digests, teachers, _counts(checked, len(parts)), strict=True)
         ],
     }
     path = out / CERTIFICATE
@@ -78,7 +81,9 @@ def _checked(
         raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
     if relation == "party":
         if owners:
-            raise PateError("--relation party covers one party's own vote, whoever is in it: leave out --ids")
+            raise PateError(
+                "--relation party covers an owner's whole vote, whoever it knows: leave out --ids"
+            )
         return []
     if len(owners) != len(names):
         raise PateError(
@@ -97,8 +102,7 @@ def _checked(
     for first, second, both in fingerprints.overlaps(found):
         raise PateError(
             f"{names[first]} and {names[second]} share {both} {found[0].of} id{'s' * (both > 1)}, and "
-            "whoever is with two owners moves two votes: let one of them leave these out and vote again, or "
-            "declare --relation party, which promises nothing to one person"
+            "whoever is with two owners moves two votes: let one of them leave these out and vote again"
         )
     return found
 

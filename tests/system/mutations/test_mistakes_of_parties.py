@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import test_joined_votes
 import test_local_votes
 import test_merge
 import test_parties
@@ -60,6 +61,8 @@ SHARED = fails(partial(refused, test_merge.shared, {}, "share 1 record id"))
 SALTS = fails(partial(refused, test_merge.other_salt, {}, "made with two salts"))
 OTHERS = fails(partial(refused, None, {"ids": (1, 0, 2)}, "was made for other votes"))
 MISFIT = {"ids": None, "digests": test_merge.IDS}
+ONE_TEACHER = fails(test_joined_votes.test_what_is_stated_of_a_party_is_the_worst_change_of_one_owner)
+TWICE = fails(partial(refused, None, {"files": (0, 0, 2), "ids": (0, 0, 2)}, "hold the same votes"))
 QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFIT, "the inputs of 7 of 7"))
 
 
@@ -89,6 +92,18 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
             replaced(merge, "_check_same", lambda real: lambda *_: None),
             QUERIES,
             "DID NOT RAISE",
+        ),
+        case(
+            "an owner of several teachers is charged for one vote",
+            source(union, "check_teachers", "number != 1", "False"),
+            ONE_TEACHER,
+            "assert",
+        ),
+        case(
+            "an owner's votes are counted twice",
+            replaced(merge, "_check_given_once", lambda real: lambda *_: None),
+            TWICE,
+            "share 9 record ids",
         ),
         case(
             "a vote is repeated without a party that was there",
