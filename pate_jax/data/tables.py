@@ -66,7 +66,7 @@ def read(path: Path) -> Table:
 
     A CSV file that a run made of a data frame has the kinds of its values beside it.
     """
-    table = _parquet(path) if path.suffix.lower() == ".parquet" else Table(_csv(path), _stored_kinds(path))
+    table = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
     if not next(iter(table.values())):
         raise PateError(f"{path} holds no records; give at least one")
     return table
@@ -116,17 +116,18 @@ def kinds_file(path: Path) -> Path:
     return path.with_suffix(".kinds.json")
 
 
-def _stored_kinds(path: Path) -> Kinds:
+def _stored_kinds(path: Path, records: int) -> Kinds:
     file = kinds_file(path)
     if not file.exists():
         return {}
     found = parse_json(read_bytes(file), file)
-    if not isinstance(found, dict) or not all(isinstance(rows, dict) for rows in found.values()):
+    rows = [row for one in found.values() for row in (one.values() if isinstance(one, dict) else [None])]
+    if not all(type(row) is int and 0 <= row < records for row in rows):
         raise PateError(f"{file} does not list the kinds of the values in {path.name}: restore it")
     return found
 
 
-def _csv(path: Path) -> dict[str, list[str]]:
+def _csv(path: Path) -> Table:
     content = read_bytes(path)
     try:
         text = io.StringIO(content.decode("utf-8-sig"), newline="")
@@ -145,7 +146,8 @@ def _csv(path: Path) -> dict[str, list[str]]:
         raise PateError(f"{path} is not a CSV table in UTF-8: {error}") from error
     values = zip(*rows, strict=True) if rows else [()] * len(header)
     named = zip(_checked(header, path), values, strict=True)
-    return {name: [value.strip() for value in column] for name, column in named}
+    texts_of = {name: [value.strip() for value in column] for name, column in named}
+    return Table(texts_of, _stored_kinds(path, len(rows)))
 
 
 def _header(first: list[str], path: Path) -> list[str]:
