@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.data import forms
+from pate_jax.data import forms, kinds, tables
 from pate_jax.data.dataset import Preprocessing
 from pate_jax.data.tables import Table, missing
 from pate_jax.errors import PateError
@@ -33,6 +33,7 @@ class Column(NamedTuple):
     filling: float | None = None  # replaces a missing number; None: a missing number is refused
     indicator: bool = False  # whether there is one more feature, which is 1 if the number is missing
     form: str = forms.NUMBER  # how a number is written: see `pate_jax.data.forms`
+    kind: str = ""  # of the values of a category: see `pate_jax.data.kinds`; "" for students of before
 
     @property
     def width(self) -> int:
@@ -56,10 +57,13 @@ def from_dict(description: Mapping[str, Any]) -> Column:
         None if filling is None else float(filling),
         bool(description.get("indicator", False)),
         str(description.get("form", forms.NUMBER)),
+        str(description.get("kind", "")),
     )
 
 
-def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]) -> list[Column]:
+def plan(
+    public: Mapping[str, Sequence[str]], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
+) -> list[Column]:
     """What each column is, from declarations and the public part only.
 
     >>> [column.name for column in plan({"age": ["30", "41"], "sex": ["f", "m"]}, {"sex": ["m", "f"]}, {})]
@@ -71,10 +75,10 @@ def plan(public: Table, categories: Mapping[str, Sequence], scales: Mapping[str,
             raise PateError(
                 f"{option} names the column {unknown[0]!r}; the public part has {', '.join(public)}"
             )
-    return [_planned(name, values, categories, scales) for name, values in public.items()]
+    return [_planned(name, public, categories, scales) for name in public]
 
 
-def left_out(public: Table, declared: Mapping[str, Sequence]) -> dict[str, str]:
+def left_out(public: Mapping[str, Sequence[str]], declared: Mapping[str, Sequence]) -> dict[str, str]:
     """The columns of words that differ in too many rows to be learned from, and what each holds.
 
     They are names or free text as a rule. A column whose categories are declared is kept.
@@ -87,39 +91,66 @@ def left_out(public: Table, declared: Mapping[str, Sequence]) -> dict[str, str]:
         present = [value for value, blank in zip(values, missing(values), strict=True) if not blank]
         different = len(set(present))
         many = different > _MOST_WORDS or (different > _FEW_WORDS and 2 * different > len(present))
-        if name not in declared and many and forms.form_of(name, present) is None:
+        if name not in declared and many and _form(name, public, present) is None:
             found[name] = (
                 f"{different:,} different words in {len(values):,} public rows, such as {present[0]!r}"
             )
     return found
 
 
+def _kinds(table: Mapping[str, Sequence[str]], name: str) -> Mapping[str, int]:
+    """The kinds of a column's values, where its source told them."""
+    return table.kinds.get(name, {}) if isinstance(table, Table) else {}
+
+
+def _form(name: str, public: Mapping[str, Sequence[str]], present: Sequence[str]) -> str | None:
+    """How the numbers of a public column are written; None for words and for categories of any kind."""
+    return None if kinds.LISTED in _kinds(public, name) else forms.form_of(name, present)
+
+
 def _planned(
-    name: str, values: Sequence[str], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
+    name: str,
+    public: Mapping[str, Sequence[str]],
+    categories: Mapping[str, Sequence],
+    scales: Mapping[str, Sequence],
 ) -> Column:
+    values = public[name]
     blank = missing(values)
     present = [value for value, is_blank in zip(values, blank, strict=True) if not is_blank]
     if name in categories:
-        known = tuple(map(str, categories[name]))
-        if not known or len(set(known)) != len(known):
-            raise PateError(
-                f"categories of {name!r} must name at least one value and none twice: {list(known)}"
-            )
+        known = _declared(name, categories[name], present)
         unlisted = any(value not in known for value in np.array(values, np.str_)[blank].tolist())
-        return Column(name, (*known, OWN) if unlisted and OWN not in known else known)
+        return _category(public, name, (*known, OWN) if unlisted and OWN not in known else known)
     offset, scale, *declared = _scale(name, scales[name]) if name in scales else (0.0, 1.0)
     if not present and not declared:
         raise PateError(
             f"the public part has no value in the column {name!r}, so its kind is unknown: leave the column "
             "out of all parts, or declare its categories, or its scale with a value for missing ones"
         )
-    form = forms.form_of(name, present)
+    form = _form(name, public, present)
     if name in scales or form is not None:
         form = form or forms.NUMBER
         filling = declared[0] if declared else _median(present, form)
         fixed = (offset, scale) if name in scales else None
         return Column(name, None, fixed, False, filling, bool(blank.any() or declared), form)
-    return Column(name, tuple(sorted({*present, OWN} if blank.any() else {*present})))
+    return _category(public, name, tuple(sorted({*present, OWN} if blank.any() else {*present})))
+
+
+def _category(public: Mapping[str, Sequence[str]], name: str, known: tuple[str, ...]) -> Column:
+    return Column(name, known, kind=kinds.of_categories(name, _kinds(public, name), "the public part"))
+
+
+def _declared(name: str, declared: Sequence, present: Sequence[str]) -> tuple[str, ...]:
+    """The declared categories as texts; they are refused if they are of no public value."""
+    known = tuple(tables.texts(name, declared, "categories"))
+    if not known or len(set(known)) != len(known):
+        raise PateError(f"categories of {name!r} must name at least one value and none twice: {list(known)}")
+    if present and not {*present} & {*known}:
+        raise PateError(
+            f"categories of {name!r} name {known[0]!r}, and no public value is one of them (the first is "
+            f"{present[0]!r}): write them as the public part does"
+        )
+    return known
 
 
 def _median(present: Sequence[str], form: str) -> float | None:
@@ -143,7 +174,7 @@ def _scale(name: str, declared: Sequence) -> tuple[float, ...]:
     return numbers
 
 
-def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
+def encode(table: Mapping[str, Sequence[str]], plan: Sequence[Column], place: str) -> np.ndarray:
     """A part as float32 [rows, features] by the plan; a value outside the known categories is all zeros.
 
     >>> encode({"sex": ["m", "x"]}, [Column("sex", ("f", "m"))], "private").tolist()
@@ -159,12 +190,15 @@ def encode(table: Table, plan: Sequence[Column], place: str) -> np.ndarray:
         raise PateError(
             f"{place} has the column {more[0]!r}, which the public part lacks; give it to both or to neither"
         )
-    return np.concatenate([_encode(table[column.name], column, place) for column in plan], axis=1)
+    return np.concatenate([_encode(table, column, place) for column in plan], axis=1)
 
 
-def _encode(values: Sequence[str], column: Column, place: str) -> np.ndarray:
+def _encode(table: Mapping[str, Sequence[str]], column: Column, place: str) -> np.ndarray:
+    values = table[column.name]
     blank = missing(values)
     if column.categories is not None:
+        if column.kind:
+            kinds.check_categories(column.name, _kinds(table, column.name), column.kind, values, place)
         positions = {category: number for number, category in enumerate(column.categories)}
         others = [positions.get(OWN, -1) if is_blank else -1 for is_blank in blank]
         places = np.array([positions.get(value, other) for value, other in zip(values, others, strict=True)])
@@ -203,7 +237,7 @@ def _logarithm(numbers: np.ndarray, column: Column, place: str) -> np.ndarray:
     return np.log1p(numbers)
 
 
-def unseen(table: Table, plan: Sequence[Column]) -> dict[str, int]:
+def unseen(table: Mapping[str, Sequence[str]], plan: Sequence[Column]) -> dict[str, int]:
     """How many values of each column are in no known category; sensitive, for private data."""
     counts = {}
     for column in plan:
@@ -214,7 +248,7 @@ def unseen(table: Table, plan: Sequence[Column]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def filled(table: Table, plan: Sequence[Column]) -> dict[str, str]:
+def filled(table: Mapping[str, Sequence[str]], plan: Sequence[Column]) -> dict[str, str]:
     """How many values of each column are missing, and what replaces them; sensitive, for private data.
 
     >>> filled({"age": ["3", "NA", ""]}, [Column("age", filling=40.0, indicator=True)])

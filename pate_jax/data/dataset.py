@@ -245,7 +245,7 @@ def _check_ids(name: str, ids: np.ndarray) -> None:
         values, counts = np.unique(ids, return_counts=True)
         raise PateError(
             f"{name} has the id {str(values[np.argmax(counts)])!r} {counts.max()} times; "
-            "give each record its own id"
+            "give each record its own id (zeros before a whole number do not count)"
         )
 
 

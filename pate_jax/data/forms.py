@@ -84,7 +84,7 @@ def numbers(values: Sequence[str], form: str) -> np.ndarray:
     ([1.0, nan], [2.0])
     """
     if form == NUMBER and are_numbers(values):
-        return np.array(values, np.str_).astype(np.float64)
+        return np.array(values, np.str_).astype(np.float64) + 0.0  # no number is minus zero
     known = {value: _number(value, form) for value in dict.fromkeys(values)}
     return np.array([known[value] for value in values], np.float64)
 
@@ -115,7 +115,7 @@ def shown(number: float, form: str) -> str:
 
 def _number(value: str, form: str) -> float:
     if form == NUMBER:
-        return float(value) if are_numbers([value]) else np.nan
+        return float(np.str_(value)) + 0.0 if are_numbers([value]) else np.nan
     if form == BOOLEAN:
         return _BOOLEANS.get(value.lower(), np.nan)
     try:

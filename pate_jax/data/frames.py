@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax.data import tables
+from pate_jax.data import ids, kinds, tables
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 
@@ -32,6 +32,8 @@ def read(values: Any, place: str, names: Mapping[str, str | None] | None = None)
     >>> read((np.zeros((2, 3)), [1, 0]), "private")["labels"].tolist()
     [1, 0]
     """
+    if isinstance(values, Table):
+        return values
     if isinstance(values, tuple) and len(values) == 2 and not names_of(values[0]):
         return {"inputs": _plain(values[0], "inputs", place), "labels": _plain(values[1], "labels", place)}
     header = names_of(values)
@@ -46,19 +48,22 @@ def read(values: Any, place: str, names: Mapping[str, str | None] | None = None)
     if len({*called}) < len(called):
         twice = next(name for name, times in Counter(called).items() if times > 1)
         raise PateError(f"{place} names the column {twice!r} twice: give each column a name of its own")
-    columns = {name: _values(values[own]) for name, own in zip(called, header, strict=True)}
+    held = {name: values[own] for name, own in zip(called, header, strict=True)}
+    columns = {name: _values(column) for name, column in held.items()}
     vectors = [name for name, column in columns.items() if _holds_arrays(column)]
-    return _arrays(columns, vectors, place, names) if vectors else tables.of(columns, place)
+    if vectors:
+        return _arrays(columns, vectors, place, names)
+    return tables.of(columns, place, [name for name, column in held.items() if kinds.is_listed(column)])
 
 
 def stored(content: Table | Arrays) -> tuple[str, bytes]:
     """The suffix and the bytes of the file that holds them; equal content makes equal bytes.
 
-    >>> stored({"age": ["30"]})
+    >>> stored(Table({"age": ["30"]}))
     ('.csv', b'age\\n30\\n')
     """
-    if not isinstance(content.get("inputs"), np.ndarray):
-        return ".csv", tables.to_csv(content)  # type: ignore[arg-type]  # a table has no arrays
+    if isinstance(content, Table):
+        return ".csv", tables.to_csv(content)
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **content)  # type: ignore[arg-type]
     return ".npz", stream.getvalue()
@@ -75,8 +80,8 @@ def names_of(values: Any) -> list[Any] | None:
 
 
 def _values(column: Any) -> Any:
-    if isinstance(column, np.ndarray) and column.ndim != 1:
-        return column
+    if isinstance(column, np.ndarray) and (column.ndim != 1 or column.dtype.kind == "M"):
+        return column if column.ndim != 1 else list(column)  # as numbers, dates would have lost their unit
     for listing in ("to_pylist", "tolist"):
         if hasattr(column, listing):
             return getattr(column, listing)()
@@ -88,7 +93,8 @@ def _holds_arrays(column: Any) -> bool:
     if isinstance(column, np.ndarray):
         return True
     first = next((value for value in column if value is not None), None)
-    return isinstance(first, np.ndarray | list | tuple) or hasattr(first, "__array_interface__")
+    is_array = hasattr(first, "__array_interface__") and not isinstance(first, np.generic)
+    return isinstance(first, np.ndarray | list | tuple) or is_array
 
 
 def _arrays(
@@ -112,7 +118,7 @@ def _arrays(
 def _named(role: str, column: Any, name: str, place: str) -> np.ndarray:
     """One array of an .npz: ids and users as texts, each by itself, so that none changes how others read."""
     if role in ("ids", "users"):
-        return np.array(tables.texts(name, column, place), np.str_)
+        return ids.of_values(column, role, place)
     return _plain(column, name, place)
 
 

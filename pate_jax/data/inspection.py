@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import columns, folders, forms, labels, own_files, raw, relation, tables
+from pate_jax.data import columns, folders, forms, ids, labels, own_files, raw, relation, tables
 from pate_jax.data.tables import Table, missing
 from pate_jax.errors import PateError
 
@@ -61,8 +61,9 @@ def table_seen(table: Table, names: Names) -> Seen:
     """A table as it is seen."""
     rows, found = len(next(iter(table.values()))), roles(table, names)
     guessed = {role: name for role, name in found.items() if not names.get(role)}
-    features = {name: values for name, values in table.items() if name not in found.values()}
+    features = table.only(name for name in table if name not in found.values())
     kinds, refused = _kinds(features)
+    refused += [why for role in ("ids", "users") if role in found for why in _no_names(table, found[role])]
     lines = {
         "ids": _about_ids(table.get(found.get("ids", "")), found, guessed, refused),
         "users": _about_users(table.get(found.get("users", "")), found, guessed),
@@ -110,13 +111,22 @@ def roles(table: Table, names: Names) -> dict[str, str]:
     return found
 
 
+def _no_names(table: Table, name: str) -> list[str]:
+    """Why a column cannot be one of ids or users."""
+    try:
+        ids.of_table(table, name, "the file")
+    except PateError as error:
+        return [str(error)]
+    return []
+
+
 def _kinds(features: Table) -> tuple[dict[str, list[str]], list[str]]:
     """The names of the columns of each kind, and why some would be refused."""
     kinds: dict[str, list[str]] = {"numbers": [], "words": [], "dates": []}
     refused = []
     for name, values in features.items():
         try:
-            (column,) = columns.plan({name: values}, {}, {})
+            (column,) = columns.plan(features.only([name]), {}, {})
             if column.categories is None:  # of words nothing is refused, and titles would fill the memory
                 columns.encode({name: values}, [column], "the file")
         except PateError as error:
@@ -137,7 +147,7 @@ def _kinds(features: Table) -> tuple[dict[str, list[str]], list[str]]:
 def _left_out(features: Table, kinds: Mapping[str, Sequence[str]]) -> list[str]:
     """The columns of words that a run leaves out, and why."""
     words = {name.rpartition(" (")[0] for name in kinds["words"]}
-    found = columns.left_out({name: values for name, values in features.items() if name in words}, {})
+    found = columns.left_out(features.only(name for name in features if name in words), {})
     return [f"{name} ({why.replace(' public', '')})" for name, why in found.items()]
 
 
@@ -206,11 +216,11 @@ def _arrays(found: raw.Raw) -> Seen:
     bad = 0 if inputs.dtype.kind != "f" else int((~np.isfinite(inputs).reshape(len(inputs), -1).all(1)).sum())
     if bad:
         refused.append(f"{bad:,} records hold NaN or infinity: fill or remove them")
-    ids = None if found.ids is None else found.ids.astype(np.str_).tolist()
+    own = None if found.ids is None else found.ids.tolist()
     given = {"ids": "ids", "labels": "labels"}
     flat = inputs.reshape(-1, inputs.shape[-1])
     lines = {
-        "ids": _about_ids(ids, given, {}, refused),
+        "ids": _about_ids(own, given, {}, refused),
         "labels": "none" if found.labels is None else _counted(found.labels.astype(np.str_).tolist()),
         "users": "none" if found.users is None else f"{len({*found.users.tolist()}):,} different",
         "inputs": f"{inputs.dtype} from {np.nanmin(inputs):g} to {np.nanmax(inputs):g}"

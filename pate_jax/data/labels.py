@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pate_jax.data import tables
 from pate_jax.data.dataset import class_names_of
 from pate_jax.data.tables import missing
 from pate_jax.errors import PateError
@@ -66,7 +67,7 @@ def classes(
             f"the public labels show {count:,} classes, as a number or a name would: give the labels of "
             "classes, or pass the number of classes or their names"
         )
-    return (tuple(sorted(set(values.tolist()))), False) if by_name else (class_names_of(count), True)
+    return (_apart(sorted({*values.tolist()})), False) if by_name else (class_names_of(count), True)
 
 
 def names_of_numbers(values: Sequence[str]) -> tuple[str, ...]:
@@ -86,7 +87,28 @@ def _declared(declared: str | Sequence[str]) -> tuple[str, ...]:
     names = tuple(str(name).strip() for name in given)
     if len(set(names)) != len(names) or "" in names:
         raise PateError(f"classes={list(names)} names a class twice, or one by nothing")
-    return names
+    return _apart(names)
+
+
+def _apart(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of classes, refused where two of them are one value in a column of numbers or truth values.
+
+    >>> _apart(["01", "02"])
+    ('01', '02')
+    """
+    called: dict[str, str] = {}
+    for name in names:
+        try:
+            value = str(float(name) + 0.0)
+        except ValueError:
+            value = name.lower() if name.lower() in ("true", "false") else name
+        if value in called:
+            raise PateError(
+                f"the classes {called[value]!r} and {name!r} are one value in a column of numbers or truth "
+                "values: give one of them another name"
+            )
+        called[value] = name
+    return tuple(names)
 
 
 def whole(labels: np.ndarray, place: str) -> np.ndarray:
@@ -118,7 +140,7 @@ def named(labels: np.ndarray, class_names: Sequence[str], place: str) -> np.ndar
     [1, 0]
     """
     positions = {name: number for number, name in enumerate(class_names)}
-    values = labels.astype(np.str_).tolist()
+    values = tables.texts("labels", labels, place)
     unknown = [row for row, value in enumerate(values) if value not in positions]
     if unknown:
         raise PateError(

@@ -23,7 +23,7 @@ from pate_jax.data.dataset import (
     check_part,
     numbered_ids,
 )
-from pate_jax.data.raw import Raw, of_arrays, of_table
+from pate_jax.data.raw import Raw, in_float32, of_arrays, of_table
 from pate_jax.errors import PateError
 from pate_jax.system.progress import say, warn
 from pate_jax.system.storage import parse_json, read_bytes
@@ -139,10 +139,13 @@ def public_parts(
 
 def _nobody(public: Raw) -> Raw:
     """A private part without records, whose columns are those of the public part."""
-    inputs = public.inputs
-    none = {name: values[:0] for name, values in inputs.items()} if isinstance(inputs, dict) else inputs[:0]
+    inputs: np.ndarray | tables.Table
+    if isinstance(public.inputs, tables.Table):
+        inputs = tables.Table({name: values[:0] for name, values in public.inputs.items()})
+    else:
+        inputs = public.inputs[:0]
     features = None if public.features is None else public.features[:0]
-    return Raw(none, np.array([], np.int64), np.array([], np.str_), None, features)
+    return Raw(inputs, np.array([], np.int64), np.array([], np.str_), None, features)
 
 
 def kind_of(paths: Collection[Path]) -> Kind:
@@ -205,9 +208,10 @@ def _assemble(
         given = file.labels
         if given is not None:
             given = labels.whole(given, name) if numbered else labels.named(given, class_names, name)
-        ids = numbered_ids("row", np.arange(len(inputs[name]))) if file.ids is None else _names(file.ids)
-        users = None if file.users is None else _names(file.users)
-        parts[name] = Part(inputs[name], given, ids, users, file.features)
+        rows = numbered_ids("row", np.arange(len(inputs[name])))
+        parts[name] = Part(
+            inputs[name], given, rows if file.ids is None else file.ids, file.users, file.features
+        )
     return Dataset(
         name="own",
         kind="image" if parts["private"].inputs.ndim == 4 else "table",
@@ -225,25 +229,16 @@ def _assemble(
     )
 
 
-def _names(values: np.ndarray) -> np.ndarray:
-    """Ids or users as texts; a whole number is the same whether its array holds fractions or not.
-
-    >>> _names(np.array([7.0, 7.5])).tolist(), _names(np.array([7])).tolist()
-    (['7', '7.5'], ['7'])
-    """
-    if values.dtype.kind != "f":
-        return values.astype(np.str_)
-    return np.array(tables.texts("ids or users", values, "an .npz"), np.str_)
-
-
 def _inputs(
     raw: Mapping[str, Raw], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
 ) -> tuple[dict[str, np.ndarray], Preprocessing, dict[str, dict], tuple[columns.Column, ...]]:
     """The array of each part, the preprocessing, counts over private rows, and the columns."""
-    read = {name: file.inputs for name, file in raw.items() if isinstance(file.inputs, dict)}
+    read = {name: file.inputs for name, file in raw.items() if isinstance(file.inputs, tables.Table)}
     if read:
         unread = _left_out(read["public"], {**categories, **scales})
-        read = {part: _without(table, unread) for part, table in read.items()}
+        read = {
+            part: table.only(name for name in table if name not in unread) for part, table in read.items()
+        }
         plan = columns.plan(read["public"], categories, scales)
         encoded = {name: columns.encode(table, plan, name) for name, table in read.items()}
         counted: dict[str, dict] = {
@@ -251,6 +246,7 @@ def _inputs(
             "missing_values": columns.filled(read["private"], plan),
         }
         notes = {name: counts for name, counts in counted.items() if counts}
+        _warn_of_strangers(read["private"], plan)
         for name, value in columns.drowned(encoded["public"], plan).items():
             warn(
                 f"the public part has {value:g} in the column {name!r}, beside which all other numbers there "
@@ -261,12 +257,22 @@ def _inputs(
     if arrays["public"].dtype == np.uint8 and arrays["public"].ndim == 4:
         pixels = {name: _pixels(array, name) for name, array in arrays.items()}
         return pixels, Preprocessing((0.0,), (255.0,)), {}, ()
-    with np.errstate(over="ignore"):
-        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    arrays = {name: in_float32(array) for name, array in arrays.items()}
     for name, array in arrays.items():
         if array.ndim == 0 or len(array) or name != "private":  # a pool has no private records
             check_inputs(name, array)
     return arrays, columns.standard(arrays["public"]), {}, ()
+
+
+def _warn_of_strangers(private: tables.Table, plan: Sequence[columns.Column]) -> None:
+    """Tell the owner, and nobody else, of columns most of whose values are in no known category."""
+    for name, count in columns.unseen(private, plan).items():
+        present = len(private[name]) - int(tables.missing(private[name]).sum())
+        if 2 * count > present:
+            warn(
+                f"{count:,} of {present:,} private values of the column {name!r} are in no known category "
+                "and teach nothing: write them as the public part does, or declare --categories"
+            )
 
 
 def _pixels(array: np.ndarray, name: str) -> np.ndarray:
@@ -297,7 +303,3 @@ def _left_out(public: tables.Table, declared: Mapping[str, Sequence]) -> list[st
     for name, why in found.items():
         say(f"the column {name!r} is left out: {why} (declare its --categories to keep it)")
     return [*found]
-
-
-def _without(table: tables.Table, names: Sequence[str]) -> tables.Table:
-    return {name: values for name, values in table.items() if name not in names}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import tables
+from pate_jax.data import ids, tables
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 from pate_jax.system.storage import read_foreign_arrays
@@ -42,8 +42,11 @@ def of_arrays(path: Path) -> Raw:
         raise PateError(f"{path} has inputs of type {inputs.dtype}; give numbers")
     if inputs.ndim == 3:
         inputs = inputs[..., None]
-    labels, ids, users = (arrays.get(name) for name in _ROLES)
-    return Raw(inputs, labels, ids, users, _features(arrays.get("features"), path))
+    names = {
+        role: ids.of_values(arrays[role], role, str(path)) for role in ("ids", "users") if role in arrays
+    }
+    features = _features(arrays.get("features"), path)
+    return Raw(inputs, arrays.get("labels"), names.get("ids"), names.get("users"), features)
 
 
 def _features(found: np.ndarray | None, path: Path) -> np.ndarray | None:
@@ -54,8 +57,22 @@ def _features(found: np.ndarray | None, path: Path) -> np.ndarray | None:
         raise PateError(
             f"{path} has features of type {found.dtype} and shape {found.shape}; give numbers [n, features]"
         )
+    return in_float32(found)
+
+
+def in_float32(numbers: np.ndarray) -> np.ndarray:
+    """Numbers as float32: each the same whichever type all of them have, and none minus zero.
+
+    Whole numbers of 64 bits become float64 first, which they are already where one of them is a fraction.
+
+    >>> in_float32(np.array([2**53 + 2**29 + 1])) == in_float32(np.array([2**53 + 2**29 + 1, 0.5]))[:1]
+    array([ True])
+    """
     with np.errstate(over="ignore"):
-        return found.astype(np.float32)
+        wide = numbers.astype(np.float64) if numbers.dtype.itemsize > 4 else numbers
+        found = wide.astype(np.float32)
+    found += np.float32(0)
+    return found
 
 
 def each_by_itself(names: Mapping[str, str | None]) -> None:
@@ -80,7 +97,7 @@ def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
     table = tables.read(path)
     roles: dict[str, np.ndarray | None] = {}
     for role, name in names.items():
-        roles[role] = np.array(table.pop(name), np.str_) if name in table else None
+        roles[role] = None if name is None or name not in table else _taken(table, role, name, path)
         if name is not None and roles[role] is None and private:
             raise PateError(f"{path} has no column {name!r}; its columns are {', '.join(table)}")
     if not table:
@@ -88,3 +105,10 @@ def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
             f"{path} has no columns to learn from beside {', '.join(filter(None, names.values()))}"
         )
     return Raw(table, roles["labels"], roles["ids"], roles["users"])
+
+
+def _taken(table: Table, role: str, name: str, path: Path) -> np.ndarray:
+    """A column of labels, ids or users, which the table has no longer."""
+    values = np.array(table[name], np.str_) if role == "labels" else ids.of_table(table, name, str(path))
+    del table[name]
+    return values

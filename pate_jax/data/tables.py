@@ -1,6 +1,6 @@
 """Tables as columns of texts, from CSV and Parquet files and from columns of Python values.
 
-Every table becomes texts first, so a row means the same whichever way it comes in.
+Every table becomes texts first, one value at a time, and remembers of what kinds its values were.
 """
 
 from __future__ import annotations
@@ -8,23 +8,48 @@ from __future__ import annotations
 import csv
 import io
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pate_jax.data import kinds
+from pate_jax.data.kinds import EXACT, GONE, MISSING, Kinds
 from pate_jax.errors import PateError
 from pate_jax.system.progress import bar
-from pate_jax.system.storage import UNREADABLE, read_bytes
+from pate_jax.system.storage import UNREADABLE, parse_json, read_bytes
 
-Table = dict[str, list[str]]
 SUFFIXES = (".csv", ".parquet")
-MISSING = frozenset({"", "na", "nan", "null"})  # in any case
-_GONE = ("nan", "NaT", "<NA>")  # how pandas and NumPy show a missing value that is no text
-_EXACT = 2.0**53  # whole numbers below this are written without a point
 _ROWS = 20_000  # between two updates of the progress bar
+
+
+class Table(dict[str, list[str]]):
+    """Columns of texts by name, and the kinds that their values had where the source told any."""
+
+    def __init__(self, columns: Mapping[str, list[str]], kinds: Kinds | None = None) -> None:
+        super().__init__(columns)
+        self.kinds: Kinds = {} if kinds is None else kinds
+
+    def called(self, names: Sequence[str]) -> Table:
+        """The columns under other names, which are given in their order.
+
+        >>> Table({"age": ["30"]}).called(["x0"])
+        {'x0': ['30']}
+        """
+        new = dict(zip(self, names, strict=True))
+        kinds_of = {new[name]: found for name, found in self.kinds.items()}
+        return Table({new[name]: values for name, values in self.items()}, kinds_of)
+
+    def only(self, names: Iterable[str]) -> Table:
+        """The columns of these names, in this order.
+
+        >>> Table({"age": ["30"], "sex": ["f"]}, {"sex": {"words": 0}}).only(["sex"]).kinds
+        {'sex': {'words': 0}}
+        """
+        chosen = {name: self[name] for name in names}
+        return Table(chosen, {name: found for name, found in self.kinds.items() if name in chosen})
 
 
 def missing(values: Sequence[str]) -> np.ndarray:
@@ -37,21 +62,27 @@ def missing(values: Sequence[str]) -> np.ndarray:
 
 
 def read(path: Path) -> Table:
-    """The columns of a CSV file with a header, or of a Parquet file, as texts without surrounding blanks."""
+    """The columns of a CSV file with a header, or of a Parquet file, as texts without surrounding blanks.
+
+    A CSV file that a run made of a data frame has the kinds of its values beside it.
+    """
     table = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
     if not next(iter(table.values())):
         raise PateError(f"{path} holds no records; give at least one")
     return table
 
 
-def of(columns: Mapping[Any, Iterable[Any]], place: str) -> Table:
+def of(columns: Mapping[Any, Iterable[Any]], place: str, listed: Collection[Any] = ()) -> Table:
     """A table from columns of Python values: numbers, words, dates, true and false, and missing ones.
+
+    The columns in `listed` were declared to be of categories.
 
     >>> of({"age": [30.0, None], "seen": [np.datetime64("2024-05-01"), True]}, "frame")
     {'age': ['30', ''], 'seen': ['2024-05-01', 'True']}
     """
     header = _checked([str(name).strip() for name in columns], place)
-    values = [texts(name, column, place) for name, column in zip(header, columns.values(), strict=True)]
+    held = [_listed(column) for column in columns.values()]
+    values = [texts(name, column, place) for name, column in zip(header, held, strict=True)]
     lengths = {name: len(column) for name, column in zip(header, values, strict=True)}
     if len(set(lengths.values())) > 1:
         shortest, longest = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
@@ -59,10 +90,11 @@ def of(columns: Mapping[Any, Iterable[Any]], place: str) -> Table:
             f"{place} has {lengths[shortest]} values in the column {shortest!r} and {lengths[longest]} in "
             f"{longest!r}; give one for each record"
         )
-    return dict(zip(header, values, strict=True))
+    found = [kinds.of_column(column, name in listed) for name, column in zip(columns, held, strict=True)]
+    return Table(dict(zip(header, values, strict=True)), dict(zip(header, found, strict=True)))
 
 
-def to_csv(table: Table) -> bytes:
+def to_csv(table: Mapping[str, Sequence[str]]) -> bytes:
     """The table as a CSV file.
 
     >>> to_csv({"age": ["30", ""], "name": ["Ada, Countess", "Bo"]})
@@ -73,6 +105,26 @@ def to_csv(table: Table) -> bytes:
     writer.writerow(table)
     writer.writerows(zip(*table.values(), strict=True))
     return stream.getvalue().encode()
+
+
+def kinds_file(path: Path) -> Path:
+    """Where the kinds of a table's values lie that was stored as CSV.
+
+    >>> kinds_file(Path("private.csv")).name
+    'private.kinds.json'
+    """
+    return path.with_suffix(".kinds.json")
+
+
+def _stored_kinds(path: Path, records: int) -> Kinds:
+    file = kinds_file(path)
+    if not file.exists():
+        return {}
+    found = parse_json(read_bytes(file), file)
+    rows = [row for one in found.values() for row in (one.values() if isinstance(one, dict) else [None])]
+    if not all(type(row) is int and 0 <= row < records for row in rows):
+        raise PateError(f"{file} does not list the kinds of the values in {path.name}: restore it")
+    return found
 
 
 def _csv(path: Path) -> Table:
@@ -94,7 +146,8 @@ def _csv(path: Path) -> Table:
         raise PateError(f"{path} is not a CSV table in UTF-8: {error}") from error
     values = zip(*rows, strict=True) if rows else [()] * len(header)
     named = zip(_checked(header, path), values, strict=True)
-    return {name: [value.strip() for value in column] for name, column in named}
+    texts_of = {name: [value.strip() for value in column] for name, column in named}
+    return Table(texts_of, _stored_kinds(path, len(rows)))
 
 
 def _header(first: list[str], path: Path) -> list[str]:
@@ -117,7 +170,9 @@ def _parquet(path: Path) -> Table:
     except (ArrowException, *UNREADABLE) as error:
         reason = str(error).splitlines()[0] if str(error) else "it is damaged"
         raise PateError(f"{path} is not a readable Parquet file: {reason}") from error
-    return of(dict(zip(_checked(found.column_names, path), columns, strict=True)), str(path))
+    header = _checked(found.column_names, path)
+    listed = [name for name, column in zip(header, found.columns, strict=True) if kinds.is_listed(column)]
+    return of(dict(zip(header, columns, strict=True)), str(path), listed)
 
 
 def _checked(header: list[str], place: Path | str) -> list[str]:
@@ -134,24 +189,46 @@ def texts(name: str, column: Iterable[Any], place: str) -> list[str]:
     >>> texts("id", [7, 7.0, "b", None], "frame")
     ['7', '7', 'b', '']
     """
-    values = column.tolist() if isinstance(column, np.ndarray) and column.dtype.kind != "M" else column
-    return [_text(value, name, row, place) for row, value in enumerate(values)]
+    return [_text(value, name, row, place) for row, value in enumerate(_listed(column))]
+
+
+def _listed(column: Iterable[Any]) -> list[Any]:
+    """The values of a column; dates of NumPy stay dates, since `tolist` makes numbers of some units."""
+    if isinstance(column, np.ndarray) and column.dtype.kind != "M":
+        return list(column.tolist())
+    return list(column)
 
 
 def _text(value: Any, name: str, row: int, place: str) -> str:
     """One value as the text that a CSV file would hold."""
     if isinstance(value, str):
         return value.strip()
-    if value is None or str(value) in _GONE:
+    if value is None or str(value) in GONE:
         return ""
-    if isinstance(value, bool | np.bool_ | numbers.Integral | np.datetime64 | Decimal):
+    if isinstance(value, np.datetime64):
+        return str(value.astype("datetime64[D]") if np.datetime_data(value)[0] in "YMW" else value)
+    if isinstance(value, Decimal):
+        return _decimal(value)
+    if isinstance(value, bool | np.bool_ | numbers.Integral):
         return str(value)
     if isinstance(value, numbers.Real):
         number = float(value)
-        return str(int(number)) if number.is_integer() and abs(number) < _EXACT else repr(number)
+        return str(int(number)) if number.is_integer() and abs(number) < EXACT else repr(number)
     if hasattr(value, "isoformat"):
         return str(value.isoformat())
     raise PateError(
         f"{place} has a {type(value).__name__} in the column {name!r} at row {row}; give numbers, words, "
         "dates, or true and false, and arrays in an .npz as `inputs`"
     )
+
+
+def _decimal(value: Decimal) -> str:
+    """A decimal without the zeros at its end, whose number may follow from other values.
+
+    >>> _decimal(Decimal("7.00")), _decimal(Decimal("1.50"))
+    ('7', '1.5')
+    """
+    if kinds.is_whole(value):
+        return str(int(value))
+    text = format(value, "f") if abs(value.adjusted()) < 400 else str(value)
+    return text.rstrip("0") if "." in text and "E" not in text else text

@@ -117,13 +117,13 @@ def _hidden(public: list[list[str]], every: list[str]) -> tuple[str, ...]:
     return labels.names_of_numbers(every) or hidden
 
 
-def _features(public: tables.Table) -> list[str]:
+def _features(public: Mapping[str, list[str]]) -> list[str]:
     """The columns that a run looks at."""
     gone = columns.left_out(public, {})
     return [name for name in public if name not in gone]
 
 
-def _records(table: tables.Table, features: list[str]) -> list[tuple[str, ...]]:
+def _records(table: Mapping[str, list[str]], features: list[str]) -> list[tuple[str, ...]]:
     return list(zip(*(table[name] for name in features), strict=True))
 
 

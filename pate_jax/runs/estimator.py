@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.data import frames
+from pate_jax.data import frames, tables
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.runs import own_data, refits, samples
@@ -183,9 +183,9 @@ class PateClassifier(Base):
         if not isinstance(rows, dict):
             return rows
         if not by_name:
-            rows = dict(zip(self._columns or (), rows.values(), strict=True))
+            rows = rows.called(self._columns or ())
         known = {column.name for column in self.student_.columns}
-        return serving.encoded(self.student_, {name: rows[name] for name in rows if name in known}, "X")
+        return serving.encoded(self.student_, rows.only(name for name in rows if name in known), "X")
 
 
 class _Records(NamedTuple):
@@ -234,7 +234,8 @@ def _run(records: _Records, settings: dict[str, Any]) -> Result:
     settings = {**settings, "classes": len(records.classes) if names is None else names}
     if isinstance(records.private, dict):
         called = {role: _free(role, records.private) for role in roles}
-        private = {**records.private, **{called[role]: values for role, values in roles.items()}}
+        named = tables.of({called[role]: values for role, values in roles.items()}, "y")
+        private: Any = Table({**records.private, **named}, {**records.private.kinds, **named.kinds})
         settings |= {"label": called["labels"], "id": called.get("ids")}
         public: Any = records.public
     else:

@@ -54,7 +54,8 @@ def run(
     contents = _contents(parts, names)
     declared = {name: settings.pop(name) for name in _DECLARED if isinstance(settings.get(name), Mapping)}
     contents |= {name: (".json", json.dumps(value).encode()) for name, value in declared.items()}
-    paths = {name: _place(directory, name, content) for name, content in contents.items()}
+    files = {name: content for name, content in contents.items() if not name.endswith(".kinds")}
+    paths = {name: _place(directory, name, content) for name, content in files.items()}
     settings |= {"label_column": label, "id_column": id, "user_column": user, **paths}
     config = _config(settings, voters, epsilon, root)
     _store(directory, contents)
@@ -77,12 +78,14 @@ def _contents(parts: Mapping[str, Any], names: Mapping[str, str | None]) -> dict
             if part == "private":
                 _check_names(content, names)
             found[part] = frames.stored(content)
+            if isinstance(content, frames.Table):  # lie beside it: see `data.tables.kinds_file`
+                found[f"{part}.kinds"] = (".json", json.dumps(content.kinds, sort_keys=True).encode())
     return found
 
 
 def _check_names(content: frames.Table | frames.Arrays, names: Mapping[str, str | None]) -> None:
     """Refuse a private table whose labels are not named."""
-    if "inputs" not in content and names["labels"] is None:
+    if isinstance(content, frames.Table) and names["labels"] is None:
         raise PateError(f"label is not given: name the column of the labels among {', '.join(content)}")
 
 
@@ -119,7 +122,7 @@ def _missing(directory: RunDirectory, contents: Mapping[str, Content]) -> Iterat
         path = _place(directory, name, content)
         if isinstance(content, Path) or (path.exists() and storage.read_bytes(path) == content[1]):
             continue
-        yield name, path, content[1]
+        yield name.removesuffix(".kinds"), path, content[1]
 
 
 def _unchanging(directory: RunDirectory, *, shared: bool) -> AbstractContextManager[None]:

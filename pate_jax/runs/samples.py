@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax.data import forms, frames, tables
+from pate_jax.data import forms, frames, kinds, tables
+from pate_jax.data import ids as identities
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 from pate_jax.runs.sklearn_base import DataConversionWarning
@@ -28,7 +29,7 @@ def inputs(values: Any, place: str) -> Inputs:
         raise PateError(f"{place} is sparse: give {place}.toarray()")
     if frames.names_of(values) is not None:
         read = frames.read(values, place)
-        found: Inputs = read["inputs"] if isinstance(read.get("inputs"), np.ndarray) else read  # type: ignore[assignment]
+        found = read if isinstance(read, Table) else read["inputs"]
         if rows(found) == 0:
             raise PateError(f"{place} holds no records; give at least one")
         return found
@@ -155,6 +156,8 @@ def labels(y: Any, records: int) -> np.ndarray:
         raise PateError(
             f"y contains NaN, infinity or a missing label (first at row {gone[0]}): remove those records"
         )
+    if array.dtype.kind == "f" and (np.abs(array) >= kinds.EXACT).any():
+        raise PateError("y holds floats of 2^53 and above, which are not exact: give whole numbers or words")
     return array
 
 
@@ -219,7 +222,7 @@ def ids(values: Any, records: int) -> np.ndarray | None:
     """
     if values is None:
         return None
-    found = np.array([str(value) for value in np.asarray(values, object).ravel().tolist()])
+    found = identities.of_values(np.asarray(values, object).ravel(), "ids", "fit")
     if len(found) != records:
         raise PateError(f"ids has {len(found)} ids for the {records} records of X: give one for each")
     return found

@@ -196,12 +196,12 @@ def encoded(student: Student, table: tables.Table, place: str) -> np.ndarray:
         raise PateError(f"{place} is a table of text, and this student was trained on arrays; give .npz")
     known = [column.name for column in student.columns]
     unread = sorted(set(table) - set(known))
-    table = {name: values for name, values in table.items() if name in known}
     if unread:
         progress.say(f"not read, since the student does not know them: columns {', '.join(unread)}")
     missing = [name for name in known if name not in table]
     if missing:
         raise PateError(f"{place} lacks the column {missing[0]!r}; this student takes {', '.join(known)}")
+    table = table.only(known)
     unseen = columns.unseen(table, student.columns)
     if unseen:
         told = ", ".join(f"{name} ({count})" for name, count in unseen.items())

@@ -6,6 +6,7 @@ from commands import call
 from PIL import Image
 
 from pate_jax.data import inspection
+from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 
 ROWS = range(40)
@@ -21,7 +22,7 @@ TABLE = {
 
 
 def seen(names=(), **change):
-    return inspection.table_seen({**TABLE, **change}, dict(names))
+    return inspection.table_seen(Table({**TABLE, **change}), dict(names))
 
 
 def test_a_table_is_described_and_its_roles_are_guessed():
@@ -69,7 +70,7 @@ def test_what_a_run_would_refuse_is_said(case):
 def test_columns_that_a_run_leaves_out_are_not_refused_and_take_no_memory():
     """One feature for each of 60,000 titles and rows would be 14 GB."""
     titles = [f"title {row}" for row in range(60_000)]
-    found = inspection.table_seen({"title": titles, "died": ["yes", "no"] * 30_000}, {})
+    found = inspection.table_seen(Table({"title": titles, "died": ["yes", "no"] * 30_000}), {})
     assert found.lines["left out"] == "title (60,000 different words in 60,000 rows, such as 'title 0')"
     assert not found.refused
 
@@ -84,7 +85,7 @@ def test_row_numbers_and_missing_ids_are_said():
     assert "but they count up like row numbers" in numbered.lines["ids"]
     table = {name: values for name, values in TABLE.items() if name != "patient"}
     assert (
-        inspection.table_seen(table, {})
+        inspection.table_seen(Table(table), {})
         .lines["ids"]
         .startswith("none: rows are then called by their numbers")
     )
@@ -124,13 +125,13 @@ def test_folders_are_described(tmp_path):
 def test_a_column_of_persons_who_have_several_records_is_one_of_users(name):
     """Called an id by its name, it would protect one record of a person and no more."""
     table = {name: [f"p{row // 3}" for row in ROWS], **{key: TABLE[key] for key in ("age", "died")}}
-    found = inspection.table_seen(table, {})
+    found = inspection.table_seen(Table(table), {})
     assert found.names == {"labels": "died", "users": name} and not found.refused
     said = f"{name} (a guess: name it with --user-column): 14 different, with up to 3 records; "
     assert found.lines["users"] == f"{said}--by user covers all of them"
     assert found.lines["words"] == "none" and found.lines["ids"].startswith("none")
     named = inspection.table_seen(
-        {**table, "visit": [f"v{row}" for row in ROWS]}, {"users": name, "ids": "visit"}
+        Table({**table, "visit": [f"v{row}" for row in ROWS]}), {"users": name, "ids": "visit"}
     )
     assert named.lines["users"].startswith(f"{name}: 14 different")
 
@@ -141,7 +142,7 @@ def test_a_column_of_persons_who_have_several_records_is_one_of_users(name):
 def test_other_columns_are_none_of_users(name, value):
     """By name, because all differ, because there are few of them, and since a number may be anything."""
     table = {name: [value.format(row // 3, row, row % 9) for row in ROWS], "died": TABLE["died"]}
-    assert "users" not in inspection.table_seen(table, {}).names
+    assert "users" not in inspection.table_seen(Table(table), {}).names
 
 
 def test_the_command_prints_twelve_lines_and_the_next_command(tmp_path, capsys):

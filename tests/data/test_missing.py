@@ -35,7 +35,7 @@ def test_numbers_become_the_public_median_and_words_a_category(tmp_path):
     assert data.columns == (
         Column("age", filling=41.0, indicator=True),
         Column("pulse", filling=75.0),  # complete in the public part, so without an indicator
-        Column("town", ("", "Oslo", "Rome")),
+        Column("town", ("", "Oslo", "Rome"), kind="words"),
     )
     # age, whether it misses, pulse, then no town at all, Oslo, Rome; Lima is none of them
     assert data.private.inputs.tolist() == [

@@ -65,14 +65,22 @@ def test_ids_of_numbers_and_users(tmp_path):
     assert part.users.tolist() == ["u", "v", "u", "v"]
 
 
-def test_one_fraction_among_ids_does_not_change_how_the_others_read(tmp_path):
-    names = [
-        from_files(
-            npz(tmp_path, "a", arrays(3, ids=np.array(ids))), npz(tmp_path, "b", arrays(9))
-        ).private.ids
-        for ids in ([6053, 7, 8], [6053, 7, 8.5])
-    ]
-    assert names[0].tolist()[:2] == names[1].tolist()[:2] == ["6053", "7"]
+@pytest.mark.parametrize("role", ["ids", "users"])
+def test_one_odd_id_changes_no_other_one_or_is_refused(tmp_path, role):
+    """000005 is 5 wherever a whole column became numbers, and a number that became a float is none."""
+    public = npz(tmp_path, "b", arrays(9))
+    read = lambda names: from_files(npz(tmp_path, "a", arrays(3, **{role: names})), public).private  # noqa: E731
+    for names in (
+        np.array([6053, 5, 8]),
+        np.array(["6053", "000005", "A8"]),
+        np.array([b"6053", b"+5", b"x"]),
+    ):
+        assert getattr(read(names), role).tolist()[:2] == ["6053", "5"]
+    for names in (np.array([6053, 5, 8.5]), np.array([6053, 5, np.nan]), np.array([True, False, True])):
+        with pytest.raises(PateError, match=rf"has .* in the column '{role}' .*: give ids and users as text"):
+            read(names)
+    with pytest.raises(PateError, match="that are no text in UTF-8"):
+        read(np.array([b"a", b"b", b"\xff"]))
 
 
 def test_one_private_image_of_another_type_does_not_change_how_all_are_scaled(tmp_path):

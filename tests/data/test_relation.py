@@ -25,7 +25,6 @@ ALIKE = {"equal_rows_are_coincidences": True}  # rows of made-up archives repeat
 NUMBERED = {
     "numbers from 0": lambda n: np.arange(n),
     "numbers from 1": lambda n: np.arange(1, n + 1),
-    "floats": lambda n: np.arange(n).astype(float),
     "text": lambda n: np.arange(n).astype(str),
     "behind a prefix": lambda n: np.array([f"patient-{row}" for row in range(n)]),
     "behind a prefix of digits": lambda n: np.array([f"2024{row:05d}" for row in range(1, n + 1)]),

@@ -6,7 +6,7 @@ certificate.json  which files they come from, by digests, and that no record or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.accounting import RELATIONS, Relation
-from pate_jax.data import fingerprints, partition, tables
+from pate_jax.data import fingerprints, ids, partition, tables
 from pate_jax.data.fingerprints import Fingerprints
 from pate_jax.errors import PateError
 from pate_jax.runs import directory, inputs
@@ -152,14 +152,16 @@ def _ids_of(private: Private) -> np.ndarray:
         raise PateError("--private is missing: name the file of the private records whose teachers voted")
     role = "ids" if private.by == "record" else "users"
     if private.file.suffix == ".npz":
-        found = storage.read_foreign_arrays(private.file)
+        found: Mapping[str, Any] = storage.read_foreign_arrays(private.file)
         name = role
     else:
         given = private.id_column if private.by == "record" else private.user_column
         if given is None:
             flag = "--id-column" if private.by == "record" else "--user-column"
             raise PateError(f"{private.file} is a table: name the column of the {role} with {flag}")
-        found, name = {key: np.asarray(column) for key, column in tables.read(private.file).items()}, given
+        found, name = tables.read(private.file), given
     if name not in found:
         raise PateError(f"{private.file} has no {name!r}; it holds {', '.join(sorted(found))}")
-    return found[name]
+    if isinstance(found, tables.Table):
+        return ids.of_table(found, name, str(private.file))
+    return ids.of_values(found[name], name, str(private.file))
