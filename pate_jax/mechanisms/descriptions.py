@@ -14,9 +14,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from numbers import Integral, Rational, Real
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 from pate_jax.errors import PateError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "BY_NAME",
@@ -50,6 +54,7 @@ Family = Literal[
 ]
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; every curve is tested here against 60 digits
+_TOO_LARGE = 1 << 1000  # for a float; left as it is, and refused
 LARGEST_DISCRETE_SCALE = 1e6  # for discrete noise, whose laws are tables and sums
 
 
@@ -85,6 +90,26 @@ def largest_scale(family: Family) -> float:
     return LARGEST_DISCRETE_SCALE if Noise(family, 1.0).is_discrete else LARGEST_SCALE
 
 
+def settle_numbers(description: DataclassInstance) -> None:
+    """Give numbers of equal value one type: noise is named after the text of a description.
+
+    A number of another library, or a whole number in place of a float, becomes Python's float; -0.0 is 0.0.
+
+    >>> import numpy as np
+    >>> to_dict(GNMax(sigma=40)) == to_dict(GNMax(sigma=np.float32(40))), GNMax(sigma=40)
+    (True, GNMax(sigma=40.0))
+    """
+    for field in dataclasses.fields(description):
+        value, kind = getattr(description, field.name), str(field.type)
+        if not isinstance(value, Real) or isinstance(value, bool):
+            continue
+        fits = not isinstance(value, Rational) or abs(value) < _TOO_LARGE
+        if kind.startswith("float") and fits:
+            object.__setattr__(description, field.name, float(value) + 0.0)
+        elif kind == "int" and isinstance(value, Integral):
+            object.__setattr__(description, field.name, int(value))
+
+
 class _Shape:
     """The common part of all mechanisms: a name, and a family of noise whose field is `sigma` or `scale`."""
 
@@ -98,6 +123,7 @@ class _Shape:
         cls.name, cls.family, cls.votes_suffice = name, family, votes_suffice
 
     def __post_init__(self) -> None:
+        settle_numbers(self)  # type: ignore[arg-type]  # each mechanism is a dataclass
         self._check_scale("")
 
     @property
@@ -110,7 +136,7 @@ class _Shape:
 
     def _check_scale(self, suffix: str) -> None:
         value, largest = self._noise(suffix).scale, largest_scale(self.family)
-        if not (isinstance(value, int | float) and SMALLEST_SCALE <= value <= largest):
+        if not (isinstance(value, float) and SMALLEST_SCALE <= value <= largest):
             raise PateError(
                 f"{self._scale_name(suffix)}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to "
                 f"{largest:g}, the range in which privacy figures are tested: less noise hides nothing, and "
@@ -136,7 +162,8 @@ class Tested(_Shape):
     threshold: float
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.threshold, int | float) and 0 <= self.threshold <= LARGEST_SCALE):
+        settle_numbers(self)  # type: ignore[arg-type]
+        if not (isinstance(self.threshold, float) and 0 <= self.threshold <= LARGEST_SCALE):
             raise PateError(
                 f"threshold={self.threshold!r} must be a number of votes from 0 to {LARGEST_SCALE:g}; about "
                 "0.8 times the number of teachers is usual"
@@ -177,7 +204,7 @@ class ConfidentGNMax(Tested, name="confident-gnmax", family="gaussian"):
     """GNMax on the queries whose noisy largest count reaches a threshold (Papernot et al. 2018).
 
     >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).test
-    ThresholdTest(threshold=200, noise=Noise(family='gaussian', scale=150))
+    ThresholdTest(threshold=200.0, noise=Noise(family='gaussian', scale=150.0))
     """
 
     threshold: float  # votes that the noisy largest count must reach
@@ -195,7 +222,7 @@ class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian", vote
     uses the worst case, which needs no student.
 
     >>> InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9).noise.scale
-    20
+    20.0
     """
 
     threshold: float  # votes by which the teachers must exceed the student's prediction
@@ -205,7 +232,7 @@ class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian", vote
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = isinstance(self.student_confidence, int | float)
+        known = isinstance(self.student_confidence, float)
         if not (known and 0 <= self.student_confidence <= 1):
             raise PateError(
                 f"student_confidence={self.student_confidence!r} must be between 0 and 1; 0.9 is an example"
@@ -274,7 +301,7 @@ class ConfidentDiscreteLaplace(Tested, name="confident-discrete-laplace", family
     """Discrete Laplace noise in the test and in the answer.
 
     >>> ConfidentDiscreteLaplace(threshold=200, scale_threshold=100, scale=20).noise.scale
-    20
+    20.0
     """
 
     threshold: float  # votes that the noisy largest count must reach
@@ -323,7 +350,7 @@ def to_dict(mechanism: Mechanism) -> dict[str, str | float]:
     """A JSON-ready description; `from_dict` is its inverse.
 
     >>> to_dict(GNMax(sigma=40))
-    {'name': 'gnmax', 'sigma': 40}
+    {'name': 'gnmax', 'sigma': 40.0}
     """
     return {"name": name_of(mechanism), **dataclasses.asdict(mechanism)}
 
