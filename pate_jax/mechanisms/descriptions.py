@@ -14,7 +14,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Integral, Rational, Real
+from fractions import Fraction
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 from pate_jax.errors import PateError
@@ -103,7 +104,7 @@ def settle_numbers(description: DataclassInstance) -> None:
         value, kind = getattr(description, field.name), str(field.type)
         if not isinstance(value, Real) or isinstance(value, bool):
             continue
-        fits = not isinstance(value, Rational) or abs(value) < _TOO_LARGE
+        fits = not isinstance(value, int | Fraction) or -_TOO_LARGE < value < _TOO_LARGE
         if kind.startswith("float") and fits:
             object.__setattr__(description, field.name, float(value) + 0.0)
         elif kind == "int" and isinstance(value, Integral):
