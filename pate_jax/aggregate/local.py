@@ -48,7 +48,7 @@ def send_named(
 
     >>> response = local.RandomisedResponse(3, 1.0)
     >>> send_named(response, np.array([2, 2, 2]), ["a", "b", "a"], secret=bytes(32)).tolist()
-    [2, 2, 2]
+    [2, 1, 2]
     """
     if len(secret) != 32:
         raise PateError(f"secret has {len(secret)} bytes; 32 are wanted")
