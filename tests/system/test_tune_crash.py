@@ -1,4 +1,4 @@
-"""A choice of settings that is killed: repeated, it charges once, and chooses and publishes the same."""
+"""A choice of settings as a real process, really killed: repeated, it has the same candidates and winner."""
 
 import os
 import signal
@@ -11,16 +11,15 @@ from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.runs import chain
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.tune.candidates import Choice
+from pate_jax.runs.tune import ledger, place
 from pate_jax.system import storage
 
-pytestmark = pytest.mark.usefixtures("without_pictures")
-MOMENTS = 6
+pytestmark = pytest.mark.long
+PARTS = ("keys.json", "candidates/*/ledger.jsonl", "candidates/*/keys.json")
 LIST = """
 [[candidate]]
 voters = "sums"
 "student.method" = "linear"
-
 [[candidate]]
 voters = "neighbours"
 queries = 12
@@ -28,69 +27,78 @@ queries = 12
 """
 
 
-def command(folder):
+def command(folder, out):
     """`pate tune` of the same choice as `honest_runs.choice`."""
+    config = honest_runs.choice()
     (folder / "list.toml").write_text(LIST)
-    data = honest_runs.choice().data
-    files = [f"--{name}={getattr(data, name)}" for name in ("private", "public", "test")]
-    more = ["--by=user", f"--seed={honest_runs.choice().seed}", "--epsilon=3", "--candidates=3"]
-    return ["tune", *files, *more, f"--settings={folder / 'list.toml'}", f"--out={folder / 'run'}"]
+    files = [f"--{name}={getattr(config.data, name)}" for name in ("private", "public", "test")]
+    costs = [f"--epsilon={config.epsilon}", f"--candidates={config.candidates}", "--by=user"]
+    where = [f"--settings={folder / 'list.toml'}", f"--out={out}"]
+    return ["tune", *files, *costs, f"--seed={config.seed}", *where]
 
 
-def released(run):
-    """All files that may be handed over, byte for byte."""
-    return {path.relative_to(run.release): path.read_bytes() for path in run.release.rglob("*.*")}
+def published(run):
+    """What a choice publishes, byte for byte."""
+    return [path.read_bytes() for path in (run.public_statement, run.student / "parameters.npz")]
 
 
-def charged(run):
-    """The lines of the ledgers of the choice and of its candidates, without the time of each."""
-    books = sorted(run.private.rglob("ledger.jsonl"))
-    hidden = ("time", "digest", "previous")
-    return {
-        book.relative_to(run.root): [
-            {name: value for name, value in line.items() if name not in hidden} for line in chain.read(book)
-        ]
-        for book in books
-    }
+def drawn(run):
+    """The noisy numbers of every candidate's ledger, and its secret; the time of a line may differ."""
+    return {path: path.read_bytes() for name in PARTS for path in run.private.glob(name)}
 
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory):
-    """The system calls that an unharmed choice makes, and its run."""
-    folder, mortal = tmp_path_factory.mktemp("tune"), Mortal()
-    words = command(folder)
+    """The system calls that an unharmed choice makes."""
+    folder, mortal = tmp_path_factory.mktemp("calls"), Mortal()
+    words = command(folder, folder / "choice")  # makes the honest choice, whose calls do not count
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage, "os", mortal)
         main(words)
-    return RunDirectory(folder / "run"), mortal.calls
+    return mortal.calls
 
 
-@pytest.fixture(scope="module")
-def children():
-    made = Children(os.environ["JAX_COMPILATION_CACHE_DIR"])
-    with made.parent:
-        yield made
+def test_killed_now_and_then_a_choice_ends_as_if_nothing_had_been(calls, tmp_path):
+    """At five writes from the first to the last, one after the other."""
+    out = tmp_path / "choice"
+    run = RunDirectory(out)
+    with (made := Children(os.environ["JAX_COMPILATION_CACHE_DIR"])).parent:
+        for part in (0.1, 0.3, 0.3, 0.5, 0.3):
+            made.start([command(tmp_path, out)], int(part * len(calls)), False)
+            if made.end() != -signal.SIGKILL:
+                break  # there was less left to do than that
+            before = drawn(run)
         made.parent.stdin.close()
-    assert made.parent.returncode == 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("moment", range(MOMENTS))
-def test_a_choice_that_is_killed_ends_as_if_nothing_had_been(children, calls, tmp_path, capsys, moment):
-    unharmed, made = calls
-    at = (2 * moment + 1) * len(made) // (2 * MOMENTS)
-    children.start([command(tmp_path)], at, half=moment % 2 == 1)
-    assert children.end() == -signal.SIGKILL
-    run = RunDirectory(tmp_path / "run")
-    before = charged(run) if run.private.exists() else {}
-    capsys.readouterr()
-    main(command(tmp_path))
-    said, after = capsys.readouterr(), charged(run)
-    assert all(after[book][: len(lines)] == lines for book, lines in before.items()), "nothing is drawn twice"
-    assert after == charged(unharmed), "nothing is charged twice"
-    assert run.record.read().of("chosen") == unharmed.record.read().of("chosen")
-    assert released(run) == released(unharmed)
+    main(command(tmp_path, out))
+    after = drawn(run)
+    assert all(after[path].startswith(content) for path, content in before.items()), "nothing is drawn twice"
+    assert ledger.read(run.ledger).epsilon == 3.0 and not list(out.rglob("*.tmp"))
     assert verify.of_run(run).of("failed") == []
-    tried = len(Choice(run, None).numbers)
-    assert "candidates/" not in said.out + said.err
-    assert f"{tried} candidates" not in said.out + said.err.replace("About 3 candidates", "")
+    assert published(run) == published(RunDirectory(honest_runs.choice().directory))
+    assert len(place.found(out)) == 3
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_killed_once_a_choice_hands_over_the_same_and_does_not_tell_how_many(calls, tmp_path, capsys, moment):
+    """At six moments spread over it, every other in the middle of what it writes."""
+    out, unharmed = tmp_path / "choice", RunDirectory(honest_runs.choice().directory)
+    with (made := Children(os.environ["JAX_COMPILATION_CACHE_DIR"])).parent:
+        made.start([command(tmp_path, out)], (2 * moment + 1) * len(calls) // 12, moment % 2 == 1)
+        assert made.end() == -signal.SIGKILL
+        made.parent.stdin.close()
+    run = RunDirectory(out)
+    capsys.readouterr()
+    main(command(tmp_path, out))
+    said = "".join(capsys.readouterr())
+    assert handed_over(run) == handed_over(unharmed)
+    assert run.record.read().of("chosen") == unharmed.record.read().of("chosen")
+    for book in unharmed.private.rglob("ledger.jsonl"):
+        lines = (chain.read(path) for path in (book, out / book.relative_to(unharmed.root)))
+        assert len({len(each) for each in lines}) == 1, "nothing is charged twice"
+    assert "candidates/" not in said and "3 candidates" not in said.replace("About 3 candidates", "")
+
+
+def handed_over(run):
+    """All files of a release but pages, which have pictures here and none there."""
+    files = [path for path in run.release.rglob("*.*") if path.suffix != ".html"]
+    return {path.relative_to(run.release): path.read_bytes() for path in files}
