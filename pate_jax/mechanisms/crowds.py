@@ -32,7 +32,8 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.descriptions import Noise, settle_numbers
+from pate_jax.mechanisms.descriptions import Noise
+from pate_jax.mechanisms.numerals import settle_numbers
 
 Change = Literal["changed", "joined"]  # a voter's contents are replaced, or the voter is added or removed
 Voting = Literal["neighbours", "sums"]  # how a crowd votes

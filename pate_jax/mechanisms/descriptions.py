@@ -14,14 +14,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 from pate_jax.errors import PateError
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from pate_jax.mechanisms.numerals import settle_numbers
 
 __all__ = [
     "BY_NAME",
@@ -55,7 +51,6 @@ Family = Literal[
 ]
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; every curve is tested here against 60 digits
-_TOO_LARGE = 1 << 1000  # for a float; left as it is, and refused
 LARGEST_DISCRETE_SCALE = 1e6  # for discrete noise, whose laws are tables and sums
 
 
@@ -89,26 +84,6 @@ def largest_scale(family: Family) -> float:
     (1000000000000.0, 1000000.0)
     """
     return LARGEST_DISCRETE_SCALE if Noise(family, 1.0).is_discrete else LARGEST_SCALE
-
-
-def settle_numbers(description: DataclassInstance) -> None:
-    """Give numbers of equal value one type: noise is named after the text of a description.
-
-    A number of another library, or a whole number in place of a float, becomes Python's float; -0.0 is 0.0.
-
-    >>> import numpy as np
-    >>> to_dict(GNMax(sigma=40)) == to_dict(GNMax(sigma=np.float32(40))), GNMax(sigma=40)
-    (True, GNMax(sigma=40.0))
-    """
-    for field in dataclasses.fields(description):
-        value, kind = getattr(description, field.name), str(field.type)
-        if not isinstance(value, Real) or isinstance(value, bool):
-            continue
-        fits = not isinstance(value, int | Fraction) or -_TOO_LARGE < value < _TOO_LARGE
-        if kind.startswith("float") and fits:
-            object.__setattr__(description, field.name, float(value) + 0.0)
-        elif kind == "int" and isinstance(value, Integral):
-            object.__setattr__(description, field.name, int(value))
 
 
 class _Shape:

@@ -24,7 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import descriptions
-from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, Mechanism, Noise, settle_numbers
+from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, Mechanism, Noise
+from pate_jax.mechanisms.numerals import settle_numbers
 
 LARGEST_SCALE = 20_000.0  # in votes; tables of discrete Laplace noise end a little above
 LARGEST_THRESHOLD, LARGEST_CUTOFF = 1 << 24, 100_000
