@@ -94,7 +94,7 @@ def scaled(
 
     >>> from pate_jax.mechanisms import ConfidentGNMax
     >>> scaled(ConfidentGNMax(200, 150, 40), 2.0, "answer")
-    ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=80.0)
+    ConfidentGNMax(threshold=200.0, sigma_threshold=150.0, sigma=80.0)
     """
     values = dataclasses.asdict(mechanism)
     values.update({name: value * factor for name, value in _noises(mechanism, noise).items()})

@@ -134,10 +134,15 @@ def limit(
     releases: Sequence[Release],
     delta: float,
     confidence: float = 0.99,
+    last: float | None = None,
 ) -> Figure:
-    """The upper limit from the last release, with the costs of all releases of these votes [query, class]."""
+    """The upper limit from the last release, with the costs of all releases of these votes [query, class].
+
+    `last` is the confidence of the last release alone, of which `spread` leaves `confidence` for all.
+    """
     plan, value = releases[-1]
-    largest = math.exp((value + quantile(plan.law, check_confidence(confidence))) * plan.grid)
+    own = check_confidence(confidence) if last is None else last
+    largest = math.exp((value + quantile(plan.law, own)) * plan.grid)
     cost = sum(plan.order / (2 * one.plan.noise**2) for one in releases)
     slack = sampler_slack(mechanism, *shape) + sum(laws.distance(one.plan.law) for one in releases)
     result = with_slack(
@@ -168,7 +173,7 @@ def sanitise(
 ) -> Figure:
     """An upper limit, at the given confidence, of the exact cost together with the cost of this release.
 
-    Release it once: two releases for one list cost twice (`limit`).
+    Release it once: two releases for one list cost twice, and share the confidence (`limit`, `spread`).
 
     >>> from pate_jax.mechanisms import GNMax
     >>> sanitise(GNMax(40.0), [[240, 10]] * 50, 1e-5, Plan(14.0, 0.025, 8.0), drawn=0).status
@@ -217,6 +222,23 @@ def check_confidence(confidence: float) -> float:
     if not 0.5 <= confidence <= 1 - 1e-9:
         raise PateError(f"confidence={confidence!r} must be from 0.5 to 0.999999999; 0.99 is customary")
     return confidence
+
+
+def spread(confidence: float, draw: int) -> float:
+    """The confidence of this draw alone (1, 2, ...), such that any number of draws hold with `confidence`.
+
+    Draw k may fail with the share `6 / (pi k)^2` of `1 - confidence`, and these shares add up to 1.
+    So whoever draws until a limit is small enough still has one that holds.
+
+    >>> [round(spread(0.99, draw), 5) for draw in (1, 2, 10)]
+    [0.99392, 0.99848, 0.99994]
+    """
+    own = 1 - (1 - check_confidence(confidence)) * 6 / (math.pi * draw) ** 2
+    if own > 1 - 1e-12:
+        raise PateError(
+            f"confidence={confidence!r} leaves too little to be wrong for draw number {draw}: ask for less"
+        )
+    return math.nextafter(own, 1)
 
 
 def plan(

@@ -6,6 +6,8 @@ whole-number table of the mechanism (`mechanisms.local`). Everything after `send
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -35,6 +37,27 @@ def send(mechanism: Local, labels: Shaped[Any, "*shape"], *, key: jax.Array) -> 
     rows = chosen if not local.is_bits(mechanism) else _one_hot(chosen, mechanism.classes)
     words = np.asarray(jax.random.bits(check_key(key), (4, *rows.shape), jnp.uint32))
     return _searched(_ends(mechanism), rows, words)
+
+
+def send_named(
+    mechanism: Local, labels: Shaped[Any, "*shape"], names: Iterable[str], *, secret: bytes
+) -> np.ndarray:
+    """What `send` gives, where the noise of each class follows from a secret of 32 bytes and its own name.
+
+    Its words are SHAKE-256 of secret and name: equal for equal names, and independent for others.
+
+    >>> response = local.RandomisedResponse(3, 1.0)
+    >>> send_named(response, np.array([2, 2, 2]), ["a", "b", "a"], secret=bytes(32)).tolist()
+    [2, 1, 2]
+    """
+    if len(secret) != 32:
+        raise PateError(f"secret has {len(secret)} bytes; 32 are wanted")
+    chosen = _checked(mechanism, labels)
+    rows = chosen if not local.is_bits(mechanism) else _one_hot(chosen, mechanism.classes)
+    size = 16 * (rows.size // max(chosen.size, 1))
+    drawn = b"".join(hashlib.shake_256(secret + name.encode()).digest(size) for name in names)
+    words = np.frombuffer(drawn, ">u4").astype(np.uint32).reshape(*rows.shape, 4)
+    return _searched(_ends(mechanism), rows, np.moveaxis(words, -1, 0))
 
 
 def counts(mechanism: Local, sent: Int[Any, "voters ..."]) -> np.ndarray:

@@ -16,7 +16,7 @@ from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import budget
+from pate_jax.runs import budget, limits
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import MechanismOrRun, check_queries
 from pate_jax.runs.stable_choice import StableChoice
@@ -59,8 +59,8 @@ def account(
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         published: print the papers' own figures as well.
         sanitise: release the exact cost too, as an upper limit that may be published (Gaussian mechanisms);
-            each call draws and costs anew.
-        confidence: how sure the upper limit of --sanitise is.
+            each call draws and costs anew, and is recorded (for a votes file, beside it).
+        confidence: how sure the upper limit of --sanitise is, however often it is drawn.
         no_pld: leave out the figure by privacy-loss distributions, also where it may be the smaller one.
         plots: folder to write the plots into, as SVG.
         json: print one JSON object.
@@ -99,6 +99,7 @@ def account(
             delta or budget.CUSTOMARY_DELTA,
             pld=not no_pld,
             confidence=confidence if sanitise else None,
+            path=votes,
         )
     if plots is not None:
         _draw(plots, spent)
@@ -131,6 +132,7 @@ def _of_votes(
     *,
     pld: bool,
     confidence: float | None,
+    path: Path,
 ) -> Spent:
     """What answering these votes costs, with noise from entropy."""
     most = int(votes.sum(1).max())
@@ -143,7 +145,11 @@ def _of_votes(
         if confidence is not None:
             _by_query(spent)  # refuses
         return spent
-    figure = None if confidence is None else _sanitised(mechanism, votes, delta, confidence)
+    figure = None
+    if confidence is not None:
+        record = limits.beside(path)
+        figure = limits.draw(record, mechanism, votes, delta, confidence)
+        progress.say(f"the draw is recorded in {record}: keep it there, so that further draws are counted")
     statement = accounting.statement(
         mechanism,
         votes,
@@ -189,13 +195,6 @@ def _first(votes: np.ndarray, queries: int | None) -> np.ndarray:
     if queries > len(votes):
         raise PateError(f"queries={queries} is more than the {len(votes)} queries of the votes file")
     return votes[:queries]
-
-
-def _sanitised(mechanism: Mechanism, votes: np.ndarray, delta: float, confidence: float) -> accounting.Figure:
-    """The parameters come from public numbers only: queries, teachers, classes and delta."""
-    teachers = int(votes.sum(1).max())
-    plan = accounting.plan(mechanism, len(votes), teachers, votes.shape[1], delta, confidence)
-    return accounting.sanitise(mechanism, votes, delta, plan, confidence=confidence)
 
 
 def _draw(folder: Path, spent: Spent) -> None:

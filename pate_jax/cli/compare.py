@@ -39,10 +39,12 @@ def compare(
         out: the folder of what was measured; unset: compare/ and the name of the data set.
         json: print one JSON object.
     """
+    from pate_jax.data import relation
     from pate_jax.runs.inputs import open_data
     from pate_jax.sweep.compare import comparison, named
 
     dataset, contenders = open_data(data.drawn(STROKES)), named(methods)
+    relation.check_users_count(dataset, "record")
     begun = comparison.begun(dataset, contenders, epsilon, delta, judged_on)
     folder = (out or Path("compare") / dataset.name).expanduser()
     found = begun.measured(folder, draws, 60 * minutes)

@@ -33,7 +33,7 @@ def plan(
         questions: how many public inputs are asked about.
         voters: about how many voters (teachers) all parties have together.
         budget: epsilon of one voter, for all its answers together.
-        delta: delta of that budget; 0 asks for pure epsilon.
+        delta: delta of that budget, at most one over the voters; 0 asks for pure epsilon.
         mechanism: how an answer gets its noise; unset: the better one; truncated-geometric is for comparison.
         assumed_accuracy: how often a voter is right, as you believe; never measured on private records.
         json: print one JSON object.
@@ -43,13 +43,14 @@ def plan(
 
     asked = {"classes": classes, "questions": questions, "voters": voters}
     found = local_plan.plan(mechanism, **asked, budget=budget, delta=delta, accuracy=assumed_accuracy)
-    made = terms.write(out, found, questions=questions, budget=budget, delta=delta)
+    made = terms.write(out, found, questions=questions, voters=voters, budget=budget, delta=delta)
     if json:
         print(json_format.dumps({**terms.to_dict(made), "expected": found.right}))
         return
     print(
         f"{out}: each voter answers {made.answers_each} of {questions:,} questions, at epsilon "
         f"{made.mechanism.epsilon:.4g} each ({made.mechanism.name})\n"
+        f"budget of each voter: epsilon {budget:g} at delta {delta:g}\n"
         f"expected: {found.right:.0%} right, if a voter is right {assumed_accuracy:.0%} of the time\n"
         f"next, at each party: {shlex.join(['pate', 'local', 'vote', str(out)])} VOTES --party NAME "
         "--ledger FOLDER --out FILE"
@@ -75,7 +76,8 @@ def vote(
         party: the name of this party, which no other party may have.
         ledger: the private folder with this party's ledger, the same for all votes on its records.
         out: the file to give to whoever counts; it may be published.
-        budget: epsilon of one voter in all votes together, fixed by the first; unset: the plan's.
+        budget: epsilon of one voter in all votes together, at the first plan's delta; fixed by the first
+            vote; unset: the plan's.
         json: print one JSON object.
     """
     from pate_jax.accounting.figure_table import rounded_up
@@ -88,8 +90,9 @@ def vote(
     again = " (drawn and charged before)" if made.repeated else ""
     print(f"{out}: {made.voters:,} voters answered {made.answers} questions each{again}")
     print(
-        f"spent by each voter: epsilon {rounded_up(made.spent)} of {made.budget:g} (plain sum "
-        f"{rounded_up(made.plain)}); by all of the party together: {rounded_up(made.whole_party)}"
+        f"spent by each voter: epsilon {rounded_up(made.spent)} of {made.budget:g} at delta {made.delta:g} "
+        f"(plain sum {rounded_up(made.plain)} at delta 0); by all of the party together: epsilon "
+        f"{rounded_up(made.whole_party)} at delta {made.delta:g}"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pate_jax.data.dataset import Dataset
 from pate_jax.errors import PateError
+from pate_jax.system.progress import warn
 
 Relation = Literal["record", "user", "contents"]
 ROW_NUMBERS = (
@@ -34,6 +35,20 @@ def of(dataset: Dataset, by: str) -> Relation:
         _check_users(dataset)
         return "user"
     return "contents" if are_rows(dataset) else "record"
+
+
+def check_users_count(dataset: Dataset, by: str) -> None:
+    """Warn where private records name users, and the guarantee counts by record nevertheless.
+
+    >>> from pate_jax.data import load
+    >>> check_users_count(load("strokes", size=12, public_size=2, test_size=2), "record")
+    """
+    if by == "record" and dataset.private.users is not None:
+        warn(
+            "the private records name their users, but the guarantee counts by record: a user's records are "
+            "covered one by one, and the more of them there are, the less is promised for all together. Pass "
+            "--by user (by='user' in Python) to cover all records of one user"
+        )
 
 
 def claimed(settings: Mapping[str, Mapping[str, Any]]) -> Any:

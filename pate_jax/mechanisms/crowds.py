@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.descriptions import Noise
+from pate_jax.mechanisms.numerals import settle_numbers
 
 Change = Literal["changed", "joined"]  # a voter's contents are replaced, or the voter is added or removed
 Voting = Literal["neighbours", "sums"]  # how a crowd votes
@@ -260,7 +261,8 @@ def from_dict(description: object) -> CrowdRelease:
 
 
 def _check(release: NeighbourCounts | ClassSums | Comparison | _Number, classes: int) -> None:
-    """Refuse what makes no sense; a scale of another library's type becomes a float."""
+    """Refuse what makes no sense."""
+    settle_numbers(release)
     sigma, family = release.sigma, release.family
     if classes < 2:
         raise PateError(f"classes={classes} must be at least 2")
@@ -271,8 +273,6 @@ def _check(release: NeighbourCounts | ClassSums | Comparison | _Number, classes:
         )
     if not (isinstance(sigma, Real) and not isinstance(sigma, bool) and 1 <= sigma <= LARGEST_SIGMA):
         raise PateError(f"sigma={sigma!r} must be from 1, one whole vote, to {LARGEST_SIGMA:g}")
-    if type(sigma) not in (int, float):
-        object.__setattr__(release, "sigma", float(sigma))
 
 
 def _times(change: Change, changed: int) -> int:

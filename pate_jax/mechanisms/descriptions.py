@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.numerals import settle_numbers
 
 __all__ = [
     "BY_NAME",
@@ -98,6 +99,7 @@ class _Shape:
         cls.name, cls.family, cls.votes_suffice = name, family, votes_suffice
 
     def __post_init__(self) -> None:
+        settle_numbers(self)  # type: ignore[arg-type]  # each mechanism is a dataclass
         self._check_scale("")
 
     @property
@@ -110,7 +112,7 @@ class _Shape:
 
     def _check_scale(self, suffix: str) -> None:
         value, largest = self._noise(suffix).scale, largest_scale(self.family)
-        if not (isinstance(value, int | float) and SMALLEST_SCALE <= value <= largest):
+        if not (isinstance(value, float) and SMALLEST_SCALE <= value <= largest):
             raise PateError(
                 f"{self._scale_name(suffix)}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to "
                 f"{largest:g}, the range in which privacy figures are tested: less noise hides nothing, and "
@@ -136,7 +138,8 @@ class Tested(_Shape):
     threshold: float
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.threshold, int | float) and 0 <= self.threshold <= LARGEST_SCALE):
+        settle_numbers(self)  # type: ignore[arg-type]
+        if not (isinstance(self.threshold, float) and 0 <= self.threshold <= LARGEST_SCALE):
             raise PateError(
                 f"threshold={self.threshold!r} must be a number of votes from 0 to {LARGEST_SCALE:g}; about "
                 "0.8 times the number of teachers is usual"
@@ -177,7 +180,7 @@ class ConfidentGNMax(Tested, name="confident-gnmax", family="gaussian"):
     """GNMax on the queries whose noisy largest count reaches a threshold (Papernot et al. 2018).
 
     >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).test
-    ThresholdTest(threshold=200, noise=Noise(family='gaussian', scale=150))
+    ThresholdTest(threshold=200.0, noise=Noise(family='gaussian', scale=150.0))
     """
 
     threshold: float  # votes that the noisy largest count must reach
@@ -195,7 +198,7 @@ class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian", vote
     uses the worst case, which needs no student.
 
     >>> InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9).noise.scale
-    20
+    20.0
     """
 
     threshold: float  # votes by which the teachers must exceed the student's prediction
@@ -205,7 +208,7 @@ class InteractiveGNMax(Tested, name="interactive-gnmax", family="gaussian", vote
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = isinstance(self.student_confidence, int | float)
+        known = isinstance(self.student_confidence, float)
         if not (known and 0 <= self.student_confidence <= 1):
             raise PateError(
                 f"student_confidence={self.student_confidence!r} must be between 0 and 1; 0.9 is an example"
@@ -274,7 +277,7 @@ class ConfidentDiscreteLaplace(Tested, name="confident-discrete-laplace", family
     """Discrete Laplace noise in the test and in the answer.
 
     >>> ConfidentDiscreteLaplace(threshold=200, scale_threshold=100, scale=20).noise.scale
-    20
+    20.0
     """
 
     threshold: float  # votes that the noisy largest count must reach
@@ -323,7 +326,7 @@ def to_dict(mechanism: Mechanism) -> dict[str, str | float]:
     """A JSON-ready description; `from_dict` is its inverse.
 
     >>> to_dict(GNMax(sigma=40))
-    {'name': 'gnmax', 'sigma': 40}
+    {'name': 'gnmax', 'sigma': 40.0}
     """
     return {"name": name_of(mechanism), **dataclasses.asdict(mechanism)}
 

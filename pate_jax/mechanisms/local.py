@@ -31,6 +31,7 @@ from typing import ClassVar
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
+from pate_jax.mechanisms.numerals import settle_numbers
 
 WORDS = 1 << laws.WORD_BITS
 _ONE = 1 << 256
@@ -47,6 +48,7 @@ class _Local:
     epsilon: float
 
     def __post_init__(self) -> None:
+        settle_numbers(self)
         if type(self.classes) is not int or not 2 <= self.classes <= MOST_CLASSES:
             raise PateError(f"classes={self.classes!r} must be a whole number from 2 to {MOST_CLASSES}")
         good = isinstance(self.epsilon, Real) and not isinstance(self.epsilon, bool)
@@ -55,8 +57,6 @@ class _Local:
                 f"epsilon={self.epsilon!r} of an answer must be from {SMALLEST_EPSILON:g} to "
                 f"{LARGEST_EPSILON:g}"
             )
-        if type(self.epsilon) is not float:
-            object.__setattr__(self, "epsilon", float(self.epsilon))
 
 
 @dataclass(frozen=True)

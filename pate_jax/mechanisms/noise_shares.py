@@ -32,6 +32,7 @@ from numbers import Real
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
 from pate_jax.mechanisms.descriptions import Noise
+from pate_jax.mechanisms.numerals import settle_numbers
 
 SMALLEST_SHARE = 2.0  # the least scale of one party's noise
 _DOWN, _UP = 1 - 1e-12, 1 + 1e-9
@@ -52,6 +53,7 @@ class NoiseShares:
     absent: int = 0  # the most parties that drop out, and their noise with them
 
     def __post_init__(self) -> None:
+        settle_numbers(self)
         check_parties(self.parties, self.colluding, self.absent)
         good = isinstance(self.sigma, Real) and not isinstance(self.sigma, bool) and self.sigma > 0
         if not (good and math.isfinite(self.sigma)):
@@ -72,7 +74,7 @@ class NoiseShares:
     @property
     def share(self) -> Noise:
         """The noise that each party adds to each number: its variance is `sigma^2 / (m - t - d)`."""
-        return Noise("discrete_gaussian", float(self.sigma) / math.sqrt(self.honest) * (1 + 1e-15))
+        return Noise("discrete_gaussian", self.sigma / math.sqrt(self.honest) * (1 + 1e-15))
 
     def together(self, shares: int) -> Noise:
         """The discrete Gaussian from which the sum of this many shares differs by at most `gap(shares)`."""

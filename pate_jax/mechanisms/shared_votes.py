@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.descriptions import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.mechanisms.noise_shares import NoiseShares
+from pate_jax.mechanisms.numerals import settle_numbers
 
 Voters = Literal["teachers", "neighbours", "sums"]
 Opened = Literal["counts", "answers"]
@@ -44,6 +45,7 @@ class SharedVote:
     voters_of_parties: tuple[int, ...] = ()  # how many voters each party has, where that is public
 
     def __post_init__(self) -> None:
+        settle_numbers(self)
         _check_choice("voters", self.voters, get_args(Voters))
         _check_choice("opened", self.opened, get_args(Opened))
         self._check_numbers()

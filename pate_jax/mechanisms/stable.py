@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import descriptions
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, Mechanism, Noise
+from pate_jax.mechanisms.numerals import settle_numbers
 
 LARGEST_SCALE = 20_000.0  # in votes; tables of discrete Laplace noise end a little above
 LARGEST_THRESHOLD, LARGEST_CUTOFF = 1 << 24, 100_000
@@ -45,6 +46,7 @@ class StableAnswers:
     name: ClassVar[str] = "stable-answers"  # on the command line and in files
 
     def __post_init__(self) -> None:
+        settle_numbers(self)
         for name, largest in (("threshold", LARGEST_THRESHOLD), ("cutoff", LARGEST_CUTOFF)):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= largest:
@@ -59,7 +61,7 @@ class StableAnswers:
     @property
     def noise(self) -> Noise:
         """The noise on the threshold, and on each distance."""
-        return Noise("discrete_laplace", float(self.scale))
+        return Noise("discrete_laplace", self.scale)
 
 
 AnyMechanism = Mechanism | StableAnswers  # what may answer the queries of a run

@@ -90,6 +90,7 @@ class PateClassifier(Base):
         """Learn from private records with their labels, and from public inputs.
 
         `ids` name the records; teachers' guarantee covers a removed record only where each keeps its id.
+        Records are covered one by one: of people with several, use `pate_jax.run(user=..., by="user")`.
         """
         settings = self._settings()
         records = _records(X, y, self.X_public if X_public is None else X_public, ids, self.classes)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import data, models
 from pate_jax.crowd.plan import space_kind
-from pate_jax.data import partition
+from pate_jax.data import partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.models import patches, spaces
@@ -48,7 +48,10 @@ class Inputs:
         if self.opened is not None:
             return self.opened
         try:
-            return open_data(self.choice)
+            found = open_data(self.choice)
+            if not self.tolerant:
+                relation.check_users_count(found, self.cut.by)
+            return found
         except SharedInputs:
             if not self.tolerant:
                 raise

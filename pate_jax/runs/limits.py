@@ -1,14 +1,18 @@
-"""Sanitised limits that a run has released: one line each, durable before any of them is shown.
+"""Sanitised limits that were released of one list of votes: one line each, durable before any is shown.
 
-Each is a release of its own, drawn with fresh noise, so their costs add up. The file is a chain like the
-ledger (`chain`): no line can be changed, dropped or moved unseen.
+Each is a release of its own, drawn with fresh noise, so their costs add up, and they share the confidence
+that is stated, so that drawing until one is small enough gains nothing. The file is a chain like the ledger
+(`chain`): no line can be changed, dropped or moved unseen. A run has it in `private/`; for a file of votes it
+lies beside that file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from pate_jax import accounting
 from pate_jax.accounting import smooth
@@ -24,7 +28,7 @@ _NUMBERS = ("order", "beta", "noise", "confidence")
 
 
 def release(run: RunDirectory, mechanism: AnyMechanism, delta: float, confidence: float) -> None:
-    """Draw a limit and record it; its parameters come from public numbers only."""
+    """Draw a limit of a run and record it."""
     smooth.check_confidence(confidence)
     if isinstance(mechanism, StableAnswers):
         raise PateError(
@@ -32,22 +36,52 @@ def release(run: RunDirectory, mechanism: AnyMechanism, delta: float, confidence
             f"{run.root} without --sanitise"
         )
     _check_fixed(run)
-    votes = load_asked(run).votes
-    plan = accounting.plan(mechanism, len(votes), int(votes[0].sum()), votes.shape[1], delta, confidence)
-    drawn = smooth.release(mechanism, votes, plan)
-    parameters = {"order": plan.order, "beta": plan.beta, "noise": plan.noise, "confidence": confidence}
-    chain.append(run.limits, {"value": drawn.value, **parameters})
+    draw(run.limits, mechanism, load_asked(run).votes, delta, confidence)
 
 
 def figure(run: RunDirectory, mechanism: Mechanism, delta: float) -> accounting.Figure | None:
-    """The limit that was released last, with the costs of all; None where there was none."""
+    """The limit that a run released last, with the costs of all; None where there was none."""
     lines = chain.read(run.limits)
     if not lines:
         return None
     if run.batches > 1:
         return accounting.Figure(None, None, "publishable", smooth.BASIS, "not defined for adaptive lists")
-    releases = [_parse(line, run.limits) for line in lines]
-    return smooth.limit(mechanism, load_asked(run).votes.shape, releases, delta, lines[-1]["confidence"])
+    return _limit(run.limits, mechanism, load_asked(run).votes.shape, delta, lines)
+
+
+def beside(votes: Path) -> Path:
+    """Where the limits of a votes file are recorded.
+
+    >>> beside(Path("votes.npz")).name
+    'votes.npz.limits.jsonl'
+    """
+    return votes.with_name(f"{votes.name}.limits.jsonl")
+
+
+def draw(
+    path: Path, mechanism: Mechanism, votes: NDArray[Any], delta: float, confidence: float
+) -> accounting.Figure:
+    """Draw a limit and record it in `path`; its parameters come from public numbers only."""
+    with chain.Writer(path) as book:
+        own = smooth.spread(confidence, 1 + len(chain.read(path)))
+        plan = accounting.plan(mechanism, len(votes), int(votes[0].sum()), votes.shape[1], delta, own)
+        drawn = smooth.release(mechanism, votes, plan)
+        parameters = {"order": plan.order, "beta": plan.beta, "noise": plan.noise, "confidence": confidence}
+        book.append({"value": drawn.value, **parameters})
+    return _limit(path, mechanism, votes.shape, delta, chain.read(path))
+
+
+def _limit(
+    path: Path,
+    mechanism: Mechanism,
+    shape: tuple[int, ...],
+    delta: float,
+    lines: Sequence[Mapping[str, Any]],
+) -> accounting.Figure:
+    """The limit that the last of these lines of a file released, at the least confidence of all."""
+    releases = [_parse(line, path) for line in lines]
+    own = smooth.spread(lines[-1]["confidence"], len(lines))
+    return smooth.limit(mechanism, shape, releases, delta, min(line["confidence"] for line in lines), own)
 
 
 def _check_fixed(run: RunDirectory) -> None:

@@ -35,6 +35,32 @@ def test_drawn_values_have_the_law_of_their_table_and_no_other(kind):
         assert (p > 1e-4) == fits
 
 
+@pytest.mark.parametrize("kind", local.BY_NAME.values(), ids=local.BY_NAME)
+def test_named_noise_has_the_same_law_and_no_other(kind):
+    classes, label = 4, 2
+    names = [f"answer {at}" for at in range(DRAWS)]
+    for epsilon, fits in ((2.0, True), (1.0, False), (4.0, False)):
+        sent = drawing.send_named(kind(classes, 2.0), np.full(DRAWS, label), names, secret=bytes(32))
+        if kind is local.OneHotNoise:
+            sent = sent @ (1 << np.arange(classes))
+        chances = law(kind(classes, epsilon), label)
+        values = np.bincount(sent, minlength=len(chances))
+        assert (stats.chisquare(values, chances * DRAWS).pvalue > 1e-4) == fits
+
+
+def test_noise_of_other_names_and_other_secrets_is_independent():
+    mechanism, labels = local.RandomisedResponse(4, 1.0), np.full(DRAWS, 1)
+    names = [f"answer {at}" for at in range(DRAWS)]
+    first = drawing.send_named(mechanism, labels, names, secret=bytes(32))
+    for mark, secret in (("x", bytes(32)), ("", b"1" * 32)):
+        other = drawing.send_named(mechanism, labels, [name + mark for name in names], secret=secret)
+        table = np.zeros((4, 4), int)
+        np.add.at(table, (first, other), 1)
+        assert stats.chi2_contingency(table).pvalue > 1e-4
+    with pytest.raises(PateError, match="secret has 3 bytes"):
+        drawing.send_named(mechanism, labels, names, secret=b"123")
+
+
 def law(mechanism, label):
     rows = np.array(local.channel(mechanism), float) / local.WORDS
     if not local.is_bits(mechanism):

@@ -265,7 +265,7 @@ def test_adult_of_other_content_is_named_and_kept_apart(tmp_path):
     first = data.load("adult", data_dir=tmp_path / "cache", manual_dir=own, **ALIKE)
     digest = hashlib.sha256((own / "adult.data").read_bytes()).hexdigest()
     assert first.private_notes["sha256"]["adult.data"] == digest
-    assert "not the registered ones" in first.description and digest[:8] not in first.description
+    assert "the user's own files" in first.description and digest[:8] not in first.description
     assert first.kind == "table"
     assert first.private.ids[4] == "adult-train-5"
     assert (len(first.public.inputs), len(first.test.inputs)) == (6, 2)
@@ -280,6 +280,27 @@ def test_adult_of_other_content_is_named_and_kept_apart(tmp_path):
         data.load(
             "adult", data_dir=tmp_path / "cache"
         )  # the user's own files do not pass for the registered ones
+
+
+@pytest.mark.parametrize(("row", "age"), [(0, 17), (3, 90)])
+def test_one_private_row_of_ones_own_adult_decides_nothing_public(tmp_path, row, age):
+    """Not even whether the file is the registered one, as it is before its row changes."""
+    folder, files = tmp_path, adult_files()
+    lines = files["adult.data"].splitlines()
+    lines[row] = lines[row].replace(b"39", b"%d" % age, 1)
+    copies = files, {**files, "adult.data": b"\n".join(lines)}, {**files, "adult.data": b"\n".join(lines[1:])}
+    with pytest.MonkeyPatch.context() as patch:
+        register(patch, "adult", files)
+        registered, changed, fewer = (
+            data.load("adult", data_dir=folder / "cache", manual_dir=lay(folder / str(at), copy), **ALIKE)
+            for at, copy in enumerate(copies)
+        )
+    for other in (changed, fewer):
+        for name in ("description", "ids_are", "equal_rows", "name", "preprocessing", "class_names"):
+            assert getattr(registered, name) == getattr(other, name)
+        assert relation.of(registered, "record") == relation.of(other, "record")
+        assert relation.renumbers(registered, "record") == relation.renumbers(other, "record")
+        np.testing.assert_array_equal(registered.public.inputs, other.public.inputs)
 
 
 def _raise(error, *_args, **_options):

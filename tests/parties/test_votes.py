@@ -157,6 +157,19 @@ def test_another_agreement_is_refused(forks, tmp_path):
     refused(found, saying="west hold different agreements", alike=False)
 
 
+@pytest.mark.parametrize(
+    "weak", [{"noise": Noise(3.9)}, {"noise": Noise(2.9), "budget": {"outsiders": 99.0}}]
+)
+def test_an_agreement_forged_to_weaker_noise_is_refused_by_all(forks, tmp_path, weak):
+    """It is valid by itself, and its holder would add less noise than the others count on."""
+    agreement = agree()
+    forged = dataclasses.replace(agreement, **weak)
+    agreements.write(tmp_path / "weak.toml", forged)
+    assert agreements.read(tmp_path / "weak.toml") == forged != agreement
+    found = hold(forks, tmp_path, agreement, {"south": {"agreement": "weak.toml"}})
+    refused(found, saying="hold different agreements", alike=False)
+
+
 def test_a_replayed_query_list_is_another_agreement(forks, tmp_path):
     agreement = agree()
     agreements.write(tmp_path / "last.toml", dataclasses.replace(agreement, vote=2))

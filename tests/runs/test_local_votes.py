@@ -6,10 +6,13 @@ import shutil
 import numpy as np
 import pytest
 from commands import call
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pate_jax import voting
 from pate_jax.accounting import local_plan
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import local
 from pate_jax.runs import chain
 from pate_jax.runs.local import ballot, count, terms
 from pate_jax.system import storage
@@ -102,6 +105,7 @@ def test_an_older_ledger_gets_the_same_answers_and_shows_them_again(tmp_path, pl
         other,
         local_plan.plan("one-hot", classes=3, questions=12, voters=90, budget=2.0),
         questions=12,
+        voters=90,
         budget=2.0,
         delta=0.0,
     )
@@ -118,7 +122,7 @@ def test_an_older_ledger_gets_the_same_answers_and_shows_them_again(tmp_path, pl
 def test_a_folder_that_was_restored_as_a_whole_draws_the_same_answers(tmp_path):
     """A backup that is older than a vote knows nothing of its answers, which have left."""
     agreed = [
-        terms.Terms(terms.local.RandomisedResponse(CLASSES, epsilon), QUESTIONS, 2, 2 * epsilon, 0.0, "v")
+        terms.Terms(local.RandomisedResponse(CLASSES, epsilon), QUESTIONS, 2, 2 * epsilon, 0.0, "v", 90)
         for epsilon in (1.0, 2.0)
     ]
     plans = [tmp_path / f"{one.budget:g}.json" for one in agreed]
@@ -137,7 +141,81 @@ def test_a_folder_that_was_restored_as_a_whole_draws_the_same_answers(tmp_path):
         return storage.read_arrays(out, ballot.KIND)["sent"]
 
     np.testing.assert_array_equal(restored(0), before)
-    assert (restored(1) != before).any()  # no noise serves two votes
+    assert (restored(1) != before).any()  # no noise serves two answers
+
+
+FEW = st.lists(st.tuples(st.integers(0, 24), st.integers(0, QUESTIONS - 1)), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("kind", [local.RandomisedResponse, local.OneHotNoise])
+@given(changed=FEW)
+def test_in_a_restored_folder_only_a_changed_answer_draws_other_noise(tmp_path_factory, kind, changed):
+    """Or an observer of both files would have two draws of each answer that did not change."""
+    folder = tmp_path_factory.mktemp("restored")
+    agreed = terms.Terms(kind(CLASSES, 0.5), QUESTIONS, QUESTIONS, 6.0, 0.0, "v", 25)
+    storage.write_json(folder / "plan.json", terms.KIND, terms.to_dict(agreed))
+    cast(folder, folder / "plan.json", voters=25)  # makes the secret
+    labels = np.random.default_rng(3).integers(0, CLASSES, (25, QUESTIONS))
+    other = labels.copy()
+    for voter, question in changed:
+        other[voter, question] = (labels[voter, question] + 1) % CLASSES
+
+    def sent(labels):
+        for path in (folder / "a").glob("*"):  # all but the secret, as if it were restored
+            if path.name != "keys.json":
+                path.unlink()
+        counts = np.stack([(labels == each).sum(axis=0) for each in range(CLASSES)], axis=1)
+        votes = voting.Votes(counts.astype(np.int32), labels.astype(np.int16))
+        voting.save_votes(folder / "v.npz", votes)
+        given = {"party": "a", "folder": folder / "a", "out": folder / "a.npz"}
+        made = ballot.vote(folder / "plan.json", folder / "v.npz", **given)
+        asked = terms.asked(agreed, "a", 25, made.answers)
+        return storage.read_arrays(folder / "a.npz", ballot.KIND)["sent"], asked
+
+    (first, asked), (again, _) = sent(labels), sent(other)
+    same = np.take_along_axis(labels == other, asked, axis=1)
+    np.testing.assert_array_equal(first[same], again[same])
+
+
+def test_a_voter_that_answers_as_another_has_noise_of_its_own(tmp_path):
+    agreed = terms.Terms(local.RandomisedResponse(CLASSES, 0.5), 1, 1, 1.0, 0.0, "v", 300)
+    storage.write_json(tmp_path / "plan.json", terms.KIND, terms.to_dict(agreed))
+    labels = np.zeros((300, 1), np.int16)
+    voting.save_votes(tmp_path / "v.npz", voting.Votes(np.array([[300, 0, 0]], np.int32), labels))
+    given = {"party": "a", "folder": tmp_path / "a", "out": tmp_path / "a.npz"}
+    ballot.vote(tmp_path / "plan.json", tmp_path / "v.npz", **given)
+    assert len(np.unique(storage.read_arrays(tmp_path / "a.npz", ballot.KIND)["sent"])) == CLASSES
+
+
+def test_delta_stands_beside_epsilon_and_is_at_most_one_over_the_voters(tmp_path, capsys):
+    flags = ["--classes", CLASSES, "--questions", QUESTIONS, "--voters", 90, "--budget", 0.5]
+    for delta in (0.9999, 0.012):
+        assert call("local", "plan", tmp_path / "no.json", *flags, "--delta", delta) == 2
+        said = capsys.readouterr().err
+        assert f"delta={delta:g}" in said and "90 voters" in said and "--delta 0.001 or less" in said
+    plan = tmp_path / "plan.json"
+    assert call("local", "plan", plan, *flags, "--delta", 0.01) == 0
+    assert "epsilon 0.5 at delta 0.01" in capsys.readouterr().out
+    votes, _ = votes_file(tmp_path / "v.npz", 90)
+    where = ["--party", "a", "--ledger", tmp_path / "a", "--out", tmp_path / "a.npz"]
+    assert call("local", "vote", plan, votes, *where) == 0
+    assert capsys.readouterr().out.count("at delta 0.01") == 2
+    assert call("local", "vote", plan, votes, *where, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["delta"] == 0.01
+
+
+def test_a_party_of_more_voters_than_one_over_delta_is_refused(tmp_path):
+    agreed = terms.Terms(local.RandomisedResponse(CLASSES, 1.0), QUESTIONS, 1, 1.0, 0.05, "v", 20)
+    storage.write_json(tmp_path / "plan.json", terms.KIND, terms.to_dict(agreed))
+    assert cast(tmp_path, tmp_path / "plan.json", voters=20)[1].delta == 0.05
+    with pytest.raises(PateError, match=r"delta=0.05 of .* over its 21 voters"):
+        cast(tmp_path, tmp_path / "plan.json", party="b", voters=21)
+    assert not (tmp_path / "b.npz").exists()
+    body = terms.to_dict(agreed)
+    for change in ({"delta": 0.9999}, {"voters": 21}, {"voters": 0}):
+        storage.write_json(tmp_path / "other.json", terms.KIND, body | change)
+        with pytest.raises(PateError, match=r"delta=|voters=0"):
+            terms.read(tmp_path / "other.json")
 
 
 def test_a_folder_of_an_older_version_goes_on(tmp_path, plan):
@@ -181,7 +259,7 @@ def test_a_crash_between_drawing_charging_and_giving_never_charges_twice(tmp_pat
 
 def test_a_smaller_budget_takes_fewer_questions_and_is_just_as_loud(tmp_path):
     plan = tmp_path / "plan.json"
-    agreed = terms.Terms(terms.local.RandomisedResponse(CLASSES, 2.0), QUESTIONS, 4, 8.0, 0.0, "v")
+    agreed = terms.Terms(local.RandomisedResponse(CLASSES, 2.0), QUESTIONS, 4, 8.0, 0.0, "v", 90)
     storage.write_json(plan, terms.KIND, terms.to_dict(agreed))
     whole, small = (cast(tmp_path, plan, party, budget=budget) for party, budget in (("a", 8.0), ("b", 5.0)))
     assert whole[1].answers == 4 and small[1].answers == 2
@@ -194,7 +272,7 @@ def test_a_smaller_budget_takes_fewer_questions_and_is_just_as_loud(tmp_path):
 
 
 def test_a_ledger_adds_up_all_votes_and_refuses_what_exceeds_its_budget(tmp_path):
-    agreed = terms.Terms(terms.local.RandomisedResponse(CLASSES, 2.0), QUESTIONS, 2, 5.0, 0.0, "v0")
+    agreed = terms.Terms(local.RandomisedResponse(CLASSES, 2.0), QUESTIONS, 2, 5.0, 0.0, "v0", 90)
     plans = []
     for number in range(3):
         plans.append(tmp_path / f"plan{number}.json")
@@ -210,7 +288,7 @@ def test_a_ledger_adds_up_all_votes_and_refuses_what_exceeds_its_budget(tmp_path
 
 
 def test_with_a_delta_many_answers_cost_less_than_their_plain_sum(tmp_path):
-    agreed = terms.Terms(terms.local.OneHotNoise(CLASSES, 0.05), QUESTIONS, 12, 1.0, 1e-5, "v")
+    agreed = terms.Terms(local.OneHotNoise(CLASSES, 0.05), QUESTIONS, 12, 1.0, 1e-5, "v", 90)
     storage.write_json(tmp_path / "plan.json", terms.KIND, terms.to_dict(agreed))
     made = cast(tmp_path, tmp_path / "plan.json", voters=40)[1]
     assert made.answers == 12 and made.spent <= made.plain == pytest.approx(0.6)

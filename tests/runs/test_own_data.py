@@ -212,3 +212,11 @@ def test_a_named_data_set_needs_no_frames(tmp_path, monkeypatch):
     found = pate_jax.run(dataset="glyphs", records=50)
     assert found.directory == seen[0].directory and seen[0].data.dataset == "glyphs"
     assert seen[0].voters == "auto"
+
+
+@pytest.mark.parametrize("by", ["record", "user"])
+def test_records_that_name_users_and_count_by_record_are_warned_of(tmp_path, capsys, by):
+    private = {**PARTS["private"], "family": [f"f{31 * (row // 3) % 97}" for row in range(90)]}
+    settings = {"label": "sick", "id": "key", "user": "family", "by": by, "voters": "sums", "seed": 3}
+    pate_jax.run(**{**PARTS, "private": private}, **settings, out=tmp_path / "run")
+    assert capsys.readouterr().err.count("Pass --by user (by='user' in Python)") == (by == "record")

@@ -1,8 +1,13 @@
 """What is handed over: the files, what the card says, and that it names its own limits."""
 
+from functools import lru_cache
+
 import jax
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from pate_jax import accounting, models
 from pate_jax.data import Part, Preprocessing, columns
@@ -96,6 +101,75 @@ def test_the_card_names_the_columns_of_a_table(tmp_path):
     scaling = Preprocessing((40.0, 0.0, 0.0), (9.0, 1.0, 1.0))
     made = Student(parameters, model.description, scaling, ("no", "yes"), columns=kept)
     assert "a table with the columns age, job" in write.model_card(made, statement(), FACTS)
+
+
+def structure(card):
+    """The kinds of the parts of a Markdown text, with tables and without names."""
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(card)
+    return [
+        (token.type, token.level, [part.type for part in token.children or ()])
+        for token in tokens
+        if token.type != "text"
+    ]
+
+
+NASTY = [
+    "a|b",
+    "# x",
+    "\n# x\n",
+    "<script>alert(1)</script>",
+    "`",
+    "``a",
+    "**b**",
+    "[a](http://b)",
+    "&lt;",
+    "~~s~~",
+]
+NASTY += [
+    "\\",
+    "- x",
+    "\n\n| a |\n|---|\n| b |\n",
+    "\u202e",
+    "\ud800",
+    "![a](b)",
+    "<!--",
+    "</li></ul>",
+    "_a_",
+    "\r",
+]
+NAME = st.one_of(st.sampled_from(NASTY), st.text(st.characters(codec=None), min_size=1, max_size=20))
+
+
+@given(st.lists(NAME, min_size=2, max_size=4, unique=True), st.lists(NAME, min_size=1, max_size=4))
+def test_no_name_of_a_class_or_column_changes_the_structure_of_a_card(classes, named):
+    kept = [tuple(columns.Column(name) for name in names) for names in (named, ["age"] * len(named))]
+    scaling = Preprocessing((0.0,), (1.0,))
+    net = {"name": "table", "input_shape": [len(named)], "classes": len(classes)}
+    odd, usual = (
+        write.model_card(Student({}, net, scaling, tuple(names), columns=each), statement_of_cards(), FACTS)
+        for names, each in ((classes, kept[0]), (["ant"] * len(classes), kept[1]))
+    )
+    assert odd.count("\n") == usual.count("\n")
+    assert structure(odd) == structure(usual)
+    odd.encode()  # to a file
+
+
+@lru_cache(maxsize=1)
+def statement_of_cards():
+    return statement()
+
+
+@given(NAME)
+def test_a_name_is_shown_as_it_is(name):
+    (paragraph,) = [
+        token
+        for token in MarkdownIt("commonmark").parse(f"is {write.plain(name)}.")
+        if token.type == "inline"
+    ]
+    assert {part.type for part in paragraph.children} <= {"text", "text_special"}
+    shown = "".join(part.content for part in paragraph.children)
+    if name.isprintable():
+        assert shown == f"is {name}."
 
 
 @pytest.mark.parametrize("net", ["patches", "tandem"])

@@ -233,7 +233,7 @@ def rows(folder):
 
 
 def local_vote(folder):
-    agreed = terms.Terms(RandomisedResponse(3, 2.0), 5, 2, 4.0, 0.0, "one")
+    agreed = terms.Terms(RandomisedResponse(3, 2.0), 5, 2, 4.0, 0.0, "one", 90)
     storage.write_json(folder / "plan.json", terms.KIND, terms.to_dict(agreed))
     votes(folder)
     given = {"party": "a", "folder": folder, "out": folder / "a.npz"}

@@ -9,6 +9,7 @@ from test_crash import Children, Mortal
 
 from pate_jax.audit import verify
 from pate_jax.cli import main
+from pate_jax.runs import chain
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.tune import ledger, place
 from pate_jax.system import storage
@@ -50,9 +51,10 @@ def drawn(run):
 def calls(tmp_path_factory):
     """The system calls that an unharmed choice makes."""
     folder, mortal = tmp_path_factory.mktemp("calls"), Mortal()
+    words = command(folder, folder / "choice")  # makes the honest choice, whose calls do not count
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage, "os", mortal)
-        main(command(folder, folder / "choice"))
+        main(words)
     return mortal.calls
 
 
@@ -74,3 +76,29 @@ def test_killed_now_and_then_a_choice_ends_as_if_nothing_had_been(calls, tmp_pat
     assert verify.of_run(run).of("failed") == []
     assert published(run) == published(RunDirectory(honest_runs.choice().directory))
     assert len(place.found(out)) == 3
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_killed_once_a_choice_hands_over_the_same_and_does_not_tell_how_many(calls, tmp_path, capsys, moment):
+    """At six moments spread over it, every other in the middle of what it writes."""
+    out, unharmed = tmp_path / "choice", RunDirectory(honest_runs.choice().directory)
+    with (made := Children(os.environ["JAX_COMPILATION_CACHE_DIR"])).parent:
+        made.start([command(tmp_path, out)], (2 * moment + 1) * len(calls) // 12, moment % 2 == 1)
+        assert made.end() == -signal.SIGKILL
+        made.parent.stdin.close()
+    run = RunDirectory(out)
+    capsys.readouterr()
+    main(command(tmp_path, out))
+    said = "".join(capsys.readouterr())
+    assert handed_over(run) == handed_over(unharmed)
+    assert run.record.read().of("chosen") == unharmed.record.read().of("chosen")
+    for book in unharmed.private.rglob("ledger.jsonl"):
+        lines = (chain.read(path) for path in (book, out / book.relative_to(unharmed.root)))
+        assert len({len(each) for each in lines}) == 1, "nothing is charged twice"
+    assert "candidates/" not in said and "3 candidates" not in said.replace("About 3 candidates", "")
+
+
+def handed_over(run):
+    """All files of a release but pages, which have pictures here and none there."""
+    files = [path for path in run.release.rglob("*.*") if path.suffix != ".html"]
+    return {path.relative_to(run.release): path.read_bytes() for path in files}

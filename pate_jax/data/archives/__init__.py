@@ -39,16 +39,17 @@ def load(
 ) -> Dataset:
     """A data set by name, prepared in `data_dir` on first use, from the archives in `manual_dir` if given.
 
-    In a registered archive the number of a record is its id. In the user's own file it is only a row number,
-    unless the user declares otherwise.
+    In a registered archive the number of a record is its id. In the user's own file, which may have any
+    content, it is only a row number, unless the user declares otherwise. Whether that file happens to be the
+    registered one decides nothing, since one private record may decide that.
     """
     source, root, note = SOURCES[name], folder(data_dir), "the registered archives"
     digests: dict[str, str] = {}
     files = _own_files(source, manual_dir)
-    if files and not all(is_registered(files[file], archive) for file, archive in source.archives.items()):
+    if files and source.own_content:
         digests = {file: sha256_of(path) for file, path in sorted(files.items())}
         root /= f"{name}-{hashlib.sha256(''.join(digests.values()).encode()).hexdigest()[:12]}"
-        note = "the user's own files, which are not the registered ones"
+        note = "the user's own files"
     else:
         files = None
     with locked(root, name):

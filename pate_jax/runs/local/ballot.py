@@ -7,10 +7,11 @@
 Answers are drawn and stored first, then charged, and only then given out. Whatever happens in between, the
 stored answers are the only ones: a repeated command gives them out, and charges them if the ledger does not
 show them yet. It does not after a crash, or where an older copy of it was restored. Where an older copy of
-the whole folder was restored, the same answers are drawn again: their noise follows from the secret, the plan
-and the votes. So nobody sees two draws of the same answers. While some stored answers have no charge, no
-other plan is voted on, because the ledger may not know all that was spent. Each voter of a party spends the
-same: the ledger speaks of one voter.
+the whole folder was restored, the same answers are drawn again: the noise of each follows from the secret,
+the plan, the voter, the question and the answer itself. So nobody sees two draws of the same answer, and an
+answer that has changed since changes no other's noise. While some stored answers have no charge, no other
+plan is voted on, because the ledger may not know all that was spent. Each voter of a party spends the same:
+the ledger speaks of one voter.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pate_jax.aggregate import local as drawing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local
-from pate_jax.runs import batches, chain
+from pate_jax.runs import chain
 from pate_jax.runs.local import terms as plans
 from pate_jax.runs.local.terms import Terms
 from pate_jax.runs.secret import Secret
@@ -47,6 +48,7 @@ class Ballot(NamedTuple):
     plain: float  # the same as a plain sum of epsilons, with no delta
     whole_party: float  # what all of the party's voters have spent together, if all of them may change
     budget: float
+    delta: float  # of `spent`, `whole_party` and `budget`
     repeated: bool  # whether these answers were drawn and charged before
 
 
@@ -70,19 +72,21 @@ def vote(
     A budget smaller than the plan's makes voters answer fewer questions, and never more softly. The budget is
     fixed by the first vote in `folder`, and a vote that exceeds it is refused before anything is drawn.
     """
-    terms, (labels, queries) = plans.read(plan), _labels(votes, party)
+    terms, found = plans.read(plan), _votes(votes, party)
+    labels = found.labels
     if labels.shape[1] != terms.questions:
         raise PateError(f"{votes} answers {labels.shape[1]} questions where {plan} asks {terms.questions}")
     with chain.Writer(folder / "ledger.jsonl") as book:
         charges = [_charge(entry, book.path) for entry in chain.entries(book.path)]
         fixed, delta = _budget(charges, terms, budget)
+        plans.check_delta(delta, len(labels), str(plan if not charges else book.path))
         stored = _stored(folder, terms.digest)
         mine = next((one for one in charges if one.plan == terms.digest), None)
         if mine is None:
             _check_charged(folder, charges, stored)
             affordable = _affordable(charges, terms, fixed, delta)
             if not stored.exists():
-                content = _drawn(_secret(folder), terms, labels, queries, party, affordable)
+                content = _drawn(_secret(folder), terms, found, party, affordable)
                 storage.write_bytes(stored, content, mode=0o600)
             answers, sent = _kept(stored, party, len(labels), affordable)
             book.append(_entry(terms, len(labels), answers, fixed, delta, sent))
@@ -97,11 +101,18 @@ def vote(
     everybody = [(one.mechanism, one.answers * one.voters) for one in charges]
     spent, whole = (figures.accumulated(one, fixed, delta) for one in (each, everybody))
     sums = spent, figures.together(each), whole
-    return Ballot(len(labels), now.answers, *sums, fixed, mine is not None)
+    return Ballot(len(labels), now.answers, *sums, fixed, delta, mine is not None)
 
 
-def _labels(votes: Path, party: str) -> tuple[np.ndarray, str]:
-    """The voters' labels [voter, question], and a digest of what the file says about the questions."""
+class _Votes(NamedTuple):
+    """What a party's voters answer, and what the file says of the questions."""
+
+    labels: np.ndarray  # [voter, question]
+    questions: list[str]  # a name of each question
+    queries: str  # digest of all of them
+
+
+def _votes(votes: Path, party: str) -> _Votes:
     if not 1 <= len(party) <= _LONGEST_NAME or not party.isprintable():
         raise PateError(f"party={party!r} must be a name of 1 to {_LONGEST_NAME} printable characters")
     found = voting.load_votes(votes)
@@ -110,7 +121,10 @@ def _labels(votes: Path, party: str) -> tuple[np.ndarray, str]:
             f"{votes} holds counts of votes only, and every voter noises its own answer: give a file with "
             "teacher_labels[teacher, query]"
         )
-    return np.asarray(found.teacher_labels), storage.digest(found.ids, found.digests)
+    labels = np.asarray(found.teacher_labels)
+    known = [values for values in (found.ids, found.digests) if values is not None]
+    questions = [f"{at} {[str(values[at]) for values in known]}" for at in range(labels.shape[1])]
+    return _Votes(labels, questions, storage.digest(found.ids, found.digests))
 
 
 def _secret(folder: Path) -> Secret:
@@ -121,18 +135,22 @@ def _secret(folder: Path) -> Secret:
     return secret
 
 
-def _drawn(
-    secret: Secret, terms: Terms, labels: np.ndarray, queries: str, party: str, answers: int
-) -> memoryview:
-    """The content of the file that leaves the party: the same at every call."""
-    asked = plans.asked(terms, party, len(labels), answers)
-    chosen = np.take_along_axis(labels.astype(np.int64), asked, axis=1)
-    stream = (
-        f"local noise of {answers} answers to plan {terms.digest} for {storage.digest(chosen)} by {party}"
-    )
-    sent = drawing.send(terms.mechanism, chosen, key=batches.key_of(secret, stream))
-    names = {"plan": terms.digest, "party": party, "queries": queries}
-    arrays = {name: np.array(value) for name, value in names.items()}
+def _drawn(secret: Secret, terms: Terms, votes: _Votes, party: str, answers: int) -> memoryview:
+    """The content of the file that leaves the party.
+
+    The noise of an answer is named by its voter, its question and itself, and by nothing else of the file.
+    """
+    asked = plans.asked(terms, party, len(votes.labels), answers)
+    chosen = np.take_along_axis(votes.labels.astype(np.int64), asked, axis=1)
+    own = secret.derive(f"local noise of the voters of {party!r} in plan {terms.digest}")
+    names = [
+        f"{voter} {label} {votes.questions[question]}"
+        for voter, row in enumerate(zip(asked, chosen, strict=True))
+        for question, label in zip(*row, strict=True)
+    ]
+    sent = drawing.send_named(terms.mechanism, chosen, names, secret=own)
+    about = {"plan": terms.digest, "party": party, "queries": votes.queries}
+    arrays = {name: np.array(value) for name, value in about.items()}
     return storage.pack_arrays(KIND, {**arrays, "sent": sent.astype(np.int16)})
 
 

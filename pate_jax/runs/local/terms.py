@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import secrets
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +37,7 @@ class Terms(NamedTuple):
     budget: float  # of one voter, unless its party has another
     delta: float
     vote: str  # a random name, so that two plans are never the same
+    voters: int  # about how many all parties have together; delta is at most one over it
 
     @property
     def digest(self) -> str:
@@ -54,14 +56,17 @@ def to_dict(terms: Terms) -> dict[str, str | int | float]:
         "budget": terms.budget,
         "delta": terms.delta,
         "vote": terms.vote,
+        "voters": terms.voters,
     }
 
 
-def write(path: Path, plan: LocalPlan, *, questions: int, budget: float, delta: float) -> Terms:
+def write(path: Path, plan: LocalPlan, *, questions: int, voters: int, budget: float, delta: float) -> Terms:
     """Write the file of a new plan; an existing file is never overwritten."""
+    check_delta(delta, voters, "the plan")
     if path.exists():
         raise PateError(f"{path} exists, and parties may rely on it: choose another name")
-    terms = Terms(plan.mechanism, questions, plan.answers_each, budget, delta, secrets.token_hex(16))
+    name = secrets.token_hex(16)
+    terms = Terms(plan.mechanism, questions, plan.answers_each, budget, delta, name, voters)
     storage.write_json(path, KIND, to_dict(terms))
     return terms
 
@@ -70,7 +75,7 @@ def read(path: Path) -> Terms:
     """The plan of a file, checked."""
     body = storage.read_json(path, KIND)
     kinds = {"mechanism": str, "classes": int, "epsilon": float, "questions": int, "answers_each": int}
-    kinds |= {"budget": float, "delta": float, "vote": str}
+    kinds |= {"budget": float, "delta": float, "vote": str, "voters": int}
     if set(body) != set(kinds):
         raise PateError(f"{path} has {sorted(body)} where {sorted(kinds)} are wanted: get it again")
     for name, kind in kinds.items():
@@ -79,7 +84,7 @@ def read(path: Path) -> Terms:
         if type(body[name]) is not kind:
             raise PateError(f"{path}: {name}={body[name]!r} must be of type {kind.__name__}")
     mechanism = local.make(body["mechanism"], body["classes"], body["epsilon"])
-    rest = ("questions", "answers_each", "budget", "delta", "vote")
+    rest = ("questions", "answers_each", "budget", "delta", "vote", "voters")
     terms = Terms(mechanism, *(body[name] for name in rest))
     _check(path, terms)
     return terms
@@ -91,7 +96,7 @@ def asked(terms: Terms, party: str, voters: int, answers: int) -> NDArray[np.int
     The questions stand in a random order that the plan fixes, and a party begins at a place that its name
     fixes. Each voter takes the next few, so the questions of a party are spread as evenly as they can be.
 
-    >>> terms = Terms(local.RandomisedResponse(3, 1.0), 5, 2, 2.0, 0.0, "demo")
+    >>> terms = Terms(local.RandomisedResponse(3, 1.0), 5, 2, 2.0, 0.0, "demo", 5)
     >>> asked(terms, "a", voters=5, answers=2).shape
     (5, 2)
     """
@@ -104,6 +109,19 @@ def asked(terms: Terms, party: str, voters: int, answers: int) -> NDArray[np.int
     return chosen
 
 
+def check_delta(delta: float, voters: int, what: str) -> None:
+    """Refuse a delta that lets one of the voters be revealed, as one above one over their number does.
+
+    >>> check_delta(1e-5, 250, "the plan")
+    """
+    if not (0 <= delta < 1 and delta * voters <= 1):
+        small = 10.0 ** math.floor(-math.log10(10 * voters))
+        raise PateError(
+            f"delta={delta:g} of {what} is not from 0 to one over its {voters:,} voters, so one of them may "
+            f"be revealed completely: make a plan with --delta {small:g} or less"
+        )
+
+
 def _check(path: Path, terms: Terms) -> None:
     if not 1 <= terms.questions <= _MOST_QUESTIONS:
         raise PateError(f"{path}: questions={terms.questions} must be from 1 to {_MOST_QUESTIONS:,}")
@@ -111,11 +129,15 @@ def _check(path: Path, terms: Terms) -> None:
         raise PateError(
             f"{path}: answers_each={terms.answers_each} must be from 1 to the {terms.questions} questions"
         )
-    if not (terms.budget > 0 and 0 <= terms.delta < 1):
-        raise PateError(f"{path}: budget={terms.budget} must be above 0 and delta={terms.delta} from 0 to 1")
+    if terms.voters < 1:
+        raise PateError(f"{path}: voters={terms.voters} must be at least 1")
+    if not terms.budget > 0:
+        raise PateError(f"{path}: budget={terms.budget} must be above 0")
+    check_delta(terms.delta, terms.voters, str(path))
     whole = figures.spent(terms.mechanism, terms.answers_each, terms.delta)
     if whole > terms.budget:
         raise PateError(
-            f"{path}: {terms.answers_each} answers of epsilon {terms.mechanism.epsilon:g} cost {whole:g}, "
-            f"more than its budget of {terms.budget:g}: whoever wrote it must make another plan"
+            f"{path}: {terms.answers_each} answers of epsilon {terms.mechanism.epsilon:g} cost {whole:g} at "
+            f"delta={terms.delta:g}, more than its budget of {terms.budget:g}: whoever wrote it must make "
+            "another plan"
         )

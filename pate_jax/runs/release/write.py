@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,9 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
 def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """What the student is, what it cost and what that does not cover, for whoever is handed it."""
     warning = "" if facts["private"] else f"**{NOT_PRIVATE}**\n\n"
-    names = ", ".join(student.class_names[:20]) + (" ..." if len(student.class_names) > 20 else "")
+    names = ", ".join(map(plain, student.class_names[:20])) + (
+        " ..." if len(student.class_names) > 20 else ""
+    )
     lines = [
         f"Privacy: {statement['model_card_line']}",
         *([f"All releases together: {statement['trade_off']['in_words']}."] if facts["private"] else []),
@@ -58,6 +62,18 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     if "training" in statement:  # no public input had part in it
         covers = "\n".join(line for line in covers.split("\n") if not line.startswith("- the public inputs"))
     return f"{warning}# Model card\n\n{body}\n{covers}{_USE}"
+
+
+def plain(text: str) -> str:
+    """A name as Markdown that shows it as it is: no markup, no HTML, and one line.
+
+    >>> print(plain("<b>a|b</b>"), plain("one_two"), plain("two" + chr(10) + "lines"))
+    &lt;b&gt;a\\|b&lt;/b&gt; one\\_two two\\\\nlines
+    """
+    visible = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+    )
+    return html.escape(re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", visible), quote=False)
 
 
 _WHOM = {
@@ -131,10 +147,10 @@ _MAY_MISS = "values may be missing (blank, NA, NaN or null): student.json has th
 def _takes(student: Student) -> str:
     shape = "x".join(map(str, student.description["input_shape"]))
     if student.columns:
-        names = ", ".join(column.name for column in student.columns)
+        names = ", ".join(plain(column.name) for column in student.columns)
         fills = any(column.filling is not None for column in student.columns)
         dates = [column for column in student.columns if column.form not in (forms.NUMBER, forms.BOOLEAN)]
-        written = "".join(f"; {column.name} is {forms.told(column.form)}" for column in dates)
+        written = "".join(f"; {plain(column.name)} is {plain(forms.told(column.form))}" for column in dates)
         return f"a table with the columns {names}{written}" + f"; {_MAY_MISS}" * fills
     return f"arrays [n, {shape}]" + (" of pixels from 0 to 255" if student.dtype == "uint8" else "")
 

@@ -17,7 +17,7 @@ import numpy as np
 from pate_jax.accounting import composition
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.tuning import Tuned
-from pate_jax.data import Dataset
+from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
@@ -111,6 +111,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
         raise PateError(f"{run.root} is another run: choose another --out for this choice of settings")
     data = config.data.drawn(STROKES)
     dataset, tuned = open_data(data), config.tuned
+    relation.check_users_count(dataset, config.by)
     records = storage.digest(*dataset.private, *dataset.public)
     _check_same(known, records)
     choice = Choice(run, dataset)

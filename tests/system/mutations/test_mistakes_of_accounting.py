@@ -11,6 +11,7 @@ import test_exact
 import test_filter
 import test_gnmax
 import test_laplace
+import test_limits
 import test_smooth
 import test_statement
 import test_threshold
@@ -340,6 +341,12 @@ PUBLISHED = [
             ),
         ),
         "bounds_the_exact_cost",
+    ),
+    case(
+        "each draw of a sanitised limit has the whole confidence",
+        replaced(smooth, "spread", lambda real: lambda confidence, draw: confidence),
+        fails(test_limits.test_whoever_draws_until_content_has_a_limit_that_holds_as_often_as_it_says),
+        "assert",
     ),
     case(
         "a sanitised figure with half the noise that it pays for",

@@ -12,10 +12,10 @@ import test_merge
 import test_parties
 from catalogue import case, fails, is_caught, replaced, source
 
-from pate_jax.aggregate import fresh_key
 from pate_jax.data import fingerprints
-from pate_jax.runs import batches, register
+from pate_jax.runs import register
 from pate_jax.runs.parties import ballot, claims, join, ledger, terms, transcript, union
+from pate_jax.runs.secret import Secret
 from pate_jax.voting import merge
 
 
@@ -155,7 +155,7 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
         ),
         case(
             "a restored folder of local votes draws their noise anew",
-            replaced(batches, "key_of", lambda real: lambda *_: fresh_key()),
+            replaced(Secret, "derive", lambda real: lambda *_: secrets.token_bytes(32)),
             RESTORED,
             "Arrays are not equal",
         ),

@@ -49,7 +49,7 @@ def twice_as_loud(real):
 
 
 def plan_of(folder):
-    agreed = terms.Terms(RESPONSE(3, 2.0), 12, 4, 8.0, 0.0, "v")
+    agreed = terms.Terms(RESPONSE(3, 2.0), 12, 4, 8.0, 0.0, "v", 90)
     path = folder / "plan.json"
     storage.write_json(path, terms.KIND, terms.to_dict(agreed))
     return path
