@@ -159,6 +159,7 @@ def _of_votes(
 
 def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) -> None:
     """The statement of a crowd's run, which has one figure."""
+    from pate_jax.runs import trials
     from pate_jax.runs.crowds import stages
 
     if more:
@@ -168,7 +169,10 @@ def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) ->
         )
     with run.writing():
         statement = stages.account(run, delta)
-    print(json_format.dumps(statement.to_dict()) if json else statement.text())
+    if json:
+        print(json_format.dumps({**trials.said(run), **statement.to_dict()}))
+    else:
+        print("\n".join([statement.text(), *trials.said(run).values()]))
 
 
 def _by_query(spent: Spent) -> tuple[Mechanism, np.ndarray, float]:

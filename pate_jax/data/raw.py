@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import tables
+from pate_jax.data import tables, trial_mark
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 from pate_jax.system.storage import read_foreign_arrays
@@ -25,6 +25,7 @@ class Raw(NamedTuple):
     users: np.ndarray | None
     features: np.ndarray | None = None
     numbered: bool = False  # whether the ids are only numbers of rows, or of files
+    trial: bool = False  # whether the file is marked as a part of a trial
 
 
 def of_arrays(path: Path) -> Raw:
@@ -43,7 +44,8 @@ def of_arrays(path: Path) -> Raw:
     if inputs.ndim == 3:
         inputs = inputs[..., None]
     labels, ids, users = (arrays.get(name) for name in _ROLES)
-    return Raw(inputs, labels, ids, users, _features(arrays.get("features"), path))
+    marked = trial_mark.NAME in arrays
+    return Raw(inputs, labels, ids, users, _features(arrays.get("features"), path), trial=marked)
 
 
 def _features(found: np.ndarray | None, path: Path) -> np.ndarray | None:
@@ -78,6 +80,7 @@ def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
     """A table whose columns of labels, ids and users have these names; the private part must have all."""
     each_by_itself(names)
     table = tables.read(path)
+    marked = table.pop(trial_mark.NAME, None) is not None
     roles: dict[str, np.ndarray | None] = {}
     for role, name in names.items():
         roles[role] = np.array(table.pop(name), np.str_) if name in table else None
@@ -87,4 +90,4 @@ def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
         raise PateError(
             f"{path} has no columns to learn from beside {', '.join(filter(None, names.values()))}"
         )
-    return Raw(table, roles["labels"], roles["ids"], roles["users"])
+    return Raw(table, roles["labels"], roles["ids"], roles["users"], trial=marked)

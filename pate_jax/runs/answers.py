@@ -100,8 +100,8 @@ def load_charged(run: RunDirectory, line: Line) -> voting.Votes:
 def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
     """Some of the queries, with everything that came with their votes."""
     labels = None if votes.teacher_labels is None else votes.teacher_labels[:, rows]
-    rest = (None if part is None else part[rows] for part in votes[2:])
-    return voting.Votes(votes.votes[rows], labels, *rest)
+    rest = (None if part is None else part[rows] for part in votes[2:5])
+    return voting.Votes(votes.votes[rows], labels, *rest, trial=votes.trial)
 
 
 def _issued(run: RunDirectory, line: Line) -> tuple[np.ndarray, np.ndarray]:

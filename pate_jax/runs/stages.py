@@ -12,7 +12,7 @@ from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import batches, budget, ledger, limits, queries, students
+from pate_jax.runs import batches, budget, ledger, limits, queries, students, trials
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
@@ -54,6 +54,7 @@ def begin(
             _check_fit(inputs, asks, min_distance)
     run.secret.draw(cut.seed)
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
+    trials.record(run, inputs.dataset.trial)
     run.record.agree("partition", to_settings(cut))
     run.record.agree("teacher", to_settings(config), but_not=_WHERE)
     run.record.agree("relation", {"relation": whom})
@@ -144,7 +145,7 @@ def votes_on(inputs: Inputs, asked: data.Part) -> voting.Votes:
     labels = np.asarray(devices.rows_of_all(labels))
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
     digests = np.array(duplicates.digests(asked.inputs))
-    return voting.Votes(histograms, labels, asked.ids, asked.labels, digests)
+    return voting.Votes(histograms, labels, asked.ids, asked.labels, digests, dataset.trial)
 
 
 def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.Statement:
@@ -206,7 +207,7 @@ def account(
         limits.release(run, run.record.read().mechanism, delta, sanitise)
     statement = state(run, delta, pld)
     storage.write_json(run.statement, "statement", statement.to_dict())
-    storage.write_json(run.public_statement, "statement", statement.publishable())
+    storage.write_json(run.public_statement, "statement", trials.stated(run, statement.publishable()))
     return statement
 
 
@@ -216,10 +217,12 @@ def teach(
     public: Path | None = None,
     test: Path | None = None,
     inputs: Inputs | None = None,
+    show_public: bool = False,
 ) -> dict[str, Any]:
     """Train the student on the answers and write release/; a finished student is not trained again.
 
     `inputs` are those that an earlier stage has opened; unset: the run's own are opened, where it has any.
+    `show_public` says that inputs of the file `public` may go into the release.
     """
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
@@ -228,7 +231,9 @@ def teach(
         if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
     answers, votes = load_answers(run), load_asked(run)
-    dataset, asked = _public(run, inputs, votes, public, test)
+    dataset, asked = _public(run, inputs, votes, public, test, show_public)
+    trials.record(run, dataset.trial)
+    statement = _restated(run, statement)
     config.resolved(image=dataset.kind == "image")  # refuses what does not suit the inputs
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     choice = students.choose(run, config, dataset, asked)
@@ -242,6 +247,7 @@ def teach(
         "data": dataset.description,
         "synthetic": dataset.synthetic,
         "private": run.secret.seed is None,
+        **trials.said(run),
         "teachers": int(votes.votes.sum(1).max()),
         "batches": run.batches,
         "queries": len(votes.votes),
@@ -259,6 +265,14 @@ def teach(
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
     return results
+
+
+def _restated(run: RunDirectory, statement: dict[str, Any]) -> dict[str, Any]:
+    """The published statement, which says of a trial that it is one; what votes were made on shows late."""
+    said = trials.stated(run, statement)
+    if said != statement:
+        storage.write_json(run.public_statement, "statement", said)
+    return said
 
 
 def _selection(run: RunDirectory) -> str | None:
@@ -340,18 +354,23 @@ def attacked(run: RunDirectory) -> dict[str, Any] | None:
 
 
 def _public(
-    run: RunDirectory, inputs: Inputs | None, votes: voting.Votes, public: Path | None, test: Path | None
+    run: RunDirectory,
+    inputs: Inputs | None,
+    votes: voting.Votes,
+    public: Path | None,
+    test: Path | None,
+    show_public: bool,
 ) -> tuple[data.Dataset, data.Part]:
     """The public data of a run and, row by row, the inputs that were asked about."""
     settings = run.record.read()
     if "data" in settings:
-        if public is not None or test is not None:
-            raise PateError(f"{run.root} knows its public data: leave out --public and --test")
+        if public is not None or test is not None or show_public:
+            raise PateError(f"{run.root} knows its public data: leave out --public, --test and --show-public")
         inputs = inputs or run_inputs.open(run)
         return inputs.dataset, queries.asked_inputs(inputs)
     if public is None:
         raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")
-    dataset = data.pool(public, test, classes=votes.votes.shape[1])
+    dataset = data.pool(public, test, classes=votes.votes.shape[1], show_public=show_public)
     rows = asked_rows(run)
     if len(dataset.public.ids) <= rows.max(initial=-1):
         raise PateError(

@@ -13,6 +13,7 @@ from pate_jax.data import Dataset, Part, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import students as training
+from pate_jax.runs import trials
 from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, join, ledger, terms
@@ -137,6 +138,7 @@ def _results(
         "data": relation.without_warning(dataset.description),
         "synthetic": dataset.synthetic,
         "private": member.run.secret.seed is None,
+        **trials.said(member.run),
         "parties": len(member.agreement.parties),
         "voters": member.agreement.voters,
         "queries": len(given.asked.ids),

@@ -22,6 +22,7 @@ import numpy as np
 from pate_jax import models
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import Preprocessing, duplicates
+from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.runs.release import pictures
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -45,6 +46,7 @@ _STATEMENT = frozenset(
     {
         *("artefact", "schema", "warning", "asked", "answered", "delta", "relation", "relation_in_words"),
         *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line", "trade_off"),
+        "trial",
         *(
             "teachers",
             "classes",
@@ -376,5 +378,7 @@ def agrees(folder: Path) -> Iterator[Finding]:
             yield failed(f"{name} does not say that {bought} were answered, as statement.json does")
         elif (_ALARM in text) == private:
             yield failed(f"{name} and statement.json disagree on whether the run is private")
+        elif (SENTENCE in text) != ("trial" in statement):
+            yield failed(f"{name} and statement.json disagree on whether the run is a trial")
         else:
             yield passed(f"{name} carries the guarantee of statement.json word for word")

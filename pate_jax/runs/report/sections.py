@@ -21,7 +21,8 @@ def headline(results: Mapping[str, Any], statement: Statement | CrowdStatement |
     """The publishable figure, and beside it what the student is worth."""
     told, _, at = words.headline(statement).partition(" at ")
     covers = f"for {statement.covers}"
-    facts = [("Privacy that may be published", told, f"at {at}, {covers}" if at else covers)]
+    name = "Privacy of the private part" if "trial" in results else "Privacy that may be published"
+    facts = [(name, told, f"at {at}, {covers}" if at else covers)]
     seen = results.get("seen")
     if seen and results["student_accuracy"] is not None:
         limits = words.interval(seen["low"], seen["high"])
