@@ -21,7 +21,7 @@ from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import run_pages, seen, sheet
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
-from pate_jax.student.settings import Selection
+from pate_jax.student.settings import Selection, check_shown
 from pate_jax.system import devices, progress, storage
 
 SHEET = "sheet"  # the kind of the file of the contact sheet
@@ -38,18 +38,22 @@ def begin(
     asks: int = 0,
     delta: float = budget.CUSTOMARY_DELTA,
     min_distance: float | None = None,
+    learner: student.StudentConfig | None = None,
 ) -> Inputs:
     """Open the data of a run, and record what it is made from.
 
     Nothing is recorded before the data were opened and found fit for what was asked, so a mistyped command
     can be given again, corrected. If it is known how many public inputs it `asks` about, too many are refused
-    before the work, not after it; a `delta` too large for so many records is warned about.
+    before the work, not after it, and so is a `learner` that these data cannot have; a `delta` too large for
+    so many records is warned about.
     """
     choice = choice.drawn(_RECORDS * cut.teachers)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
         inputs = Inputs(run, choice, cut, config)
         whom = relation.of(inputs.dataset, cut.by)
+        if learner is not None:
+            _check_learner(learner, inputs.dataset)
         if not run.teacher_report.exists():
             _check_fit(inputs, asks, min_distance)
     run.secret.draw(cut.seed)
@@ -60,6 +64,13 @@ def begin(
     run.record.agree("relation", {"relation": whom})
     budget.warn_of_delta(delta, len(inputs.dataset.private.ids))
     return inputs
+
+
+def _check_learner(config: student.StudentConfig, dataset: data.Dataset) -> None:
+    """Refuse a student that does not suit the inputs, or would hold those that may not be shown."""
+    image = dataset.kind == "image"
+    config.resolved(image=image)
+    check_shown(config, image=image, shown=dataset.show_public)
 
 
 def _check_fit(inputs: Inputs, asks: int, min_distance: float | None) -> None:
@@ -234,7 +245,7 @@ def teach(
     dataset, asked = _public(run, inputs, votes, public, test, show_public)
     trials.record(run, dataset.trial)
     statement = _restated(run, statement)
-    config.resolved(image=dataset.kind == "image")  # refuses what does not suit the inputs
+    _check_learner(config, dataset)
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     choice = students.choose(run, config, dataset, asked)
     learned = students.learn(run, choice.config, dataset, asked)
@@ -291,7 +302,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
     told = tell_owner(run)
     statement, results = accounting.Statement.from_dict(told["statement"]), stored_results(run)
-    public = run_pages.public_page(results, statement, contact_sheet(run))
+    public = run_pages.public_page(results, statement, sheet.released(contact_sheet(run)))
     storage.write_bytes(run.public_report, public.encode())
     check.check(run.release)
     return told

@@ -230,7 +230,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
     told = tell_owner(run)
     statement, results = accounting.Statement.from_dict(told["statement"]), shared.stored_results(run)
-    page = crowd_pages.public_page(results, statement, shared.contact_sheet(run))
+    page = crowd_pages.public_page(results, statement, sheet.released(shared.contact_sheet(run)))
     storage.write_bytes(run.public_report, page.encode())
     check.check(run.release)
     return told

@@ -23,6 +23,7 @@ from pate_jax.runs.release import write
 from pate_jax.runs.report import seen
 from pate_jax.runs.settings import to_settings
 from pate_jax.student import sums
+from pate_jax.student.settings import check_shown
 from pate_jax.system import storage
 
 
@@ -43,8 +44,10 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
         return storage.read_json(run.results, "results")
     dataset = ballot.open_dataset(member)
     given = lesson(member, dataset)
+    image = dataset.kind == "image"
     if given.linear is None or not isinstance(config, student.Linear):
-        config.resolved(image=dataset.kind == "image")  # refuses what does not suit the inputs
+        config.resolved(image=image)  # refuses what does not suit the inputs
+    check_shown(config, image=image, shown=dataset.show_public)
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned, method = learn(member, config, dataset, given)
     results = _results(member, dataset, given, learned, method)

@@ -172,10 +172,8 @@ def _of_the_votes(inside: Mapping[str, Any]) -> list[str]:
 
 def head(results: Mapping[str, Any]) -> str:
     """What must be said first: of a trial, of a seeded run, and of synthetic data."""
-    said = [
-        *([results["trial"]] if "trial" in results else []),
-        *([] if results["private"] else [NOT_PRIVATE]),
-    ]
+    said = [results["trial"]] if "trial" in results else []
+    said += [] if results["private"] else [NOT_PRIVATE]
     alarm = "".join(f'<p class="warn"><strong>{escape(one)}</strong></p>' for one in said)
     synthetic = f'<p class="note">{words.SYNTHETIC}</p>' if results["synthetic"] else ""
     return f"{alarm}<p>{escape(results['data'])}</p>{synthetic}"
