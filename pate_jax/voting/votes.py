@@ -177,8 +177,8 @@ def load_votes(
         counts = _count(check_teacher_labels(teacher_labels, classes), classes)
     elif not ours:
         _explain_orientation(path, counts)
-    rest = (arrays.get(name) for name in ("ids", "labels", "digests"))
-    return _checked(Votes(counts, teacher_labels, *rest, trial="trial" in arrays))
+    rest = {name: arrays.get(name) for name in ("ids", "labels", "digests")}
+    return _checked(Votes(counts, teacher_labels, trial="trial" in arrays, **rest))
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
