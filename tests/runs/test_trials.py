@@ -94,6 +94,19 @@ def test_every_output_of_a_run_says_that_it_is_a_trial(kind, parts, tmp_path):
         assert [one.partition(": ")[2] for one in found] == [trial_mark.SENTENCE]
 
 
+def test_a_choice_of_settings_on_a_trial_says_so(parts, tmp_path):
+    (tmp_path / "list.toml").write_text(
+        '[[candidate]]\nvoters = "sums"\n[[candidate]]\nvoters = "neighbours"\n'
+    )
+    run = RunDirectory(tmp_path / "tuned")
+    flags = ("--settings", tmp_path / "list.toml", "--each-once", "--ids-are-stable", "--epsilon", 20)
+    said, last = ran("tune", *files(parts), *NAMED, *flags, "--out", run.root)
+    assert last == trial_mark.SENTENCE and not OFFERS.search(said)
+    for path in (run.public_report, run.student / "MODEL_CARD.md", run.public_statement):
+        assert trial_mark.SENTENCE in html.unescape(path.read_text()) and not OFFERS.search(plain(path))
+    assert [one.partition(": ")[2] for one in verify.at(run.root).of("failed")] == [trial_mark.SENTENCE]
+
+
 def test_a_release_that_conceals_its_trial_is_found_out(parts, tmp_path):
     run = RunDirectory(tmp_path / "run")
     ran(*KINDS["sums"], *files(parts), *NAMED, "--out", run.root)
