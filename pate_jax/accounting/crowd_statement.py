@@ -53,6 +53,7 @@ _FIELDS = frozenset(
         "charged",
     }
 ) | {
+    "trial",
     "relation_in_words",
     "model_card_line",
     "status",

@@ -25,7 +25,8 @@ from pate_jax.mechanisms.shared_votes import SharedVote
 BASIS = "the noise of the parties that an audience cannot subtract"
 NOTE = "holds for all private records, against the audience that learns most"
 _FIELDS = frozenset({"warning", "shared", "audiences", "delta", "relation", "private", "charged"}) | {
-    *("figures", "trade_off", "relation_in_words", "model_card_line", "status", "asked", "answered")
+    *("trial", "figures", "trade_off", "relation_in_words", "model_card_line", "status"),
+    *("asked", "answered"),
 }
 
 

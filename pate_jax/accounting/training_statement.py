@@ -32,7 +32,7 @@ ADDED = "added_or_removed"
 _FIELDS = frozenset(
     {
         *("training", "delta", "relation", "private", "charged", "relation_in_words", "model_card_line"),
-        *("figures", "trade_off", "status", "warning"),
+        *("figures", "trade_off", "status", "trial", "warning"),
     }
 )
 

@@ -11,7 +11,7 @@ from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
 from pate_jax.models import trees
-from pate_jax.runs import batches, chain, register
+from pate_jax.runs import batches, chain, register, trials
 from pate_jax.runs.baselines import heads, tasks, training
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import TRAINING
@@ -86,10 +86,14 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
             return
     made = chain.read(run.ledger)[0]
     again = tasks.charged(Training(**made["training"]), made["delta"], run.secret.seed is None)
-    for which, path in (("private", run.statement), ("published", run.public_statement)):
+    wanted = again.publishable()
+    for which, path, due in (
+        ("private", run.statement, wanted),
+        ("published", run.public_statement, trials.stated(run, wanted)),
+    ):
         body = storage.read_json(path, "statement")
         yield from judged(
-            (f"the {which} statement differs: {one}" for one in differences(body, again.publishable())),
+            (f"the {which} statement differs: {one}" for one in differences(body, due)),
             f"the {which} statement is what the ledger gives, at delta {again.delta:g}",
         )
 

@@ -19,7 +19,7 @@ from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
 from pate_jax.data import partition
 from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, HeadCount, Score
-from pate_jax.runs import batches, budget, chain, ledger
+from pate_jax.runs import batches, budget, chain, ledger, trials
 from pate_jax.runs.crowds import choice, comparison, public_side, release, rivals, rounds, stages, students
 from pate_jax.runs.crowds.certificate import faults, held_out
 from pate_jax.runs.crowds.certificate import voters as certified_voters
@@ -320,10 +320,13 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
             f"the statement is by {whole.get('relation')}, and the certificate by {certificate.get('by')}"
         )
     again = stages.state(run, budget.agreed_delta(run, None)).publishable()
-    for which, path in (("private", run.statement), ("published", run.public_statement)):
+    for which, path, due in (
+        ("private", run.statement, again),
+        ("published", run.public_statement, trials.stated(run, again)),
+    ):
         body = storage.read_json(path, "statement")
         yield from judged(
-            (f"the {which} statement differs: {one}" for one in differences(body, again)),
+            (f"the {which} statement differs: {one}" for one in differences(body, due)),
             f"the {which} statement is what the ledger gives, at delta {again['delta']:g}",
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import Subject
-from pate_jax.data import Dataset, duplicates
+from pate_jax.data import Dataset, duplicates, readable
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
 from pate_jax.runs import chain, ledger
@@ -52,8 +52,9 @@ def secrets(subject: Subject) -> check.Secrets:
         texts |= _sensitive(storage.read_json(run.statement, "statement"))
     if isinstance(opened, Finding):
         return check.Secrets(texts, arrays=partial(_arrays, run))
-    names = frozenset(_names(opened.dataset))
-    return check.Secrets(texts, names, partial(_arrays, run), partial(_inputs, opened))
+    names, shown = frozenset(_names(opened.dataset)), opened.dataset.show_public
+    public = None if shown else partial(_public, opened.dataset)
+    return check.Secrets(texts, names, partial(_arrays, run), partial(_inputs, opened), public)
 
 
 def _names(dataset: Dataset) -> set[str]:
@@ -71,6 +72,15 @@ def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
         private = private[[name not in public for name in opened.dataset.private_digests]]
     yield private
     yield opened.dataset.preprocessing.apply(private)
+
+
+def _public(dataset: Dataset) -> check.Shown:
+    """The public inputs as stored, preprocessed, and as the columns of a page."""
+    inputs = dataset.public.inputs
+    rows = readable.records(dataset, inputs) if inputs.ndim == 2 else []
+    several = (row for row in rows if len(row) > 1)  # one number alone may stand anywhere
+    known = ({name: value for name, value in row if value != readable.MISSING} for row in several)
+    return check.Shown((inputs, dataset.preprocessing.apply(inputs)), known)
 
 
 def _sensitive(statement: dict[str, Any]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
-from pate_jax.runs import batches, budget, chain, ledger, stable_list, stages
+from pate_jax.runs import batches, budget, chain, ledger, stable_list, stages, trials
 from pate_jax.runs.answers import load_batch, load_charged
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
@@ -229,7 +229,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
     yield from judged(
         (
             f"the published statement differs: {one}"
-            for one in differences(published, statement.publishable())
+            for one in differences(published, trials.stated(run, statement.publishable()))
         ),
         "the published statement is what the votes and the ledger give",
     )
@@ -276,7 +276,7 @@ def coherent(
     yield from judged(
         (
             f"the statement is not what its own fields give: {one}"
-            for one in differences(body, statement.publishable())
+            for one in differences({**body, "trial": None}, {**statement.publishable(), "trial": None})
         ),
         "the statement's words are those of its numbers",
     )

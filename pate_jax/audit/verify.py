@@ -21,6 +21,7 @@ from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit import baselines, crowds, parties, recounts, retraining, secrets, shards, spending, tune
 from pate_jax.audit.subject import Subject
+from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.runs import register
 from pate_jax.runs.baselines import training
@@ -28,7 +29,7 @@ from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import join
 from pate_jax.runs.release import check
-from pate_jax.runs.release.findings import Examination, Finding, examine, unchecked
+from pate_jax.runs.release.findings import Examination, Finding, examine, failed, unchecked
 from pate_jax.system import storage
 
 Checks = dict[str, Callable[[], Iterable[Finding]]]
@@ -200,6 +201,8 @@ def _released(subject: Subject) -> Iterator[Finding]:
 
 def _stated(folder: Path) -> Iterator[Finding]:
     body = storage.read_json(folder / "statement.json", "statement")
+    if "trial" in body:
+        yield failed(SENTENCE)
     if "training" in body:
         trained = TrainingStatement.from_dict(body)
         yield from spending.coherent(body, trained)

@@ -13,6 +13,7 @@ from pate_jax import accounting
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.smooth import check_confidence
 from pate_jax.accounting.stable_statement import stable_statement
+from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
@@ -70,18 +71,21 @@ def account(
     check_confidence(confidence)
     if not votes.exists():
         raise PateError(f"{votes} does not exist: name a votes file or a run directory")
+    trial: dict[str, str] = {}
     if votes.is_dir():
         if queries is not None or answered is not None or mechanism is not None:
             raise PateError(
                 f"{votes} is a run, whose mechanism, queries and answers are recorded: leave out the "
                 "mechanism, --queries and --answered, or name a votes file"
             )
+        from pate_jax.runs import trials
         from pate_jax.runs.crowds.inputs import is_crowd
 
         run = RunDirectory(votes)
         if is_crowd(run):
             _of_crowd(run, delta, published or sanitise or plots is not None, json)
             return
+        trial = trials.said(run)
         spent = _of_run(run, delta, pld=not no_pld, confidence=confidence if sanitise else None)
     elif mechanism is None:
         raise PateError(
@@ -90,7 +94,9 @@ def account(
     else:
         if isinstance(mechanism, StableChoice):
             mechanism = mechanism.settled(None, delta or budget.CUSTOMARY_DELTA)
-        histograms = _first(votes_of(votes, labels_are_teacher_labels).votes, queries)
+        given = votes_of(votes, labels_are_teacher_labels)
+        trial = {"trial": SENTENCE} if given.trial else {}
+        histograms = _first(given.votes, queries)
         mask = None if answered is None else _mask(answered, len(histograms))
         spent = _of_votes(
             mechanism,
@@ -105,10 +111,11 @@ def account(
         _draw(plots, spent)
     if json:
         papers = {"papers": accounting.published(*_by_query(spent))._asdict()} if published else {}
-        print(json_format.dumps({**spent.statement.to_dict(), **papers}))
+        print(json_format.dumps({**trial, **spent.statement.to_dict(), **papers}))
     else:
         print(spent.statement.text())
         print(accounting.published_text(*_by_query(spent)) if published else "", end="")
+        print("".join(f"{line}\n" for line in trial.values()), end="")
 
 
 def _of_run(run: RunDirectory, delta: float | None, *, pld: bool, confidence: float | None) -> Spent:
@@ -165,6 +172,7 @@ def _of_votes(
 
 def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) -> None:
     """The statement of a crowd's run, which has one figure."""
+    from pate_jax.runs import trials
     from pate_jax.runs.crowds import stages
 
     if more:
@@ -174,7 +182,10 @@ def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) ->
         )
     with run.writing():
         statement = stages.account(run, delta)
-    print(json_format.dumps(statement.to_dict()) if json else statement.text())
+    if json:
+        print(json_format.dumps({**trials.said(run), **statement.to_dict()}))
+    else:
+        print("\n".join([statement.text(), *trials.said(run).values()]))
 
 
 def _by_query(spent: Spent) -> tuple[Mechanism, np.ndarray, float]:

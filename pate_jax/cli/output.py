@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 _SHOWN = (
-    *("run_dir", "voters", "told", "teachers", "queries", "answered"),
+    *("trial", "run_dir", "voters", "told", "teachers", "queries", "answered"),
     *("label_accuracy", "student_accuracy", "statement"),
 )
 RunPath = Annotated[Positional[Path], arg(metavar="RUN")]

@@ -194,9 +194,14 @@ def student(run: RunPath, config: Annotated[StudentFlags, arg(name="")] = Auto()
 
 
 def _finish(made: PartyStatement, out: Path, json: bool) -> None:
+    from pate_jax.runs import trials
+    from pate_jax.runs.directory import RunDirectory
+
+    trial = trials.said(RunDirectory(out))
     if json:
-        facts: dict[str, Any] = made.publishable()
+        facts: dict[str, Any] = {**trial, **made.publishable()}
         say(facts, json)
         return
     print(made.text())
     print(f"{out / 'transcript.json'}: equal in all parties. Next: pate party student {out}")
+    print(*(f"{line}\n" for line in trial.values()), sep="", end="")

@@ -84,11 +84,12 @@ def train(
         out: the run directory.
         json: print one JSON object.
     """
-    from pate_jax.runs import stages
+    from pate_jax.runs import stages, trials
 
     run = RunDirectory(out)
     with run.writing():
-        say(stages.train(stages.begin(run, data, partition, teacher)), json)
+        report = stages.train(stages.begin(run, data, partition, teacher))
+        say({**report, **trials.said(run)}, json)
 
 
 def vote(
@@ -117,14 +118,14 @@ def vote(
     check_distance(min_distance)
     if public is not None and not more:
         raise PateError(f"--public {public} goes with --more: the first inputs are those of the run's data")
-    from pate_jax.runs import inputs, stages
+    from pate_jax.runs import inputs, stages, trials
 
     directory = RunDirectory(run)
     with directory.writing():
         votes = stages.vote(inputs.open(directory), queries, more, public, selection, min_distance)
         file = directory.votes_of(directory.batches)
     said = {"votes": str(file), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())}
-    say(said, json)
+    say({**said, **trials.said(directory)}, json)
 
 
 def aggregate(
@@ -157,7 +158,7 @@ def aggregate(
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
-    from pate_jax.runs import batches, registration
+    from pate_jax.runs import batches, registration, trials
     from pate_jax.runs.parties import owners
 
     run = _run_of(source, out)
@@ -184,7 +185,8 @@ def aggregate(
         answers = batches.answer(run, chosen, budget_epsilon, delta)
         file = run.answers_of(run.batches)
     answered = int(answers.answered.sum())
-    say({"answers": str(file), "queries": len(answers.labels), "answered": answered}, json)
+    said = {"answers": str(file), "queries": len(answers.labels), "answered": answered}
+    say({**said, **trials.said(run)}, json)
 
 
 def _recorded_mechanism(run: RunDirectory) -> AnyMechanism:

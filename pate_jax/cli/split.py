@@ -29,6 +29,8 @@ def split(
 ) -> None:
     """Divide a table or .npz into public and private parts for a trial; its public rows have no privacy.
 
+    Each part is marked as that of a trial, which every run on it repeats.
+
     Args:
         file: a table (.csv, .parquet) or an .npz.
         out: the folder for the parts.

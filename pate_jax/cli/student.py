@@ -19,6 +19,7 @@ def student(
     config: Annotated[StudentFlags, arg(name="")] = Auto(),  # noqa: B008
     public: Path | None = None,
     test: Path | None = None,
+    show_public: bool = False,
     json: bool = False,
 ) -> None:
     """Train the student of a run on its answers and write release/.
@@ -28,6 +29,7 @@ def student(
         config: how the student learns.
         public: for votes made elsewhere: the public inputs that were voted on, in the order of the votes.
         test: for votes made elsewhere: a public labelled test part.
+        show_public: for votes made elsewhere: the public inputs may go into release/ as they are.
         json: print one JSON object.
     """
     from pate_jax.runs import stages
@@ -38,11 +40,11 @@ def student(
     directory = RunDirectory(run)
     with directory.writing():
         if not inputs.is_crowd(directory):
-            results = stages.teach(directory, config, public, test)
-        elif public is None and test is None:
+            results = stages.teach(directory, config, public, test, show_public=show_public)
+        elif public is None and test is None and not show_public:
             results = crowd_stages.teach(directory, config)
         else:
-            raise PateError(f"{run} knows its public data: leave out --public and --test")
+            raise PateError(f"{run} knows its public data: leave out --public, --test and --show-public")
     say(results, json)
 
 

@@ -108,6 +108,8 @@ class Dataset:
     equal_rows: Literal["refused", "declared", "published"] = "refused"
     columns: tuple[Any, ...] = ()  # of a table read from text: what `data.columns` made of each column
     ids_are: Ids = "given"  # `pate_jax.data.relation` derives from it whom the guarantee covers
+    trial: bool = False  # whether its parts are those of one private file, by the mark of `pate split`
+    show_public: bool = True  # whether public rows may go into a release; an owner's own only if she says so
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax.data import ids, kinds, tables
+from pate_jax.data import ids, kinds, tables, trial_mark
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 
@@ -104,7 +104,7 @@ def _arrays(
     inputs = "inputs" if "inputs" in columns else vectors[0]
     if names is None:
         return {"inputs": _plain(columns[inputs], inputs, place)}
-    called = {inputs: "inputs", "features": "features"}
+    called = {inputs: "inputs", "features": "features", trial_mark.NAME: trial_mark.NAME}
     called |= {names.get(role) or role: role for role in ("labels", "ids", "users")}
     unknown = [name for name in columns if name not in called]
     if unknown:

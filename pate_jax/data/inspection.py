@@ -13,7 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import columns, folders, forms, ids, labels, own_files, raw, relation, tables
+from pate_jax.data import (
+    columns,
+    folders,
+    forms,
+    ids,
+    labels,
+    own_files,
+    raw,
+    relation,
+    tables,
+    trial_mark,
+)
 from pate_jax.data.tables import Table, missing
 from pate_jax.errors import PateError
 
@@ -53,7 +64,9 @@ def look(path: Path, names: Names) -> Seen:
     """
     kind = own_files.kind_of([path])
     if kind == "table":
-        return table_seen(tables.read(path), names)
+        table = tables.read(path)
+        table.pop(trial_mark.NAME, None)
+        return table_seen(table, names)
     return _arrays(raw.of_arrays(path)) if kind == "arrays" else _folder(path)
 
 

@@ -8,12 +8,13 @@ change all teachers. A private value outside the known categories becomes a grou
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from pate_jax.data import columns, folders, labels, overlap, relation, tables
+from pate_jax.data import columns, folders, labels, overlap, relation, tables, trial_mark
 from pate_jax.data.dataset import (
     Dataset,
     Part,
@@ -48,6 +49,7 @@ def from_files(
     image_size: int | None = None,
     ids_are_stable: bool = False,
     equal_rows_are_coincidences: bool = False,
+    show_public: bool = False,
 ) -> Dataset:
     """A dataset from the user's files: all .npz, all tables (.csv, .parquet), or all folders of images.
 
@@ -60,6 +62,7 @@ def from_files(
     Images are resized to `image_size` pixels each way, or must all have one size.
     `ids_are_stable` declares that ids that count up like row numbers belong to their records nevertheless.
     Rows of other parts that equal private ones are refused, unless they are declared to be coincidences.
+    `show_public` declares that public rows may go into a release as they are.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -84,18 +87,18 @@ def from_files(
             "names, or the array ids of an .npz), or leave it out"
         )
     places = {part: str(path) for part, path in files.items()}
-    dataset = relation.declared(dataset, ids_are_stable)
+    dataset = replace(relation.declared(dataset, ids_are_stable), show_public=show_public)
     return overlap.declared(dataset, equal_rows_are_coincidences, places)
 
 
-def pool(public: File, test: File | None = None, *, classes: int) -> Dataset:
+def pool(public: File, test: File | None = None, *, classes: int, show_public: bool = False) -> Dataset:
     """A dataset of public inputs only (.npz), for votes that were made elsewhere; no private part."""
     paths = [Path(path).expanduser() for path in (public, test) if path is not None]
     if kind_of(paths) != "arrays":
         raise PateError(
             f"{public} is not an .npz: save the public inputs in one as `inputs`, in the order of the votes"
         )
-    return public_parts(public, test, classes=classes)
+    return replace(public_parts(public, test, classes=classes), show_public=show_public)
 
 
 def public_parts(
@@ -212,6 +215,8 @@ def _assemble(
         parts[name] = Part(
             inputs[name], given, rows if file.ids is None else file.ids, file.users, file.features
         )
+    trial = any(file.trial for file in raw.values())
+    warn(trial_mark.SENTENCE if trial else None)
     return Dataset(
         name="own",
         kind="image" if parts["private"].inputs.ndim == 4 else "table",
@@ -226,6 +231,8 @@ def _assemble(
         private_notes=notes,
         columns=plan,
         ids_are="rows" if raw["private"].ids is None or raw["private"].numbered else "given",
+        trial=trial,
+        show_public=False,  # unless the owner says so
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import ids, tables
+from pate_jax.data import ids, tables, trial_mark
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 from pate_jax.system.storage import read_foreign_arrays
@@ -25,6 +25,7 @@ class Raw(NamedTuple):
     users: np.ndarray | None
     features: np.ndarray | None = None
     numbered: bool = False  # whether the ids are only numbers of rows, or of files
+    trial: bool = False  # whether the file is marked as a part of a trial
 
 
 def of_arrays(path: Path) -> Raw:
@@ -45,8 +46,8 @@ def of_arrays(path: Path) -> Raw:
     names = {
         role: ids.of_values(arrays[role], role, str(path)) for role in ("ids", "users") if role in arrays
     }
-    features = _features(arrays.get("features"), path)
-    return Raw(inputs, arrays.get("labels"), names.get("ids"), names.get("users"), features)
+    features, marked = _features(arrays.get("features"), path), trial_mark.NAME in arrays
+    return Raw(inputs, arrays.get("labels"), names.get("ids"), names.get("users"), features, trial=marked)
 
 
 def _features(found: np.ndarray | None, path: Path) -> np.ndarray | None:
@@ -95,6 +96,7 @@ def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
     """A table whose columns of labels, ids and users have these names; the private part must have all."""
     each_by_itself(names)
     table = tables.read(path)
+    marked = table.pop(trial_mark.NAME, None) is not None
     roles: dict[str, np.ndarray | None] = {}
     for role, name in names.items():
         roles[role] = None if name is None or name not in table else _taken(table, role, name, path)
@@ -104,7 +106,7 @@ def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
         raise PateError(
             f"{path} has no columns to learn from beside {', '.join(filter(None, names.values()))}"
         )
-    return Raw(table, roles["labels"], roles["ids"], roles["users"])
+    return Raw(table, roles["labels"], roles["ids"], roles["users"], trial=marked)
 
 
 def _taken(table: Table, role: str, name: str, path: Path) -> np.ndarray:

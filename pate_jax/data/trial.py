@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import columns, inspection, labels, own_files, tables
+from pate_jax.data import columns, inspection, labels, own_files, tables, trial_mark
 from pate_jax.errors import PateError
 from pate_jax.system import storage
 
@@ -63,13 +63,13 @@ def divide(
 ) -> Trial:
     """Write the parts of a table or an .npz into a folder; `names` are those of labels, ids and users.
 
-    Columns that are not named are guessed as `data.inspection` does.
+    Columns that are not named are guessed as `data.inspection` does. Every part carries the mark of a trial.
     """
     kind = own_files.kind_of([path])
     if kind == "folder":
         raise PateError(f"{path} is a folder of images: move some of them into folders of their own by hand")
     if kind == "table":
-        return _table(tables.read(path), path, out, names, (public, test, seed))
+        return _table(_unmarked(tables.read(path)), path, out, names, (public, test, seed))
     arrays = storage.read_foreign_arrays(path)
     called = [arrays[role] for role in ("users", "ids") if role in arrays]
     count = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
@@ -106,8 +106,15 @@ def _table(
     equal = sum(
         record in private for part in rows if part != "private" for record in _records(parts[part], features)
     )
-    written = {part: tables.to_csv(content) for part, content in parts.items()}
+    written = {
+        part: tables.to_csv(trial_mark.marked(content, len(rows[part]))) for part, content in parts.items()
+    }
     return _written(out, ".csv", written, rows, classes, equal, names)
+
+
+def _unmarked(table: tables.Table) -> tables.Table:
+    """A table without the mark of an earlier trial, which its parts get again."""
+    return table.only(name for name in table if name != trial_mark.NAME)
 
 
 def _hidden(public: list[list[str]], every: list[str]) -> tuple[str, ...]:
@@ -129,7 +136,8 @@ def _records(table: Mapping[str, list[str]], features: list[str]) -> list[tuple[
 
 def _archive(arrays: Mapping[str, np.ndarray], rows: np.ndarray) -> bytes:
     stream = io.BytesIO()
-    np.savez(stream, allow_pickle=False, **{name: array[rows] for name, array in arrays.items()})  # type: ignore[arg-type]
+    chosen = {name: array[rows] for name, array in arrays.items()}
+    np.savez(stream, allow_pickle=False, **trial_mark.marked_arrays(chosen, len(rows)))  # type: ignore[arg-type]
     return stream.getvalue()
 
 

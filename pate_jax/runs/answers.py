@@ -62,7 +62,10 @@ def load_asked(run: RunDirectory) -> voting.Votes:
     return voting.Votes(
         np.concatenate([part.votes for part in parts]),
         _joined([part.teacher_labels for part in parts], axis=1),
-        *(_joined([part[place] for part in parts]) for place in (2, 3, 4)),
+        _joined([part.ids for part in parts]),
+        _joined([part.labels for part in parts]),
+        _joined([part.digests for part in parts]),
+        any(part.trial for part in parts),
     )
 
 
@@ -100,8 +103,10 @@ def load_charged(run: RunDirectory, line: Line) -> voting.Votes:
 def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
     """Some of the queries, with everything that came with their votes."""
     labels = None if votes.teacher_labels is None else votes.teacher_labels[:, rows]
-    rest = (None if part is None else part[rows] for part in votes[2:])
-    return voting.Votes(votes.votes[rows], labels, *rest)
+    ids, true, digests = (
+        None if part is None else part[rows] for part in (votes.ids, votes.labels, votes.digests)
+    )
+    return voting.Votes(votes.votes[rows], labels, ids, true, digests, votes.trial)
 
 
 def _issued(run: RunDirectory, line: Line) -> tuple[np.ndarray, np.ndarray]:

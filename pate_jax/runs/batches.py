@@ -27,7 +27,7 @@ from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
-from pate_jax.runs import budget, chain, ledger, register
+from pate_jax.runs import budget, chain, ledger, register, trials
 from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
@@ -67,6 +67,7 @@ def adopt(
     declare(run, relation)
     joined = {} if certificate is None else {"owners": dict(certificate)}
     run.record.agree(stage_of("votes", batch), {**_identity(votes), **joined})
+    trials.record(run, votes.trial)
     if not run.votes_of(batch).exists():
         if _identity(votes)["inputs"] is None:
             progress.say(_NAMELESS)

@@ -49,6 +49,7 @@ class PateClassifier(Base):
       fit ends, and the rest when Python does.
     - `random_state`: a whole number makes the fit reproducible and NOT private, and warns.
     - `equal_rows_are_coincidences`: declares that public rows which equal private ones belong to others.
+    - `show_public`: declares that rows of X_public may go out as they are, also inside the student.
 
     A fitted estimator has `classes_`, `n_features_in_`, `feature_names_in_` (where columns have names),
     `student_`, `statement_`, `epsilon_` (the figure to publish) and `directory_`.
@@ -74,6 +75,7 @@ class PateClassifier(Base):
         directory: Path | str | None = None,
         random_state: int | None = None,
         equal_rows_are_coincidences: bool = False,
+        show_public: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -85,6 +87,7 @@ class PateClassifier(Base):
         self.directory = directory
         self.random_state = random_state
         self.equal_rows_are_coincidences = equal_rows_are_coincidences
+        self.show_public = show_public
 
     def fit(self, X: Any, y: Any, X_public: Any = None, ids: Any = None) -> Self:
         """Learn from private records with their labels, and from public inputs.
@@ -102,6 +105,8 @@ class PateClassifier(Base):
             found = _run(records, {**settings, "out": root})
             if self.random_state is None:
                 refits.enter(digests, _release(root), cost)
+            if "trial" in found.facts:
+                _warning(str(found.facts["trial"]))
             return self._keep(records, found)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -137,6 +142,7 @@ class PateClassifier(Base):
             "voters": self.voters,
             "seed": None if self.random_state is None else int(self.random_state),
             "equal_rows_are_coincidences": bool(self.equal_rows_are_coincidences),
+            "show_public": bool(self.show_public),
             **{name: value for name, value in optional.items() if value is not None},
         }
 
@@ -264,7 +270,9 @@ def _of_fit(message: str, run: RunDirectory) -> str:
     """An error of the run in words of `fit`."""
     for file, argument in _PARTS.items():
         message = message.replace(str(run.data / file), argument)
-    return message.replace("--equal-rows-are-coincidences", "equal_rows_are_coincidences=True")
+    for argument in ("equal_rows_are_coincidences", "show_public"):
+        message = message.replace(f"--{argument.replace('_', '-')}", f"{argument}=True")
+    return message
 
 
 def _number(name: str, value: Any) -> float:

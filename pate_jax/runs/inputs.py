@@ -132,6 +132,7 @@ def open_data(choice: DataChoice) -> data.Dataset:
         image_size=choice.image_size,
         ids_are_stable=choice.ids_are_stable,
         equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
+        show_public=choice.show_public,
     )
 
 

@@ -31,7 +31,14 @@ def run(config: RunConfig) -> dict[str, Any]:
         return {}
     with run.writing():
         inputs = stages.begin(
-            run, config.data, config.partition, config.teacher, config.asks, config.delta, config.min_distance
+            run,
+            config.data,
+            config.partition,
+            config.teacher,
+            config.asks,
+            config.delta,
+            config.min_distance,
+            config.student,
         )
         config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism))
         registration.before_training(inputs, config, mechanism)

@@ -102,7 +102,14 @@ def _train_and_vote(run: Share, config: RunConfig) -> None:
         return
     run.teacher_report.unlink(missing_ok=True)  # written again, from teachers that are finished
     inputs = stages.begin(
-        run, config.data, config.partition, config.teacher, config.asks, config.delta, config.min_distance
+        run,
+        config.data,
+        config.partition,
+        config.teacher,
+        config.asks,
+        config.delta,
+        config.min_distance,
+        config.student,
     )
     stages.train(inputs)
     mechanism = config.mechanism or default_mechanism(config.partition.teachers)

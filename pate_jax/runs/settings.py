@@ -71,6 +71,9 @@ class DataChoice:
     equal_rows_are_coincidences: bool = False
     """Declare that public inputs which equal private ones belong to other records, as happens with few
     columns. Decide by the origin of the rows: copies of private records void the guarantee."""
+    show_public: bool = False
+    """Declare that your own public inputs may go into release/ as they are: some on its page, and some inside
+    of students that have to hold them. A data set by name is public by itself."""
     categories: Path | None = None
     """JSON file with the categories of categorical columns; unset: those of the public part."""
     scales: Path | None = None

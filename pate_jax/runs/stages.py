@@ -12,7 +12,7 @@ from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import batches, budget, ledger, limits, queries, students
+from pate_jax.runs import batches, budget, ledger, limits, queries, students, trials
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
@@ -21,7 +21,7 @@ from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import run_pages, seen, sheet
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
-from pate_jax.student.settings import Selection
+from pate_jax.student.settings import Selection, check_shown
 from pate_jax.system import devices, progress, storage
 
 SHEET = "sheet"  # the kind of the file of the contact sheet
@@ -38,27 +38,39 @@ def begin(
     asks: int = 0,
     delta: float = budget.CUSTOMARY_DELTA,
     min_distance: float | None = None,
+    learner: student.StudentConfig | None = None,
 ) -> Inputs:
     """Open the data of a run, and record what it is made from.
 
     Nothing is recorded before the data were opened and found fit for what was asked, so a mistyped command
     can be given again, corrected. If it is known how many public inputs it `asks` about, too many are refused
-    before the work, not after it; a `delta` too large for so many records is warned about.
+    before the work, not after it, and so is a `learner` that these data cannot have; a `delta` too large for
+    so many records is warned about.
     """
     choice = choice.drawn(_RECORDS * cut.teachers)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
         inputs = Inputs(run, choice, cut, config)
         whom = relation.of(inputs.dataset, cut.by)
+        if learner is not None:
+            _check_learner(learner, inputs.dataset)
         if not run.teacher_report.exists():
             _check_fit(inputs, asks, min_distance)
     run.secret.draw(cut.seed)
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
+    trials.record(run, inputs.dataset.trial)
     run.record.agree("partition", to_settings(cut))
     run.record.agree("teacher", to_settings(config), but_not=_WHERE)
     run.record.agree("relation", {"relation": whom})
     budget.warn_of_delta(delta, len(inputs.dataset.private.ids))
     return inputs
+
+
+def _check_learner(config: student.StudentConfig, dataset: data.Dataset) -> None:
+    """Refuse a student that does not suit the inputs, or would hold those that may not be shown."""
+    image = dataset.kind == "image"
+    config.resolved(image=image)
+    check_shown(config, image=image, shown=dataset.show_public)
 
 
 def _check_fit(inputs: Inputs, asks: int, min_distance: float | None) -> None:
@@ -144,7 +156,7 @@ def votes_on(inputs: Inputs, asked: data.Part) -> voting.Votes:
     labels = np.asarray(devices.rows_of_all(labels))
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
     digests = np.array(duplicates.digests(asked.inputs))
-    return voting.Votes(histograms, labels, asked.ids, asked.labels, digests)
+    return voting.Votes(histograms, labels, asked.ids, asked.labels, digests, dataset.trial)
 
 
 def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.Statement:
@@ -206,7 +218,7 @@ def account(
         limits.release(run, run.record.read().mechanism, delta, sanitise)
     statement = state(run, delta, pld)
     storage.write_json(run.statement, "statement", statement.to_dict())
-    storage.write_json(run.public_statement, "statement", statement.publishable())
+    storage.write_json(run.public_statement, "statement", trials.stated(run, statement.publishable()))
     return statement
 
 
@@ -216,10 +228,12 @@ def teach(
     public: Path | None = None,
     test: Path | None = None,
     inputs: Inputs | None = None,
+    show_public: bool = False,
 ) -> dict[str, Any]:
     """Train the student on the answers and write release/; a finished student is not trained again.
 
     `inputs` are those that an earlier stage has opened; unset: the run's own are opened, where it has any.
+    `show_public` says that inputs of the file `public` may go into the release.
     """
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
@@ -228,8 +242,10 @@ def teach(
         if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
     answers, votes = load_answers(run), load_asked(run)
-    dataset, asked = _public(run, inputs, votes, public, test)
-    config.resolved(image=dataset.kind == "image")  # refuses what does not suit the inputs
+    dataset, asked = _public(run, inputs, votes, public, test, show_public)
+    trials.record(run, dataset.trial)
+    statement = _restated(run, statement)
+    _check_learner(config, dataset)
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     choice = students.choose(run, config, dataset, asked)
     learned = students.learn(run, choice.config, dataset, asked)
@@ -242,6 +258,7 @@ def teach(
         "data": dataset.description,
         "synthetic": dataset.synthetic,
         "private": run.secret.seed is None,
+        **trials.said(run),
         "teachers": int(votes.votes.sum(1).max()),
         "batches": run.batches,
         "queries": len(votes.votes),
@@ -261,6 +278,14 @@ def teach(
     return results
 
 
+def _restated(run: RunDirectory, statement: dict[str, Any]) -> dict[str, Any]:
+    """The published statement, which says of a trial that it is one; what votes were made on shows late."""
+    said = trials.stated(run, statement)
+    if said != statement:
+        storage.write_json(run.public_statement, "statement", said)
+    return said
+
+
 def _selection(run: RunDirectory) -> str | None:
     """How the first inputs were chosen; None of votes made elsewhere."""
     settings = run.record.read()
@@ -277,7 +302,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
     told = tell_owner(run)
     statement, results = accounting.Statement.from_dict(told["statement"]), stored_results(run)
-    public = run_pages.public_page(results, statement, contact_sheet(run))
+    public = run_pages.public_page(results, statement, sheet.released(contact_sheet(run)))
     storage.write_bytes(run.public_report, public.encode())
     check.check(run.release)
     return told
@@ -340,18 +365,23 @@ def attacked(run: RunDirectory) -> dict[str, Any] | None:
 
 
 def _public(
-    run: RunDirectory, inputs: Inputs | None, votes: voting.Votes, public: Path | None, test: Path | None
+    run: RunDirectory,
+    inputs: Inputs | None,
+    votes: voting.Votes,
+    public: Path | None,
+    test: Path | None,
+    show_public: bool,
 ) -> tuple[data.Dataset, data.Part]:
     """The public data of a run and, row by row, the inputs that were asked about."""
     settings = run.record.read()
     if "data" in settings:
-        if public is not None or test is not None:
-            raise PateError(f"{run.root} knows its public data: leave out --public and --test")
+        if public is not None or test is not None or show_public:
+            raise PateError(f"{run.root} knows its public data: leave out --public, --test and --show-public")
         inputs = inputs or run_inputs.open(run)
         return inputs.dataset, queries.asked_inputs(inputs)
     if public is None:
         raise PateError(f"{run.root} was made from votes alone: give --public, the inputs that were voted on")
-    dataset = data.pool(public, test, classes=votes.votes.shape[1])
+    dataset = data.pool(public, test, classes=votes.votes.shape[1], show_public=show_public)
     rows = asked_rows(run)
     if len(dataset.public.ids) <= rows.max(initial=-1):
         raise PateError(

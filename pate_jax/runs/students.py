@@ -43,7 +43,9 @@ def learn(
 def _public(dataset: data.Dataset, asked: data.Part) -> student.PublicInputs:
     """The inputs that were asked about, and behind them all others, from which students learn too."""
     pool = np.concatenate([asked.inputs, queries.unasked(dataset.public, asked)])
-    return student.PublicInputs(pool, dataset.preprocessing, dataset.classes, dataset.class_names)
+    return student.PublicInputs(
+        pool, dataset.preprocessing, dataset.classes, dataset.class_names, dataset.show_public
+    )
 
 
 def _key(run: RunDirectory) -> jax.Array:

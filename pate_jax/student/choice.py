@@ -74,7 +74,7 @@ def choose(
     """The settings by which to train a student: those given, or for `auto` those of the best method.
 
     `independent` says that each answer has noise of its own; answers that follow from one noisy table of sums
-    are not compared.
+    are not compared. Nor are methods for images that no student may hold: fixmatch learns from these.
 
     >>> pool = np.random.default_rng(0).normal(size=(90, 2)).astype(np.float32)
     >>> from pate_jax.data.dataset import AS_STORED
@@ -87,6 +87,8 @@ def choose(
     if not isinstance(config, Auto):
         return Choice(config, [])
     given, image = lesson(public_inputs, answers), public_inputs.inputs.ndim in IMAGE_RANKS
+    if image and not public_inputs.shown:  # ridge holds images as they are
+        return Choice(with_method(config, "fixmatch"), [])
     whole = given.soft is not None and covers(len(given.rows), len(public_inputs.inputs), image=image)
     if not independent:
         return Choice(with_method(config, config.resolved(image=image, whole=whole).method), [])

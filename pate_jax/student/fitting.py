@@ -31,6 +31,7 @@ def fit_many(
     given = lesson(public_inputs, answers)
     image = public_inputs.inputs.ndim in IMAGE_RANKS
     whole = given.soft is not None and covers(len(given.rows), len(public_inputs.inputs), image=image)
+    whole &= public_inputs.shown or not image  # where ridge would hold them
     settings = (config or Auto()).resolved(image=image, whole=whole)
     learned = METHODS[settings.method](settings, keys, given)
     return [each.student(public_inputs) for each in learned]

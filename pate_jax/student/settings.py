@@ -266,6 +266,18 @@ class Auto(FixMatch, Vat, Gan):
         return with_method(self, "ridge" if whole else guessing).resolved(image=image)
 
 
+def check_shown(config: Settings, *, image: bool, shown: bool) -> None:
+    """Refuse a student that holds public images as they are, where these may not go out.
+
+    >>> check_shown(Ridge(), image=False, shown=False)  # which is linear in a table's columns then
+    """
+    if image and not shown and isinstance(config, Ridge | Tandem):
+        raise PateError(
+            f"student method={config.method!r} holds public images as they are, and yours may not go out: "
+            "pass --show-public if anyone may see them, or choose --student.method fixmatch"
+        )
+
+
 def covers(answers: int, pool: int, *, image: bool) -> bool:
     """Whether so many soft answers leave little to guess: of images for half of the pool, of tables always.
 

@@ -47,6 +47,7 @@ def merge(parts: Sequence[Votes], names: Sequence[str]) -> Votes:
         ids=first.ids if "ids" in named else None,
         labels=next((part.labels for part in parts if part.labels is not None), None),
         digests=first.digests if "digests" in named else None,
+        trial=any(part.trial for part in parts),
     )
 
 

@@ -33,6 +33,7 @@ class Votes(NamedTuple):
     ids: np.ndarray | None = None  # str[queries]
     labels: np.ndarray | None = None  # int32[queries]: true labels of public data, for evaluation only
     digests: np.ndarray | None = None  # str[queries], one of each input (`data.duplicates.digests`)
+    trial: bool = False  # whether the run that made them was a trial, whose public inputs were private
 
 
 def histogram(
@@ -144,6 +145,8 @@ def check_votes(votes: Any, *, equal_totals: bool = True) -> Any:
 def save_votes(path: Path | str, votes: Votes) -> None:
     """Check votes and write them to a file, whole or not at all."""
     arrays = {name: value for name, value in _checked(votes)._asdict().items() if value is not None}
+    if arrays.pop("trial"):
+        arrays["trial"] = np.array(True)
     storage.write_arrays(path, KIND, arrays)
 
 
@@ -174,8 +177,8 @@ def load_votes(
         counts = _count(check_teacher_labels(teacher_labels, classes), classes)
     elif not ours:
         _explain_orientation(path, counts)
-    rest = (arrays.get(name) for name in ("ids", "labels", "digests"))
-    return _checked(Votes(counts, teacher_labels, *rest))
+    rest = {name: arrays.get(name) for name in ("ids", "labels", "digests")}
+    return _checked(Votes(counts, teacher_labels, trial="trial" in arrays, **rest))
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], bool]:
@@ -239,7 +242,7 @@ def _checked(votes: Votes) -> Votes:
     """The votes in their stored types, after a check that all parts agree."""
     counts = np.asarray(check_votes(np.asarray(votes.votes))).astype(np.int32)
     queries, classes = counts.shape
-    teacher_labels, ids, labels, digests = votes[1:]
+    teacher_labels, ids, labels, digests, trial = votes[1:]
     if teacher_labels is not None:
         checked = np.asarray(check_teacher_labels(np.asarray(teacher_labels), classes))
         if checked.shape[1] != queries or not np.array_equal(_count(checked, classes), counts):
@@ -257,7 +260,7 @@ def _checked(votes: Votes) -> Votes:
                 f"labels holds {labels.min()} to {labels.max()}, out of range for {classes} classes"
             )
         labels = labels.astype(np.int32)
-    return Votes(counts, teacher_labels, ids, labels, digests)
+    return Votes(counts, teacher_labels, ids, labels, digests, trial)
 
 
 def _names(what: str, given: Any, queries: int) -> np.ndarray | None:

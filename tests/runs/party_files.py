@@ -31,7 +31,8 @@ def prepare(folder, ports=(7101, 7102, 7103, 7104), voters=RECORDS, records=RECO
 
 
 def data_of(folder, name):
-    return DataChoice(private=folder / f"{name}.npz", public=folder / "pool.npz", test=folder / "test.npz")
+    parts = {"private": f"{name}.npz", "public": "pool.npz", "test": "test.npz"}
+    return DataChoice(**{part: folder / file for part, file in parts.items()}, show_public=True)
 
 
 def agree(folder, kind, file="vote.toml", asked=None, names=NAMES, **chosen):

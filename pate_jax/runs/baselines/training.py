@@ -28,7 +28,7 @@ from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import batches, budget, chain, register
+from pate_jax.runs import batches, budget, chain, register, trials
 from pate_jax.runs.baselines import heads, report
 from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
 from pate_jax.runs.directory import RunDirectory
@@ -37,6 +37,7 @@ from pate_jax.runs.ledger import TRAINING
 from pate_jax.runs.record import BASELINE
 from pate_jax.runs.release import write
 from pate_jax.runs.report import seen
+from pate_jax.runs.report.summary import handing_over
 from pate_jax.runs.settings import STROKES, DataChoice, to_settings
 from pate_jax.student import Student
 from pate_jax.system import storage
@@ -131,9 +132,10 @@ def run(config: BaselineConfig) -> dict[str, Any]:
             learned = _released(run) or train(run, task)
             statement = stated(run, plan, task.settings.delta)
             storage.write_json(run.statement, "statement", statement.to_dict())
-            storage.write_json(run.public_statement, "statement", statement.publishable())
+            published = trials.stated(run, statement.publishable())
+            storage.write_json(run.public_statement, "statement", published)
             results = _results(run, task, learned)
-            write.write(run.release, learned, statement.publishable(), results)
+            write.write(run.release, learned, published, results)
             storage.write_json(run.results, "results", results)
         return report.tell(run)
 
@@ -158,6 +160,7 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
     run.secret.draw(config.seed)
     run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
+    trials.record(run, dataset.trial)
     run.record.agree("relation", {"relation": RELATION})
     heads.keep(run, task.head)
     budget.warn_of_delta(settings.delta, len(dataset.private.ids))
@@ -266,6 +269,7 @@ def _results(run: RunDirectory, task: Task, learned: Student) -> Mapping[str, An
         "data": relation.without_warning(dataset.description),
         "synthetic": dataset.synthetic,
         "private": run.secret.seed is None,
+        **trials.said(run),
         "method": "dpsgd",
         "steps": task.settings.steps,
         "student_accuracy": seen.accuracy(found),
@@ -278,11 +282,12 @@ def told(results: Mapping[str, Any]) -> str:
     statement = TrainingStatement.from_dict(results["statement"])
     right = results["student_accuracy"]
     measured = "not measured, no public test part" if right is None else f"{right:.2%}"
-    lines = [statement.warning] if statement.warning else []
+    lines = [results["trial"]] if "trial" in results else []
+    lines += [statement.warning] if statement.warning else []
     lines += [
         f"Privacy: {statement.model_card_line()}",
         *([f"All steps together: {statement.trade_off.words}."] if statement.private else []),
         f"Accuracy on public test data: {measured}.",
-        f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself.",
+        handing_over(results),
     ]
     return "\n".join(lines)

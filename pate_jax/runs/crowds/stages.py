@@ -11,7 +11,7 @@ from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger, queries
+from pate_jax.runs import budget, ledger, queries, trials
 from pate_jax.runs import stages as shared
 from pate_jax.runs.crowds import answers, comparison, processes, rivals, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -47,6 +47,7 @@ def begin(
     _check_same(run, records)
     run.secret.draw(voters.seed)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
+    trials.record(run, crowd.dataset.trial)
     run.record.agree(RECORDS, {"digest": records})
     _agree(crowd, config)
     if voters.rounds > 1:
@@ -112,7 +113,7 @@ def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
     run.record.agree("account", {"delta": delta})
     statement = state(run, delta)
     storage.write_json(run.statement, "statement", statement.to_dict())
-    storage.write_json(run.public_statement, "statement", statement.publishable())
+    storage.write_json(run.public_statement, "statement", trials.stated(run, statement.publishable()))
     return statement
 
 
@@ -151,6 +152,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "data": relation.without_warning(dataset.description),
         "synthetic": dataset.synthetic,
         "private": run.secret.seed is None,
+        **trials.said(run),
         "voters": crowd.choice.voters,
         "by": crowd.choice.by,
         "told": told(run),
@@ -228,7 +230,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
     told = tell_owner(run)
     statement, results = accounting.Statement.from_dict(told["statement"]), shared.stored_results(run)
-    page = crowd_pages.public_page(results, statement, shared.contact_sheet(run))
+    page = crowd_pages.public_page(results, statement, sheet.released(shared.contact_sheet(run)))
     storage.write_bytes(run.public_report, page.encode())
     check.check(run.release)
     return told

@@ -35,7 +35,7 @@ from pate_jax.student import (
     spaces,
     sums,
 )
-from pate_jax.student.settings import Settings, covers, with_method
+from pate_jax.student.settings import Settings, check_shown, covers, with_method
 from pate_jax.system import storage
 
 _SCORE = "crowd-score"
@@ -57,7 +57,8 @@ def between(config: StudentConfig, choice: CrowdChoice, *, pool: int, image: boo
 
 
 def check(config: StudentConfig, crowd: Crowd) -> None:
-    """Refuse a student that the answers of this crowd cannot give."""
+    """Refuse a student that the answers of this crowd cannot give, or that holds inputs not to be shown."""
+    check_shown(config, image=crowd.dataset.kind == "image", shown=crowd.dataset.show_public)
     if not isinstance(config, Linear):
         return
     if crowd.choice.voters != "sums" or crowd.choice.rounds > 1:

@@ -13,6 +13,7 @@ from pate_jax.data import Dataset, Part, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import students as training
+from pate_jax.runs import trials
 from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, join, ledger, terms
@@ -22,6 +23,7 @@ from pate_jax.runs.release import write
 from pate_jax.runs.report import seen
 from pate_jax.runs.settings import to_settings
 from pate_jax.student import sums
+from pate_jax.student.settings import check_shown
 from pate_jax.system import storage
 
 
@@ -42,8 +44,10 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
         return storage.read_json(run.results, "results")
     dataset = ballot.open_dataset(member)
     given = lesson(member, dataset)
+    image = dataset.kind == "image"
     if given.linear is None or not isinstance(config, student.Linear):
-        config.resolved(image=dataset.kind == "image")  # refuses what does not suit the inputs
+        config.resolved(image=image)  # refuses what does not suit the inputs
+    check_shown(config, image=image, shown=dataset.show_public)
     run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
     learned, method = learn(member, config, dataset, given)
     results = _results(member, dataset, given, learned, method)
@@ -137,6 +141,7 @@ def _results(
         "data": relation.without_warning(dataset.description),
         "synthetic": dataset.synthetic,
         "private": member.run.secret.seed is None,
+        **trials.said(member.run),
         "parties": len(member.agreement.parties),
         "voters": member.agreement.voters,
         "queries": len(given.asked.ids),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from pate_jax import models
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import Preprocessing, duplicates
+from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.runs.release import pictures
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -45,6 +46,7 @@ _STATEMENT = frozenset(
     {
         *("artefact", "schema", "warning", "asked", "answered", "delta", "relation", "relation_in_words"),
         *("charged", "mechanism", "private", "slack", "figures", "status", "model_card_line", "trade_off"),
+        "trial",
         *(
             "teachers",
             "classes",
@@ -83,6 +85,7 @@ _PATTERNS = {
 }
 _ALARM = NOT_PRIVATE.partition(":")[0]  # cards and pages of older runs have other words after it
 _PREDICTOR, _PARAMETERS, _PAGE = "student/predict.py", "student/parameters.npz", "report.html"
+_COLON = ":"  # between the name of a column and its value
 _LARGEST = 1 << 31  # the most bytes of one file
 _SPELT = 16  # the fewest consecutive numbers of a table that cannot be a coincidence
 _CHANCE = 48.0  # and the fewest bits: such a row is seen by chance once in 2^48 places
@@ -98,6 +101,14 @@ class Secrets:
     names: frozenset[str] = frozenset()  # ids, searched as whole words only
     arrays: Callable[[], Iterable[tuple[str, np.ndarray]]] = tuple  # one by one, as they may be many
     inputs: Callable[[], Iterable[np.ndarray]] | None = None  # in each form that a file may have; if known
+    public: Callable[[], Shown] | None = None  # public inputs that may not go out; None where all may
+
+
+class Shown(NamedTuple):
+    """Public inputs that may not go out as they are: in each form, and as a page would spell them out."""
+
+    forms: Iterable[np.ndarray]
+    records: Iterable[Mapping[str, str]]  # of a table, by column
 
 
 def audit(folder: Path, secrets: Secrets | None = None) -> list[str]:
@@ -136,6 +147,11 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
         else:
             held = [*_inputs(folder, secrets.inputs()), *pictures.private(shown, secrets.inputs())]
             yield from judged(held, "no array and no picture holds the input of a private record")
+        if secrets.public is not None:
+            yield from judged(
+                _public(folder, texts[_PAGE], shown, secrets.public()),
+                "no array, picture or page shows a public input, as --show-public was not given",
+            )
 
 
 def _about(secrets: Secrets) -> str:
@@ -292,8 +308,8 @@ def _spelt(text: str) -> str:
     return " ".join(re.findall(r"\d+", re.sub(r"\.0(?!\d)", "", html.unescape(text))))
 
 
-def _inputs(folder: Path, forms: Iterable[np.ndarray]) -> Iterator[str]:
-    """Arrays that contain private inputs, by their digests: one after another, or one in each column."""
+def _inputs(folder: Path, forms: Iterable[np.ndarray], whose: str = "private records") -> Iterator[str]:
+    """Arrays that contain these inputs, by their digests: one after another, or one in each column."""
     if not (folder / _PARAMETERS).exists():
         return
     student = storage.read_arrays(folder / _PARAMETERS, "student-parameters")
@@ -303,7 +319,32 @@ def _inputs(folder: Path, forms: Iterable[np.ndarray]) -> Iterator[str]:
         for name, parameters in student.items():
             pieces = _pieces(parameters.astype(np.float32), flat.shape[1])
             if held := int(duplicates.repeats(pieces, known).sum()):
-                yield f"student/parameters.npz: {name} holds the inputs of {held} private records"
+                yield f"student/parameters.npz: {name} holds the inputs of {held} {whose}"
+
+
+def _public(folder: Path, page: str, shown: list[np.ndarray], public: Shown) -> Iterator[str]:
+    """Public inputs in a release that were not to go out."""
+    kept = list(public.forms)
+    yield from _inputs(folder, kept, "public inputs that may not go out")
+    yield from pictures.private(shown, kept, "public inputs that may not go out")
+    words = _plain(page)
+    held = sum(spelled(record) in words for record in public.records) if _COLON in words else 0
+    if held:
+        yield f"{_PAGE} spells out {held} public inputs that may not go out"
+
+
+def _plain(page: str) -> str:
+    """The words of a page without its tags, each after one blank."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+def spelled(record: Mapping[str, str]) -> str:
+    """A row of a table in the words of a page.
+
+    >>> spelled({"age": "30", "town": "Oslo"})
+    'age: 30 town: Oslo'
+    """
+    return " ".join(" ".join(f"{name}{_COLON} {value}".split()) for name, value in record.items())
 
 
 def _pieces(array: np.ndarray, size: int) -> np.ndarray:
@@ -362,6 +403,8 @@ def agrees(folder: Path) -> Iterator[Finding]:
     bought = f"{statement.get('answered')} of {statement.get('asked')} asked"
     if not private and _ALARM not in json.dumps(statement):
         yield failed("statement.json is of a seeded run and does not say NOT PRIVATE")
+    if statement.get("trial", SENTENCE) != SENTENCE:
+        yield failed("statement.json says something else of a trial than this version does")
     for name in ("report.html", "student/MODEL_CARD.md"):
         path = folder / name
         if not path.exists():
@@ -376,5 +419,7 @@ def agrees(folder: Path) -> Iterator[Finding]:
             yield failed(f"{name} does not say that {bought} were answered, as statement.json does")
         elif (_ALARM in text) == private:
             yield failed(f"{name} and statement.json disagree on whether the run is private")
+        elif (SENTENCE in text) != ("trial" in statement):
+            yield failed(f"{name} and statement.json disagree on whether the run is a trial")
         else:
             yield passed(f"{name} carries the guarantee of statement.json word for word")

@@ -41,11 +41,13 @@ def faults(name: str, pictures: list[np.ndarray]) -> Iterator[str]:
         yield f"{name} holds {len(pictures)} pictures, and may hold {MOST}"
 
 
-def private(pictures: list[np.ndarray], forms: Iterable[np.ndarray]) -> Iterator[str]:
-    """Pictures of private inputs, in any form that these have; a picture of one colour reveals nothing."""
+def private(
+    pictures: list[np.ndarray], forms: Iterable[np.ndarray], whose: str = "private records"
+) -> Iterator[str]:
+    """Pictures of these inputs, in any form that these have; a picture of one colour reveals nothing."""
     shown = {duplicates.digests(picture[None])[0] for picture in pictures if np.ptp(picture)}
     for form in forms if shown else ():
         if form.ndim == 4:
             known = (duplicates.digests(thumbnails.small(image)[None])[0] for image in form)
             if held := sum(name in shown for name in known):
-                yield f"report.html shows the inputs of {held} private records"
+                yield f"report.html shows the inputs of {held} {whose}"

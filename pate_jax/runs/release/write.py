@@ -34,7 +34,8 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
 
 def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """What the student is, what it cost and what that does not cover, for whoever is handed it."""
-    warning = "" if facts["private"] else f"**{NOT_PRIVATE}**\n\n"
+    alarms = [*([facts["trial"]] if "trial" in facts else []), *([] if facts["private"] else [NOT_PRIVATE])]
+    warning = "".join(f"**{alarm}**\n\n" for alarm in alarms)
     names = ", ".join(map(plain, student.class_names[:20])) + (
         " ..." if len(student.class_names) > 20 else ""
     )

@@ -22,10 +22,7 @@ def private_page(
     attacked: Mapping[str, Any] | None = None,
 ) -> str:
     """The report for the owner of the data; `attacked` is what attacks found."""
-    warning = (
-        '<p class="warn"><strong>Keep this page inside.</strong> It names files and settings of the run. The '
-        "page in release/ is the one to hand over.</p>"
-    )
+    warning = run_pages.keep_inside(results, "It names files and settings of the run.")
     folded = html.folded("Settings", html.table(settings))
     body = [*_body(results, statement, sheet), *attacks.private(attacked), folded]
     return html.page(f"Run report: {results['dataset']} (private)", [body[0], warning, *body[1:]])

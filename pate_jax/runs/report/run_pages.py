@@ -43,15 +43,12 @@ def private_page(
 
     `attacked` is what attacks found.
     """
-    warning = (
-        '<p class="warn"><strong>Keep this page inside.</strong> It shows figures that depend on the private '
-        "data. The page in release/ is the one to hand over.</p>"
-    )
+    warning = keep_inside(results, "It shows figures that depend on the private data.")
     body = [
         head(results),
         warning,
         sections.headline(results, statement),
-        _short(results, _MAY_LEAVE),
+        _short(results, "" if "trial" in results else _MAY_LEAVE),
         "<h2>What one person risks</h2>",
         promised(statement),
     ]
@@ -174,10 +171,18 @@ def _of_the_votes(inside: Mapping[str, Any]) -> list[str]:
 
 
 def head(results: Mapping[str, Any]) -> str:
-    """What must be said first: of a seeded run, and of synthetic data."""
-    alarm = "" if results["private"] else f'<p class="warn"><strong>{NOT_PRIVATE}</strong></p>'
+    """What must be said first: of a trial, of a seeded run, and of synthetic data."""
+    said = [results["trial"]] if "trial" in results else []
+    said += [] if results["private"] else [NOT_PRIVATE]
+    alarm = "".join(f'<p class="warn"><strong>{escape(one)}</strong></p>' for one in said)
     synthetic = f'<p class="note">{words.SYNTHETIC}</p>' if results["synthetic"] else ""
     return f"{alarm}<p>{escape(results['data'])}</p>{synthetic}"
+
+
+def keep_inside(results: Mapping[str, Any], why: str) -> str:
+    """The warning of a page for the owner alone, and which page is for others; of a trial none is."""
+    other = "" if "trial" in results else " The page in release/ is the one to hand over."
+    return f'<p class="warn"><strong>Keep this page inside.</strong> {why}{other}</p>'
 
 
 def _short(results: Mapping[str, Any], also: str = "") -> str:

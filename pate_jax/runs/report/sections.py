@@ -21,7 +21,8 @@ def headline(results: Mapping[str, Any], statement: Statement | CrowdStatement |
     """The publishable figure, and beside it what the student is worth."""
     told, _, at = words.headline(statement).partition(" at ")
     covers = f"for {statement.covers}"
-    facts = [("Privacy that may be published", told, f"at {at}, {covers}" if at else covers)]
+    name = "Privacy of the private part" if "trial" in results else "Privacy that may be published"
+    facts = [(name, told, f"at {at}, {covers}" if at else covers)]
     seen = results.get("seen")
     if seen and results["student_accuracy"] is not None:
         limits = words.interval(seen["low"], seen["high"])
@@ -97,19 +98,40 @@ def _band(seen: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
 
 def _asked(sheet: Mapping[str, Any]) -> list[str]:
     """The contact sheet."""
+    if not (sheet["asked"] or sheet.get("shown")):
+        return _counted(sheet)
     shown, labelled = len(sheet["asked"]), any(item["label"] is not None for item in sheet["asked"])
     held = shown + len(sheet["unsure"])
+    where = (
+        "Where the public part is a file of the owner's, these inputs go out with the page."
+        if sheet.get("shown")
+        else "The page in release/ shows none of them, since --show-public was not given."
+    )
     said = (
         f"<p>{shown} of the {sheet['answered']:,} public inputs that got an answer, about equally many for "
         f"each answer. {'✗ marks what differs from the public label.' * labelled}</p>"
-        f"<p>This page shows {held} public inputs as they are. Where the public part is a file of the "
-        "owner's, these inputs go out with the page. All of them are of the public part.</p>"
+        f"<p>This page shows {held} public inputs as they are. {where} "
+        "All of them are of the public part.</p>"
     )
     return [
         html.heading("What was asked, and what came back"),
         said,
         _items(sheet["kind"], sheet["asked"]),
     ]
+
+
+def _counted(sheet: Mapping[str, Any]) -> list[str]:
+    """How many inputs got each answer, where the inputs themselves may not go out."""
+    total = max(1, sheet["answered"])
+    body = [
+        [escape(name), html.bar(count / total, f"{count:,} ({count / total:.1%})")]
+        for name, count in sheet.get("counts", {}).items()
+    ]
+    said = (
+        f"<p>{sheet['answered']:,} public inputs got an answer. They are not shown here: their owner has not "
+        "said that they may go out.</p>"
+    )
+    return [html.heading("What was asked, and what came back"), said, html.rows(("Answer", "Inputs"), body)]
 
 
 def _items(kind: str, items: Sequence[Mapping[str, Any]]) -> str:

@@ -1,12 +1,12 @@
 """The contact sheet of a run: some of the public inputs that were asked about, with the answers they got.
 
 It holds public inputs, released answers and public labels, and nothing else. It is made when the student is,
-while the data are open, and kept for the pages.
+while the data are open, and kept for the pages. The page in release/ shows inputs only where they may go out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,30 @@ def made(dataset: Dataset, asked: Part, answers: Answers, pool: Seen) -> dict[st
     best = pool.probabilities[doubtful]
     return {
         "kind": "image" if image else "table",
+        "shown": dataset.show_public,
         "answered": int(np.asarray(answers.answered).sum()),
+        "counts": counts(labels[np.asarray(answers.answered)], dataset.class_names),
         "asked": _items(dataset, asked.take(rows), labels[rows], sure),
         "unsure": _items(dataset, pool.part.take(doubtful), best.argmax(1), best.max(1)),
     }
+
+
+def counts(labels: Int[np.ndarray, " answers"], names: Sequence[str]) -> dict[str, int]:
+    """How many inputs got each answer, of those that were given.
+
+    >>> counts(np.array([1, 1]), ("no", "yes"))
+    {'yes': 2}
+    """
+    return {names[int(label)]: int((labels == label).sum()) for label in np.unique(labels)}
+
+
+def released(sheet: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What of a sheet the page in release/ shows: all, or no input where these may not go out.
+
+    >>> released({"shown": False, "asked": [{"record": []}], "unsure": [], "answered": 1})["asked"]
+    []
+    """
+    return sheet if sheet is None or sheet.get("shown") else {**sheet, "asked": [], "unsure": []}
 
 
 def spread(

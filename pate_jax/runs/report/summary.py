@@ -13,11 +13,22 @@ from pate_jax.runs.report import crowd_words, run_pages, words
 def summary(results: Mapping[str, Any], statement: Statement | CrowdStatement) -> str:
     """What came of a run, and its publishable figures; the sensitive ones stand on the owner's page."""
     sentences = crowd_words.sentences if "voters" in results else run_pages.sentences
-    lines = [] if results["private"] else [NOT_PRIVATE]
-    lines += [f"Publishable: {words.headline(statement)}."] if results["private"] else []
+    trial = [results["trial"]] if "trial" in results else []
+    lines = [*trial, *([] if results["private"] else [NOT_PRIVATE])]
+    lines += [f"Publishable: {words.headline(statement)}."] if results["private"] and not trial else []
     lines += [f"Run {results['run_dir']}: {results['data']}."]
     lines += [words.SYNTHETIC] if results["synthetic"] else []
     lines += [*sentences(results), "", statement.text(publishable_only=True).rstrip(), ""]
     lines += [f"Pictures and the owner's figures: {results['run_dir']}/private/report.html"]
-    lines += [f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself."]
-    return "\n".join(lines)
+    return "\n".join([*lines, handing_over(results)])
+
+
+def handing_over(results: Mapping[str, Any]) -> str:
+    """The last line of a run: what of it may leave, or that nothing may.
+
+    >>> handing_over({"run_dir": "runs/a", "trial": "trial: do not publish"})
+    'trial: do not publish'
+    """
+    if "trial" in results:
+        return str(results["trial"])
+    return f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself."

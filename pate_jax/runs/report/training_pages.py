@@ -23,10 +23,7 @@ def private_page(
     results: Mapping[str, Any], statement: TrainingStatement, settings: Mapping[str, Any]
 ) -> str:
     """The report for the owner of the data."""
-    warning = (
-        '<p class="warn"><strong>Keep this page inside.</strong> It names files and settings of the run. The '
-        "page in release/ is the one to hand over.</p>"
-    )
+    warning = run_pages.keep_inside(results, "It names files and settings of the run.")
     head, *body = _body(results, statement)
     folded = html.folded("Settings", html.table(settings))
     return html.page(f"Run report: {results['dataset']} (private)", [head, warning, *body, folded])

@@ -21,13 +21,13 @@ from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import budget, register
+from pate_jax.runs import budget, register, trials
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs, open_data
 from pate_jax.runs.plans import TunePlan
-from pate_jax.runs.record import CANDIDATE, CROWD, TUNE, Settings
+from pate_jax.runs.record import CANDIDATE, CROWD, TRIAL, TUNE, Settings
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
 from pate_jax.runs.tune import draws
 from pate_jax.runs.tune.ledger import Charge, charge
@@ -98,6 +98,7 @@ class Choice:
             "relation": {"relation": crowd["by"]},
             CANDIDATE: {"held_out": held_out, "tuned": self.tuned.to_dict()},
             "student": to_settings(setting.student),
+            **({TRIAL: {"trial": True}} if TRIAL in self.run.record.read() else {}),
         }
 
 
@@ -128,6 +129,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     # first: by it a choice that was stopped here is recognised
     run.record.agree(TUNE, {**said, "settings": listed, "records": records}, but_not=["records"])
     run.record.agree("data", to_settings(data), but_not=_WHERE)
+    trials.record(run, dataset.trial)
     run.record.agree("relation", {"relation": config.by})
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
     if config.register is not None:

@@ -3,7 +3,7 @@
 Least squares on the answers, in terms of how alike an input is to each of the public ones that were answered,
 with the penalty that predicts each answer best from all others. That says also how sure it may be of itself,
 so its probabilities need no answers held back. The student holds those public inputs. Of a table it is linear
-in the scaled columns, and holds no row, unless nearness to the answered rows predicts answers better.
+in the scaled columns, and holds no row, unless rows may go out and nearness to them predicts answers better.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pate_jax.student.methods.least_squares import (
     of_few_examples,
     weighted_least_squares,
 )
-from pate_jax.student.settings import Ridge
+from pate_jax.student.settings import Ridge, check_shown
 
 _HELD = 1500  # inputs that a student of soft answers or of a table holds at most, evenly spaced among all
 _REACHES = (0.25, 0.5, 1.0, 2.0)  # of a row, over the usual squared distance of two
@@ -53,7 +53,9 @@ class Fitted(NamedTuple):
 
 def learn(config: Ridge, keys: Array, lesson: Lesson) -> list[Learned]:
     """One student for each key, which draws the patches of images."""
-    if lesson.public.inputs.ndim not in IMAGE_RANKS:
+    image = lesson.public.inputs.ndim in IMAGE_RANKS
+    check_shown(config, image=image, shown=lesson.public.shown)
+    if not image:
         return [of_table(lesson)] * len(keys)
     return [_learned(seed, lesson) for seed in nets.seeds(keys)]
 
@@ -85,6 +87,8 @@ def _best_of_table(lesson: Lesson) -> OfTable:
     targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.targets
     weights = np.ones(len(rows)) if soft is None else soft.weights
     tried = [OfTable(of_features(rows, targets, weights), rows[:0])]
+    if not lesson.public.shown:
+        return tried[0]
     held = rows[np.searchsorted(lesson.rows, lesson.spaced(_HELD).rows)]
     gaps, whole = squared_gaps(held, held), len(held) == len(rows)
     across = gaps if whole else squared_gaps(rows, held)

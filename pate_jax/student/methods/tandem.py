@@ -18,7 +18,7 @@ from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson
 from pate_jax.student.methods import nets, ridge, supervised
-from pate_jax.student.settings import Supervised, Tandem, names
+from pate_jax.student.settings import Supervised, Tandem, check_shown, names
 from pate_jax.student.smoothing import Soft
 
 _ROUNDS = 2000  # of pulling towards equally frequent classes, at most; each gets closer
@@ -29,6 +29,7 @@ _small_net = nets.trainer(supervised.objective)
 
 def learn(config: Tandem, keys: Array, lesson: Lesson) -> list[Learned]:
     """One student for each key: both nets, their logits added."""
+    check_shown(config, image=True, shown=lesson.public.shown)
     return [_learned(config, key, seed, lesson) for key, seed in zip(keys, nets.seeds(keys), strict=True)]
 
 

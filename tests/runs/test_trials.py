@@ -1,0 +1,211 @@
+"""A trial says that it is one: parts that `pate split` made carry a mark, which every output repeats."""
+
+import contextlib
+import html
+import io
+import json
+import re
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from commands import call
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from pate_jax import PateClassifier, voting
+from pate_jax.audit import verify
+from pate_jax.data import frames, from_files, inspection, raw, tables, trial, trial_mark
+from pate_jax.errors import PateWarning
+from pate_jax.runs import trials
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.system import storage
+
+ROWS = 160
+OFFERS = re.compile(
+    r"hand(ed)? (it )?over[^:]*release|publishable:|may be published|may leave|one to hand over", re.I
+)
+STUDENT = ("--student.method", "supervised", "--student.steps", 4)
+NAMED = ("--label-column", "sick", "--id-column", "key")
+KINDS = {
+    "teachers": ("run", "--teachers", 5, "--queries", 6, *STUDENT, "gnmax", "--sigma", 3),
+    "neighbours": ("run", "--voters", "neighbours", "--epsilon", 8, *STUDENT),
+    "sums": ("run", "--voters", "sums", "--epsilon", 8),
+    "dpsgd": ("baseline", "dpsgd", "--epsilon", 8, "--steps", 2, "--batch", 30),
+}
+
+
+def own(folder):
+    random = np.random.default_rng(3)
+    pulse = random.normal(70, 10, ROWS).round(3)
+    table = {
+        "key": [f"p{7 * row % ROWS}x" for row in range(ROWS)],
+        "pulse": [str(value) for value in pulse],
+        "mass": [str(value) for value in random.normal(70, 10, ROWS).round(3)],
+        "sick": ["yes" if value > 70 else "no" for value in pulse],
+    }
+    (folder / "own.csv").write_bytes(tables.to_csv(table))
+    return folder / "own.csv"
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """The parts of a trial in a folder that was renamed since."""
+    folder = tmp_path_factory.mktemp("trial")
+    trial.divide(own(folder), folder / "parts", {"labels": "sick", "ids": "key", "users": None})
+    return (folder / "parts").rename(folder / "renamed")
+
+
+def files(parts):
+    return [word for part in trial.PARTS for word in (f"--{part}", parts / f"{part}.csv")]
+
+
+def ran(*arguments):
+    """What a command says, on both channels, and its last line."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        assert call(*arguments) == 0
+    return err.getvalue() + out.getvalue(), out.getvalue().rstrip().splitlines()[-1]
+
+
+def plain(path):
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", path.read_text())).split())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_output_of_a_run_says_that_it_is_a_trial(kind, parts, tmp_path):
+    flags, mechanism = KINDS[kind], ()
+    if "gnmax" in flags:
+        flags, mechanism = flags[: flags.index("gnmax")], flags[flags.index("gnmax") :]
+    run = RunDirectory(tmp_path / "run")
+    said, last = ran(*flags, *files(parts), *NAMED, "--out", run.root, *mechanism)
+    assert last == trial_mark.SENTENCE and not OFFERS.search(said)
+    body = run.public_statement.read_text()
+    assert next(iter(storage.read_json(run.public_statement, "statement"))) == "trial"
+    assert trial_mark.SENTENCE in body and trial_mark.SENTENCE in (run.student / "statement.json").read_text()
+    assert (run.student / "MODEL_CARD.md").read_text().splitlines()[0] == f"**{trial_mark.SENTENCE}**"
+    for page in (run.report, run.public_report):
+        assert trial_mark.SENTENCE in plain(page) and not OFFERS.search(plain(page))
+    for path in (run.root, run.release):
+        found = verify.at(path).of("failed")
+        assert [one.partition(": ")[2] for one in found] == [trial_mark.SENTENCE]
+
+
+def test_a_choice_of_settings_on_a_trial_says_so(parts, tmp_path):
+    (tmp_path / "list.toml").write_text(
+        '[[candidate]]\nvoters = "sums"\n[[candidate]]\nvoters = "neighbours"\n'
+    )
+    run = RunDirectory(tmp_path / "tuned")
+    flags = ("--settings", tmp_path / "list.toml", "--each-once", "--ids-are-stable", "--epsilon", 20)
+    said, last = ran("tune", *files(parts), *NAMED, *flags, "--out", run.root)
+    assert last == trial_mark.SENTENCE and not OFFERS.search(said)
+    for path in (run.public_report, run.student / "MODEL_CARD.md", run.public_statement):
+        assert trial_mark.SENTENCE in html.unescape(path.read_text()) and not OFFERS.search(plain(path))
+    assert [one.partition(": ")[2] for one in verify.at(run.root).of("failed")] == [trial_mark.SENTENCE]
+
+
+def test_a_release_that_conceals_its_trial_is_found_out(parts, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    ran(*KINDS["sums"], *files(parts), *NAMED, "--out", run.root)
+    for path in (run.public_statement, run.student / "statement.json"):
+        body = storage.read_json(path, "statement")
+        del body["trial"]
+        storage.write_json(path, "statement", body)
+    found = verify.at(run.root).of("failed")
+    assert any("the published statement differs: trial" in one for one in found)
+    assert any("disagree on whether the run is a trial" in one for one in verify.at(run.release).of("failed"))
+
+
+def test_a_run_that_is_no_trial_says_nothing_of_it(tmp_path):
+    path = own(tmp_path)
+    table = tables.read(path)
+    for part, rows in (("private", slice(0, 100)), ("public", slice(100, 140)), ("test", slice(140, None))):
+        (tmp_path / f"{part}.csv").write_bytes(
+            tables.to_csv({name: column[rows] for name, column in table.items()})
+        )
+    said, last = ran(*KINDS["sums"], *files(tmp_path), *NAMED, "--out", tmp_path / "run")
+    assert trial_mark.SENTENCE not in said and last.startswith("Hand over")
+    assert "trial" not in (tmp_path / "run" / "release" / "report.html").read_text()
+
+
+def test_votes_of_a_trial_carry_the_mark_to_whoever_answers_them(parts, tmp_path):
+    run, other = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "other")
+    ran("train", *files(parts), *NAMED, "--teachers", 4, "--epochs", 1, "--out", run.root)
+    ran("vote", run.root, "--queries", 5)
+    whole = voting.load_votes(run.votes)
+    assert whole.trial and voting.votes.save_votes(tmp_path / "again.npz", whole._replace(ids=None)) is None
+    assert voting.load_votes(tmp_path / "again.npz").trial
+    said, _ = ran("aggregate", run.votes, "--relation", "record", "--out", other.root, "gnmax", "--sigma", 3)
+    assert trial_mark.SENTENCE in said and trials.said(other)
+    _, last = ran("account", other.root)
+    assert last == trial_mark.SENTENCE
+    assert "trial" in storage.read_json(other.public_statement, "statement")
+
+
+def test_a_pool_that_is_part_of_a_trial_marks_answers_about_it(tmp_path):
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "own.npz", inputs=random.normal(size=(60, 3)), labels=np.arange(60) % 2)
+    trial.divide(tmp_path / "own.npz", tmp_path / "parts", {})
+    votes = voting.Votes(np.tile([[4, 1], [1, 4]], (6, 1)))
+    voting.save_votes(tmp_path / "votes.npz", votes)
+    run = RunDirectory(tmp_path / "run")
+    ran("aggregate", tmp_path / "votes.npz", "--relation", "record", "--out", run.root, "gnmax", "--sigma", 2)
+    ran("account", run.root)
+    pool = tmp_path / "parts" / "public.npz"
+    said, _ = ran("student", run.root, "--public", pool, "--method", "ridge", "--json")
+    assert trial_mark.SENTENCE in said
+    assert "trial" in storage.read_json(run.public_statement, "statement")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(trial.PARTS), st.sampled_from(["csv", "parquet", "frame"]), st.integers(0, 3))
+def test_a_part_is_recognised_wherever_its_rows_go(parts, part, door, dropped):
+    """Renamed, moved alone, with fewer rows, in another format, or through a frame of pandas."""
+    table = {name: column[dropped:] for name, column in tables.read(parts / f"{part}.csv").items()}
+    frame = pyarrow.table(table)
+    with tempfile.TemporaryDirectory() as folder:
+        if door == "frame":
+            suffix, content = frames.stored(frames.read(frame, part, {"labels": "sick"}))
+            path = Path(folder) / f"moved{suffix}"
+            path.write_bytes(content)
+        else:
+            path = Path(folder) / f"moved.{door}"
+            path.write_bytes(tables.to_csv(table)) if door == "csv" else parquet.write_table(frame, path)
+        found = raw.of_table(path, {"labels": "sick", "ids": "key", "users": None}, private=False)
+        assert found.trial and trial_mark.NAME not in found.inputs
+
+
+def test_arrays_carry_it_too_and_a_part_can_be_divided_again(tmp_path):
+    np.savez(tmp_path / "own.npz", inputs=np.arange(120.0).reshape(40, 3), labels=np.arange(40) % 2)
+    made = trial.divide(tmp_path / "own.npz", tmp_path / "a", {})
+    again = trial.divide(made.files["private"], tmp_path / "b", {})
+    for file in [*made.files.values(), *again.files.values()]:
+        assert raw.of_arrays(file).trial
+    data = from_files(again.files["private"], again.files["public"])
+    assert data.trial and data.private.inputs.shape[1] == 3
+    with np.load(made.files["public"]) as arrays:
+        assert trial_mark.NAME in frames.read({**arrays}, "public", {})
+
+
+def test_inspect_and_split_do_not_take_the_mark_for_a_column(parts, tmp_path):
+    assert "3 columns" not in inspection.look(parts / "private.csv", {}).what
+    assert trial_mark.NAME not in json.dumps(inspection.look(parts / "private.csv", {}).lines)
+    made = trial.divide(parts / "private.csv", tmp_path / "again", {"labels": "sick"})
+    assert list(tables.read(made.files["public"])).count(trial_mark.NAME) == 1
+
+
+@pytest.mark.filterwarnings("always::pate_jax.errors.PateWarning")
+def test_a_classifier_on_frames_of_a_trial_warns(parts, tmp_path):
+    frame, public = tables.read(parts / "private.csv"), tables.read(parts / "public.csv")
+    labels = frame.pop("sick")
+    for table in (frame, public):
+        del table["key"]
+    del public["sick"]
+    model = PateClassifier(4.0, classes=["no", "yes"], voters="sums", directory=tmp_path / "fit")
+    with pytest.warns(PateWarning, match=trial_mark.SENTENCE):
+        model.fit(frame, labels, public)
+    assert "trial" in (tmp_path / "fit" / "release" / "statement.json").read_text()
+    assert len(model.predict(frame)) == len(labels)
