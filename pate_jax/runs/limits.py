@@ -6,7 +6,7 @@ ledger (`chain`): no line can be changed, dropped or moved unseen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from pate_jax.accounting.smooth import Plan, Release
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import chain
-from pate_jax.runs.answers import load_asked
+from pate_jax.runs import chain, publication
+from pate_jax.runs.answers import load_asked, shown
 from pate_jax.runs.directory import RunDirectory
 
 _NUMBERS = ("order", "beta", "noise", "confidence")
@@ -32,6 +32,7 @@ def release(run: RunDirectory, mechanism: AnyMechanism, delta: float, confidence
             f"{run.root} without --sanitise"
         )
     _check_fixed(run)
+    publication.refuse_unshown(run, _shows(run, mechanism, delta))
     votes = load_asked(run).votes
     plan = accounting.plan(mechanism, len(votes), int(votes[0].sum()), votes.shape[1], delta, confidence)
     drawn = smooth.release(mechanism, votes, plan)
@@ -46,8 +47,27 @@ def figure(run: RunDirectory, mechanism: Mechanism, delta: float) -> accounting.
         return None
     if run.batches > 1:
         return accounting.Figure(None, None, "publishable", smooth.BASIS, "not defined for adaptive lists")
+    return _limit(run, mechanism, delta, lines)
+
+
+def _limit(
+    run: RunDirectory, mechanism: Mechanism, delta: float, lines: Sequence[Mapping[str, Any]]
+) -> accounting.Figure:
+    """The limit that the last of these lines released, with the costs of all of them."""
     releases = [_parse(line, run.limits) for line in lines]
     return smooth.limit(mechanism, load_asked(run).votes.shape, releases, delta, lines[-1]["confidence"])
+
+
+def _shows(run: RunDirectory, mechanism: Mechanism, delta: float) -> publication.Shows:
+    """Whether the run shows the answers and the limit of a statement, which may be an earlier one."""
+    answers, lines = publication.shown_by(shown(run)), chain.read(run.limits)
+    made = [_limit(run, mechanism, delta, lines[:count]).epsilon for count in range(1, len(lines) + 1)]
+
+    def shows(statement: Mapping[str, Any]) -> bool:
+        limit = statement["figures"].get("sanitised", {}).get("epsilon")
+        return answers is not None and answers(statement) and limit in (None, *made)
+
+    return shows
 
 
 def _check_fixed(run: RunDirectory) -> None:

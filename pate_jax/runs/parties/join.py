@@ -19,7 +19,7 @@ from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import register
+from pate_jax.runs import publication, register
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, cards, claims, ledger, meeting, terms, transcript
 from pate_jax.runs.parties import questions as asking
@@ -119,6 +119,8 @@ def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     """Train, charge, and take part."""
     run = member.run
     _check_repeatable(member)
+    if ledger.read(run.ledger).opened is None:
+        publication.refuse_unshown(run)
     dataset = ballot.open_dataset(member)
     spends = PartyPlan(member.vote, member.agreement.unit, register.digest_of(dataset.private.ids))
     if book is None:

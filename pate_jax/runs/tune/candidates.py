@@ -21,7 +21,7 @@ from pate_jax.data import Dataset
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import budget, register
+from pate_jax.runs import budget, chain, publication, register
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -132,6 +132,8 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     if config.register is not None:
         register.enter(run, config.register, plan(choice, register.digest_of(dataset.private.ids)))
     register.confirm_plan(run, plan(choice, None))
+    if not chain.read(run.ledger):
+        publication.refuse_unshown(run)
     charge(run.ledger, Charge(tuned, digest(listed), config.epsilon, config.delta))
     return choice
 
