@@ -28,7 +28,7 @@ from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import batches, budget, chain, publication, register
+from pate_jax.runs import batches, budget, chain, public_part, publication, register
 from pate_jax.runs.baselines import heads, report
 from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
 from pate_jax.runs.directory import RunDirectory
@@ -151,12 +151,14 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
         raise PateError(f"{run.root} is a run of another kind: choose another --out")
     choice = config.data.drawn(STROKES)
     dataset = open_data(choice)
+    public_part.refuse_others(run, dataset)
     _check_users(dataset)
     settings = config.settings(dataset)
     task = Task(dataset, settings, heads.made(run, dataset, settings))
     parameters(task)  # what cannot be trained is refused before anything is recorded
     run.secret.draw(config.seed)
     run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
+    public_part.agree(run, dataset)
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     run.record.agree("relation", {"relation": RELATION})
     heads.keep(run, task.head)

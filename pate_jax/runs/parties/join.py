@@ -19,7 +19,7 @@ from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import publication, register
+from pate_jax.runs import public_part, publication, register
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, cards, claims, ledger, meeting, terms, transcript
 from pate_jax.runs.parties import questions as asking
@@ -102,6 +102,7 @@ def _begin(member: Member) -> None:
     run.record.agree(STAGE, ballot.facts(member))
     if not (run.private / AGREEMENT).exists():
         dataset = ballot.open_dataset(member)
+        public_part.agree(run, dataset)
         asking.save(run.private / QUESTIONS, member.questions, dataset)
         agreements.write(run.private / AGREEMENT, member.agreement)
     run.record.agree("data", to_settings(member.data))

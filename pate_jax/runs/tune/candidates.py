@@ -21,7 +21,7 @@ from pate_jax.data import Dataset
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import budget, chain, publication, register
+from pate_jax.runs import budget, chain, public_part, publication, register
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -126,6 +126,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": tuned.to_dict()}
     # first: by it a choice that was stopped here is recognised
     run.record.agree(TUNE, {**said, "settings": listed, "records": records}, but_not=["records"])
+    public_part.agree(run, dataset)
     run.record.agree("data", to_settings(data), but_not=_WHERE)
     run.record.agree("relation", {"relation": config.by})
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
