@@ -129,6 +129,7 @@ def open_data(choice: DataChoice) -> data.Dataset:
         image_size=choice.image_size,
         ids_are_stable=choice.ids_are_stable,
         equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
+        equal_ids_are_coincidences=choice.equal_ids_are_coincidences,
     )
 
 
@@ -137,7 +138,7 @@ def open_tolerantly(choice: DataChoice) -> data.Dataset:
     try:
         return open_data(choice)
     except SharedInputs:
-        return open_data(replace(choice, equal_rows_are_coincidences=True))
+        return open_data(replace(choice, equal_rows_are_coincidences=True, equal_ids_are_coincidences=True))
 
 
 def front_of(config: TeacherConfig, dataset: data.Dataset) -> str:

@@ -10,11 +10,11 @@ import json
 
 import numpy as np
 
-from pate_jax.data import Dataset, Part
+from pate_jax.data import Dataset, Part, overlap
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import PUBLIC, Settings
-from pate_jax.system import storage
+from pate_jax.system import progress, storage
 
 
 def digest(dataset: Dataset) -> str:
@@ -39,8 +39,11 @@ def _texts(public: Part) -> dict[str, np.ndarray | None]:
 
 
 def agree(run: RunDirectory, dataset: Dataset) -> None:
-    """Record the digest of a run's public part, or refuse another one."""
+    """Record the digest of a run's public part, or refuse another; warn of near copies of private inputs."""
     refuse_others(run, dataset)
+    if PUBLIC not in run.record.read() and dataset.name == "own":
+        for one in overlap.near_copies(dataset, overlap.parts(dataset)):
+            progress.warn(one)
     run.record.agree(PUBLIC, {"digest": digest(dataset)})
 
 

@@ -71,6 +71,9 @@ class DataChoice:
     equal_rows_are_coincidences: bool = False
     """Declare that public inputs which equal private ones belong to other records, as happens with few
     columns. Decide by the origin of the rows: copies of private records void the guarantee."""
+    equal_ids_are_coincidences: bool = False
+    """Declare that ids and users that are both public and private name different people, as those of two
+    registers that number their own."""
     categories: Path | None = None
     """JSON file with the categories of categorical columns; unset: those of the public part."""
     scales: Path | None = None
