@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -139,5 +139,6 @@ def _chosen_again(inputs: Inputs, batch: int, wanted: int, known: list[str]) -> 
     pool = queries.pool_of(dataset, choice.public)
     pool = pool.take(queries.different(pool, wanted, known, spacing))
     key = run.secret.derive(f"selection {stage_of('vote', batch)}")
-    found = queries.select(pool, dataset.preprocessing, wanted, choice.selection or "first", key)
+    selection: Any = choice.selection or "first"
+    found = queries.select(pool, dataset.preprocessing, wanted, selection, key)
     return found.inputs

@@ -165,8 +165,7 @@ def _of_choice(subject: Subject) -> tuple[Checks, Checks]:
     choice = tune.opened(subject)
     checks: Checks = {
         "keys": partial(shards.keys, subject.run),
-        "begun": partial(public.recorded, subject),
-        "apart": partial(shards.public_apart, subject),
+        "apart": partial(_of_parts, subject),
         **tune.checks(choice),
         "release": lambda: _released(Subject(tune.winner(choice))),
     }
@@ -199,6 +198,11 @@ def of_release(folder: Path) -> Examination:
         "private": _out_of_sight,
     }
     return examine(str(folder), checks)
+
+
+def _of_parts(subject: Subject) -> Iterator[Finding]:
+    yield from public.recorded(subject)
+    yield from shards.public_apart(subject)
 
 
 def _of_public(subject: Subject, crowd: Crowd | Finding) -> Iterator[Finding]:
