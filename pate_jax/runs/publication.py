@@ -7,32 +7,16 @@ So every kind of run asks here before it draws any: at first, for a further batc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import to_dict
 from pate_jax.runs import ledger
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
 from pate_jax.system import storage
 
-if TYPE_CHECKING:
-    from pate_jax.runs.directory import RunDirectory
-
 Shows = Callable[[Mapping[str, Any]], bool]  # whether a ledger shows the answers that a statement is of
-
-
-def files(release: Path) -> list[Path]:
-    """All files of a release, whatever they are.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> (folder / "student").mkdir()
-    >>> _ = (folder / "student" / "predict.py").write_text("")
-    >>> [path.name for path in files(folder)]
-    ['predict.py']
-    """
-    return sorted(path for path in release.rglob("*") if path.is_symlink() or not path.is_dir())
 
 
 def refuse_unshown(run: RunDirectory, shows: Shows | None = None) -> None:
@@ -41,7 +25,7 @@ def refuse_unshown(run: RunDirectory, shows: Shows | None = None) -> None:
     Without `shows` the ledger shows nothing that could be published yet. With it a release may be there, if
     it has its statement, and the ledger shows what that is of.
     """
-    left = files(run.release)
+    left = storage.files(run.release)
     if shows is None and run.results.exists():
         left = [*left, run.results]
     if not left or (shows is not None and _is_shown(run, shows)):

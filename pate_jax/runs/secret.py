@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pate_jax.errors import PateError
-from pate_jax.runs import publication
 from pate_jax.system import storage
 
 _IS_ENTROPY = re.compile("[0-9a-f]{64}").fullmatch
@@ -40,7 +39,7 @@ class Secret:
                     f"{self.file} is missing, and {self.ledger} shows that its noise was used: restore it "
                     "from a backup, or choose another --out"
                 )
-            published = [] if self.release is None else publication.files(self.release)
+            published = [] if self.release is None else storage.files(self.release)
             if published:
                 raise PateError(
                     f"{published[0]} is of a run whose secret {self.file} does not show: private/ was lost, "

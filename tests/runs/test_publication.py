@@ -14,7 +14,7 @@ import test_stable_runs
 from pate_jax import voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import batches, chain, publication, stages
+from pate_jax.runs import batches, chain, stages
 from pate_jax.runs.baselines import tasks, training
 from pate_jax.runs.crowds import inputs as crowds
 from pate_jax.runs.crowds import release
@@ -124,7 +124,7 @@ def test_any_single_file_of_a_release_stops_noise_that_its_ledger_does_not_show(
     shutil.copytree(honest().root, tmp_path / "run")
     run = restore(RunDirectory(tmp_path / "run"))
     shutil.move(run.release, tmp_path / "release")
-    left = publication.files(tmp_path / "release")
+    left = storage.files(tmp_path / "release")
     assert left
     for path in [*left, tmp_path / "release" / ".DS_Store"]:
         place = run.release / path.relative_to(tmp_path / "release")
@@ -153,7 +153,7 @@ def test_a_lost_secret_is_not_drawn_anew_beside_any_file_of_a_release(tmp_path):
     shutil.copytree(honest_runs.crowd("sums").root, tmp_path / "run")
     run = RunDirectory(tmp_path / "run")
     shutil.rmtree(run.private)
-    for path, kept in {path: path.read_bytes() for path in publication.files(run.release)}.items():
+    for path, kept in {path: path.read_bytes() for path in storage.files(run.release)}.items():
         shutil.rmtree(run.release)
         path.parent.mkdir(parents=True)
         path.write_bytes(kept)

@@ -12,6 +12,7 @@ from catalogue import case, fails, is_caught, replaced, source
 from pate_jax.audit import public
 from pate_jax.data import nearness, overlap
 from pate_jax.runs import limits, public_part, publication
+from pate_jax.system import storage
 
 
 def in_a_folder(test, *arguments):
@@ -71,7 +72,7 @@ CASES = [
     ),
     case(
         "only a statement stops noise beside a release",
-        source(publication, "files", 'release.rglob("*")', 'release.rglob("statement.json")'),
+        source(storage, "files", 'folder.rglob("*")', 'folder.rglob("statement.json")'),
         fails(single_file("sums")),
         "DID NOT RAISE",
     ),
