@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pate_jax.accounting.training_statement import Training, TrainingStatement
+from pate_jax.audit import public
 from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
@@ -68,14 +69,14 @@ def space(subject: Subject) -> Iterator[Finding]:
     if found.head is None:
         yield passed("the net learned from the records as they are, through no space")
         return
-    again = heads.learned(found.dataset, found.settings)
-    if again.digest == found.head.digest:
-        yield passed("the head's space follows from the public inputs, bit for bit")
-    else:
-        yield unchecked(
-            f"the public inputs give another space here than {run.public_side} holds: they were changed, or "
-            "it was made on another machine or by another version"
-        )
+    kept, again = found.head, heads.learned(found.dataset, found.settings)
+    yield from public.learned(
+        public.Seen(heads.arrays(kept), kept.front),
+        public.Seen(heads.arrays(again), again.front),
+        found.dataset.public.inputs,
+        "space and weights of the head",
+        "public inputs and settings",
+    )
 
 
 def stated(run: RunDirectory) -> Iterator[Finding]:

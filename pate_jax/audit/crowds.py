@@ -6,7 +6,7 @@ the noisy table from the exact one, the figure from the releases. `recounts` has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,12 @@ import numpy as np
 from pate_jax import accounting, student
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
+from pate_jax.audit import public as public_part
 from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
+from pate_jax.crowd import vectors
+from pate_jax.crowd.plan import Plan
 from pate_jax.data import partition
 from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, HeadCount, Score
 from pate_jax.runs import batches, budget, chain, ledger, trials
@@ -140,19 +143,23 @@ def _planned(path: Path, crowd: Crowd) -> Iterator[Finding]:
         yield failed(
             f"{which}public inputs and settings give the release {plan.release}, and the run has {before}"
         )
-    elif public_side.digest(kept) == public_side.digest(again):
-        what = "public inputs and settings" if crowd.round == 1 else "public inputs and released answers"
-        yield passed(f"{which}space, weights, queries and noise follow from {what}, bit for bit")
-    else:
-        names = sorted(name for name in {*kept, *again} if not _same(kept.get(name), again.get(name)))
-        yield unchecked(
-            f"{which}{', '.join(names)} of the public side come out otherwise here, as rounding on another "
-            "machine or another version may do; they read nothing private"
-        )
+        return
+    what = "public inputs and settings" if crowd.round == 1 else "public inputs and released answers"
+    yield from public_part.learned(
+        seen(public_side.plan_of(kept, path), kept),
+        seen(plan, again),
+        crowd.seen.public.inputs,
+        f"{which}space, weights, queries and noise",
+        what,
+        public_side.SPACE,
+    )
 
 
-def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
-    return one is not None and other is not None and np.array_equal(one, other)
+def seen(plan: Plan, made: Mapping[str, np.ndarray]) -> public_part.Seen:
+    """A plan as arrays, and as what it makes of public inputs."""
+    return public_part.Seen(
+        made, lambda inputs: np.asarray(vectors(plan.scaling, plan.space.coordinates(inputs)))
+    )
 
 
 def lines(run: RunDirectory) -> Iterator[Finding]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pate_jax.accounting.party_statement import PartyStatement, party_statement
+from pate_jax.audit import crowds, public
 from pate_jax.audit.spending import covers
 from pate_jax.runs import chain, register
+from pate_jax.runs.crowds import public_side
 from pate_jax.runs.parties import ballot, join, ledger, terms, transcript
+from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member
 from pate_jax.runs.plans import PartyPlan
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -31,6 +35,34 @@ def agreed(member: Member) -> Iterator[Finding]:
     )
     found = terms.audiences(member.agreement, member.questions)
     yield passed(f"the figures of {len(found)} audiences are within the agreement's budget")
+
+
+def public_space(member: Member) -> Iterator[Finding]:
+    """Whether the space and the weights in which the voters of all parties vote follow from the pool."""
+    plan = member.questions.plan
+    if plan is None:
+        return
+    crowd, agreement = ballot.crowd_of(member), member.agreement
+    if crowd.choice.voters == "neighbours":
+        crowd = replace(crowd, choice=replace(crowd.choice, queries=agreement.queries), rounds={})
+    voters = sum(member.vote.voters_of_parties)
+    again = asking.of_crowd(crowd, voters, terms.mu_of(agreement)).plan
+    if again is None:
+        return
+    kept, made = (
+        {
+            name: array for name, array in crowd.arrays(one).items() if name != "release"
+        }  # whose noise is agreed
+        for one in (plan, again)
+    )
+    yield from public.learned(
+        crowds.seen(plan, kept),
+        crowds.seen(again, made),
+        crowd.seen.public.inputs,
+        "space, weights and queries of all parties",
+        "the pool and the agreement",
+        public_side.SPACE,
+    )
 
 
 def entered(member: Member) -> Iterator[Finding]:

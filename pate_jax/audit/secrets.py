@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import Subject
-from pate_jax.data import Dataset, duplicates, readable
+from pate_jax.data import Dataset, duplicates, readable, relation
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
 from pate_jax.runs import chain, ledger
@@ -52,14 +52,16 @@ def secrets(subject: Subject) -> check.Secrets:
         texts |= _sensitive(storage.read_json(run.statement, "statement"))
     if isinstance(opened, Finding):
         return check.Secrets(texts, arrays=partial(_arrays, run))
-    names, shown = frozenset(_names(opened.dataset)), opened.dataset.show_public
+    names, shown = frozenset(_names(opened)), opened.dataset.show_public
     public = None if shown else partial(_public, opened.dataset)
     return check.Secrets(texts, names, partial(_arrays, run), partial(_inputs, opened), public)
 
 
-def _names(dataset: Dataset) -> set[str]:
-    """Ids and users of private records that are not also ids of public records."""
-    private, public = dataset.private, set(dataset.public.ids.tolist())
+def _names(opened: Inputs) -> set[str]:
+    """Ids and users of private records; but public ids where both are row numbers or known coincidences."""
+    dataset = opened.dataset
+    coincide = opened.choice.equal_ids_are_coincidences or relation.are_rows(dataset)
+    private, public = dataset.private, set(dataset.public.ids.tolist() if coincide else ())
     users = [] if private.users is None else private.users.tolist()
     return {name for name in {*private.ids.tolist(), *users} - public if len(name) >= _SHORT}
 

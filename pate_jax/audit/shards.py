@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import ELSEWHERE, Subject
+from pate_jax.data import Part, overlap, partition, relation
 from pate_jax.data import duplicates as asking
-from pate_jax.data import overlap, partition, relation
 from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.runs import answers
@@ -301,6 +301,23 @@ def _apart(inputs: Inputs) -> Iterator[Finding]:
         yield from (unchecked(f"{one}, {why}: that none was copied cannot be seen here") for one in faults)
     else:
         yield from judged(faults, f"no input of the {', '.join(others)} part is a private one")
+    yield from _other_people(inputs, others)
+    if dataset.name == "own":
+        yield from (unchecked(one) for one in overlap.near_copies(dataset, overlap.parts(dataset)))
+
+
+def _other_people(inputs: Inputs, others: Mapping[str, Part]) -> Iterator[Finding]:
+    """Whether no public part names people of the private part, as far as both name any."""
+    faults = [
+        f"{len(rows)} of {len(part.ids):,} records of the {name} part have the {what} of private records too"
+        for name, part in others.items()
+        for what, rows in overlap.people(inputs.dataset, part).items()
+    ]
+    if faults and inputs.choice.equal_ids_are_coincidences:
+        why = "declared to name different people: that nobody is in both cannot be seen here"
+        yield from (unchecked(f"{one}, {why}") for one in faults)
+    else:
+        yield from judged(faults, f"no id and no user of the {', '.join(others)} part is a private record's")
 
 
 def _different(inputs: Inputs, batches: list[voting.Votes]) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Recomputes a run from its files, and says what holds, what does not, and what cannot be checked.
 
+public        the public part, and spaces and queries that follow from it
 shards        keys, partition, the rows that teachers got, votes, queries
 spending      ledger, noise, budget, statement
 secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
@@ -19,15 +20,27 @@ from pathlib import Path
 from pate_jax import accounting
 from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.accounting.training_statement import TrainingStatement
-from pate_jax.audit import baselines, crowds, parties, recounts, retraining, secrets, shards, spending, tune
+from pate_jax.audit import (
+    baselines,
+    crowds,
+    parties,
+    public,
+    recounts,
+    retraining,
+    secrets,
+    shards,
+    spending,
+    tune,
+)
 from pate_jax.audit.subject import Subject
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.runs import register
 from pate_jax.runs.baselines import training
-from pate_jax.runs.crowds.inputs import is_crowd
+from pate_jax.runs.crowds.inputs import Crowd, is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import join
+from pate_jax.runs.parties.ballot import Member
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Examination, Finding, examine, failed, unchecked
 from pate_jax.system import storage
@@ -91,6 +104,7 @@ def _of_teachers(subject: Subject, retrained: int) -> tuple[Checks, Checks]:
     run = subject.run
     checks: Checks = {
         "keys": partial(shards.keys, run),
+        "public": partial(public.recorded, subject),
         "partition": partial(shards.certified, subject),
         "fed": partial(shards.fed, subject),
         "votes": partial(shards.votes, run),
@@ -102,6 +116,7 @@ def _of_teachers(subject: Subject, retrained: int) -> tuple[Checks, Checks]:
         "release": partial(_released, subject),
     }
     again: Checks = {
+        "chosen": partial(public.chosen, subject),
         "labels": partial(retraining.labels, subject),
         "teachers": partial(retraining.teachers, subject, retrained),
         "student": partial(retraining.student_again, subject),
@@ -115,7 +130,7 @@ def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
     checks: Checks = {
         "keys": partial(shards.keys, run),
         "voters": partial(crowds.voters, run, crowd),
-        "public": partial(crowds.public, run, crowd),
+        "public": partial(_of_public, subject, crowd),
         "apart": partial(shards.public_apart, subject),
         "ledger": partial(crowds.lines, run),
         "noise": partial(crowds.noise, run),
@@ -135,6 +150,7 @@ def _of_training(subject: Subject) -> tuple[Checks, Checks]:
     run = subject.run
     checks: Checks = {
         "keys": partial(shards.keys, run),
+        "public": partial(public.recorded, subject),
         "apart": partial(shards.public_apart, subject),
         "ledger": partial(baselines.ledger, subject),
         "register": partial(baselines.entered, subject),
@@ -150,7 +166,7 @@ def _of_choice(subject: Subject) -> tuple[Checks, Checks]:
     choice = tune.opened(subject)
     checks: Checks = {
         "keys": partial(shards.keys, subject.run),
-        "apart": partial(shards.public_apart, subject),
+        "apart": partial(_of_parts, subject),
         **tune.checks(choice),
         "release": lambda: _released(Subject(tune.winner(choice))),
     }
@@ -163,6 +179,7 @@ def _of_party(subject: Subject) -> Checks:
     return {
         "keys": partial(shards.keys, run),
         "agreement": partial(parties.agreed, member),
+        "public": partial(_of_pool, subject, member),
         "apart": partial(shards.public_apart, subject),
         "ledger": partial(parties.lines, member),
         "noise": partial(parties.own, member),
@@ -182,6 +199,21 @@ def of_release(folder: Path) -> Examination:
         "private": _out_of_sight,
     }
     return examine(str(folder), checks)
+
+
+def _of_parts(subject: Subject) -> Iterator[Finding]:
+    yield from public.recorded(subject)
+    yield from shards.public_apart(subject)
+
+
+def _of_public(subject: Subject, crowd: Crowd | Finding) -> Iterator[Finding]:
+    yield from public.recorded(subject)
+    yield from crowds.public(subject.run, crowd)
+
+
+def _of_pool(subject: Subject, member: Member) -> Iterator[Finding]:
+    yield from public.recorded(subject)
+    yield from parties.public_space(member)
 
 
 def _spent(run: RunDirectory) -> Iterator[Finding]:

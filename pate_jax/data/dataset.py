@@ -106,6 +106,7 @@ class Dataset:
     private_notes: Mapping[str, Any] = field(default_factory=dict)  # from private rows: never publish
     # Inputs that are both private and public: refused, declared coincidences, or part of a published archive.
     equal_rows: Literal["refused", "declared", "published"] = "refused"
+    equal_ids: Literal["refused", "declared"] = "refused"  # that name different people in two parts
     columns: tuple[Any, ...] = ()  # of a table read from text: what `data.columns` made of each column
     ids_are: Ids = "given"  # `pate_jax.data.relation` derives from it whom the guarantee covers
     trial: bool = False  # whether its parts are those of one private file, by the mark of `pate split`

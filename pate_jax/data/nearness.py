@@ -24,6 +24,8 @@ _SAMPLE, _SHARE = (
     4,
 )  # public inputs that the typical distance is measured on: at most, and one in so many
 _ROUNDING = 1e-6  # of the longest input: distances below it are those of rounding
+_COPY = 0.1  # of the usual distance between private inputs: nearer ones may be altered copies
+_WORK, _SIDE = 2 * 10**9, 32  # products of numbers for a comparison; pixels on a side of compared images
 _BLOCK = 256  # inputs that are compared with all others at a time
 Places = Float[np.ndarray, "input coordinates"]
 
@@ -83,6 +85,52 @@ def coordinates(inputs: np.ndarray, preprocessing: Preprocessing) -> Places:
     if scaled.ndim == 4:
         scaled = np.abs(np.fft.rfft2(scaled, axes=(1, 2)))
     return scaled.reshape(len(scaled), math.prod(scaled.shape[1:]))
+
+
+def copies(private: np.ndarray, public: np.ndarray, preprocessing: Preprocessing) -> tuple[int, int]:
+    """How many of so many public inputs hardly differ from a private one, if chance does not explain it.
+
+    They are nearer to one than a tenth of what private inputs are apart, and are not equal to it. Of private
+    inputs themselves hardly any are so near to each other. Of many inputs a sample is compared.
+
+    >>> private = np.random.default_rng(0).normal(size=(300, 3))
+    >>> as_stored = Preprocessing((0.0,), (1.0,))
+    >>> copies(private, private[:50] + 1e-4, as_stored), copies(private, private[::2] + 1, as_stored)[0]
+    ((50, 50), 0)
+    """
+    whole = coordinates(_shrunk(private), preprocessing)
+    most = max(_SAMPLE, _WORK // max(1, whole.size))
+    random = np.random.default_rng(0)
+    asked = random.permutation(len(public))[:most]
+    own = random.permutation(len(private))[: min(most, 2 * _SAMPLE)]
+    near = _nearest(coordinates(_shrunk(public[asked]), preprocessing), whole)
+    usual = _nearest(whole[own], whole)
+    reach = _COPY * float(np.median(usual[np.isfinite(usual)])) if np.isfinite(usual).any() else 0.0
+    found, chance = int((near < reach).sum()), float((usual < reach).mean()) * len(near)
+    return (found if found > 2 * chance + 2 else 0), len(near)
+
+
+def _shrunk(inputs: np.ndarray) -> np.ndarray:
+    """Images as the means of blocks, 32 on a side at most, so that large ones are compared in time."""
+    by = -(-max(inputs.shape[1:3]) // _SIDE) if inputs.ndim == 4 else 1
+    if by == 1:
+        return inputs
+    height, width = (side // by for side in inputs.shape[1:3])
+    cut = inputs[:, : height * by, : width * by]
+    blocks = cut.reshape(len(inputs), height, by, width, by, inputs.shape[3])
+    return np.asarray(blocks.mean((2, 4), dtype=np.float32))
+
+
+def _nearest(
+    left: Float[np.ndarray, "left coordinates"], right: Float[np.ndarray, "right coordinates"]
+) -> Float[np.ndarray, " left"]:
+    """How far each of some inputs is from the nearest of others that it does not equal."""
+    found = np.full(len(left), np.inf)
+    equal = _ROUNDING * np.sqrt((left**2).sum(1))[:, None]
+    for start in range(0, len(right), _BLOCK):
+        gaps = _gaps(left, right[start : start + _BLOCK])
+        found = np.minimum(found, np.where(gaps > equal, gaps, np.inf).min(1))
+    return found
 
 
 def _apart(

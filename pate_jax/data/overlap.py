@@ -1,23 +1,26 @@
-"""Inputs that the private part shares with another part: refused, unless they are declared coincidences.
+"""People and inputs that the private part shares with another part: refused, unless declared coincidences.
 
-Public inputs must not be made of private records: answers are about them, a student may contain them, and no
-noise hides them. So a row of the public, the test or another part is refused if its input is also a private
-one, in the form in which the run stores both. Different people may have equal rows in a table of few columns;
+Ids and users that both parts name are the same people, whether their rows are equal or were changed. Public
+must not be made of private records: answers are about them, a student may contain them, and no noise hides
+them. So a row of the public, the test or another part is also refused if its input is a private one, in the
+form in which the run stores both. Different people may have equal rows in a table of few columns;
 the owner, who knows where the rows come from, can declare this. No row is ever dropped silently, because the
 rest of a public part would then depend on private records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from pate_jax.data import duplicates
+from pate_jax.data import duplicates, nearness, relation
 from pate_jax.data.dataset import Dataset, Part
 from pate_jax.errors import SharedInputs
 
+Names = Sequence[str] | np.ndarray
 _NAMED = 10  # the most rows that the message names
 
 
@@ -37,27 +40,109 @@ def parts(dataset: Dataset) -> dict[str, Part]:
     return {name: part for name, part in named.items() if part is not None}
 
 
+def people(dataset: Dataset, other: Part) -> dict[str, np.ndarray]:
+    """The rows of another part whose ids, or users, are those of private records too, by which of the two."""
+    private = dataset.private
+    found = {}
+    if dataset.ids_are != "rows":
+        found["ids"] = common(private.ids, other.ids, dataset.ids_are == "stable")
+    if private.users is not None and other.users is not None:
+        found["users"] = common(private.users, other.users, dataset.ids_are == "stable")
+    return {what: rows for what, rows in found.items() if len(rows)}
+
+
+def common(private: Names, other: Names, stable: bool) -> np.ndarray:
+    """The rows of other names that are private ones too, however numbers are written.
+
+    Other names that only count up are row numbers, and say nothing of people, unless those of private records
+    were declared to be `stable`.
+
+    >>> common(["7", "ann", "9"], ["bob", "Ann ", "007", "9.0"], False).tolist()
+    [1, 2, 3]
+    >>> [common(["0", "1", "2"], ["0", "1"], stable).tolist() for stable in (False, True)]
+    [[], [0, 1]]
+    """
+    names = [str(name) for name in np.asarray(other).tolist()]
+    if not stable and relation.count_up(list(dict.fromkeys(names))):
+        return np.array([], np.int64)
+    known = {_plain(str(name)) for name in np.asarray(private).tolist()}
+    return np.flatnonzero([_plain(name) in known for name in names])
+
+
+def _plain(name: str) -> str:
+    text = name.strip().casefold()
+    number = re.fullmatch(r"0*([0-9]+)(\.0+)?", text)
+    return number[1] if number else text
+
+
+def refuse_people(dataset: Dataset, others: Mapping[str, Part]) -> None:
+    """Refuse other parts, given by file or name, that name people of the private part by their ids."""
+    for place, part in others.items():
+        for what, shared in people(dataset, part).items():
+            raise SharedInputs(same_people(place, what, shared, len(part.ids)))
+
+
+def same_people(place: str, what: str, shared: np.ndarray, records: int) -> str:
+    """What is said where so many of the records of another part are of people of the private part."""
+    return (
+        f"{place}: {len(shared)} of {records} records have the {what} of private records too (rows "
+        f"{_named(shared)}, counted from 0), so they are of the same people, also where their rows were "
+        "changed, and public inputs must not be made of private records: leave these people out of one of "
+        f"the two parts. If equal {what} name different people, declare that with "
+        "--equal-ids-are-coincidences"
+    )
+
+
 def refuse(dataset: Dataset, others: Mapping[str, Part]) -> None:
     """Refuse other parts, given by file or name, that contain private inputs of a data set."""
     for place, part in others.items():
         shared = rows(dataset.private_digests, part.inputs)
         if len(shared):
-            named = ", ".join(map(str, shared[:_NAMED])) + ", ..." * (len(shared) > _NAMED)
             raise SharedInputs(
-                f"{place}: {len(shared)} of {len(part.inputs)} inputs are private ones too (rows {named}, "
-                "counted from 0), and public inputs must not be made of private records: remove these rows "
-                "(docs/data.md shows how to list them all). If different records are equal by chance, as in "
-                "a table of few columns, declare that with --equal-rows-are-coincidences"
+                f"{place}: {len(shared)} of {len(part.inputs)} inputs are private ones too (rows "
+                f"{_named(shared)}, counted from 0), and public inputs must not be made of private records: "
+                "compare both parts by person, and leave out everybody who is in both, since changed rows of "
+                "the same people are not among these (docs/data.md). If different records are equal by "
+                "chance, as in a table of few columns, declare that with --equal-rows-are-coincidences"
             )
 
 
-def declared(dataset: Dataset, coincidences: bool, places: Mapping[str, str] | None = None) -> Dataset:
-    """The data set, if its parts share no inputs or shared ones are declared coincidences.
+def _named(shared: np.ndarray) -> str:
+    return ", ".join(map(str, shared[:_NAMED])) + ", ..." * (len(shared) > _NAMED)
+
+
+def near_copies(dataset: Dataset, others: Mapping[str, Part]) -> list[str]:
+    """A sentence for each of other parts that holds inputs which hardly differ from private ones."""
+    found = []
+    for place, part in others.items():
+        near, of = nearness.copies(dataset.private.inputs, part.inputs, dataset.preprocessing)
+        if near:
+            found.append(
+                f"{near} of {of:,} inputs of the {place} part that were compared hardly differ from a "
+                "private one, as altered copies would: compare both parts by person, and leave out everybody "
+                "who is in both"
+            )
+    return found
+
+
+def declared(
+    dataset: Dataset,
+    coincidences: bool,
+    places: Mapping[str, str] | None = None,
+    *,
+    ids_coincide: bool = False,
+) -> Dataset:
+    """The data set, if its parts share no people and no inputs, or shared ones are declared coincidences.
 
     `places` are the files of its parts, for the message.
     """
+    named = {(places or {}).get(name, name): part for name, part in parts(dataset).items()}
+    if ids_coincide:
+        dataset = replace(dataset, equal_ids="declared")
+    else:
+        refuse_people(dataset, named)
     if coincidences:
         return replace(dataset, equal_rows="declared")
     if dataset.equal_rows == "refused":
-        refuse(dataset, {(places or {}).get(name, name): part for name, part in parts(dataset).items()})
+        refuse(dataset, named)
     return dataset

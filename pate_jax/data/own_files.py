@@ -49,6 +49,7 @@ def from_files(
     image_size: int | None = None,
     ids_are_stable: bool = False,
     equal_rows_are_coincidences: bool = False,
+    equal_ids_are_coincidences: bool = False,
     show_public: bool = False,
 ) -> Dataset:
     """A dataset from the user's files: all .npz, all tables (.csv, .parquet), or all folders of images.
@@ -61,8 +62,8 @@ def from_files(
     A third number in `scales` replaces missing values. Categories of the label column are the class names.
     Images are resized to `image_size` pixels each way, or must all have one size.
     `ids_are_stable` declares that ids that count up like row numbers belong to their records nevertheless.
-    Rows of other parts that equal private ones are refused, unless they are declared to be coincidences.
-    `show_public` declares that public rows may go into a release as they are.
+    Rows of other parts that equal private ones, or have their ids or users, are refused, unless these are
+    declared to be coincidences. `show_public` declares that public rows may go into a release as they are.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -88,7 +89,9 @@ def from_files(
         )
     places = {part: str(path) for part, path in files.items()}
     dataset = replace(relation.declared(dataset, ids_are_stable), show_public=show_public)
-    return overlap.declared(dataset, equal_rows_are_coincidences, places)
+    return overlap.declared(
+        dataset, equal_rows_are_coincidences, places, ids_coincide=equal_ids_are_coincidences
+    )
 
 
 def pool(public: File, test: File | None = None, *, classes: int, show_public: bool = False) -> Dataset:

@@ -27,7 +27,7 @@ from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
-from pate_jax.runs import budget, chain, ledger, register, trials
+from pate_jax.runs import budget, chain, ledger, publication, register, trials
 from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
@@ -127,6 +127,7 @@ def answer(
             _issue(run, line)
         waiting = sorted({*range(1, run.batches + 1)} - {line.batch for line in lines})
         if waiting:
+            publication.refuse_unshown(run, publication.shown_by(lines))
             register.confirm(run, mechanism, teachers, classes, len(votes))
         for batch in waiting:
             line = ledger.append(book, _charge(run, mechanism, batch, spent, lines))

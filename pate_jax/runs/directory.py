@@ -86,7 +86,7 @@ class RunDirectory:
     @property
     def secret(self) -> Secret:
         """What its noise, shards and teachers follow from."""
-        return Secret(self.keys, self.ledger, self.root, self.public_statement)
+        return Secret(self.keys, self.ledger, self.root, self.release)
 
     def existing(self, path: Path, made_by: str) -> Path:
         """The path of a file that an earlier stage must have made."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.data import frames, tables
+from pate_jax.data import frames, overlap, tables
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.runs import own_data, refits, samples
@@ -28,6 +28,7 @@ from pate_jax.runs.sklearn_base import Base, NotFitted
 from pate_jax.student import Student, StudentConfig, named, serving
 from pate_jax.system import storage
 
+_IDS_COINCIDE = "equal_ids_are_coincidences=True"
 _PARTS = {"private.npz": "X", "private.csv": "X", "public.npz": "X_public", "public.csv": "X_public"}
 
 
@@ -50,6 +51,8 @@ class PateClassifier(Base):
     - `random_state`: a whole number makes the fit reproducible and NOT private, and warns.
     - `equal_rows_are_coincidences`: declares that public rows which equal private ones belong to others.
     - `show_public`: declares that rows of X_public may go out as they are, also inside the student.
+    - `equal_ids_are_coincidences`: declares that names in the index of `X_public` that private records have
+      too, as `ids` or in the index of X, are of other people.
 
     A fitted estimator has `classes_`, `n_features_in_`, `feature_names_in_` (where columns have names),
     `student_`, `statement_`, `epsilon_` (the figure to publish) and `directory_`.
@@ -76,6 +79,7 @@ class PateClassifier(Base):
         random_state: int | None = None,
         equal_rows_are_coincidences: bool = False,
         show_public: bool = False,
+        equal_ids_are_coincidences: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -88,6 +92,7 @@ class PateClassifier(Base):
         self.random_state = random_state
         self.equal_rows_are_coincidences = equal_rows_are_coincidences
         self.show_public = show_public
+        self.equal_ids_are_coincidences = equal_ids_are_coincidences
 
     def fit(self, X: Any, y: Any, X_public: Any = None, ids: Any = None) -> Self:
         """Learn from private records with their labels, and from public inputs.
@@ -96,7 +101,10 @@ class PateClassifier(Base):
         Records are covered one by one: of people with several, use `pate_jax.run(user=..., by="user")`.
         """
         settings = self._settings()
-        records = _records(X, y, self.X_public if X_public is None else X_public, ids, self.classes)
+        public = self.X_public if X_public is None else X_public
+        records = _records(X, y, public, ids, self.classes)
+        if not self.equal_ids_are_coincidences:
+            _check_people(samples.index(X) if records.ids is None else records.ids, samples.index(public))
         self._warn()
         cost = refits.Cost(settings["epsilon"], settings["delta"], self._are_crowd())
         digests = refits.digests(records.private)
@@ -143,6 +151,7 @@ class PateClassifier(Base):
             "seed": None if self.random_state is None else int(self.random_state),
             "equal_rows_are_coincidences": bool(self.equal_rows_are_coincidences),
             "show_public": bool(self.show_public),
+            "equal_ids_are_coincidences": bool(self.equal_ids_are_coincidences),
             **{name: value for name, value in optional.items() if value is not None},
         }
 
@@ -233,6 +242,15 @@ def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np
     )
 
 
+def _check_people(private: np.ndarray | None, public: np.ndarray | None) -> None:
+    """Refuse public rows whose names, in the index of their frame, private records have too."""
+    if private is not None and public is not None:
+        shared = overlap.common(private, public, stable=False)
+        if len(shared):
+            message = overlap.same_people("X_public", "ids", shared, len(public))
+            raise PateError(message.replace("--equal-ids-are-coincidences", _IDS_COINCIDE))
+
+
 def _run(records: _Records, settings: dict[str, Any]) -> Result:
     """The run on these records; its errors speak of the arguments of `fit`."""
     names = samples.names(records.classes)
@@ -270,6 +288,7 @@ def _of_fit(message: str, run: RunDirectory) -> str:
     """An error of the run in words of `fit`."""
     for file, argument in _PARTS.items():
         message = message.replace(str(run.data / file), argument)
+    message = message.replace("--equal-ids-are-coincidences", _IDS_COINCIDE)
     for argument in ("equal_rows_are_coincidences", "show_public"):
         message = message.replace(f"--{argument.replace('_', '-')}", f"{argument}=True")
     return message

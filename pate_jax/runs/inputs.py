@@ -17,6 +17,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.models import patches, spaces
 from pate_jax.models.spaces import likeness
+from pate_jax.runs import public_part
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice
@@ -31,8 +32,8 @@ _OF_IMAGES = ("patches", "contrast")
 class Inputs:
     """What a run is made from; each part is made when it is first asked for, and then kept.
 
-    With `tolerant` a data set is opened even where public inputs are private ones too: its files were changed
-    since, or the run is older than the refusal, and that is for a check to say.
+    With `tolerant` a data set is opened even where public inputs are private ones too, or others than those
+    that the run was begun with: that is for a check to say.
     """
 
     run: RunDirectory
@@ -47,15 +48,12 @@ class Inputs:
         """The private, public and test parts."""
         if self.opened is not None:
             return self.opened
-        try:
-            found = open_data(self.choice)
-            if not self.tolerant:
-                relation.check_users_count(found, self.cut.by)
-            return found
-        except SharedInputs:
-            if not self.tolerant:
-                raise
-            return open_data(replace(self.choice, equal_rows_are_coincidences=True))
+        if self.tolerant:
+            return open_tolerantly(self.choice)
+        found = open_data(self.choice)
+        public_part.refuse_others(self.run, found)
+        relation.check_users_count(found, self.cut.by)
+        return found
 
     @property
     def coincide(self) -> bool:
@@ -133,7 +131,16 @@ def open_data(choice: DataChoice) -> data.Dataset:
         ids_are_stable=choice.ids_are_stable,
         equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
         show_public=choice.show_public,
+        equal_ids_are_coincidences=choice.equal_ids_are_coincidences,
     )
+
+
+def open_tolerantly(choice: DataChoice) -> data.Dataset:
+    """The chosen data set, whatever its parts have in common."""
+    try:
+        return open_data(choice)
+    except SharedInputs:
+        return open_data(replace(choice, equal_rows_are_coincidences=True, equal_ids_are_coincidences=True))
 
 
 def front_of(config: TeacherConfig, dataset: data.Dataset) -> str:

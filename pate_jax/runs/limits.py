@@ -20,8 +20,8 @@ from pate_jax.accounting.smooth import Plan, Release
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import chain
-from pate_jax.runs.answers import load_asked
+from pate_jax.runs import chain, publication
+from pate_jax.runs.answers import load_asked, shown
 from pate_jax.runs.directory import RunDirectory
 
 _NUMBERS = ("order", "beta", "noise", "confidence")
@@ -36,6 +36,7 @@ def release(run: RunDirectory, mechanism: AnyMechanism, delta: float, confidence
             f"{run.root} without --sanitise"
         )
     _check_fixed(run)
+    publication.refuse_unshown(run, _shows(run, mechanism, delta))
     draw(run.limits, mechanism, load_asked(run).votes, delta, confidence)
 
 
@@ -82,6 +83,22 @@ def _limit(
     releases = [_parse(line, path) for line in lines]
     own = smooth.spread(lines[-1]["confidence"], len(lines))
     return smooth.limit(mechanism, shape, releases, delta, min(line["confidence"] for line in lines), own)
+
+
+def _shows(run: RunDirectory, mechanism: Mechanism, delta: float) -> publication.Shows:
+    """Whether the run shows the answers and the limit of a statement, which may be an earlier one."""
+    answers, lines = publication.shown_by(shown(run)), chain.read(run.limits)
+    shape = load_asked(run).votes.shape
+    made = [
+        _limit(run.limits, mechanism, shape, delta, lines[:count]).epsilon
+        for count in range(1, len(lines) + 1)
+    ]
+
+    def shows(statement: Mapping[str, Any]) -> bool:
+        limit = statement["figures"].get("sanitised", {}).get("epsilon")
+        return answers is not None and answers(statement) and limit in (None, *made)
+
+    return shows
 
 
 def _check_fixed(run: RunDirectory) -> None:

@@ -59,7 +59,7 @@ class Share(RunDirectory):
     @property
     def secret(self) -> SharedSecret:
         """What its noise, shards and teachers follow from."""
-        return SharedSecret(self.keys, self.ledger, self.root, self.public_statement)
+        return SharedSecret(self.keys, self.ledger, self.root, self.release)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -95,6 +95,8 @@ def pool_of(dataset: data.Dataset, public: Path | None) -> data.Part:
             f"{stored.shape[1:]}: give inputs that were made like those of the run"
         )
     pool = pool._replace(inputs=stored_as(pool.inputs, stored.dtype, str(public)))
+    if dataset.equal_ids != "declared":
+        overlap.refuse_people(dataset, {str(public): pool})
     if dataset.equal_rows != "declared":
         overlap.refuse(dataset, {str(public): pool})
     return pool

@@ -214,6 +214,14 @@ def names(known: np.ndarray) -> list[str] | None:
     return texts if plain and len(set(texts)) == len(texts) else None
 
 
+def index(values: Any) -> np.ndarray | None:
+    """The names of the rows of a data frame; None where it has none, or only numbers."""
+    found = getattr(values, "index", None)
+    if found is None or callable(found) or getattr(getattr(found, "dtype", None), "kind", "") in "iufbMm":
+        return None
+    return np.array([str(name) for name in found])
+
+
 def ids(values: Any, records: int) -> np.ndarray | None:
     """The ids of the records as texts; None where there are none.
 

@@ -29,7 +29,7 @@ class Secret:
     file: Path
     ledger: Path  # where it lies, noise was used, and a lost secret is not drawn anew
     root: Path
-    released: Path | None = None  # where it lies, a run was published, whose ledger may be lost as well
+    release: Path | None = None  # where it holds anything, a run was published, whose ledger may be lost too
 
     def draw(self, seed: int | None) -> None:
         """Draw the secret once, or keep the seed; later calls check that the seed is still the same."""
@@ -39,9 +39,10 @@ class Secret:
                     f"{self.file} is missing, and {self.ledger} shows that its noise was used: restore it "
                     "from a backup, or choose another --out"
                 )
-            if self.released is not None and self.released.exists():
+            published = [] if self.release is None else storage.files(self.release)
+            if published:
                 raise PateError(
-                    f"{self.released} is of a run whose secret {self.file} does not show: private/ was lost, "
+                    f"{published[0]} is of a run whose secret {self.file} does not show: private/ was lost, "
                     "and other noise would cost as much again. Restore it from a backup, or choose another "
                     "--out and add up what both have spent"
                 )

@@ -74,6 +74,9 @@ class DataChoice:
     show_public: bool = False
     """Declare that your own public inputs may go into release/ as they are: some on its page, and some inside
     of students that have to hold them. A data set by name is public by itself."""
+    equal_ids_are_coincidences: bool = False
+    """Declare that ids and users that are both public and private name different people, as those of two
+    registers that number their own."""
     categories: Path | None = None
     """JSON file with the categories of categorical columns; unset: those of the public part."""
     scales: Path | None = None

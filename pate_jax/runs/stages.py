@@ -12,7 +12,7 @@ from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import batches, budget, ledger, limits, queries, students, trials
+from pate_jax.runs import batches, budget, ledger, limits, public_part, queries, students, trials
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
@@ -57,6 +57,7 @@ def begin(
         if not run.teacher_report.exists():
             _check_fit(inputs, asks, min_distance)
     run.secret.draw(cut.seed)
+    public_part.agree(run, inputs.dataset)
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     trials.record(run, inputs.dataset.trial)
     run.record.agree("partition", to_settings(cut))

@@ -72,6 +72,8 @@ class SweepConfig:
     """A labelled public test part, to judge students."""
     equal_rows_are_coincidences: bool = False
     """Declare that inputs of --public and --test that are private ones too are of other records."""
+    equal_ids_are_coincidences: bool = False
+    """Declare that ids and users of --public and --test that are private ones too are of other people."""
     records: int | None = None
     """Number of private records to draw of strokes or glyphs."""
     classes: int | None = None
@@ -287,6 +289,7 @@ def _of_data(config: SweepConfig, name: str | None, queries: int) -> list[Source
         data_dir=config.data_dir,
         manual_dir=config.manual_dir,
         equal_rows_are_coincidences=config.equal_rows_are_coincidences,
+        equal_ids_are_coincidences=config.equal_ids_are_coincidences,
     )
     return [
         vote_sources.of_data(

@@ -106,6 +106,19 @@ def remove_leftovers(folder: Path | str) -> None:
             os.unlink(path)
 
 
+def files(folder: Path) -> list[Path]:
+    """All files below a folder, whatever they are; none where it does not exist.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> make_folder(folder / "student", mode=0o700)
+    >>> _ = (folder / "student" / "predict.py").write_text("")
+    >>> [path.name for path in files(folder)]
+    ['predict.py']
+    """
+    return sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+
+
 def cannot_write(path: Path | str, error: OSError) -> str:
     """Why a file could not be written, and what to do."""
     remedies = {

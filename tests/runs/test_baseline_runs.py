@@ -335,7 +335,10 @@ def test_a_linear_head_is_released_verified_and_served_by_numpy(headed):
     found = verify.of_run(run, deep=True)
     assert found.of("failed") == []
     assert "student: the net comes out again, bit for bit" in found.of("passed")
-    assert "space: the head's space follows from the public inputs, bit for bit" in found.of("passed")
+    assert (
+        "space: space and weights of the head follow from public inputs and settings, bit for bit"
+        in found.of("passed")
+    )
     assert results["student_accuracy"] > 0.6
     inputs = np.load(chosen.data.test)["inputs"]
     student, head = Student.load(run.root), opened(run).head
@@ -366,7 +369,9 @@ def test_the_noise_of_a_head_is_named_after_its_space_and_the_space_is_kept(head
     copy = RunDirectory(tmp_path / "copy")
     copy.public_side.unlink()
     heads.keep(copy, other)
-    assert any("give another space" in one for one in verify.of_run(copy).of("unchecked"))
+    assert any(
+        "bounds of space and weights of the head are not" in one for one in verify.of_run(copy).of("failed")
+    )
     assert any("another noise" in one for one in verify.of_run(copy).of("failed"))
     with pytest.raises(PateError, match="public scales"):
         training.charge(copy, opened(copy))

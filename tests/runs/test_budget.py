@@ -386,7 +386,7 @@ def test_a_release_whose_private_part_is_lost_is_not_made_anew_with_other_noise(
     for name, run in (("teachers", honest_runs.whole()), ("crowd", honest_runs.crowd("sums"))):
         shutil.copytree(run.root / "release", tmp_path / name / "release")
         copy = RunDirectory(tmp_path / name)
-        with pytest.raises(PateError, match=r"statement\.json is of a run whose secret.*does not show"):
+        with pytest.raises(PateError, match=r"is of a run whose secret.*does not show"):
             copy.secret.draw(None)
         assert not copy.keys.exists()
 

@@ -171,7 +171,7 @@ BAD = {
     "voters": ({"voters": "crowd"}, "voters='crowd' must be auto, teachers, neighbours or sums"),
     "epsilon": ({"epsilon": -1.0}, "epsilon=-1.0 must be a finite number above 0"),
     "a comma in a class": ({"classes": ["a,b", "c"]}, "has a comma in a name"),
-    "a private row that is public": ({"public": PARTS["private"]}, "inputs are private ones too"),
+    "a private row that is public": ({"public": PARTS["private"]}, "have the ids of private records too"),
     "of teachers": ({"teachers": 7, "voters": "sums"}, "--teachers belongs to teachers"),
 }
 

@@ -63,7 +63,7 @@ class Head(NamedTuple):
     @property
     def digest(self) -> str:
         """Of all numbers that it consists of."""
-        made = _arrays(self)
+        made = arrays(self)
         return storage.digest(np.array(sorted(made)), *(made[name] for name in sorted(made)))
 
 
@@ -90,7 +90,7 @@ def made(run: RunDirectory, dataset: Dataset, settings: Settings) -> Head | None
 def keep(run: RunDirectory, head: Head | None) -> None:
     """Keep a run's head, so that a later version of this program goes on with the same one."""
     if head is not None and not run.public_side.exists():
-        storage.write_arrays(run.public_side, _KIND, _arrays(head), compressed=False)
+        storage.write_arrays(run.public_side, _KIND, arrays(head), compressed=False)
 
 
 def read(path: Path, dataset: Dataset) -> Head:
@@ -104,6 +104,7 @@ def read(path: Path, dataset: Dataset) -> Head:
     return Head(archive.space_of(stored, dataset.preprocessing), Scaling(weights, length, constant))
 
 
-def _arrays(head: Head) -> dict[str, np.ndarray]:
+def arrays(head: Head) -> dict[str, np.ndarray]:
+    """All that a head consists of."""
     bounds = np.array([head.scaling.length, head.scaling.constant])
     return {**archive.arrays(head.space), "weights": head.scaling.weights, "bounds": bounds}

@@ -28,7 +28,7 @@ from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import batches, budget, chain, register, trials
+from pate_jax.runs import batches, budget, chain, public_part, publication, register, trials
 from pate_jax.runs.baselines import heads, report
 from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
 from pate_jax.runs.directory import RunDirectory
@@ -153,12 +153,14 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
         raise PateError(f"{run.root} is a run of another kind: choose another --out")
     choice = config.data.drawn(STROKES)
     dataset = open_data(choice)
+    public_part.refuse_others(run, dataset)
     _check_users(dataset)
     settings = config.settings(dataset)
     task = Task(dataset, settings, heads.made(run, dataset, settings))
     parameters(task)  # what cannot be trained is refused before anything is recorded
     run.secret.draw(config.seed)
     run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
+    public_part.agree(run, dataset)
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     trials.record(run, dataset.trial)
     run.record.agree("relation", {"relation": RELATION})
@@ -197,7 +199,7 @@ def charge(run: RunDirectory, task: Task) -> calibration.Plan:
     with chain.Writer(run.ledger) as book:
         lines = list(chain.entries(run.ledger))
         if not lines:
-            _refuse_a_lost_ledger(run)
+            publication.refuse_unshown(run)
             book.append(line)
         elif len(lines) > 1 or {name: lines[0].get(name) for name in line} != line:
             raise PateError(
@@ -205,16 +207,6 @@ def charge(run: RunDirectory, task: Task) -> calibration.Plan:
                 "restore them from a backup, or choose another --out and add up what both have spent"
             )
     return plan
-
-
-def _refuse_a_lost_ledger(run: RunDirectory) -> None:
-    """Refuse to train anew beside a net that the ledger does not show: it would have other noise, unpaid."""
-    for path in (run.results, run.public_statement, run.student / "statement.json"):
-        if path.exists():
-            raise PateError(
-                f"{path} is of a training that {run.ledger} does not show: that is lost or too old. Restore "
-                "private/ from a backup, or choose another --out and add up what both have spent"
-            )
 
 
 def _released(run: RunDirectory) -> Student | None:

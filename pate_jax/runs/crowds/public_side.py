@@ -22,7 +22,7 @@ from pate_jax.models.spaces import archive
 from pate_jax.system import storage
 
 _KIND = "public-side"
-_SPACE = "space/"  # before the names of the space's own arrays
+SPACE = "space/"  # before the names of the space's own arrays
 
 
 def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
@@ -37,7 +37,7 @@ def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
     }
     if queries is not None:
         found |= {"rows": queries.rows, "vectors": queries.vectors, "offsets": queries.offsets}
-    return found | {f"{_SPACE}{name}": array for name, array in archive.arrays(plan.space).items()}
+    return found | {f"{SPACE}{name}": array for name, array in archive.arrays(plan.space).items()}
 
 
 def digest(made: Mapping[str, np.ndarray]) -> str:
@@ -75,7 +75,7 @@ def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
     """The plan that `arrays` described."""
     try:
         preprocessing = Preprocessing(tuple(made["offset"].tolist()), tuple(made["scale"].tolist()))
-        own = {name.removeprefix(_SPACE): made[name] for name in made if name.startswith(_SPACE)}
+        own = {name.removeprefix(SPACE): made[name] for name in made if name.startswith(SPACE)}
         length, constant = made["bounds"].tolist()
         scaling = Scaling(made["weights"], length, constant)
         there = "rows" in made

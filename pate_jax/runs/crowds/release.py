@@ -37,7 +37,7 @@ from pate_jax.mechanisms.crowds import (
     CrowdRelease,
     to_dict,
 )
-from pate_jax.runs import batches, budget, chain, ledger, register
+from pate_jax.runs import batches, budget, chain, ledger, publication, register
 from pate_jax.runs.crowds import comparison, processes, public_side, rivals, rounds, students
 from pate_jax.runs.crowds.certificate import certificate, faults
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
@@ -139,6 +139,7 @@ def _shown(book: chain.Writer, run: RunDirectory, batch: int, make: Callable[[],
     lines = list(ledger.releases(run.ledger))
     if len(lines) >= batch:
         return lines[batch - 1]
+    publication.refuse_unshown(run)
     register.confirm_crowd(run)
     return ledger.append_crowd(book, make())
 

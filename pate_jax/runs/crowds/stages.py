@@ -11,7 +11,7 @@ from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger, queries, trials
+from pate_jax.runs import budget, ledger, public_part, queries, trials
 from pate_jax.runs import stages as shared
 from pate_jax.runs.crowds import answers, comparison, processes, rivals, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -46,6 +46,7 @@ def begin(
     records = storage.digest(*crowd.dataset.private)
     _check_same(run, records)
     run.secret.draw(voters.seed)
+    public_part.agree(run, crowd.dataset)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
     trials.record(run, crowd.dataset.trial)
     run.record.agree(RECORDS, {"digest": records})

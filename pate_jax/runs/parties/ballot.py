@@ -16,7 +16,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise
 from pate_jax.mechanisms.shared_votes import SharedVote
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import batches, stages
+from pate_jax.runs import batches, public_part, stages
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.certificate import certificate
 from pate_jax.runs.crowds.inputs import Crowd
@@ -70,23 +70,23 @@ class Member:
 
 def open_dataset(member: Member) -> Dataset:
     """The data of a party; refused where its public pool is another than the agreed one."""
-    dataset = _crowd(member).dataset
-    if asking.pool_digest(dataset) != member.agreement.pool:
+    dataset = crowd_of(member).dataset
+    if public_part.digest(dataset) != member.agreement.pool:
         raise PateError(
-            "your public pool is not that of the agreement: take the same --public file, classes, categories "
-            "and scales as the party that wrote it"
+            "your public pool is not that of the agreement, to the last label and id: take the same --public "
+            "file, columns, classes, categories and scales as the party that wrote it"
         )
     return dataset
 
 
 def inputs(member: Member, *, tolerant: bool = False) -> Inputs:
     """The data of a party, and what they were read by."""
-    return replace(_crowd(member).inputs, tolerant=tolerant)
+    return replace(crowd_of(member).inputs, tolerant=tolerant)
 
 
 def seen(member: Member) -> Dataset:
     """The data as a crowd's space sees them: features beside inputs may take their place."""
-    return _crowd(member).seen
+    return crowd_of(member).seen
 
 
 def cast(member: Member) -> Table:
@@ -134,7 +134,7 @@ def _of_crowd(member: Member) -> Table:
     if plan is None:
         raise PateError("a crowd's questions have a plan: copy the agreement's own file of questions")
     if not (run.table.exists() and run.certificate.exists()):
-        crowd = _crowd(member)
+        crowd = crowd_of(member)
         _check_number(member, crowd.number)
         table = asking.table(member.questions, crowd)
         release, own = plan.release, asking.opened_table(member.questions, table)
@@ -159,7 +159,7 @@ def _check_number(member: Member, number: int) -> None:
         )
 
 
-def _crowd(member: Member) -> Crowd:
+def crowd_of(member: Member) -> Crowd:
     """The crowd of this party; of teachers only its data are read."""
     kind = "sums" if member.agreement.voters == "teachers" else member.agreement.voters
     space: Any = member.agreement.training.get("space")

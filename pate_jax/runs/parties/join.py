@@ -19,7 +19,7 @@ from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import register, trials
+from pate_jax.runs import public_part, publication, register, trials
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, cards, claims, ledger, meeting, terms, transcript
 from pate_jax.runs.parties import questions as asking
@@ -103,6 +103,7 @@ def _begin(member: Member) -> None:
     if not (run.private / AGREEMENT).exists():
         dataset = ballot.open_dataset(member)
         trials.record(run, dataset.trial)
+        public_part.agree(run, dataset)
         asking.save(run.private / QUESTIONS, member.questions, dataset)
         agreements.write(run.private / AGREEMENT, member.agreement)
     run.record.agree("data", to_settings(member.data))
@@ -120,6 +121,8 @@ def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     """Train, charge, and take part."""
     run = member.run
     _check_repeatable(member)
+    if ledger.read(run.ledger).opened is None:
+        publication.refuse_unshown(run)
     dataset = ballot.open_dataset(member)
     spends = PartyPlan(member.vote, member.agreement.unit, register.digest_of(dataset.private.ids))
     if book is None:

@@ -7,7 +7,6 @@ digests of the pool and of this file.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -41,13 +40,6 @@ class Questions(NamedTuple):
             return None
         rows, columns = self.plan.release.shape
         return (columns, rows) if isinstance(self.plan.release, ClassSums) else (rows, columns)
-
-
-def pool_digest(dataset: Dataset) -> str:
-    """A digest of the public inputs as voters see them: with their scaling, and the names of the classes."""
-    public, scaling = dataset.public, dataset.preprocessing
-    shown = json.dumps([list(scaling.offset), list(scaling.scale), list(dataset.class_names)])
-    return storage.digest(public.inputs, public.features, np.array(shown))
 
 
 def of_teachers(dataset: Dataset, wanted: int, selection: Selection) -> Questions:

@@ -57,6 +57,11 @@ def mu(terms: Terms) -> float:
     return counts.mu_for(terms.epsilon, terms.delta)
 
 
+def mu_of(agreement: Agreement) -> float:
+    """The same of an agreement: all of its audiences have one budget."""
+    return counts.mu_for(max(agreement.budget.values()) / _UP, agreement.delta)
+
+
 def agreed(
     name: str,
     terms: Terms,

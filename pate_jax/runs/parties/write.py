@@ -12,6 +12,7 @@ from pate_jax.errors import PateError
 from pate_jax.models.names import Space
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties.agreement import Agreement
+from pate_jax.runs import public_part
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import cards, terms
@@ -68,7 +69,7 @@ def write(
         shown,
         found,
         classes=dataset.classes,
-        pool=asking.pool_digest(dataset),
+        pool=public_part.digest(dataset),
         training={key: value for key, value in training.items() if value is not None},
     )
     found = _noisy(found, made)

@@ -21,7 +21,7 @@ from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import budget, register, trials
+from pate_jax.runs import budget, chain, public_part, publication, register, trials
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -128,6 +128,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": tuned.to_dict()}
     # first: by it a choice that was stopped here is recognised
     run.record.agree(TUNE, {**said, "settings": listed, "records": records}, but_not=["records"])
+    public_part.agree(run, dataset)
     run.record.agree("data", to_settings(data), but_not=_WHERE)
     trials.record(run, dataset.trial)
     run.record.agree("relation", {"relation": config.by})
@@ -135,6 +136,8 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     if config.register is not None:
         register.enter(run, config.register, plan(choice, register.digest_of(dataset.private.ids)))
     register.confirm_plan(run, plan(choice, None))
+    if not chain.read(run.ledger):
+        publication.refuse_unshown(run)
     charge(run.ledger, Charge(tuned, digest(listed), config.epsilon, config.delta))
     return choice
 

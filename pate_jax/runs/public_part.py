@@ -1,0 +1,61 @@
+"""What a run takes for public: a digest, recorded as it begins, and compared whenever it goes on.
+
+Spaces, scales, queries and students follow from the public part. If another one took its place meanwhile,
+half of a run would be of one and half of the other, and what is private could pass for public.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from pate_jax.data import Dataset, Part, overlap
+from pate_jax.errors import PateError
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import PUBLIC, Settings
+from pate_jax.system import progress, storage
+
+
+def digest(dataset: Dataset) -> str:
+    """A digest of all that a run reads of its public part: inputs, labels, users, ids, scales, class names.
+
+    It is of the arrays as they are read, so that the same table in another format has the same.
+
+    >>> from pate_jax.data import load
+    >>> one, other = (load("strokes", size=size, public_size=5, test_size=5) for size in (20, 30))
+    >>> digest(one) == digest(other)
+    True
+    """
+    public, scaling = dataset.public, dataset.preprocessing
+    texts = {name: None if found is None else found.tolist() for name, found in _texts(public).items()}
+    said = json.dumps([list(scaling.offset), list(scaling.scale), list(dataset.class_names), texts])
+    labels = None if public.labels is None else np.asarray(public.labels, np.int64)
+    return storage.digest(public.inputs, public.features, labels, np.array(said))
+
+
+def _texts(public: Part) -> dict[str, np.ndarray | None]:
+    return {"ids": public.ids, "users": public.users}
+
+
+def agree(run: RunDirectory, dataset: Dataset) -> None:
+    """Record the digest of a run's public part, or refuse another; warn of near copies of private inputs."""
+    refuse_others(run, dataset)
+    if PUBLIC not in run.record.read() and dataset.name == "own":
+        for one in overlap.near_copies(dataset, overlap.parts(dataset)):
+            progress.warn(one)
+    run.record.agree(PUBLIC, {"digest": digest(dataset)})
+
+
+def refuse_others(run: RunDirectory, dataset: Dataset) -> None:
+    """Refuse to go on with another public part than the one that a run was begun with."""
+    if is_other(run.record.read(), dataset):
+        raise PateError(
+            f"the public inputs, or their labels, users or ids, were changed since {run.root} was begun: "
+            "restore them, or choose another --out, and add up what both runs cost"
+        )
+
+
+def is_other(settings: Settings, dataset: Dataset) -> bool:
+    """Whether a run has recorded another public part."""
+    return PUBLIC in settings and settings.of(PUBLIC).get("digest") != digest(dataset)
