@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import numbers
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from pate_jax import accounting
 from pate_jax.data import frames
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError, PateWarning
-from pate_jax.runs import own_data, refits, samples
+from pate_jax.runs import own_data, samples
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.result import Result
 from pate_jax.runs.samples import Inputs
@@ -36,7 +35,8 @@ class PateClassifier(Base):
 
     `fit` takes private records X, their labels y, and public inputs without labels. The fitted estimator is
     the student with its privacy statement: it holds nothing else of the records, and may be published where
-    the statement may. Each fit is a release of its own, so further fits on the same records cost more.
+    the statement may. Each fit is a release of its own, so further fits on the same records cost more: the
+    register of runs adds them up, and a warning says so before anything is spent.
 
     - `epsilon`, `delta`: what one fit may cost.
     - `classes`: all labels that may occur. Without it they are taken from y and published as they are, which
@@ -94,14 +94,8 @@ class PateClassifier(Base):
         settings = self._settings()
         records = _records(X, y, self.X_public if X_public is None else X_public, ids, self.classes)
         self._warn()
-        cost = refits.Cost(settings["epsilon"], settings["delta"], self._are_crowd())
-        digests = refits.digests(records.private)
         with _folder(self.directory) as root:
-            refits.warn(digests, _release(root), cost)
-            found = _run(records, {**settings, "out": root})
-            if self.random_state is None:
-                refits.enter(digests, _release(root), cost)
-            return self._keep(records, found)
+            return self._keep(records, _run(records, {**settings, "out": root}))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
@@ -138,10 +132,6 @@ class PateClassifier(Base):
             "equal_rows_are_coincidences": bool(self.equal_rows_are_coincidences),
             **{name: value for name, value in optional.items() if value is not None},
         }
-
-    def _are_crowd(self) -> bool:
-        """Whether records vote by themselves."""
-        return self.teachers is None if self.voters in (None, "auto") else self.voters != "teachers"
 
     def _warn(self) -> None:
         """Say what is not private by the parameters alone."""
@@ -243,12 +233,6 @@ def _run(records: _Records, settings: dict[str, Any]) -> Result:
         return own_data.run(private, public, **settings)
     except PateError as error:
         raise type(error)(_of_fit(str(error), RunDirectory(settings["out"]))) from error
-
-
-def _release(root: Path) -> str:
-    """What tells one release from all others: a digest of its ledger; empty before there is one."""
-    ledger = RunDirectory(root).ledger
-    return hashlib.sha256(storage.read_bytes(ledger)).hexdigest() if ledger.exists() else ""
 
 
 def _free(name: str, table: Table) -> str:

@@ -20,4 +20,5 @@ def summary(results: Mapping[str, Any], statement: Statement | CrowdStatement) -
     lines += [*sentences(results), "", statement.text(publishable_only=True).rstrip(), ""]
     lines += [f"Pictures and the owner's figures: {results['run_dir']}/private/report.html"]
     lines += [f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself."]
+    lines += [results["register"]["text"]] if "register" in results else []
     return "\n".join(lines)
