@@ -67,7 +67,7 @@ def check(file: Path, identity: str | None, digests: Sequence[str]) -> None:
         raise PateError(
             f"{file} is from an older copy: this machine has seen {mine.lines} lines of it, and the last of "
             "these is not there. Restore the newest copy; if there is none, remove "
-            f"{_path(mine.identity)}, and repeat the command of each run that is missing, which enters it again"
+            f"{_path(mine.identity)}, and repeat the command of each run that is missing, to enter it again"
         )
 
 

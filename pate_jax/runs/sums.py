@@ -1,10 +1,10 @@
 """What several runs cost together, and for whom: no run that spends on somebody is left out of a sum.
 
-Relations are ordered: a run by party spends on each user of the party, one by user on each record of the user,
-and one by record on the contents of the record, each as much as it promises. So all runs have a sum for the
-narrowest relation among them. For a wider one some promise nothing, and no sum of the others is given. (A run
-by record promises nothing for a user of several records, one by contents nothing for a record that is removed.)
-This holds as long as no record belongs to two users or two parties.
+Relations are ordered: a run by party spends on each user of the party, one by user on each record of the
+user, and one by record on the contents of the record, each as much as it promises. So all runs have a sum for
+the narrowest relation among them. For a wider one some promise nothing, and no sum of the others is given: a
+run by record promises nothing for a user of several records, one by contents nothing for a record that is
+removed. This holds as long as no record belongs to two users or two parties.
 """
 
 from __future__ import annotations
@@ -62,14 +62,9 @@ def of(plans: Sequence[AnyPlan], delta: float) -> list[Sum]:
     [('record', False, 0), ('user', True, 1)]
     """
     there = [one for one in NARROWEST_FIRST if one in {plan.relation for plan in plans}]
-    silent = [
-        sum(NARROWEST_FIRST.index(plan.relation) < NARROWEST_FIRST.index(one) for plan in plans)
-        for one in there
-    ]
-    return [
-        Sum(relation, None if some else together(plans, delta), delta, some)
-        for relation, some in zip(there, silent, strict=True)
-    ]
+    width = {relation: number for number, relation in enumerate(NARROWEST_FIRST)}
+    silent = {one: sum(width[plan.relation] < width[one] for plan in plans) for one in there}
+    return [Sum(one, None if silent[one] else together(plans, delta), delta, silent[one]) for one in there]
 
 
 def together(plans: Sequence[AnyPlan], delta: float) -> float | None:

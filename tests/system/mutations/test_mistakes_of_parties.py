@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.aggregate import fresh_key
 from pate_jax.data import fingerprints
-from pate_jax.runs import batches, register
+from pate_jax.runs import batches, registration
 from pate_jax.runs.parties import ballot, claims, join, ledger, terms, transcript, union
 from pate_jax.voting import merge
 
@@ -119,7 +119,7 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
         ),
         case(
             "a vote that was entered goes on without its register",
-            replaced(register, "confirm_plan", lambda real: lambda *_: None),
+            replaced(registration, "enter", lambda real: lambda *_: None),
             REGISTER,
             "meets nobody",
         ),
