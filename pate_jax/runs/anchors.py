@@ -48,12 +48,12 @@ def default() -> Path:
     return home() / "register.jsonl"
 
 
-def check(file: Path, identity: str | None, digests: Sequence[str]) -> None:
+def check(known: Sequence[Anchor], file: Path, identity: str | None, digests: Sequence[str]) -> None:
     """Refuse a register that is not the one that was seen at its place, or has lost lines since.
 
-    The identity is None where there is no register, or one that a crash left without its first line.
+    What is known has to be read before the register is, since another process may write both meanwhile. The
+    identity is None where there is no register, or one that a crash left without its first line.
     """
-    known = _all()
     here = next((one for one in known if one.file == str(file)), None)
     if here is not None and identity != here.identity:
         what = "is not here" if identity is None else "is another register than the one that was here"
@@ -76,7 +76,7 @@ def see(file: Path, identity: str, lines: int, digest: str) -> None:
     close(home())
     close(home() / "registers")
     wanted = Anchor(identity, str(file), lines, digest)
-    if wanted not in _all():
+    if wanted not in known():
         storage.write_json(_path(identity), _KIND, wanted._asdict(), mode=0o600)
 
 
@@ -84,7 +84,8 @@ def _path(identity: str) -> Path:
     return home() / "registers" / f"{identity}.json"
 
 
-def _all() -> list[Anchor]:
+def known() -> list[Anchor]:
+    """All that is remembered."""
     folder = home() / "registers"
     return [_read(path) for path in sorted(folder.glob("*.json"))] if folder.is_dir() else []
 

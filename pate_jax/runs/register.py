@@ -156,7 +156,7 @@ def begin(file: Path) -> None:
     _make_room(file)
     with chain.Writer(file, wait=True) as writer:
         if not writer.state.entries:
-            anchors.check(file, None, [])
+            anchors.check(anchors.known(), file, None, [])
             identity = secrets.token_hex(16)
             line = writer.append({"register": identity, "key": secrets.token_hex(32)})
             anchors.see(file, identity, 1, line["digest"])
@@ -173,11 +173,12 @@ def _make_room(file: Path) -> None:
 def read(file: Path) -> Book:
     """The content of a register; refused where it is not here, or not as this machine has seen it last."""
     _check_kind(file)
+    known = anchors.known()
     lines = chain.read(file) if file.exists() else []
     identity = lines[0].get("register") if lines else None
     if lines and not isinstance(identity, str):
         raise PateError(f"{file} is the ledger of a run and no register: name a file of its own")
-    anchors.check(file, identity, [line["digest"] for line in lines])
+    anchors.check(known, file, identity, [line["digest"] for line in lines])
     if identity is None:
         raise PateError(
             f"{file} does not exist, or has no first line: is it mounted, and spelled so? A new register is "

@@ -110,7 +110,7 @@ def test_they_are_read_as_they_were_written():
 
 
 def test_a_table_of_text_and_arrays_are_the_same_people(tmp_path):
-    """By the doors: a table with categories as CSV, and the same with another public part and a column less."""
+    """By the doors: a table with categories, and the same with another public part and a column less."""
     table, pool = people_table(60, 1), people_table(30, 2)
     words = np.array(["north", "south"])
 

@@ -17,8 +17,9 @@ from pate_jax.accounting.index_curve import index_curve
 from pate_jax.audit import verify
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import anchors, batches, chain, ledger, register, registration, reservation, sums
+from pate_jax.runs import anchors, batches, chain, ledger, people, register, registration, reservation, sums
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.plans import CrowdPlan
 
 MECHANISM, TEACHERS, ROWS = DiscreteGaussianMax(60.0), 100, 30
 
@@ -121,8 +122,6 @@ def test_a_sum_leaves_no_run_out(tmp_path, capsys, file):
 @pytest.mark.parametrize("narrow", sums.NARROWEST_FIRST)
 @pytest.mark.parametrize("wide", sums.NARROWEST_FIRST)
 def test_every_two_relations_have_a_sum_of_both(narrow, wide):
-    from pate_jax.runs.plans import CrowdPlan
-
     plans = [CrowdPlan(0.2, "sums", one) for one in (narrow, wide)]
     first, *rest = sums.of(plans, 1e-5)
     assert first.relation == min(narrow, wide, key=sums.NARROWEST_FIRST.index) and first.silent == 0
@@ -269,6 +268,21 @@ def test_threads_and_their_runs_are_all_counted(tmp_path, file):
     assert len(places(file)) == 4
 
 
+def test_a_reader_is_not_disturbed_by_a_writer(tmp_path, file, monkeypatch):
+    """What is remembered of a register may be newer than what was read of it just before."""
+    real, once = chain.read, []
+
+    def slow(path):
+        lines = real(path)
+        if path == file and not once:
+            once.append(1)
+            begin(tmp_path, "meanwhile", file)
+        return lines
+
+    monkeypatch.setattr(chain, "read", slow)
+    assert places(file) == [] and places(file) == [str(tmp_path / "meanwhile")]
+
+
 def test_a_budget_is_entered_whole(tmp_path, file):
     run = begin(tmp_path, "a", file, epsilon=1.0)
     asked = len(more(run, rows=2000).labels)
@@ -342,7 +356,7 @@ def test_a_register_that_cannot_be_written_stops_the_answer(tmp_path, file, monk
 def test_that_somebody_else_counts_is_said(tmp_path):
     run = begin(tmp_path, "a", registration.Path("none"))
     assert "add them up where they are counted" in registration.shown(run)["register"]["text"]
-    assert any("somebody else counts" in one for one in verify.of_run(run).of("unchecked"))
+    assert any("somebody else counts" in one for one in verify.of_run(run).of("passed"))
     assert not anchors.default().exists()
     assert "somebody else counts" in registration.published(run)
 
@@ -355,6 +369,23 @@ def test_another_run_warns_before_it_spends(tmp_path, file):
     begin(tmp_path, "b", file)  # read again, it costs and says nothing
     first = begin(tmp_path, "c", None)
     assert "this is the first run on these records on this machine" in registration.standing(first).text()
+
+
+def test_runs_are_added_up_through_a_third_one_and_those_of_unknown_records_with_everybody():
+    plan, key = CrowdPlan(0.2, "sums", "record"), bytes(32)
+    ids = {"a": range(9), "b": range(20, 29), "c": range(8, 21), "d": range(50, 59)}
+    samples = {
+        one: people.made(
+            np.full((len(of), 1), ord(one)), ids=np.array([f"id {each}" for each in of]), key=key
+        )
+        for one, of in ids.items()
+    }
+    entries = {one: register.Entry(one, one, "", (plan,), (one,)) for one in samples}
+    entries["votes"] = register.Entry("votes", "votes", "", (plan,))
+    book = register.Book(anchors.default(), "", key, entries, samples, None)
+    names = [[entry.run for entry in group] for group in book.groups]
+    assert names == [["a", "b", "c", "votes"], ["d", "votes"]]
+    assert [entry.run for entry in book.around("a")] == names[0] == [e.run for e in book.around("votes")]
 
 
 def _dies(folder, file, point):

@@ -121,7 +121,7 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
             "a vote that was entered goes on without its register",
             replaced(registration, "enter", lambda real: lambda *_: None),
             REGISTER,
-            "meets nobody",
+            "Stopped",
         ),
         case(
             "teachers of records with row numbers promise something to one record",
