@@ -10,7 +10,7 @@ from test_crash import Children, Crash, Mortal
 
 from pate_jax.audit import verify
 from pate_jax.cli import main
-from pate_jax.runs import chain, ledger
+from pate_jax.runs import chain, ledger, register
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
@@ -22,12 +22,12 @@ MOMENTS = 40  # of a run, at most: more than it writes files
 REALLY = 6  # every so many moments a real process is killed, which takes longer
 
 
-def command(out, voters, seed=SEED):
+def command(out, voters, seed=SEED, register="none"):
     """`pate run` of the same small run as `honest_runs.crowd`."""
     table = honest_runs.table()
     files = [f"--{name}={getattr(table, name)}" for name in ("private", "public", "test")]
     more = [f"--{name}={value}" for name, value in honest_runs.NEAR[voters].items()]
-    more += [] if seed is None else [f"--seed={seed}"]
+    more += [f"--register={register}"] if seed is None else [f"--seed={seed}"]
     return ["run", *files, f"--voters={voters}", "--epsilon=4", f"--out={out}", *more, *STUDENT.split()]
 
 
@@ -123,6 +123,35 @@ def test_killed_after_the_tables_line_a_private_run_releases_what_it_shows(child
     run, before, torn = killed_and_repeated(children, tmp_path / "run", "sums", after, half=False, seed=None)
     assert len(before) == 2 and not torn
     assert shown(run)[1][-1] != shown(honest_runs.crowd("sums", "record", SEED))[1][-1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("half", [False, True])
+def test_killed_at_every_line_of_its_register_and_its_ledger_a_run_is_counted_once(
+    tmp_path, monkeypatch, half
+):
+    def words(name):
+        """The command of a run in a register of its own."""
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / name))
+        register.begin(tmp_path / f"{name}.jsonl")
+        return command(tmp_path / f"run-{name}", "sums", None, tmp_path / f"{name}.jsonl")
+
+    mortal, whole = Mortal(), words("whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "os", mortal)
+        main(whole)
+    places = lines_of_ledger(mortal.calls)
+    assert len(places) == 6  # whose records, the run, and twice an answer's digest and its line
+    for at in places:
+        mine = words(str(at))
+        died_here(None, mine, at, half)
+        kept = list(register.read(tmp_path / f"{at}.jsonl").entries.values())
+        main(mine)
+        (entry,) = register.read(tmp_path / f"{at}.jsonl").entries.values()
+        assert len(entry.answers) == 2 and [*entry.answers][: len(kept and kept[0].answers)] == [
+            *(kept and kept[0].answers)
+        ]
+        assert verify.of_run(RunDirectory(tmp_path / f"run-{at}")).of("failed") == []
 
 
 @pytest.mark.long
