@@ -56,14 +56,16 @@ def check_what_left(run):
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory):
     """The system calls that an unharmed run of each kind makes."""
-    found = {}
-    for voters in KINDS:
-        mortal = Mortal()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(storage, "os", mortal)
-            main(command(tmp_path_factory.mktemp(voters) / "run", voters))
-        found[voters] = mortal.calls
-    return found
+    return {voters: traced(command(tmp_path_factory.mktemp(voters) / "run", voters)) for voters in KINDS}
+
+
+def traced(words):
+    """The system calls that a command makes."""
+    mortal = Mortal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "os", mortal)
+        main(words)
+    return mortal.calls
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +119,9 @@ def test_killed_in_the_middle_of_the_tables_line_a_run_draws_the_same_noise(chil
     assert left(run) == left(honest_runs.crowd("neighbours", "record", SEED))
 
 
-def test_killed_after_the_tables_line_a_private_run_releases_what_it_shows(children, calls, tmp_path):
+def test_killed_after_the_tables_line_a_private_run_releases_what_it_shows(children, tmp_path):
     """The noise of a run without a seed follows from its own entropy, which the killed process has kept."""
-    after = lines_of_ledger(calls["sums"])[1] + 2
+    after = lines_of_ledger(traced(command(tmp_path / "whole", "sums", None)))[1] + 2
     run, before, torn = killed_and_repeated(children, tmp_path / "run", "sums", after, half=False, seed=None)
     assert len(before) == 2 and not torn
     assert shown(run)[1][-1] != shown(honest_runs.crowd("sums", "record", SEED))[1][-1]
@@ -136,11 +138,7 @@ def test_killed_at_every_line_of_its_register_and_its_ledger_a_run_is_counted_on
         register.begin(tmp_path / f"{name}.jsonl")
         return command(tmp_path / f"run-{name}", "sums", None, tmp_path / f"{name}.jsonl")
 
-    mortal, whole = Mortal(), words("whole")
-    with monkeypatch.context() as patch:
-        patch.setattr(storage, "os", mortal)
-        main(whole)
-    places = lines_of_ledger(mortal.calls)
+    places = lines_of_ledger(traced(words("whole")))
     assert len(places) == 6  # whose records, the run, and twice an answer's digest and its line
     for at in places:
         mine = words(str(at))
@@ -148,9 +146,8 @@ def test_killed_at_every_line_of_its_register_and_its_ledger_a_run_is_counted_on
         kept = list(register.read(tmp_path / f"{at}.jsonl").entries.values())
         main(mine)
         (entry,) = register.read(tmp_path / f"{at}.jsonl").entries.values()
-        assert len(entry.answers) == 2 and [*entry.answers][: len(kept and kept[0].answers)] == [
-            *(kept and kept[0].answers)
-        ]
+        before = kept[0].answers if kept else ()
+        assert len(entry.answers) == 2 and entry.answers[: len(before)] == before
         assert verify.of_run(RunDirectory(tmp_path / f"run-{at}")).of("failed") == []
 
 
