@@ -63,12 +63,15 @@ class Standing(NamedTuple):
         return {"file": str(self.file), "runs": self.runs, **figures, "text": self.text()}
 
 
-def enter(run: RunDirectory, plan: AnyPlan, dataset: Dataset | None, file: Path | None = None) -> None:
+def enter(
+    run: RunDirectory, plan: AnyPlan, records: Callable[[], Dataset | None], file: Path | None = None
+) -> None:
     """Enter a run with the most that it may spend; refused, before it spends, if a limit would be exceeded.
 
-    Without a file it is the register that the run is in, or the default one. The records are None where only
-    votes are known. A run with a seed promises nothing that could be added up, and is entered nowhere. One
-    that has answered already is counted in any case, and answers nothing more beyond the limit.
+    Without a file it is the register that the run is in, or the default one. The records are opened if the
+    run is not in it yet, and are None where only votes are known. A run with a seed promises nothing that
+    could be added up, and is entered nowhere. One that has answered already is counted in any case, and
+    answers nothing more beyond the limit.
     """
     if run.secret.seed is not None:
         if file is not None and not _is_none(file):
@@ -81,6 +84,7 @@ def enter(run: RunDirectory, plan: AnyPlan, dataset: Dataset | None, file: Path 
     there = register.find(file or _recorded(run))
     book = register.read(there)
     _check_same(run, known, book)
+    dataset = None if _stands(book, run, plan) else records()
     shown = None if dataset is None else people.of(dataset, book.key)
     with register.writing(there) as writer:
         new = _entered(writer, run, plan, shown)
@@ -93,7 +97,7 @@ def enter(run: RunDirectory, plan: AnyPlan, dataset: Dataset | None, file: Path 
 def _entered(writer: register.Writer, run: RunDirectory, plan: AnyPlan, shown: people.People | None) -> bool:
     """Write the lines of a run that are not there yet; whether it was new to the register."""
     run_name, before = name(run), writer.book.entries.get(name(run))
-    if before is not None and before.plans[-1].covers(plan):
+    if before is not None and _stands(writer.book, run, plan):
         _check_alone(run, before, plan)
         return False
     sample = None if shown is None else _sample(shown)
@@ -113,6 +117,11 @@ def _entered(writer: register.Writer, run: RunDirectory, plan: AnyPlan, shown: p
     for one in answered:
         writer.append({"run": run_name, "answer": one})
     return before is None
+
+
+def _stands(book: Book, run: RunDirectory, plan: AnyPlan) -> bool:
+    before = book.entries.get(name(run))
+    return before is not None and before.plans[-1].covers(plan)
 
 
 def _sample(shown: people.People) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pate_jax import voting
-from pate_jax.data import relation
+from pate_jax.data import Dataset, relation
 from pate_jax.mechanisms.stable import AnyMechanism
 from pate_jax.runs import budget, plans, registration, stages
 from pate_jax.runs.directory import RunDirectory
@@ -24,7 +24,7 @@ def before_training(inputs: Inputs, config: RunConfig, mechanism: AnyMechanism) 
         mechanism, teachers=teachers, classes=classes, queries=config.wanted, most=most, rule=rule
     )
     plan = Plan(mechanism, teachers, classes, queries, relation.of(dataset, cut.by), rule)
-    registration.enter(inputs.run, plan, dataset, config.register)
+    registration.enter(inputs.run, plan, lambda: dataset, config.register)
 
 
 def before_answers(
@@ -40,6 +40,9 @@ def before_answers(
     queries = plans.answers(
         mechanism, teachers=teachers, classes=classes, queries=len(votes), most=most, rule=settings.rule
     )
-    dataset = open_data(settings.data) if "data" in settings else None
     plan = Plan(mechanism, teachers, classes, queries, stages.covered(run), settings.rule)
-    registration.enter(run, plan, dataset, file)
+
+    def records() -> Dataset | None:
+        return open_data(settings.data) if "data" in settings else None
+
+    registration.enter(run, plan, records, file)

@@ -66,7 +66,8 @@ def asked(monkeypatch, tmp_path):
         if isinstance(private.get("inputs"), np.ndarray):
             part = Part(private["inputs"], None, np.arange(len(private["inputs"])).astype(str))
             spends = CrowdPlan(counts.mu_for(settings["epsilon"], settings["delta"]), "neighbours", "record")
-            registration.enter(root, spends, SimpleNamespace(private=part, columns=(), ids_are="rows"))
+            dataset = SimpleNamespace(private=part, columns=(), ids_are="rows")
+            registration.enter(root, spends, lambda: dataset)
         count = settings["classes"] if isinstance(settings["classes"], int) else len(settings["classes"])
         net = models.build("table", input_shape=(3,), classes=count)
         scaling, names = Preprocessing((0.0,) * 3, (1.0,) * 3), tuple(map(str, range(count)))

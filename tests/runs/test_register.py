@@ -480,3 +480,15 @@ def test_a_limit_is_for_any_mechanism(tmp_path, mechanism, file):
     begin(tmp_path, "a", file, mechanism=mechanism)
     (group,) = register.summary(file, None)["groups"]
     assert 0 < group["share"] < 1 and group["sums"][0]["epsilon"] < 5
+
+
+def test_of_a_run_that_stands_in_the_register_the_records_are_not_needed_again(tmp_path, file):
+    run = begin(tmp_path, "a", file)
+    (entry,) = register.read(file).entries.values()
+
+    def gone():
+        raise PateError("the private records are not here")
+
+    registration.enter(run, entry.plans[0], gone)
+    with pytest.raises(PateError, match="are not here"):
+        registration.enter(run, entry.plans[0]._replace(queries=ROWS + 1), gone)

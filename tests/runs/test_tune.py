@@ -326,7 +326,7 @@ def test_a_register_shows_a_choice_and_its_limit_refuses_it(made, tmp_path):
         one.secret.draw(None)
     spends = TunePlan(config.tuned, "user")
     register.begin(file)
-    registration.enter(run, spends, data, file)
+    registration.enter(run, spends, lambda: data, file)
     (entered,) = next(iter(register.read(file).entries.values())).plans
     assert entered == spends and entered.covers(spends)
     assert not entered.covers(spends._replace(tuned=replace(config.tuned, mu=9.0)))
@@ -337,7 +337,7 @@ def test_a_register_shows_a_choice_and_its_limit_refuses_it(made, tmp_path):
     register.begin(tight)
     register.set_limit(tight, 1.0, 1e-5)
     with pytest.raises(PateError, match="would be exceeded"):
-        registration.enter(other, spends, data, tight)
+        registration.enter(other, spends, lambda: data, tight)
     begun = tmp_path / "b"
     with pytest.raises(PateError, match="promises nothing"):
         pipeline.run(replace(config, out=begun, register=file))

@@ -126,7 +126,7 @@ def run(config: BaselineConfig) -> dict[str, Any]:
     run = RunDirectory(config.directory)
     with run.writing():
         task = begin(run, config)
-        registration.enter(run, spending(task), task.dataset, config.register)
+        registration.enter(run, spending(task), lambda: task.dataset, config.register)
         plan = charge(run, task)
         if not run.results.exists():
             learned = _released(run) or train(run, task)

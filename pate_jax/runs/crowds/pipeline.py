@@ -38,7 +38,7 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd:
     begun = choice.begun_as(run)
     wanted = replace(config.crowd_as(begun.voters), rounds=begun.rounds) if open_yet else config.crowd
     crowd = stages.begin(run, config.data, wanted, config.student)
-    registration.enter(run, plan_of(run), crowd.dataset, config.register)
+    registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
     crowd = choice.decided(crowd, config.student) if open_yet else crowd
     made = crowd.choice
     chosen = replace(config, voters=made.voters, rounds=made.rounds, epsilon=made.epsilon)

@@ -119,7 +119,7 @@ def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     run = member.run
     _check_repeatable(member)
     dataset = ballot.open_dataset(member)
-    registration.enter(run, member.spends, dataset, book)
+    registration.enter(run, member.spends, lambda: dataset, book)
     table = ballot.cast(member)
     noise = ballot.shares(member, table)
     audiences = terms.audiences(member.agreement, member.questions)

@@ -129,7 +129,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     run.record.agree("data", to_settings(data), but_not=_WHERE)
     run.record.agree("relation", {"relation": config.by})
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
-    registration.enter(run, plan(choice), dataset, config.register)
+    registration.enter(run, plan(choice), lambda: dataset, config.register)
     charge(
         registration.Ledger(run, lambda: plan(choice)),
         Charge(tuned, digest(listed), config.epsilon, config.delta),

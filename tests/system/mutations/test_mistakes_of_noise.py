@@ -91,7 +91,7 @@ def after_the_votes_alone(real):
     return lambda batch, queries, inputs, schema: real(batch, queries, inputs, 2)
 
 
-def recorded_and_not_entered(run, plan, dataset, file):
+def recorded_and_not_entered(run, plan, records, file):
     """The settings say that there is a register; the line that reserves the cost is not written."""
     run.record.agree("register", {"file": str(file.resolve()), "identity": register.read(file).identity})
 
