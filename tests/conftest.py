@@ -87,6 +87,14 @@ def _drawn_once(request):
 
 
 @pytest.fixture(autouse=True, scope="module")
+def _own_register(tmp_path_factory):
+    """Each module has a register of its own, which the commands that it starts use too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
 def _pictures_where_they_are_looked_at(request):
     """Drawing takes long, and most tests never look at a picture of a page."""
     if request.path.name not in PICTURED:

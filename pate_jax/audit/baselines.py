@@ -12,7 +12,7 @@ from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
 from pate_jax.models import trees
-from pate_jax.runs import batches, chain, register, trials
+from pate_jax.runs import batches, chain, registration, trials
 from pate_jax.runs.baselines import heads, tasks, training
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import TRAINING
@@ -56,7 +56,7 @@ def entered(subject: Subject) -> Iterator[Finding]:
         yield subject.inputs
         return
     plan = tasks.spending(tasks.opened(subject.run, subject.inputs.dataset))
-    yield from register.examined_plan(subject.run, plan, "training")
+    yield from registration.examined(subject.run, plan)
 
 
 def space(subject: Subject) -> Iterator[Finding]:

@@ -11,12 +11,11 @@ import numpy as np
 from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.audit import crowds, public
 from pate_jax.audit.spending import covers
-from pate_jax.runs import chain, register
+from pate_jax.runs import chain, registration
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.parties import ballot, join, ledger, terms, transcript
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member
-from pate_jax.runs.plans import PartyPlan
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -67,8 +66,7 @@ def public_space(member: Member) -> Iterator[Finding]:
 
 def entered(member: Member) -> Iterator[Finding]:
     """Whether this party's part is entered in the register that it was recorded with."""
-    plan = PartyPlan(member.vote, member.agreement.unit, None)
-    yield from register.examined_plan(member.run, plan, "vote among parties")
+    yield from registration.examined(member.run, member.spends)
 
 
 def lines(member: Member) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from pate_jax.runs import batches, budget, chain, ledger, stable_list, stages, t
 from pate_jax.runs.answers import load_batch, load_charged
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import Settings
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
@@ -280,6 +281,16 @@ def coherent(
         ),
         "the statement's words are those of its numbers",
     )
+
+
+def asked(run: RunDirectory) -> Plan | None:
+    """All that a run of teachers has asked, as its register has to show it; None if it asked nothing."""
+    lines, settings = ledger.read(run.ledger), run.record.read()
+    if not lines:
+        return None
+    total = sum(line.asked for line in lines)
+    last = lines[-1]
+    return Plan(last.mechanism, last.teachers, last.classes, total, settings.relation or "", settings.rule)
 
 
 def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:

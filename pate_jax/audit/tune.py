@@ -12,7 +12,7 @@ from functools import partial
 from pate_jax import student
 from pate_jax.audit import crowds, recounts, shards
 from pate_jax.audit.subject import Subject
-from pate_jax.runs import register
+from pate_jax.runs import registration
 from pate_jax.runs.crowds import students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -134,9 +134,7 @@ def checks(choice: Choice) -> dict[str, Callable[[], Iterable[Finding]]]:
         "ledger": partial(of_all, choice, lambda one, _: crowds.lines(one)),
         "noise": partial(of_all, choice, lambda one, _: crowds.noise(one)),
         "chosen": partial(chosen, choice),
-        "register": lambda: register.examined_plan(
-            choice.run, candidates.plan(choice, None), "choice of settings"
-        ),
+        "register": lambda: registration.examined(choice.run, candidates.plan(choice)),
         "statement": lambda: crowds.stated(winner(choice)),
     }
 

@@ -35,9 +35,9 @@ from pate_jax.audit import (
 from pate_jax.audit.subject import Subject
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
-from pate_jax.runs import register
+from pate_jax.runs import registration
 from pate_jax.runs.baselines import training
-from pate_jax.runs.crowds.inputs import Crowd, is_crowd
+from pate_jax.runs.crowds.inputs import Crowd, is_crowd, plan_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import join
 from pate_jax.runs.parties.ballot import Member
@@ -134,7 +134,7 @@ def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
         "apart": partial(shards.public_apart, subject),
         "ledger": partial(crowds.lines, run),
         "noise": partial(crowds.noise, run),
-        "register": partial(register.examined, run),
+        "register": lambda: registration.examined(run, plan_of(run)),
         "statement": partial(crowds.stated, run),
         "release": partial(_released, subject),
     }
@@ -218,7 +218,7 @@ def _of_pool(subject: Subject, member: Member) -> Iterator[Finding]:
 
 def _spent(run: RunDirectory) -> Iterator[Finding]:
     yield from spending.spent(run)
-    yield from register.examined(run)
+    yield from registration.examined(run, spending.asked(run))
 
 
 def _released(subject: Subject) -> Iterator[Finding]:

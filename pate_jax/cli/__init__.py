@@ -67,7 +67,7 @@ COMMANDS = {
     ),
     "budget": Command(
         "budget.budget_command",
-        "Show what a run has spent and what is left, whatever its votes; nothing shown depends on them.",
+        "Show what a run has spent and what is left, or without one, all runs of the register.",
     ),
     "report": Command("inspect.report_command", "Write the report pages of a run and print its summary."),
     "verify": Command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,48 +11,56 @@ from tyro.conf import Positional, arg
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import budget
+from pate_jax.runs import budget, sums
 from pate_jax.runs import register as registers
 from pate_jax.runs.directory import RunDirectory
-
-_HOW_ADDED = (
-    "A sum also has the runs of wider relations: one by user spends on each of the user's records. Nothing "
-    "is said of all runs together: a run by record promises nothing to a user of several records."
-)
 
 
 def budget_command(
     run: Annotated[Positional[Path | None], arg(metavar="[RUN]")] = None,
     register: Path | None = None,
-    limit_epsilon: float | None = None,
-    limit_delta: float | None = None,
+    begin: bool = False,
+    limit: float | None = None,
+    delta: float | None = None,
     json: bool = False,
 ) -> None:
-    """Show what a run has spent and what is left, whatever its votes; nothing shown depends on them.
+    """Show what a run has spent and what is left, or without one, all runs of the register.
+
+    Nothing shown depends on votes. The register finds runs on the same people, and adds them up.
 
     Args:
-        run: the run directory.
-        register: show all runs on the same private records instead, from the file that they are entered in.
-        limit_epsilon: set what the runs of the register may spend together, once.
-        limit_delta: the delta of that limit, and of what is shown where there is none; unset: 1e-5.
+        run: the run directory; unset: the register of this user's runs.
+        register: another register: a file that several people share, beside the data.
+        begin: begin this register, which is not there yet.
+        limit: set the epsilon that all runs on the same people may spend together, once.
+        delta: the delta of that limit, and of what is shown where there is none; unset: 1e-5.
         json: print one JSON object.
     """
-    if (run is None) == (register is None):
-        raise PateError("name one of a run directory and --register FILE: both say what was spent")
+    if run is not None and (register is not None or limit is not None or begin or delta is not None):
+        raise PateError(
+            f"name one of the run directory {run} and a register: --register, --begin, --limit and --delta "
+            "are about the register"
+        )
     if run is not None and run.is_file():
         raise PateError(f"{run} is a file: name a run directory, or a register by --register {run}")
-    if register is None:
-        if limit_epsilon is not None or limit_delta is not None:
-            raise PateError(
-                "--limit-epsilon and --limit-delta belong to a register: name it by --register FILE"
-            )
-        found = _summary(RunDirectory(Path(run or "")))
+    if run is not None:
+        found = _summary(RunDirectory(run))
+        lines = _lines(found)
     else:
-        if limit_epsilon is not None:
-            registers.limit(register, limit_epsilon, limit_delta or budget.CUSTOMARY_DELTA)
-        found = registers.summary(register, limit_delta)
-    lines = _lines(found) if register is None else _registered(found)
+        found = _register(register, begin, limit, delta)
+        lines = _registered(found)
     print(json_format.dumps(found) if json else "\n".join(lines))
+
+
+def _register(named: Path | None, begin: bool, limit: float | None, delta: float | None) -> dict[str, Any]:
+    if begin and named is None:
+        raise PateError("--begin goes with --register FILE: the register of this user begins by itself")
+    if begin and named is not None:
+        registers.begin(named)
+    file = registers.find(named)
+    if limit is not None:
+        registers.set_limit(file, limit, delta or budget.CUSTOMARY_DELTA)
+    return registers.summary(file, delta)
 
 
 def _summary(run: RunDirectory) -> dict[str, Any]:
@@ -64,35 +73,53 @@ def _summary(run: RunDirectory) -> dict[str, Any]:
 
 
 def _registered(found: dict[str, Any]) -> list[str]:
-    lines = [f"Register {found['register']}: {len(found['runs'])} runs on the same private records"]
-    for one in found["runs"]:
-        crowd, party = one["plan"].get("crowd"), one["plan"].get("party")
-        chosen, trained = one["plan"].get("tune"), one["plan"].get("trained")
-        plan = crowd or party or chosen or trained or one["plan"]
-        if party:
-            what = f"a vote of {party['vote']['parties']} parties, against the audience that learns most"
-        elif chosen:
-            what = f"the best of several candidates of {chosen['tuned']['settings']} settings"
-        elif trained:
-            what = f"a net trained by DP-SGD in {trained['training']['steps']:,} steps"
-        elif crowd:
-            what = "the noisy tables of a crowd"  # who votes may have been chosen after this entry
-        else:
-            stable = plan["mechanism"]["name"] == StableAnswers.name
-            most = "one list of stable" if stable else f"at most {plan['queries']:,}"
-            what = f"{most} answers of {plan['teachers']:,} teachers"
-        lines.append(
-            f"  {one['time']}  {one['name']}: {_said(one['epsilon'])} by {plan['relation']}, for {what}"
-        )
-    delta, limit = found["delta"], found["limit"]
-    for relation, epsilon in found["epsilon"].items():
-        lines.append(f"Together by {relation}: {_said(epsilon)} at delta {delta:g}, for any votes.")
-    if len(found["epsilon"]) > 1:
-        lines.append(_HOW_ADDED)
+    runs, limit = found["runs"], found["limit"]
+    lines = [f"Register {found['register']}: {_counted(len(runs), 'run')}"]
+    for number, one in enumerate(runs, 1):
+        relation, what = _planned(one["plan"])
+        what += "" if one["known"] else "; nobody knows whose records its votes are of"
+        cost = f"{_said(one['epsilon'])} by {relation}"
+        lines.append(f"  {number}. {one['time']}  {one['name']}: {cost}, for {what}")
+    for group in found["groups"]:
+        lines += _group(group, limit)
     if limit is not None:
-        share = f"{limit['share']:.1%} of it is spent."
-        lines.append(f"Limit: epsilon {limit['epsilon']:g} at delta {limit['delta']:g}; {share}")
+        of_all = f"epsilon {limit['epsilon']:g} at delta {limit['delta']:g}"
+        lines.append(f"Limit: {of_all}, for all runs on the same people.")
     return lines
+
+
+def _group(group: Mapping[str, Any], limit: Mapping[str, Any] | None) -> list[str]:
+    """The lines about runs on the same people."""
+    names, (first, *wider) = ", ".join(map(str, group["runs"])), (sums.Sum(**one) for one in group["sums"])
+    share = "" if limit is None else f"; {group['share']:.1%} of the limit is spent"
+    lines = [f"On the same people: {names}. Together {first.text()}, whatever the votes{share}."]
+    return lines + [
+        f"  For {sums.WHOM[one.relation]}: no sum, since {one.silent} of these promise nothing for that."
+        for one in wider
+    ]
+
+
+def _planned(plan: Mapping[str, Any]) -> tuple[str, str]:
+    """Whom a run covers, and what it is."""
+    kind = next((one for one in ("party", "tune", "trained", "crowd") if one in plan), None)
+    own: Mapping[str, Any] = plan if kind is None else plan[kind]
+    if kind == "party":
+        what = f"a vote of {own['vote']['parties']} parties, against the audience that learns most"
+    elif kind == "tune":
+        what = f"the best of several candidates of {own['tuned']['settings']} settings"
+    elif kind == "trained":
+        what = f"a net trained by DP-SGD in {own['training']['steps']:,} steps"
+    elif kind == "crowd":
+        what = "the noisy tables of a crowd"  # who votes may have been chosen after this entry
+    else:
+        stable = own["mechanism"]["name"] == StableAnswers.name
+        most = "one list of stable" if stable else f"at most {own['queries']:,}"
+        what = f"{most} answers of {own['teachers']:,} teachers"
+    return own["relation"], what
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _said(epsilon: float | None) -> str:

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 _SHOWN = (
     *("trial", "run_dir", "voters", "told", "teachers", "queries", "answered"),
-    *("label_accuracy", "student_accuracy", "statement"),
+    *("label_accuracy", "student_accuracy", "statement", "register"),
 )
 RunPath = Annotated[Positional[Path], arg(metavar="RUN")]
 

@@ -152,8 +152,8 @@ def join(
         key: this party's key (`pate party certificate`).
         data: this party's private records, and the public pool that all parties share.
         out: this party's run directory.
-        register: enter the vote in this file beside the private data; a vote beyond its limit is refused
-            before anything is sent (`pate budget --register`).
+        register: the file in which all runs on these records are entered; a vote beyond its limit is refused
+            before anything is sent. Unset: this user's own; none: somebody else counts (`pate budget`).
         transcript: take the result from another party's transcript.json, where this party was stopped after
             the vote.
         prepare: train or count this party's voters and stop before anything is charged or sent, so that all
@@ -194,14 +194,17 @@ def student(run: RunPath, config: Annotated[StudentFlags, arg(name="")] = Auto()
 
 
 def _finish(made: PartyStatement, out: Path, json: bool) -> None:
-    from pate_jax.runs import trials
+    from pate_jax.runs import registration, trials
     from pate_jax.runs.directory import RunDirectory
 
-    trial = trials.said(RunDirectory(out))
+    run = RunDirectory(out)
+    trial, shown = trials.said(run), registration.shown(run)
     if json:
-        facts: dict[str, Any] = {**trial, **made.publishable()}
+        facts: dict[str, Any] = {**trial, **made.publishable(), **shown}
         say(facts, json)
         return
     print(made.text())
     print(f"{out / 'transcript.json'}: equal in all parties. Next: pate party student {out}")
+    if shown:
+        print(shown["register"]["text"])
     print(*(f"{line}\n" for line in trial.values()), sep="", end="")

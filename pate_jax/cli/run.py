@@ -153,12 +153,13 @@ def aggregate(
         relation: what moves one vote at most, by the word of the votes' makers: one record under its id, all
             records of one user, the contents of one record, or a party's one teacher; a votes file needs it
             once.
-        register: enter the run in this file beside the private data, before it answers (`pate budget`).
+        register: the file in which all runs on these records are entered before they answer; unset: this
+            user's own; none: somebody else counts (`pate budget`).
         labels_are_teacher_labels: the file holds labels[teacher, query] and not histograms.
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
-    from pate_jax.runs import batches, registration, trials
+    from pate_jax.runs import batches, registration, reservation, trials
     from pate_jax.runs.parties import owners
 
     run = _run_of(source, out)
@@ -180,13 +181,12 @@ def aggregate(
                 batches.declare(run, relation)
             if run.votes.exists():
                 progress.warn(threshold_warning(chosen, batches.size_of(run)[0]))
-        if register is not None:
-            registration.before_answers(run, register, chosen, budget_epsilon, delta)
+        reservation.before_answers(run, register, chosen, budget_epsilon, delta)
         answers = batches.answer(run, chosen, budget_epsilon, delta)
         file = run.answers_of(run.batches)
     answered = int(answers.answered.sum())
     said = {"answers": str(file), "queries": len(answers.labels), "answered": answered}
-    say({**said, **trials.said(run)}, json)
+    say({**said, **registration.shown(run), **trials.said(run)}, json)
 
 
 def _recorded_mechanism(run: RunDirectory) -> AnyMechanism:

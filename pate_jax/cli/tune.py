@@ -49,8 +49,8 @@ def tune(
         each_once: try each setting once, and pay for all of them: for a list of two.
         out: the run directory; unset: runs/ and the data set's name.
         seed: make the choice reproducible and therefore NOT private.
-        register: a file next to the private data, in which all runs on them are entered before they spend
-            (`pate budget --register`).
+        register: the file in which all runs on these records are entered before they spend; unset: this
+            user's own; none: somebody else counts (`pate budget`).
         json: end with one JSON object in place of the summary.
     """
     from pate_jax.runs.tune import pipeline

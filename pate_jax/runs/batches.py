@@ -27,7 +27,7 @@ from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
-from pate_jax.runs import budget, chain, ledger, publication, register, trials
+from pate_jax.runs import budget, chain, ledger, plans, publication, registration, trials
 from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
@@ -41,7 +41,7 @@ _UNANSWERED = -1
 _NAMELESS = (
     "these votes do not name their inputs, so equal inputs are not noticed, and --more cannot distinguish "
     "them from new ones: next time add `ids`, one for each row. What this run answers counts in any case, "
-    "also where another --out answers the same votes again; --register FILE adds up such runs"
+    "also where another --out answers the same votes again; the register adds up such runs"
 )
 
 
@@ -121,20 +121,32 @@ def answer(
     teachers, classes = _size(votes)
     check_threshold(mechanism, teachers)
     _settle(run, mechanism, teachers, classes, epsilon, delta)
-    with chain.Writer(run.ledger) as book:
+    queries = len(votes)
+    with registration.Ledger(run, lambda: _reserved(run, mechanism, teachers, classes, queries)) as book:
         lines, spent = shown(run), budget.spent(run)
         for line in lines:
             _issue(run, line)
         waiting = sorted({*range(1, run.batches + 1)} - {line.batch for line in lines})
         if waiting:
             publication.refuse_unshown(run, publication.shown_by(lines))
-            register.confirm(run, mechanism, teachers, classes, len(votes))
         for batch in waiting:
             line = ledger.append(book, _charge(run, mechanism, batch, spent, lines))
             lines.append(line)
             spent = spent.plus(budget.recorded_cost(budget.fixed(run), line))
             _issue(run, line)
     return load_answers(run)
+
+
+def _reserved(
+    run: RunDirectory, mechanism: AnyMechanism, teachers: int, classes: int, queries: int
+) -> plans.Plan:
+    """Everything that the run may ask, which its register has to show."""
+    fixed, rule = budget.fixed(run), run.record.read().rule
+    most = None if fixed is None else (fixed.epsilon, fixed.delta)
+    queries = plans.answers(
+        mechanism, teachers=teachers, classes=classes, queries=queries, most=most, rule=rule
+    )
+    return plans.Plan(mechanism, teachers, classes, queries, "", rule)
 
 
 def draw(

@@ -1,7 +1,9 @@
 """An append-only file of lines that reveals every later change, for ledgers and registers.
 
-    ledger.jsonl        one JSON object in each line
-    ledger.head.json    the number of lines and the digest of the last one: written after each line
+    ledger.jsonl              one JSON object in each line
+    ledger.jsonl.head.json    the number of lines and the digest of the last one: written after each line
+
+A symbolic link is followed first, so that a file has one head and one lock, whatever it is called by.
 
 A line ends in `, "digest": "..."}`, the SHA-256 of all its bytes before that, and contains the digest of the
 line before it as `previous`. So a changed byte, or a line that is dropped, moved or edited, breaks the chain.
@@ -27,7 +29,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pate_jax.errors import PateError
 from pate_jax.system import locks, progress, storage
@@ -76,12 +78,14 @@ class Writer:
     ([1], 1)
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, wait: bool = False) -> None:
+        self.path = path.resolve() if path.is_symlink() else path
+        self._wait = wait  # for another writer to end; else it is named, and this one refused
         self._stack = ExitStack()
 
-    def __enter__(self) -> Writer:
-        self._stack.enter_context(locks.held(self.path.with_name(".ledger.lock"), self.path))
+    def __enter__(self) -> Self:
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        self._stack.enter_context(locks.held(lock, self.path, wait=self._wait))
         try:
             self.state = check(self.path)
             self._settle()
@@ -173,8 +177,13 @@ def line(body: Mapping[str, Any]) -> bytes:
 
 
 def head_path(path: Path) -> Path:
-    """The path of the head file."""
-    return path.with_suffix(".head.json")
+    """The path of the head file.
+
+    >>> head_path(Path("people.2025")).name
+    'people.2025.head.json'
+    """
+    real = path.resolve() if path.is_symlink() else path
+    return real.with_name(f"{real.name}.head.json")
 
 
 def _walk(path: Path) -> Generator[dict[str, Any], None, State]:

@@ -73,8 +73,13 @@ def _flat(config: RunConfig) -> dict[str, Any]:
         elif field.name == "student":
             found |= {f"student.{name}": one for name, one in to_settings(value).items()}
         elif field.name != "mechanism":
-            found[field.name] = str(value.resolve()) if isinstance(value, Path) else value
+            found[field.name] = _placed(value) if isinstance(value, Path) else value
     return {name.replace("_", "-"): value for name, value in found.items()}
+
+
+def _placed(path: Path) -> str:
+    """A path from the root; `none`, in place of a register, is no path."""
+    return str(path if path == Path("none") else path.resolve())
 
 
 def _toml(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import numbers
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from pate_jax import accounting
 from pate_jax.data import frames, overlap, tables
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError, PateWarning
-from pate_jax.runs import own_data, refits, samples
+from pate_jax.runs import own_data, samples
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.result import Result
 from pate_jax.runs.samples import Inputs
@@ -37,7 +36,8 @@ class PateClassifier(Base):
 
     `fit` takes private records X, their labels y, and public inputs without labels. The fitted estimator is
     the student with its privacy statement: it holds nothing else of the records, and may be published where
-    the statement may. Each fit is a release of its own, so further fits on the same records cost more.
+    the statement may. Each fit is a release of its own, so further fits on the same records cost more: the
+    register of runs adds them up, and a warning says so before anything is spent.
 
     - `epsilon`, `delta`: what one fit may cost.
     - `classes`: all labels that may occur. Without it they are taken from y and published as they are, which
@@ -106,16 +106,11 @@ class PateClassifier(Base):
         if not self.equal_ids_are_coincidences:
             _check_people(samples.index(X) if records.ids is None else records.ids, samples.index(public))
         self._warn()
-        cost = refits.Cost(settings["epsilon"], settings["delta"], self._are_crowd())
-        digests = refits.digests(records.private)
         with _folder(self.directory) as root:
-            refits.warn(digests, _release(root), cost)
-            found = _run(records, {**settings, "out": root})
-            if self.random_state is None:
-                refits.enter(digests, _release(root), cost)
-            if "trial" in found.facts:
-                _warning(str(found.facts["trial"]))
-            return self._keep(records, found)
+            result = _run(records, {**settings, "out": root})
+            if "trial" in result.facts:
+                _warning(str(result.facts["trial"]))
+            return self._keep(records, result)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
@@ -154,10 +149,6 @@ class PateClassifier(Base):
             "equal_ids_are_coincidences": bool(self.equal_ids_are_coincidences),
             **{name: value for name, value in optional.items() if value is not None},
         }
-
-    def _are_crowd(self) -> bool:
-        """Whether records vote by themselves."""
-        return self.teachers is None if self.voters in (None, "auto") else self.voters != "teachers"
 
     def _warn(self) -> None:
         """Say what is not private by the parameters alone."""
@@ -269,12 +260,6 @@ def _run(records: _Records, settings: dict[str, Any]) -> Result:
         return own_data.run(private, public, **settings)
     except PateError as error:
         raise type(error)(_of_fit(str(error), RunDirectory(settings["out"]))) from error
-
-
-def _release(root: Path) -> str:
-    """What tells one release from all others: a digest of its ledger; empty before there is one."""
-    ledger = RunDirectory(root).ledger
-    return hashlib.sha256(storage.read_bytes(ledger)).hexdigest() if ledger.exists() else ""
 
 
 def _free(name: str, table: Table) -> str:

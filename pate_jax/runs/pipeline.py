@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pate_jax.runs import batches, config_file, crowds, processes, registration, stages, teacher_plan
+from pate_jax.runs import (
+    batches,
+    config_file,
+    crowds,
+    processes,
+    registration,
+    reservation,
+    stages,
+    teacher_plan,
+)
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
 from pate_jax.runs.thresholds import check_threshold, default_mechanism, threshold_warning
@@ -41,11 +50,11 @@ def run(config: RunConfig) -> dict[str, Any]:
             config.student,
         )
         config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism))
-        registration.before_training(inputs, config, mechanism)
+        reservation.before_training(inputs, config, mechanism)
         stages.train(inputs)
         stages.settle(inputs, mechanism, config.budget, config.delta)
         stages.vote(inputs, config.wanted, selection=config.selection, min_distance=config.min_distance)
         batches.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student, inputs=inputs)
-        return stages.tell(run)
+        return stages.tell(run) | registration.shown(run)

@@ -26,6 +26,33 @@ _UP = 1 + 1e-9  # what may be spent is rounded up
 _CELLS = 1 << 30  # of a crowd's tables, at most: a ledger's line holds fewer
 
 
+def answers(
+    mechanism: AnyMechanism,
+    *,
+    teachers: int,
+    classes: int,
+    queries: int,
+    most: tuple[float, float] | None,
+    rule: Rule,
+) -> int:
+    """The number of answers that a run may give: its list, or what its budget (epsilon, delta) affords.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> answers(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5), rule="counts")
+    48
+    """
+    if isinstance(mechanism, StableAnswers):
+        return stable.MOST_QUERIES
+    if most is None:
+        return queries
+    epsilon, delta = most
+    fixed = filter.plan(
+        mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta, rule=rule
+    )
+    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=fixed.order, rule=rule)
+    return fixed.affords(filter.NOTHING, each)
+
+
 class Plan(NamedTuple):
     """A number of answers of one mechanism, and whom the run's guarantee covers."""
 
@@ -34,8 +61,7 @@ class Plan(NamedTuple):
     classes: int
     queries: int
     relation: str
-    records: str | None  # a digest of the ids; None of votes made elsewhere
-    rule: Rule  # what its queries are charged for; older registers do not say
+    rule: Rule  # what its queries are charged for
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -44,9 +70,9 @@ class Plan(NamedTuple):
     @classmethod
     def from_dict(cls, described: Any) -> Plan:
         """The plan that `to_dict` described."""
-        if not (isinstance(described, dict) and {*described, "rule"} == set(cls._fields)):
+        if not (isinstance(described, dict) and {*described} == set(cls._fields)):
             raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
-        rule = curves.check_rule(described.get("rule", "counts"))
+        rule = curves.check_rule(described["rule"])
         return cls(**{**described, "mechanism": from_dict(described["mechanism"]), "rule": rule})
 
     def curve(self, orders: Curve) -> Curve:
@@ -81,7 +107,6 @@ class CrowdPlan(NamedTuple):
     mu: float
     voters: str
     relation: str
-    records: str | None  # a digest of the ids
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -94,7 +119,7 @@ class CrowdPlan(NamedTuple):
         if not (isinstance(found, dict) and set(found) == set(cls._fields)):
             raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
         plan = cls(**found)
-        texts = all(isinstance(one, str) for one in (plan.voters, plan.relation, plan.records or ""))
+        texts = isinstance(plan.voters, str) and isinstance(plan.relation, str)
         if not texts or type(plan.mu) is not float or not 0 < plan.mu < 1e6:
             raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
         return plan
@@ -125,7 +150,6 @@ class PartyPlan(NamedTuple):
 
     vote: SharedVote
     relation: str
-    records: str | None  # a digest of the ids
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -142,7 +166,7 @@ class PartyPlan(NamedTuple):
         vote = dict(found["vote"])
         vote["voters_of_parties"] = tuple(vote.get("voters_of_parties", ()))
         try:
-            return cls(SharedVote(**vote), str(found["relation"]), found["records"])
+            return cls(SharedVote(**vote), str(found["relation"]))
         except TypeError as error:
             raise PateError(f"plan={described!r} is no vote among parties: restore the file") from error
 
@@ -169,7 +193,6 @@ class TunePlan(NamedTuple):
 
     tuned: Tuned
     relation: str
-    records: str | None  # a digest of the ids
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -183,7 +206,7 @@ class TunePlan(NamedTuple):
             isinstance(found, dict) and set(found) == set(cls._fields) and isinstance(found["tuned"], dict)
         ):
             raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
-        return cls(Tuned.from_dict(found["tuned"]), str(found["relation"]), found["records"])
+        return cls(Tuned.from_dict(found["tuned"]), str(found["relation"]))
 
     def curve(self, orders: Curve) -> Curve:
         """The Renyi curve of the best candidate."""
@@ -210,7 +233,6 @@ class TrainingPlan(NamedTuple):
     training: Training
     draws: int  # numbers of noise, in all steps together
     relation: str
-    records: str | None  # a digest of the ids
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -229,9 +251,9 @@ class TrainingPlan(NamedTuple):
         rate, steps, noise = (made[name] for name in Training._fields)
         numbers = all(type(one) is float and 0 < one < np.inf for one in (rate, noise)) and rate <= 1
         counts = all(type(one) is int and 0 < one < 1 << 62 for one in (steps, draws))
-        if not (numbers and counts and all(isinstance(found[one], str | None) for one in cls._fields[2:])):
+        if not (numbers and counts and isinstance(found["relation"], str)):
             raise PateError(wrong)
-        return cls(Training(**made), draws, str(found["relation"]), found["records"])
+        return cls(Training(**made), draws, str(found["relation"]))
 
     def curve(self, orders: Curve) -> Curve:
         """The Renyi curve of all steps."""

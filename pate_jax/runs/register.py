@@ -1,181 +1,248 @@
-"""What all runs on the same private records may spend together: a file next to the data, one line per run.
+"""What all runs on the same private records may spend together: a file of the owner's, private like these.
 
-A register belongs to one owner's one collection of records, and is private like the records. Every run in it
-counts, whatever table it names: tables overlap, and the digest of the ids in a line shows only which tables
-are equal. A run is entered with the most that it may ever spend, before it trains or answers, so a crash
-counts too much and never too little. The same run in the same place is entered once, and a copy again. The
-file is a chain of lines like a run's ledger (`chain`), with the same durability and a single writer.
+    register   the first line: a name for the register, and the key of the digests that it holds
+    sample     digests by which people are found again (`people`), once for each set of records
+    run        a run, whose records it reads, and the most that it may spend; before it spends anything
+    answer     a digest of a line of a run's ledger, before that line is written and an answer leaves
+    limit      what runs on the same people may spend together, once
+
+A run is named after its secret, so it is the same run wherever its folder lies, and has one list of answers:
+a copy that answers something else, or a folder that was restored from a backup, does not fit. The file is a
+chain of lines like a ledger (`chain`). It has one writer at a time, and others wait. What this machine has
+seen of it stands apart (`anchors`).
 """
 
 from __future__ import annotations
 
 import math
-import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from pate_jax.accounting import composition, curves, filter, stable
-from pate_jax.accounting.curves import Rule
-from pate_jax.accounting.exact import counts
+from pate_jax.accounting import filter
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.slack import with_slack
-from pate_jax.accounting.training_statement import Training
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import budget, chain, ledger, plans
-from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import AnyPlan, CrowdPlan, PartyPlan, Plan, TrainingPlan, TunePlan
-from pate_jax.runs.record import CROWD
-from pate_jax.runs.release.findings import Finding, judged, unchecked
+from pate_jax.runs import anchors, chain, people, plans, sums
+from pate_jax.runs.budget import CUSTOMARY_DELTA
+from pate_jax.runs.directory import close
+from pate_jax.runs.people import People
+from pate_jax.runs.plans import AnyPlan
 from pate_jax.system import storage
 
-_STAGE = "register"
-# Relations whose runs spend on whom another covers too: one by user does so on each of the user's records.
-_WIDER = {"record": ("user",), "contents": ("record", "user")}
 _BEGINS = b'{"artefact": "ledger"'  # a register, or as much of it as a crash left
 _CLOSER = 1e-9  # relative: what is spent is rounded up
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True)
+class Entry:
     """One run of a register."""
 
     run: str  # what names it and tells nothing of its secret
-    name: str  # where it lies
+    place: str  # where it lay when it was entered
     time: str
-    plan: AnyPlan
+    plans: tuple[AnyPlan, ...]  # more than one where it answered under an earlier one
+    samples: tuple[str, ...] = ()  # whose records it reads; none where nobody knows, as with votes alone
+    answers: tuple[str, ...] = ()
 
-
-class Book(NamedTuple):
-    """What a register says: its runs, and what they may spend together where a limit was set."""
-
-    entries: list[Entry]
-    limit: filter.Filter | None
-
-    @property
-    def plans(self) -> list[AnyPlan]:
-        """What each of its runs may spend."""
-        return [entry.plan for entry in self.entries]
-
-
-def read(file: Path) -> Book:
-    """The content of a register; an absent file has no entries."""
-    lines = chain.read(file)
-    if not all("plan" in line or "limit" in line for line in lines):
-        raise PateError(f"{file} is the ledger of a run and no register: name a file of its own")
-    limits = [filter.Filter.from_dict(line["limit"]) for line in lines if "limit" in line]
-    entries = [_entry(line, file) for line in lines if "plan" in line]
-    return Book(entries, limits[0] if limits else None)
-
-
-def _entry(line: Mapping[str, Any], file: Path) -> Entry:
-    run, name, time = (line.get(field) for field in ("run", "name", "time"))
-    if not (isinstance(run, str) and isinstance(name, str) and isinstance(time, str)):
-        raise PateError(f"a line of {file} names no run: restore the file from a backup")
-    return Entry(run, name, time, plans.from_json(line["plan"]))
-
-
-def planned(
-    mechanism: AnyMechanism,
-    *,
-    teachers: int,
-    classes: int,
-    queries: int,
-    most: tuple[float, float] | None,
-    rule: Rule,
-) -> int:
-    """The number of answers that a run may give: its list, or what its budget (epsilon, delta) affords.
-
-    >>> from pate_jax.mechanisms import GNMax
-    >>> planned(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5), rule="counts")
-    48
-    """
-    if isinstance(mechanism, StableAnswers):
-        return stable.MOST_QUERIES
-    if most is None:
-        return queries
-    epsilon, delta = most
-    fixed = filter.plan(
-        mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta, rule=rule
-    )
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=fixed.order, rule=rule)
-    return fixed.affords(filter.NOTHING, each)
-
-
-def digest_of(ids: np.ndarray) -> str:
-    """A digest of the private ids, whatever their order.
-
-    >>> digest_of(np.array(["b", "a"])) == digest_of(np.array(["a", "b"]))
-    True
-    """
-    return storage.digest(np.sort(ids))
-
-
-def enter(run: RunDirectory, file: Path, plan: AnyPlan) -> None:
-    """Write a run's line once, before it spends anything; refused if a limit would be exceeded."""
-    if run.secret.seed is not None:
-        raise PateError(f"{run.root} has a seed, so it promises nothing to be added up: leave out --seed")
-    if _STAGE in run.record.read():
-        run.record.agree(_STAGE, {"file": str(file.resolve())})
-    _check_kind(file)
-    with chain.Writer(file) as writer:
-        book = read(file)
-        if not _stands(book, run, plan):
-            _check_alone(book, run, plan)
-            _check_limit(file, book, plan)
-            writer.append(_line(run, plan))
-    os.chmod(chain.head_path(file), 0o600)
-    run.record.agree(_STAGE, {"file": str(file.resolve())})
-
-
-def confirm(run: RunDirectory, mechanism: AnyMechanism, teachers: int, classes: int, queries: int) -> None:
-    """Refuse to answer if the run's register does not show everything that the run may ask."""
-    if _STAGE not in run.record.read():
-        return
-    fixed = budget.fixed(run)
-    most = None if fixed is None else (fixed.epsilon, fixed.delta)
-    rule = run.record.read().rule
-    queries = planned(mechanism, teachers=teachers, classes=classes, queries=queries, most=most, rule=rule)
-    _check_stands(run, Plan(mechanism, teachers, classes, queries, "", None, rule))
-
-
-def _check_stands(run: RunDirectory, plan: AnyPlan) -> None:
-    file = _file(run)
-    again = f"enter it with `pate aggregate {run.root} --register {file}`"
-    if isinstance(plan, CrowdPlan):
-        again = "begin it anew in another --out"
-    if isinstance(plan, TunePlan):
-        again = f"give `pate tune` --register {file} again"
-    if isinstance(plan, PartyPlan):
-        again = f"give `pate party join` --register {file} again"
-    if isinstance(plan, TrainingPlan):
-        again = f"give `pate baseline dpsgd` --register {file} again"
-    if not _stands(read(file), run, plan):
-        raise PateError(
-            f"{file} does not show what {run.root} is about to spend: it was moved, copied or changed since "
-            f"it was entered; {again}"
+    def planned(self, plan: AnyPlan, place: str, time: str, sample: str | None) -> Entry:
+        """The same run with another plan, which replaces one under which nothing was answered."""
+        return Entry(
+            self.run,
+            place,
+            time,
+            (*(self.plans if self.answers else ()), plan),
+            tuple(dict.fromkeys([*self.samples, *([sample] if sample else [])])),
+            self.answers,
         )
 
 
-def limit(file: Path, epsilon: float, delta: float) -> None:
-    """Set the limit of what a register's runs may spend together, once; it fixes the order of the sum."""
-    limit = _filter(epsilon, check_delta(delta))
+@dataclass(frozen=True)
+class Book:
+    """What a register says."""
+
+    file: Path
+    identity: str
+    key: bytes
+    entries: Mapping[str, Entry]
+    samples: Mapping[str, People]
+    limit: filter.Filter | None
+    _same: dict[tuple[str, str], bool] = field(default_factory=dict, repr=False, compare=False)
+
+    def around(self, run: str) -> list[Entry]:
+        """All runs that a person of this run may be in, itself among them.
+
+        Those that share people, directly or through another one. A run of unknown records is with everybody;
+        a person in it is in one group of the others at most, so the most expensive of these is with it.
+        """
+        mine = self.entries[run]
+        if mine.samples:
+            return [*self._connected(mine), *self._unknown]
+        return max(self.groups, key=lambda group: sum(one.cost(2.0).rdp for one in spent(group)))
+
+    @cached_property
+    def groups(self) -> list[list[Entry]]:
+        """All runs, by the people that they share; a run of unknown records is in every group."""
+        found: list[list[Entry]] = []
+        for entry in self.entries.values():
+            if entry.samples and not any(entry in group for group in found):
+                found.append(self._connected(entry))
+        return [[*group, *self._unknown] for group in found] or [self._unknown] * bool(self._unknown)
+
+    @property
+    def _unknown(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if not entry.samples]
+
+    def _connected(self, entry: Entry) -> list[Entry]:
+        """The runs that share people with a run, in the order of the register."""
+        left = [one for one in self.entries.values() if one.samples and one != entry]
+        found, new = [entry], [entry]
+        while new:
+            new = [one for one in left if any(self._share(one, other) for other in new)]
+            left = [one for one in left if one not in new]
+            found += new
+        return [one for one in self.entries.values() if one in found]
+
+    def _share(self, one: Entry, other: Entry) -> bool:
+        return any(self._are_same(mine, theirs) for mine in one.samples for theirs in other.samples)
+
+    def _are_same(self, mine: str, theirs: str) -> bool:
+        pair = (min(mine, theirs), max(mine, theirs))
+        if pair not in self._same:
+            self._same[pair] = mine == theirs or people.same(self.samples[mine], self.samples[theirs])
+        return self._same[pair]
+
+    def check_limit(self, run: str) -> None:
+        """Refuse that a run spends anything where it and others on the same people may exceed the limit."""
+        if self.limit is None:
+            return
+        # a run of unknown records may be on anybody's, so every group has to keep the limit with it
+        groups = [self.around(run)] if self.entries[run].samples else self.groups
+        for group in groups:
+            if not self.limit.allows(sums.cost(spent(group), self.limit.order)):
+                mine = sums.cost(self.entries[run].plans, self.limit.order).rdp / self.limit.rdp
+                whole = sums.cost(spent(group), self.limit.order).rdp / self.limit.rdp
+                raise PateError(
+                    f"the limit of epsilon {self.limit.epsilon:g} at delta {self.limit.delta:g} in "
+                    f"{self.file} would be exceeded: {whole - mine:.1%} of it is spent on these people by "
+                    f"{len(group) - 1} other runs, and this run may cost {mine:.1%}; ask fewer queries or "
+                    "add noise"
+                )
+
+
+def spent(entries: Sequence[Entry]) -> list[AnyPlan]:
+    """All that these runs may spend."""
+    return [plan for entry in entries for plan in entry.plans]
+
+
+def find(file: Path | None) -> Path:
+    """The register that a run is entered in: the named one, or the default one, which begins by itself."""
+    if file is None:
+        path = anchors.default().resolve()
+        if not path.exists() or b"\n" not in storage.read_bytes(path):  # a crash may leave a part of a line
+            begin(path)
+        return path
+    return file.expanduser().resolve()
+
+
+def begin(file: Path) -> None:
+    """Write the first line of a new register; one that is there already is left as it is."""
+    file = file.expanduser().resolve()
     _check_kind(file)
-    with chain.Writer(file) as writer:
-        before = read(file).limit
+    _make_room(file)
+    with chain.Writer(file, wait=True) as writer:
+        if not writer.state.entries:
+            anchors.check(anchors.known(), file, None, [])
+            identity = secrets.token_hex(16)
+            line = writer.append({"register": identity, "key": secrets.token_hex(32)})
+            anchors.see(file, identity, 1, line["digest"])
+
+
+def _make_room(file: Path) -> None:
+    """The folder of the default register belongs to its owner alone; that of another must be there."""
+    if file.parent == anchors.home().resolve():
+        close(file.parent)
+    elif not file.parent.is_dir():
+        raise PateError(f"{file.parent} is not here: mount or make it, or name another --register FILE")
+
+
+def read(file: Path) -> Book:
+    """The content of a register; refused where it is not here, or not as this machine has seen it last."""
+    _check_kind(file)
+    known = anchors.known()
+    lines = chain.read(file) if file.exists() else []
+    identity = lines[0].get("register") if lines else None
+    if lines and not isinstance(identity, str):
+        raise PateError(f"{file} is the ledger of a run and no register: name a file of its own")
+    anchors.check(known, file, identity, [line["digest"] for line in lines])
+    if identity is None:
+        raise PateError(
+            f"{file} does not exist, or has no first line: is it mounted, and spelled so? A new register is "
+            f"begun by `pate budget --register {file} --begin`"
+        )
+    try:
+        return _book(file, lines)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PateError(f"{file} has a line that is none of a register ({error}): restore it") from error
+
+
+def _book(file: Path, lines: Sequence[Mapping[str, Any]]) -> Book:
+    entries: dict[str, Entry] = {}
+    samples: dict[str, People] = {}
+    limit = None
+    for line in lines[1:]:
+        if "sample" in line:
+            samples[line["name"]] = people.from_dict(line["sample"])
+        elif "limit" in line:
+            limit = filter.Filter.from_dict(line["limit"])
+        elif "plan" in line:
+            run, place, time = (str(line[name]) for name in ("run", "place", "time"))
+            known = entries.get(run, Entry(run, place, time, ()))
+            entries[run] = known.planned(plans.from_json(line["plan"]), place, time, line["people"])
+        else:
+            known = entries[line["run"]]
+            entries[known.run] = replace(known, answers=(*known.answers, str(line["answer"])))
+    return Book(file, lines[0]["register"], bytes.fromhex(lines[0]["key"]), entries, samples, limit)
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[Writer]:
+    """Hold a register for its one writer; others wait."""
+    read(file)  # refuses any other file, before its end is mistaken for a line that a crash cut short
+    with Writer(file, wait=True) as writer:
+        writer.book = read(file)
+        yield writer
+
+
+class Writer(chain.Writer):
+    """The writer of a register, and what the register says."""
+
+    book: Book
+
+    def append(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Add a line, and remember that it was seen."""
+        line = super().append(entry)
+        anchors.see(self.path, self.book.identity, self.state.entries, line["digest"])
+        self.book = read(self.path)
+        return line
+
+
+def set_limit(file: Path, epsilon: float, delta: float) -> None:
+    """Set, once, what runs on the same people may spend together; that fixes the order of the sum."""
+    wanted = _filter(epsilon, check_delta(delta))
+    with writing(file) as writer:
+        before = writer.book.limit
         if before is not None and (before.epsilon, before.delta) != (epsilon, delta):
             raise PateError(
                 f"{file} has the limit epsilon={before.epsilon:g} at delta={before.delta:g}, which is set "
                 "once: leave it as it is, or begin another register for other records"
             )
         if before is None:
-            writer.append({"limit": limit.to_dict()})
-    os.chmod(chain.head_path(file), 0o600)
+            writer.append({"limit": wanted.to_dict()})
 
 
 def _filter(epsilon: float, delta: float) -> filter.Filter:
@@ -192,186 +259,40 @@ def _filter(epsilon: float, delta: float) -> filter.Filter:
 
 
 def summary(file: Path, delta: float | None) -> dict[str, Any]:
-    """Every run's line, and what all that cover a relation may spend together."""
-    if not file.exists():
-        raise PateError(f"{file} does not exist: `pate run --register {file}` begins it")
+    """Every run's line, and what all on the same people may spend together."""
     book = read(file)
-    limit, plans = book.limit, book.plans
-    delta = delta or (limit.delta if limit else budget.CUSTOMARY_DELTA)
+    limit = book.limit
+    delta = delta or (limit.delta if limit else CUSTOMARY_DELTA)
+    numbers = {entry.run: number for number, entry in enumerate(book.entries.values(), 1)}
     runs = [
-        {"name": name, "time": time, "plan": plan.to_dict(), "epsilon": together([plan], delta)}
-        for _, name, time, plan in book.entries
+        {
+            "name": entry.place,
+            "time": entry.time,
+            "plan": entry.plans[-1].to_dict(),
+            "epsilon": sums.together(entry.plans, delta),
+            "answers": len(entry.answers),
+            "known": bool(entry.samples),
+        }
+        for entry in book.entries.values()
     ]
-    by_relation = {
-        relation: together(
-            [plan for plan in plans if plan.relation in (relation, *_WIDER.get(relation, ()))], delta
-        )
-        for relation in dict.fromkeys(plan.relation for plan in plans)
+    return {
+        "register": str(file),
+        "runs": runs,
+        "delta": delta,
+        "groups": [
+            {
+                "runs": [numbers[entry.run] for entry in group],
+                "sums": [one._asdict() for one in sums.of(spent(group), delta)],
+                "share": limit and sums.cost(spent(group), limit.order).rdp / limit.rdp,
+            }
+            for group in book.groups
+        ],
+        "limit": limit and limit.to_dict(),
     }
-    limited = None
-    if limit is not None:
-        total = _total(plans, limit.order)
-        limited = {**limit.to_dict(), "spent": total.rdp, "share": total.rdp / limit.rdp}
-    return {"register": str(file), "runs": runs, "delta": delta, "epsilon": by_relation, "limit": limited}
-
-
-def together(plans: Sequence[AnyPlan], delta: float) -> float | None:
-    """Epsilon of several runs together, whatever the records; None where none is finite.
-
-    Renyi curves add up. Where all runs are of crowds, squares of mu add up, and the figure is exact; where
-    all are trainings, their privacy losses are composed.
-
-    >>> from pate_jax.mechanisms import GNMax
-    >>> one = Plan(GNMax(40.0), 250, 10, 100, "record", None, "counts")
-    >>> together([one], 1e-5) < together([one, one], 1e-5) < 2 * together([one], 1e-5)
-    True
-    """
-    orders = curves.default_orders()
-    total = np.sum([one.curve(orders) for one in plans], axis=0) * (1 + _CLOSER)
-    mus = [one.mu for one in plans if isinstance(one, CrowdPlan)]
-    mu = math.hypot(*mus) * (1 + _CLOSER) if len(mus) == len(plans) else None
-    trained = [one.training for one in plans if isinstance(one, TrainingPlan)]
-
-    def least(inner: float) -> curves.Epsilon:
-        if mu is not None:
-            return curves.Epsilon(composition.gaussian_epsilon(mu, inner), None)
-        if len(trained) == len(plans):
-            return curves.Epsilon(_composed(trained, inner), None)
-        return curves.epsilon(orders, total, inner)
-
-    found = with_slack(least, delta, sum(one.strays() for one in plans) * (1 + _CLOSER))
-    return float(found.epsilon) if math.isfinite(found.epsilon) else None
-
-
-def _composed(trained: Sequence[Training], delta: float) -> float:
-    """Epsilon of several trainings together, where one record's contents change."""
-    from pate_jax.baselines.dpsgd import calibration  # which takes a second to load
-
-    return calibration.composed(tuple(trained), delta, calibration.REPLACE)
-
-
-def examined(run: RunDirectory) -> Iterator[Finding]:
-    """Whether a run that was recorded with a register is entered there, with everything that it asked."""
-    if _STAGE not in run.record.read():
-        return
-    file, lines = _file(run), ledger.read(run.ledger)
-    if not file.exists():
-        yield unchecked(f"{file} is not here, so nobody can see whether the run stands in it")
-        return
-    key, total = _key(run), sum(line.asked for line in lines)
-    covered = run.record.read().relation
-    asked = {(line.mechanism, line.teachers, line.classes, covered) for line in lines}
-    entered = [entry.plan for entry in read(file).entries if entry.run == key]
-    stands = any(
-        plan.queries >= total and asked <= {(plan.mechanism, plan.teachers, plan.classes, plan.relation)}
-        for plan in entered
-        if isinstance(plan, Plan)
-    )
-    what = f"the {total} queries that it asked"
-    if CROWD in run.record.read():
-        stands, what = any(plan.covers(crowd_plan(run, None)) for plan in entered), "its noisy tables"
-    yield from judged(
-        [] if stands else [f"{file} does not show this run with {what}"],
-        f"the register shows this run with at least {what}",
-    )
-
-
-def examined_plan(run: RunDirectory, plan: AnyPlan, what: str) -> Iterator[Finding]:
-    """Whether a run is entered with a plan in the register that it was recorded with."""
-    if _STAGE not in run.record.read():
-        return
-    file = _file(run)
-    if not file.exists():
-        yield unchecked(f"{file} is not here, so nobody can see whether the {what} stands in it")
-        return
-    stands = any(entry.plan.covers(plan) for entry in read(file).entries if entry.run == _key(run))
-    fault = f"{file} does not show this {what}"
-    yield from judged([] if stands else [fault], f"the register shows this {what}")
-
-
-def confirm_plan(run: RunDirectory, plan: AnyPlan) -> None:
-    """Refuse to spend anything where the register of a run does not show what it may spend."""
-    if _STAGE in run.record.read():
-        _check_stands(run, plan)
-
-
-def crowd_plan(run: RunDirectory, records: str | None) -> CrowdPlan:
-    """All that the settings of a crowd's run let it spend."""
-    choice = run.record.read().crowd
-    return CrowdPlan(counts.mu_for(choice.epsilon, choice.delta), choice.voters, choice.by, records)
-
-
-def confirm_crowd(run: RunDirectory) -> None:
-    """Refuse to release where the register that a crowd's run is kept in does not show what it may spend."""
-    confirm_plan(run, crowd_plan(run, None))
-
-
-def _file(run: RunDirectory) -> Path:
-    return run.record.read().register
-
-
-def _key(run: RunDirectory) -> str:
-    """The name of a run in a register, which reveals nothing about its secret."""
-    return run.secret.derive("name in a register").hex()
-
-
-def _line(run: RunDirectory, plan: AnyPlan) -> dict[str, Any]:
-    entry = Entry(_key(run), str(run.root.resolve()), datetime.now(UTC).isoformat(timespec="seconds"), plan)
-    return {**entry._asdict(), "plan": plan.to_dict()}
-
-
-def _stands(book: Book, run: RunDirectory, plan: AnyPlan) -> bool:
-    """Whether this run, in this place, was entered with at least this plan."""
-    place = (_key(run), str(run.root.resolve()))
-    return any(entry.plan.covers(plan) for entry in book.entries if (entry.run, entry.name) == place)
-
-
-def _check_alone(book: Book, run: RunDirectory, plan: AnyPlan) -> None:
-    """Refuse a copy of a list of stable answers or of a training, whose two releases would share noise.
-
-    Stable answers share a threshold. Another machine adds up gradients with other rounding, so that two nets
-    would differ by that alone, and show the sums behind the noise.
-    """
-    here = str(run.root.resolve())  # where settings may still change, before the first answer
-    places = [entry.name for entry in book.entries if entry.run == _key(run) and entry.name != here]
-    stable = isinstance(plan, Plan) and isinstance(plan.mechanism, StableAnswers)
-    made = run.student.exists() and run.public_statement.exists()  # so it is not trained once more
-    if places and (stable or (isinstance(plan, TrainingPlan) and not made)):
-        what = "list of stable answers" if stable else "training by DP-SGD"
-        raise PateError(
-            f"{run.root} is a copy of {places[0]}, and a {what} goes on in one place alone: continue it "
-            "there, or begin another run"
-        )
 
 
 def _check_kind(file: Path) -> None:
     """Refuse any other kind of file, before its end is mistaken for a line that a crash cut short."""
     begins = storage.read_bytes(file)[: len(_BEGINS)] if file.exists() else b""
     if not _BEGINS.startswith(begins):
-        raise PateError(f"{file} is no register: name a file that `--register` has begun, or a new one")
-
-
-def _total(plans: Sequence[AnyPlan], order: float) -> filter.Cost:
-    """What several runs cost at one order."""
-    total = filter.NOTHING
-    for one in plans:
-        total = total.plus(one.cost(order))
-    return total
-
-
-def _check_limit(file: Path, book: Book, plan: AnyPlan) -> None:
-    limit, before = book.limit, book.plans
-    if limit is None:
-        return
-    others = sorted({one.relation for one in before} - {plan.relation})
-    if others:
-        raise PateError(
-            f"{file} has a limit, and holds runs by {', '.join(others)}: one by {plan.relation} cannot be "
-            "added to these; choose a run of the same relation"
-        )
-    if not limit.allows(_total([*before, plan], limit.order)):
-        spent, more = (_total(plans, limit.order).rdp / limit.rdp for plans in (before, [plan]))
-        raise PateError(
-            f"the limit of epsilon {limit.epsilon:g} at delta {limit.delta:g} in {file} would be exceeded: "
-            f"{spent:.1%} of it is spent, and this run may cost {more:.1%}; ask fewer queries or add noise"
-        )
+        raise PateError(f"{file} is no register: name one that was begun by `pate budget --begin`")

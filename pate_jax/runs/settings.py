@@ -207,8 +207,8 @@ class RunConfig:
     """Spend no more than this epsilon, whatever the votes: only as many inputs are asked about as it affords,
     more can be asked later, and it is the figure to publish. Unset: one list of queries, at its cost."""
     register: Path | None = None
-    """A file next to the private data, in which all runs on them are entered with what they may spend. A run
-    that would exceed its limit is refused before it trains (`pate budget --register`)."""
+    """The file in which all runs on these records are entered with what they may spend; unset: this user's
+    own; none: somebody else counts. A run beyond its limit is refused before it trains (`pate budget`)."""
     teacher: Annotated[TeacherConfig, OmitArgPrefixes] = field(default_factory=TeacherConfig)
     student: StudentFlags = field(default_factory=Auto)
     mechanism: MechanismOrAuto = None

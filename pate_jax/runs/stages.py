@@ -12,7 +12,17 @@ from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import batches, budget, ledger, limits, public_part, queries, students, trials
+from pate_jax.runs import (
+    batches,
+    budget,
+    ledger,
+    limits,
+    public_part,
+    queries,
+    registration,
+    students,
+    trials,
+)
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
@@ -265,6 +275,7 @@ def teach(
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
         **({"cutoff": mechanism.cutoff} if isinstance(mechanism, StableAnswers) else {}),
+        "others": registration.published(run),
         "method": choice.config.method,
         "comparison": choice.comparison,
         "selection": _selection(run),

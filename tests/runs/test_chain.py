@@ -306,7 +306,7 @@ def test_what_another_process_added_is_never_cut_off(tmp_path):
     """As where somebody removed the lock of a process that still runs."""
     path = written(tmp_path, 1)
     with chain.Writer(path) as book:
-        (tmp_path / ".ledger.lock").unlink()
+        (tmp_path / ".ledger.jsonl.lock").unlink()
         chain.append(path, {"batch": 2})
         with pytest.raises(PateError, match=r"changed by another process .* nothing was recorded"):
             book.append({"batch": 3})

@@ -20,7 +20,7 @@ from pate_jax.audit import crowds, verify
 from pate_jax.data import load, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, HeadCount, NeighbourCounts, Score
-from pate_jax.runs import chain, ledger, pipeline
+from pate_jax.runs import chain, ledger, pipeline, register
 from pate_jax.runs.crowds import choice, comparison, public_side, release, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import stages as crowd_stages
@@ -418,6 +418,7 @@ def test_students_are_not_compared_where_ids_are_not_declared():
 
 def test_a_register_shows_all_rounds_and_the_release_tells_of_them(tmp_path):
     file = tmp_path / "register.jsonl"
+    register.begin(file)
     wanted = replace(honest_runs.of_rounds(tmp_path / "run", "sums"), register=file)
     pipeline.run(wanted)
     run = RunDirectory(tmp_path / "run")

@@ -5,8 +5,10 @@ import math
 import pickle
 import secrets
 import shutil
+import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -18,10 +20,12 @@ from test_own_data import STUDENT, people
 
 import pate_jax
 from pate_jax import PateClassifier, PateError, PateWarning, accounting, models
-from pate_jax.data import Preprocessing
+from pate_jax.accounting.exact import counts
+from pate_jax.data import Part, Preprocessing
 from pate_jax.mechanisms.crowds import NeighbourCounts
-from pate_jax.runs import own_data, refits, samples, sklearn_base
+from pate_jax.runs import anchors, own_data, register, registration, samples, sklearn_base
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.plans import CrowdPlan
 from pate_jax.runs.result import Result
 from pate_jax.student import Student
 from pate_jax.system import storage
@@ -33,8 +37,14 @@ X["town"] = np.array(["Atlantis", *X["town"][1:]])  # a word of one private reco
 
 
 @pytest.fixture(autouse=True)
-def _nothing_fitted(monkeypatch):
-    monkeypatch.setattr(refits, "_known", [])
+def _nothing_fitted(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+def registered():
+    """The runs of the register."""
+    file = anchors.default()
+    return [*register.read(file).entries.values()] if file.exists() else []
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +62,12 @@ def asked(monkeypatch, tmp_path):
         calls.append({"private": private, "public": public, **settings})
         root = RunDirectory(settings["out"])
         (root.data).mkdir(parents=True, exist_ok=True)
+        root.secret.draw(settings["seed"])
+        if isinstance(private.get("inputs"), np.ndarray):
+            part = Part(private["inputs"], None, np.arange(len(private["inputs"])).astype(str))
+            spends = CrowdPlan(counts.mu_for(settings["epsilon"], settings["delta"]), "neighbours", "record")
+            dataset = SimpleNamespace(private=part, columns=(), ids_are="rows")
+            registration.enter(root, spends, lambda: dataset)
         count = settings["classes"] if isinstance(settings["classes"], int) else len(settings["classes"])
         net = models.build("table", input_shape=(3,), classes=count)
         scaling, names = Preprocessing((0.0,) * 3, (1.0,) * 3), tuple(map(str, range(count)))
@@ -182,7 +198,7 @@ def test_a_seeded_fit_says_that_it_is_not_private():
     seeded = PateClassifier(4.0, classes=["no", "yes"], student=STUDENT, random_state=3)
     with pytest.warns(PateWarning, match="NOT private"):
         seeded.fit(X, PRIVATE["sick"], X_PUBLIC)
-    assert not seeded.statement_.private and "NOT" in seeded.statement_.warning and not refits._known
+    assert not seeded.statement_.private and "NOT" in seeded.statement_.warning and not registered()
 
 
 def epsilon_of(fits, epsilon, delta):
@@ -208,7 +224,7 @@ def test_cross_validation_warns_of_what_all_fits_cost(asked):
     assert len(scores) == len(asked) == 4 and len(told) == 3
     for fits, warning in enumerate(told, 2):
         wanted = math.ceil(100 * epsilon_of(fits, 2.0, 1e-5)) / 100
-        assert f"this is fit {fits} " in str(warning.message)
+        assert f"this is run {fits} " in str(warning.message)
         assert f"epsilon {wanted:.2f} at delta 1e-05" in str(warning.message)
 
 
@@ -216,7 +232,7 @@ def test_a_grid_search_counts_its_candidates_and_its_last_fit(asked):
     grid = {"epsilon": [0.5, 1.0]}
     with pytest.warns(PateWarning) as told:
         search = GridSearchCV(declared(), grid, cv=2).fit(numbers(60, 1), np.arange(60) % 2)
-    assert "this is fit 5 on the same private records" in str(told[-1].message)
+    assert "this is run 5 on the same private records" in str(told[-1].message)
     assert len(asked) == 5 and search.best_estimator_.classes_.tolist() == [0, 1]
 
 
@@ -224,7 +240,7 @@ def test_a_warning_made_an_error_stops_a_fit_before_it_spends(asked):
     declared().fit(numbers(30, 1), np.arange(30) % 2)
     with warnings.catch_warnings(action="error"), pytest.raises(PateWarning):
         declared().fit(numbers(30, 1), np.arange(30) % 2)
-    assert len(asked) == 1
+    assert not RunDirectory(asked[1]["out"]).ledger.exists()
 
 
 def test_other_records_and_seeded_fits_are_not_added_up(asked):
@@ -235,36 +251,25 @@ def test_other_records_and_seeded_fits_are_not_added_up(asked):
         declared(random_state=1).fit(numbers(30, 3), y)
     declared().fit(numbers(30, 3), y)
     assert len(asked) == 4
-    with pytest.warns(PateWarning, match="this is fit 2 "):
-        declared().fit(np.concatenate([numbers(29, 4), numbers(30, 2)[:1]]), y)
+    with pytest.warns(PateWarning, match="this is run 2 "):
+        declared().fit(np.concatenate([numbers(20, 4), numbers(30, 2)[:10]]), y)
 
 
-@pytest.mark.parametrize("odd", ["", "V45", "1e400"])
-def test_a_record_is_known_again_whatever_the_others_hold(odd):
-    """One missing value or word had given every record of a fit another digest."""
-    columns = {"code": ["250", "401", odd, "250.0"], "age": ["30", "-0.0", "7", "30"]}
-    alone = [refits.digests({name: [values[row]] for name, values in columns.items()}) for row in range(4)]
-    assert refits.digests(columns) == set().union(*alone) and len(set().union(*alone)) == 3
-    numbers = np.array([[250.0, 30.0], [401.0, 0.0]])
-    assert refits.digests(numbers) == alone[0] | alone[1]
+def test_of_two_fits_in_threads_one_is_told_of_the_other(asked):
+    """Each had looked before the other was counted."""
+    both = threading.Barrier(2)
 
+    def fit():
+        both.wait()
+        declared().fit(numbers(30, 1), np.arange(30) % 2)
 
-def test_fits_are_added_up_through_a_third_one():
-    cost = refits.Cost(1.0, 1e-5, True)
-    for records in ({1, 2}, {3, 4}, {2, 3}):
-        refits.enter(records, f"run {records}", cost)
-    refits.enter({9}, "another", cost)
-    with pytest.warns(PateWarning, match="this is fit 4 "):
-        refits.warn({4}, "new", cost)
-    assert sorted(len(one.fits) for one in refits._known) == [1, 3]
-
-
-def test_teachers_and_crowds_add_up():
-    crowd, teachers = refits.Cost(1.0, 1e-5, True), refits.Cost(2.0, 1e-6, False)
-    epsilon, delta = refits.together([crowd, teachers, crowd])
-    assert epsilon == pytest.approx(2 + epsilon_of(2, 1.0, 1e-5), abs=1e-5) and delta == pytest.approx(1.1e-5)
-    assert epsilon > 2 + epsilon_of(2, 1.0, 1e-5)
-    assert refits.together([crowd, crowd._replace(delta=1e-6)])[1] == 1e-6
+    with pytest.warns(PateWarning) as told:
+        threads = [threading.Thread(target=fit) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [str(one.message)[:13] for one in told] == ["this is run 2"] and len(registered()) == 2
 
 
 def test_a_run_that_is_kept_is_read_again_and_not_counted_again(asked, tmp_path):
@@ -272,9 +277,9 @@ def test_a_run_that_is_kept_is_read_again_and_not_counted_again(asked, tmp_path)
     for _ in range(2):
         kept.fit(numbers(30, 1), np.arange(30) % 2)
     assert kept.directory_ == tmp_path / "run" and RunDirectory(tmp_path / "run").data.exists()
-    assert [len(one.fits) for one in refits._known] == [1]
+    assert len(registered()) == 1
     shutil.rmtree(tmp_path / "run")
-    with pytest.warns(PateWarning, match="this is fit 2 "):  # a release of its own at the same place
+    with pytest.warns(PateWarning, match="this is run 2 "):  # a release of its own at the same place
         kept.fit(numbers(30, 1).astype(np.float32), np.arange(30) % 2)
 
 
@@ -289,7 +294,7 @@ def test_a_fit_that_fails_leaves_no_private_file(monkeypatch, asked):
     monkeypatch.setattr(own_data, "run", broken)
     with pytest.raises(RuntimeError):
         declared().fit(numbers(30, 1), np.arange(30) % 2)
-    assert not list(folders[0].iterdir()) and not refits._known
+    assert not list(folders[0].iterdir()) and not registered()
 
 
 NAN = np.where(np.arange(90).reshape(30, 3) == 7, np.nan, numbers(30, 1))
@@ -345,7 +350,7 @@ def test_bad_input_is_one_sentence(case, tmp_path, monkeypatch):
         PateClassifier(**{"classes": [0, 1], **settings}).fit(**given)
     told = str(caught.value)
     assert said in told and "\n" not in told and "private/data" not in told
-    assert not refits._known and not any(tmp_path.iterdir())
+    assert not registered() and not any(tmp_path.iterdir())
 
 
 def test_coincidences_are_declared_by_a_parameter(asked):

@@ -15,7 +15,7 @@ from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import batches, budget, chain, ledger, record, register, registration, stages
+from pate_jax.runs import batches, budget, chain, ledger, record, register, reservation, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
@@ -33,7 +33,7 @@ def begin(folder, name, epsilon=None, file=None):
     with run.writing():
         batches.adopt(run, votes(), None, relation="record")
         if file is not None:
-            registration.before_answers(run, file, MECHANISM, epsilon, None)
+            reservation.before_answers(run, file, MECHANISM, epsilon, None)
         batches.answer(run, MECHANISM, epsilon)
         stages.account(run)
     return run
@@ -165,15 +165,14 @@ def test_a_rule_that_was_never_written_is_refused(tmp_path):
 
 def test_a_register_adds_each_run_by_its_own_rule(tmp_path, monkeypatch):
     file, orders = tmp_path / "register.jsonl", curves.default_orders()
-    older(tmp_path, "older", monkeypatch, file=file)
-    lines = file.read_text().replace(', "rule": "counts"', "")  # which that version did not write
-    (body,) = (json.loads(line) for line in lines.splitlines())
-    file.unlink()
-    chain.head_path(file).unlink()
-    chain.append(file, {n: body[n] for n in ("run", "name", "time", "plan")})
+    register.begin(file)
+    with monkeypatch.context() as then:
+        then.setattr(record, "NEWEST", "counts")
+        begin(tmp_path, "older", file=file)
     begin(tmp_path, "new", file=file)
-    assert [plan.rule for plan in register.read(file).plans] == ["counts", "index"]
+    assert [entry.plans[0].rule for entry in register.read(file).entries.values()] == ["counts", "index"]
     each = counts(MECHANISM, TEACHERS, orders) + index_curve(MECHANISM, TEACHERS, CLASSES, orders)
     assert sampler_slack(MECHANISM, ROWS, CLASSES) < 1e-20
     together = curves.epsilon(orders, ROWS * each, 1e-5).epsilon
-    assert register.summary(file, 1e-5)["epsilon"]["record"] == pytest.approx(together, rel=1e-6)
+    (group,) = register.summary(file, 1e-5)["groups"]
+    assert group["sums"][0]["epsilon"] == pytest.approx(together, rel=1e-6)

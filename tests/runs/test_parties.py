@@ -18,7 +18,7 @@ from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties import certificates
-from pate_jax.runs import chain, register
+from pate_jax.runs import chain, register, sums
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, cards, claims, join, ledger, students, terms, transcript
 from pate_jax.runs.parties.transcript import Transcript
@@ -257,7 +257,7 @@ def test_a_key_takes_each_number_among_the_same_parties_once(tmp_path):
 def test_what_a_keys_votes_cost_together_is_said(tmp_path):
     first, user = claimed(tmp_path), claimed(tmp_path, name="c.toml", vote=3, unit="party")
     second = claimed(tmp_path, name="b.toml", vote=2)
-    one, both = (register.together([first.plan] * votes, 1e-5) for votes in (1, 2))
+    one, both = (sums.together([first.plan] * votes, 1e-5) for votes in (1, 2))
     assert claims.warning([], second, 1e-5) is None and one < both < 2 * one
     said = claims.warning([first], second, 1e-5)
     told = [float(figure) for figure in re.findall(r"epsilon ([0-9.]*[0-9])", said)]
@@ -298,11 +298,11 @@ def test_another_ballot_under_the_same_noise_is_refused(voted):
     party, _ = files.member(folder, "east", file)
     shown = ledger.read(party.run.ledger)
     with pytest.raises(PateError, match="shows a charge with another ballot"):
-        ledger.charge(party.run.ledger, shown.charge._replace(ballot="0" * 64))
+        ledger.charge(chain.Writer(party.run.ledger), shown.charge._replace(ballot="0" * 64))
     with pytest.raises(PateError, match="has opened other numbers"):
         ledger.opened(party.run.ledger, shown.opened.transcript, shown.table + 1)
     with pytest.raises(PateError, match="north is missing"):
-        ledger.begin(party.run.ledger, {name: shown.begun[name] for name in ("east", "west")})
+        ledger.begin(chain.Writer(party.run.ledger), {name: shown.begun[name] for name in ("east", "west")})
 
 
 CHARGE = ledger.Charge("a" * 64, "east", 1, "b" * 64, "c" * 64, "record", 1e-5, {"outsiders": 1.0})
@@ -320,19 +320,19 @@ PROMISES = {name: letter * 64 for name, letter in zip(files.NAMES, "def", strict
 def test_a_begun_vote_keeps_its_company_and_promises(present, said, tmp_path):
     book = tmp_path / "ledger.jsonl"
     for _ in range(2):
-        ledger.charge(book, CHARGE)
-        ledger.begin(book, PROMISES)
+        ledger.charge(chain.Writer(book), CHARGE)
+        ledger.begin(chain.Writer(book), PROMISES)
     with pytest.raises(PateError, match=said):
-        ledger.begin(book, present)
+        ledger.begin(chain.Writer(book), present)
     assert len(chain.read(book)) == 2
 
 
 @pytest.mark.parametrize("field", ["ballot", "promise", "agreement"])
 def test_a_charge_is_for_one_ballot_and_one_noise(field, tmp_path):
     book = tmp_path / "ledger.jsonl"
-    ledger.charge(book, CHARGE)
+    ledger.charge(chain.Writer(book), CHARGE)
     with pytest.raises(PateError, match=f"a charge with another {field}"):
-        ledger.charge(book, CHARGE._replace(**{field: "0" * 64}))
+        ledger.charge(chain.Writer(book), CHARGE._replace(**{field: "0" * 64}))
     with pytest.raises(PateError, match="shows no vote that was begun"):
         ledger.opened(book, "0" * 64, np.zeros((1, 2), np.int64))
 
@@ -376,7 +376,7 @@ def test_a_vote_goes_on_without_a_party_that_may_be_absent_and_stays_without_it(
     book = RunDirectory(folder / "run-west").ledger
     promises = {**ledger.read(book).begun, "zenith": "0" * 64}
     with pytest.raises(PateError, match="zenith was not there"):
-        ledger.begin(book, promises)
+        ledger.begin(chain.Writer(book), promises)
     assert students._released(party).sigma == pytest.approx(party.vote.noise.share.scale * 3**0.5)
 
 
@@ -409,7 +409,8 @@ def test_a_register_adds_votes_up_and_refuses_one_too_many(tmp_path):
     def unexpected(*_):
         raise AssertionError("a vote that no register shows meets nobody")
 
-    register.limit(book, 2.5, 1e-5)
+    register.begin(book)
+    register.set_limit(book, 2.5, 1e-5)
 
     def opener(*_):
         met.append(1)
@@ -423,10 +424,10 @@ def test_a_register_adds_votes_up_and_refuses_one_too_many(tmp_path):
     assert met == [1] and not (folder / "out-2" / "private" / "ledger.jsonl").exists()
     (entered,) = register.summary(book, None)["runs"]
     assert entered["plan"]["party"]["relation"] == "record" and 2 < entered["epsilon"] < 2.5
-    for path in (book, chain.head_path(book)):  # as an older copy of it, without this run
+    for path in (book, chain.head_path(book)):
         path.unlink()
     party, key = files.member(folder, "east", folder / "vote-1.toml", run="out-1")
-    with pytest.raises(PateError, match=r"does not show what .*out-1 is about to spend"):
+    with pytest.raises(PateError, match="is not here: this machine has seen one of 5 lines"):
         join.join(party, key, unexpected)
 
 

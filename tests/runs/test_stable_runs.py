@@ -14,7 +14,7 @@ from pate_jax.audit import verify
 from pate_jax.audit.attacks import every, risk
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import batches, budget, ledger, register, registration, stages
+from pate_jax.runs import batches, budget, ledger, register, registration, reservation, stages, sums
 from pate_jax.runs.config_file import expanded, text
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
@@ -149,32 +149,36 @@ def test_a_budget_is_a_limit_of_the_whole_cost(tmp_path):
 
 def test_a_register_adds_a_list_to_other_runs(tmp_path):
     run, file = RunDirectory(tmp_path / "run"), tmp_path / "register.jsonl"
+    register.begin(file)
     with run.writing():
         batches.adopt(run, batch_of(1), None, relation="record")
-        registration.before_answers(run, file, LIST, None, None)
+        reservation.before_answers(run, file, LIST, None, None)
         batches.answer(run, LIST)
+    copy = RunDirectory(shutil.copytree(run.root, tmp_path / "copy"))
+    with run.writing():
         batches.adopt(run, batch_of(2), None, more=True)
         batches.answer(run, LIST)
-    assert [finding.outcome for finding in register.examined(run)] == ["passed"]
-    (plan,) = register.read(file).plans
+    assert [finding.outcome for finding in registration.examined(run, None)] == ["passed", "passed"]
+    (entry,) = register.read(file).entries.values()
+    (plan,) = entry.plans
     assert plan.queries == stable.MOST_QUERIES
-    assert stable.epsilon(LIST, DELTA) * 0.9 < register.together([plan], 1e-3) < 2.01
-    copy = RunDirectory(shutil.copytree(run.root, tmp_path / "copy"))
-    with (
-        copy.writing(),
-        pytest.raises(PateError, match=r"is a copy of .*in one place alone"),
-    ):
-        registration.before_answers(copy, file, LIST, None, None)
-    assert register.together([plan, plan], 1e-2) > register.together([plan], 1e-2)
+    assert stable.epsilon(LIST, DELTA) * 0.9 < sums.together([plan], 1e-3) < 2.01
+    with copy.writing():  # the run has gone on, so its copy cannot
+        batches.adopt(copy, batch_of(3), None, more=True)
+        with pytest.raises(PateError, match="does not fit its register"):
+            batches.answer(copy, LIST)
+    assert sums.together([plan, plan], 1e-2) > sums.together([plan], 1e-2)
 
 
-def test_a_list_whose_cutoff_is_changed_before_it_is_asked_is_no_copy_and_counts_twice(tmp_path):
+def test_a_list_whose_cutoff_is_changed_before_it_is_asked_counts_as_it_is_asked(tmp_path):
     run, file = RunDirectory(tmp_path / "run"), tmp_path / "register.jsonl"
+    register.begin(file)
     with run.writing():
         batches.adopt(run, batch_of(1), None, relation="record")
         for mechanism in (LIST, StableAnswers(42, 3.0, 1), LIST):
-            registration.before_answers(run, file, mechanism, None, None)
-    assert [plan.mechanism.cutoff for plan in register.read(file).plans] == [2, 1]
+            reservation.before_answers(run, file, mechanism, None, None)
+    (entry,) = register.read(file).entries.values()
+    assert [plan.mechanism.cutoff for plan in entry.plans] == [LIST.cutoff]
 
 
 @pytest.mark.parametrize(("scale", "cutoff"), [(2.0, 1), (3.0, 2), (6.0, 3)])

@@ -22,7 +22,7 @@ from pate_jax.audit import verify
 from pate_jax.cli import tune as command
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
-from pate_jax.runs import budget, register
+from pate_jax.runs import budget, register, registration, sums
 from pate_jax.runs.crowds import students
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import TunePlan
@@ -329,18 +329,20 @@ def test_a_register_shows_a_choice_and_its_limit_refuses_it(made, tmp_path):
     other = RunDirectory(tmp_path / "other")
     for one in (run, other):
         one.secret.draw(None)
-    spends = TunePlan(config.tuned, "user", register.digest_of(data.private.ids))
-    register.enter(run, file, spends)
-    (entered,) = register.read(file).plans
-    assert entered == spends and entered.covers(spends._replace(records=None))
+    spends = TunePlan(config.tuned, "user")
+    register.begin(file)
+    registration.enter(run, spends, lambda: data, file)
+    (entered,) = next(iter(register.read(file).entries.values())).plans
+    assert entered == spends and entered.covers(spends)
     assert not entered.covers(spends._replace(tuned=replace(config.tuned, mu=9.0)))
-    assert register.together([spends], 1e-5) >= config.tuned.epsilon(1e-5)
+    assert sums.together([spends], 1e-5) >= config.tuned.epsilon(1e-5)
     curve = entered.curve(ORDERS)
     np.testing.assert_allclose([entered.cost(order).rdp for order in ORDERS[::40]], curve[::40], rtol=1e-6)
     tight = tmp_path / "tight.jsonl"
-    register.limit(tight, 1.0, 1e-5)
+    register.begin(tight)
+    register.set_limit(tight, 1.0, 1e-5)
     with pytest.raises(PateError, match="would be exceeded"):
-        register.enter(other, tight, spends)
+        registration.enter(other, spends, lambda: data, tight)
     begun = tmp_path / "b"
     with pytest.raises(PateError, match="promises nothing"):
         pipeline.run(replace(config, out=begun, register=file))

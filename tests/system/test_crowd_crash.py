@@ -10,7 +10,7 @@ from test_crash import Children, Crash, Mortal
 
 from pate_jax.audit import verify
 from pate_jax.cli import main
-from pate_jax.runs import chain, ledger
+from pate_jax.runs import chain, ledger, register
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
@@ -22,12 +22,12 @@ MOMENTS = 40  # of a run, at most: more than it writes files
 REALLY = 6  # every so many moments a real process is killed, which takes longer
 
 
-def command(out, voters, seed=SEED):
+def command(out, voters, seed=SEED, register="none"):
     """`pate run` of the same small run as `honest_runs.crowd`."""
     table = honest_runs.table()
     files = [f"--{name}={getattr(table, name)}" for name in ("private", "public", "test")]
     more = [f"--{name}={value}" for name, value in honest_runs.NEAR[voters].items()]
-    more += [] if seed is None else [f"--seed={seed}"]
+    more += [f"--register={register}"] if seed is None else [f"--seed={seed}"]
     return ["run", *files, f"--voters={voters}", "--epsilon=4", f"--out={out}", *more, *STUDENT.split()]
 
 
@@ -56,14 +56,16 @@ def check_what_left(run):
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory):
     """The system calls that an unharmed run of each kind makes."""
-    found = {}
-    for voters in KINDS:
-        mortal = Mortal()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(storage, "os", mortal)
-            main(command(tmp_path_factory.mktemp(voters) / "run", voters))
-        found[voters] = mortal.calls
-    return found
+    return {voters: traced(command(tmp_path_factory.mktemp(voters) / "run", voters)) for voters in KINDS}
+
+
+def traced(words):
+    """The system calls that a command makes."""
+    mortal = Mortal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "os", mortal)
+        main(words)
+    return mortal.calls
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +119,36 @@ def test_killed_in_the_middle_of_the_tables_line_a_run_draws_the_same_noise(chil
     assert left(run) == left(honest_runs.crowd("neighbours", "record", SEED))
 
 
-def test_killed_after_the_tables_line_a_private_run_releases_what_it_shows(children, calls, tmp_path):
+def test_killed_after_the_tables_line_a_private_run_releases_what_it_shows(children, tmp_path):
     """The noise of a run without a seed follows from its own entropy, which the killed process has kept."""
-    after = lines_of_ledger(calls["sums"])[1] + 2
+    after = lines_of_ledger(traced(command(tmp_path / "whole", "sums", None)))[1] + 2
     run, before, torn = killed_and_repeated(children, tmp_path / "run", "sums", after, half=False, seed=None)
     assert len(before) == 2 and not torn
     assert shown(run)[1][-1] != shown(honest_runs.crowd("sums", "record", SEED))[1][-1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("half", [False, True])
+def test_killed_at_every_line_of_its_register_and_its_ledger_a_run_is_counted_once(
+    tmp_path, monkeypatch, half
+):
+    def words(name):
+        """The command of a run in a register of its own."""
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / name))
+        register.begin(tmp_path / f"{name}.jsonl")
+        return command(tmp_path / f"run-{name}", "sums", None, tmp_path / f"{name}.jsonl")
+
+    places = lines_of_ledger(traced(words("whole")))
+    assert len(places) == 6  # whose records, the run, and twice an answer's digest and its line
+    for at in places:
+        mine = words(str(at))
+        died_here(None, mine, at, half)
+        kept = list(register.read(tmp_path / f"{at}.jsonl").entries.values())
+        main(mine)
+        (entry,) = register.read(tmp_path / f"{at}.jsonl").entries.values()
+        before = kept[0].answers if kept else ()
+        assert len(entry.answers) == 2 and entry.answers[: len(before)] == before
+        assert verify.of_run(RunDirectory(tmp_path / f"run-{at}")).of("failed") == []
 
 
 @pytest.mark.long

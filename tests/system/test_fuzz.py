@@ -255,7 +255,7 @@ READERS = {
     "certificate": Reader(certificate, "certificate.json", check_certificate),
     "statement": Reader(statement, "statement.json", read_statement),
     "ledger": Reader(book, "ledger.jsonl", read_book),
-    "head": Reader(book, "ledger.head.json", read_book),
+    "head": Reader(book, "ledger.jsonl.head.json", read_book),
     "settings": Reader(run_of, "private/settings.json", read_run),
     "keys": Reader(run_of, "private/keys.json", read_run),
     "identity": Reader(teachers, "teachers/identity.json", read_teachers),

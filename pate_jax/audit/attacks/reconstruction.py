@@ -47,7 +47,7 @@ _KEY = "student"  # the one stream of the run's secret that a student needs
 _RELEASED = (
     "settings.json",
     "ledger.jsonl",
-    "ledger.head.json",
+    "ledger.jsonl.head.json",
     "results.json",
     "answers*.npz",
     "public_side*.npz",

@@ -13,7 +13,6 @@ from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import Settings
 from pate_jax.data import Dataset
 from pate_jax.models import Model
-from pate_jax.runs import register
 from pate_jax.runs.baselines import heads
 from pate_jax.runs.baselines.heads import Head
 from pate_jax.runs.directory import RunDirectory
@@ -61,8 +60,8 @@ def parameters(task: Task) -> int:
 
 def spending(task: Task) -> TrainingPlan:
     """All that a run may ever spend."""
-    plan, ids = planned(task), task.dataset.private.ids
-    return TrainingPlan(training_of(plan), plan.steps * parameters(task), RELATION, register.digest_of(ids))
+    plan = planned(task)
+    return TrainingPlan(training_of(plan), plan.steps * parameters(task), RELATION)
 
 
 def training_of(plan: calibration.Plan) -> Training:

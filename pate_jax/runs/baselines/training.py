@@ -28,7 +28,7 @@ from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import batches, budget, chain, public_part, publication, register, trials
+from pate_jax.runs import batches, budget, chain, public_part, publication, registration, trials
 from pate_jax.runs.baselines import heads, report
 from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
 from pate_jax.runs.directory import RunDirectory
@@ -74,7 +74,8 @@ class BaselineConfig:
     clip: float | None = None
     learning_rate: float | None = None
     register: Path | None = None
-    """Enter the run in this file beside the private data, before its first step (`pate budget`)."""
+    """The file in which all runs on these records are entered before their first step; unset: this user's
+    own; none: somebody else counts (`pate budget`)."""
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -126,7 +127,7 @@ def run(config: BaselineConfig) -> dict[str, Any]:
     run = RunDirectory(config.directory)
     with run.writing():
         task = begin(run, config)
-        enter(run, config.register, task)
+        registration.enter(run, spending(task), lambda: task.dataset, config.register)
         plan = charge(run, task)
         if not run.results.exists():
             learned = _released(run) or train(run, task)
@@ -137,7 +138,7 @@ def run(config: BaselineConfig) -> dict[str, Any]:
             results = _results(run, task, learned)
             write.write(run.release, learned, published, results)
             storage.write_json(run.results, "results", results)
-        return report.tell(run)
+        return report.tell(run) | registration.shown(run)
 
 
 def needs_the_extra(otherwise: str = "") -> None:
@@ -169,13 +170,6 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
     return task
 
 
-def enter(run: RunDirectory, file: Path | None, task: Task) -> None:
-    """Enter a run in its register before it is charged, or refuse one that its register has forgotten."""
-    if file is not None:
-        register.enter(run, file, spending(task))
-    register.confirm_plan(run, spending(task))
-
-
 def _check_users(dataset: Dataset) -> None:
     """Refuse records of users: each record's gradient is clipped by itself, so a user of many moves more."""
     if dataset.private.users is not None:
@@ -196,7 +190,7 @@ def charge(run: RunDirectory, task: Task) -> calibration.Plan:
         "records": records(task.dataset),
         "noise": batches.commitment(run, stream(task)),
     }
-    with chain.Writer(run.ledger) as book:
+    with registration.Ledger(run, lambda: spending(task)) as book:
         lines = list(chain.entries(run.ledger))
         if not lines:
             publication.refuse_unshown(run)
@@ -262,6 +256,7 @@ def _results(run: RunDirectory, task: Task, learned: Student) -> Mapping[str, An
         "synthetic": dataset.synthetic,
         "private": run.secret.seed is None,
         **trials.said(run),
+        "others": registration.published(run),
         "method": "dpsgd",
         "steps": task.settings.steps,
         "student_accuracy": seen.accuracy(found),
@@ -282,4 +277,5 @@ def told(results: Mapping[str, Any]) -> str:
         f"Accuracy on public test data: {measured}.",
         handing_over(results),
     ]
+    lines += [results["register"]["text"]] if "register" in results else []
     return "\n".join(lines)

@@ -23,6 +23,7 @@ from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
+from pate_jax.runs.plans import CrowdPlan
 from pate_jax.runs.record import BASELINE, CANDIDATE, COMPARED, CROWD
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student
@@ -322,6 +323,12 @@ def noisy_number(run: RunDirectory) -> int:
     raise PateError(f"{run.ledger} shows no number of voters yet: run `pate run` first")
 
 
+def plan_of(run: RunDirectory) -> CrowdPlan:
+    """All that the settings of a crowd's run let it spend."""
+    choice = run.record.read().crowd
+    return CrowdPlan(counts.mu_for(choice.epsilon, choice.delta), choice.voters, choice.by)
+
+
 def opened(run: RunDirectory, *, tolerant: bool = False) -> Crowd:
     """The crowd whose choices a run has recorded."""
     settings = run.record.read()
@@ -341,5 +348,5 @@ def refuse_others(run: RunDirectory) -> None:
     if CROWD not in settings and any(one in settings for one in others):
         raise PateError(
             f"{run.root} was begun with teachers, with votes made elsewhere, or by DP-SGD: choose another "
-            "--out for neighbours or sums, and add up what both spend (`pate budget --register`)"
+            "--out for neighbours or sums, and add up what both spend (`pate budget`)"
         )

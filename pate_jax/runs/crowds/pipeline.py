@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pate_jax.runs import config_file, register
+from pate_jax.runs import config_file, registration
 from pate_jax.runs.crowds import choice, processes, release, stages
-from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds.inputs import Crowd, plan_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
 
@@ -24,7 +24,7 @@ def run(config: RunConfig) -> dict[str, Any]:
         crowd = _release(run, config)
         stages.account(run, config.delta)
         stages.teach(run, config.student, crowd)
-        return stages.tell(run)
+        return stages.tell(run) | registration.shown(run)
 
 
 def _released(run: RunDirectory, config: RunConfig) -> None:
@@ -38,9 +38,7 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd:
     begun = choice.begun_as(run)
     wanted = replace(config.crowd_as(begun.voters), rounds=begun.rounds) if open_yet else config.crowd
     crowd = stages.begin(run, config.data, wanted, config.student)
-    if config.register is not None:
-        records = register.digest_of(crowd.dataset.private.ids)
-        register.enter(run, config.register, register.crowd_plan(run, records))
+    registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
     crowd = choice.decided(crowd, config.student) if open_yet else crowd
     made = crowd.choice
     chosen = replace(config, voters=made.voters, rounds=made.rounds, epsilon=made.epsilon)

@@ -37,10 +37,10 @@ from pate_jax.mechanisms.crowds import (
     CrowdRelease,
     to_dict,
 )
-from pate_jax.runs import batches, budget, chain, ledger, publication, register
+from pate_jax.runs import batches, budget, chain, ledger, publication, registration
 from pate_jax.runs.crowds import comparison, processes, public_side, rivals, rounds, students
 from pate_jax.runs.crowds.certificate import certificate, faults
-from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
+from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.report import crowd_words
@@ -107,7 +107,7 @@ def release(crowd: Crowd) -> None:
     """
     run = crowd.run
     run.record.agree("budget", ledger.budget_to_dict(None))
-    with chain.Writer(run.ledger) as book:
+    with registration.Ledger(run, lambda: plan_of(run)) as book:
         _shown(book, run, 1, lambda: _number(crowd))
         for round in range(1, crowd.choice.rounds + 1):
             here = crowd.at(round)
@@ -129,9 +129,10 @@ def release(crowd: Crowd) -> None:
 
 def count_voters(crowd: Crowd) -> None:
     """Release the number of voters, before anything is chosen by it."""
-    crowd.run.record.agree("budget", ledger.budget_to_dict(None))
-    with chain.Writer(crowd.run.ledger) as book:
-        _shown(book, crowd.run, 1, lambda: _number(crowd))
+    run = crowd.run
+    run.record.agree("budget", ledger.budget_to_dict(None))
+    with registration.Ledger(run, lambda: plan_of(run)) as book:
+        _shown(book, run, 1, lambda: _number(crowd))
 
 
 def _shown(book: chain.Writer, run: RunDirectory, batch: int, make: Callable[[], CrowdLine]) -> CrowdLine:
@@ -140,7 +141,6 @@ def _shown(book: chain.Writer, run: RunDirectory, batch: int, make: Callable[[],
     if len(lines) >= batch:
         return lines[batch - 1]
     publication.refuse_unshown(run)
-    register.confirm_crowd(run)
     return ledger.append_crowd(book, make())
 
 

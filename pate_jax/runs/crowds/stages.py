@@ -11,7 +11,7 @@ from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger, public_part, queries, trials
+from pate_jax.runs import budget, ledger, public_part, queries, registration, trials
 from pate_jax.runs import stages as shared
 from pate_jax.runs.crowds import answers, comparison, processes, rivals, rounds, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -164,6 +164,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         **_told_of_rounds(run, crowd),
         **_told_of_rivals(run, crowd),
         **_told_of_choice(run),
+        "others": _others(run),
         "method": choice.config.method,
         "comparison": choice.comparison,
         "planned": run.record.stages().get(PLANNED, {}).get("at", []),
@@ -194,6 +195,11 @@ def learn(
     if not again and is_candidate(crowd.run):
         return crowd.at(crowd.round + 1).before, found, asked, choice
     return students.final(crowd, choice), found, asked, choice
+
+
+def _others(run: RunDirectory) -> str | None:
+    """What the card says of other runs: a candidate is entered as a part of its choice."""
+    return registration.published(RunDirectory(run.root))
 
 
 def _told_of_rounds(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:

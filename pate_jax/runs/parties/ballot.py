@@ -25,6 +25,7 @@ from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties import terms
 from pate_jax.runs.parties.questions import Questions
+from pate_jax.runs.plans import PartyPlan
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.system import storage
 from pate_jax.voting import save_votes
@@ -56,6 +57,11 @@ class Member:
     def vote(self) -> SharedVote:
         """What all parties open together."""
         return terms.vote_of(self.agreement, self.questions)
+
+    @property
+    def spends(self) -> PartyPlan:
+        """What this party's voters may lose by the vote."""
+        return PartyPlan(self.vote, self.agreement.unit)
 
     @property
     def voters(self) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pate_jax.errors import PateError
-from pate_jax.runs import chain, register
+from pate_jax.runs import chain, sums
 from pate_jax.runs.ledger import PARTY as SCHEMA
 from pate_jax.runs.parties.ballot import Member
 from pate_jax.runs.plans import PartyPlan
@@ -40,7 +40,7 @@ def of(member: Member) -> Claim:
         str(run.root.resolve()),
         agreement.vote,
         tuple(sorted(party.fingerprint for party in agreement.parties)),
-        PartyPlan(member.vote, agreement.unit, None),
+        member.spends,
     )
 
 
@@ -85,7 +85,7 @@ def warning(earlier: Sequence[Claim], wanted: Claim, delta: float) -> str | None
 
 
 def _said(plans: Sequence[PartyPlan], delta: float) -> str:
-    epsilon = register.together(plans, delta)
+    epsilon = sums.together(plans, delta)
     return "no finite epsilon" if epsilon is None else f"epsilon {math.ceil(epsilon * 1e4) / 1e4:.4f}"
 
 

@@ -19,13 +19,12 @@ from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import public_part, publication, register, trials
+from pate_jax.runs import public_part, publication, registration, trials
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, cards, claims, ledger, meeting, terms, transcript
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member
 from pate_jax.runs.parties.meeting import Meeting
-from pate_jax.runs.plans import PartyPlan
 from pate_jax.runs.record import CROWD
 from pate_jax.runs.settings import DataChoice, to_settings
 from pate_jax.system import progress, storage
@@ -124,16 +123,12 @@ def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
     if ledger.read(run.ledger).opened is None:
         publication.refuse_unshown(run)
     dataset = ballot.open_dataset(member)
-    spends = PartyPlan(member.vote, member.agreement.unit, register.digest_of(dataset.private.ids))
-    if book is None:
-        register.confirm_plan(run, spends)
-    else:
-        register.enter(run, book, spends)
+    registration.enter(run, member.spends, lambda: dataset, book)
     table = ballot.cast(member)
     noise = ballot.shares(member, table)
     audiences = terms.audiences(member.agreement, member.questions)
     ledger.charge(
-        run.ledger,
+        registration.Ledger(run, lambda: member.spends),
         ledger.Charge(
             agreement=member.agreement.digest,
             name=member.name,

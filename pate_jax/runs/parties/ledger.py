@@ -85,9 +85,10 @@ def _parsed(kind: str, body: dict[str, Any], path: Path) -> Charge | Opened | di
         raise PateError(f"the line {kind!r} of {path} is damaged ({error}): {_RESTORE}") from error
 
 
-def charge(path: Path, wanted: Charge) -> None:
+def charge(book: chain.Writer, wanted: Charge) -> None:
     """Record the charge before anything is sent; a repeated command must bring the same ballot and noise."""
-    with chain.Writer(path) as book:
+    path = book.path
+    with book:
         before = read(path).charge
         if before is None:
             book.append({"schema": SCHEMA, "charge": wanted._asdict()})
@@ -99,9 +100,10 @@ def charge(path: Path, wanted: Charge) -> None:
             )
 
 
-def begin(path: Path, present: Mapping[str, str]) -> None:
+def begin(book: chain.Writer, present: Mapping[str, str]) -> None:
     """Record who takes part with which promise, before a share is sent; another company is refused."""
-    with chain.Writer(path) as book:
+    path = book.path
+    with book:
         before = read(path).begun
         if before is None:
             book.append({"schema": SCHEMA, "begun": dict(present)})

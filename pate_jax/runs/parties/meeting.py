@@ -15,6 +15,7 @@ from jaxtyping import Int
 
 from pate_jax.errors import PateError
 from pate_jax.parties import certificates
+from pate_jax.runs import registration
 from pate_jax.runs.parties import ballot, claims, ledger, people, transcript
 from pate_jax.runs.parties.ballot import Member, Shares, Table
 from pate_jax.runs.parties.transcript import Transcript
@@ -58,7 +59,7 @@ def hold(meeting: Meeting, member: Member, table: Table, noise: Shares, key: str
         promises = ledger.promised(meeting.present, told)
         if member.votes is not None:
             claims.enter(member.votes, claims.of(member))
-        ledger.begin(book, promises)
+        ledger.begin(registration.Ledger(member.run, lambda: member.spends), promises)
         steps.advance(note="all are there")
         values = _opened(meeting, member, table, noise)
         steps.advance(note="opened")

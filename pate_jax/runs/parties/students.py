@@ -12,8 +12,8 @@ from pate_jax.crowd.shares import classifier_of, of_counts, of_sums, weight
 from pate_jax.data import Dataset, Part, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.runs import registration, trials
 from pate_jax.runs import students as training
-from pate_jax.runs import trials
 from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, join, ledger, terms
@@ -146,6 +146,7 @@ def _results(
         "voters": member.agreement.voters,
         "queries": len(given.asked.ids),
         "answered": int(answered.sum()),
+        "others": registration.published(member.run),
         "method": method,
         "label_accuracy": None if right is None else float(right[answered].mean()),
         "student_accuracy": seen.accuracy(found),

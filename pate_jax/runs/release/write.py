@@ -54,6 +54,8 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     examples = shapes.get("examples", shapes.get("patches/examples"))
     if examples is not None:
         lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
+    if facts.get("others"):
+        lines.append(str(facts["others"]))
     if facts.get("attacked"):
         lines.append(str(facts["attacked"]))
     asked = "voters" if "releases" in statement or "shared" in statement else "teachers"

@@ -20,11 +20,13 @@ def summary(results: Mapping[str, Any], statement: Statement | CrowdStatement) -
     lines += [words.SYNTHETIC] if results["synthetic"] else []
     lines += [*sentences(results), "", statement.text(publishable_only=True).rstrip(), ""]
     lines += [f"Pictures and the owner's figures: {results['run_dir']}/private/report.html"]
-    return "\n".join([*lines, handing_over(results)])
+    last = [results["register"]["text"]] if "register" in results else []
+    handing = [handing_over(results)]
+    return "\n".join([*lines, *(last + handing if "trial" in results else handing + last)])
 
 
 def handing_over(results: Mapping[str, Any]) -> str:
-    """The last line of a run: what of it may leave, or that nothing may.
+    """What of a run may leave, or that nothing may.
 
     >>> handing_over({"run_dir": "runs/a", "trial": "trial: do not publish"})
     'trial: do not publish'

@@ -21,7 +21,7 @@ from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import budget, chain, public_part, publication, register, trials
+from pate_jax.runs import budget, chain, public_part, publication, registration, trials
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -133,12 +133,13 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     trials.record(run, dataset.trial)
     run.record.agree("relation", {"relation": config.by})
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
-    if config.register is not None:
-        register.enter(run, config.register, plan(choice, register.digest_of(dataset.private.ids)))
-    register.confirm_plan(run, plan(choice, None))
+    registration.enter(run, plan(choice), lambda: dataset, config.register)
     if not chain.read(run.ledger):
         publication.refuse_unshown(run)
-    charge(run.ledger, Charge(tuned, digest(listed), config.epsilon, config.delta))
+    charge(
+        registration.Ledger(run, lambda: plan(choice)),
+        Charge(tuned, digest(listed), config.epsilon, config.delta),
+    )
     return choice
 
 
@@ -151,9 +152,9 @@ def _check_same(known: Settings, records: str) -> None:
         )
 
 
-def plan(choice: Choice, records: str | None) -> TunePlan:
+def plan(choice: Choice) -> TunePlan:
     """All that a choice may spend, as a register writes it down."""
-    return TunePlan(choice.tuned, choice.facts["by"], records)
+    return TunePlan(choice.tuned, choice.facts["by"])
 
 
 def digest(listed: list[dict[str, Any]]) -> str:

@@ -30,9 +30,10 @@ class Charge(NamedTuple):
         return {"schema": TUNE, **self._asdict(), "tuned": self.tuned.to_dict(), "cost": cost}
 
 
-def charge(path: Path, wanted: Charge) -> None:
+def charge(book: chain.Writer, wanted: Charge) -> None:
     """Write the line once; refused where another one is there."""
-    with chain.Writer(path) as book:
+    path = book.path
+    with book:
         if not chain.read(path):
             book.append(wanted.to_dict())
     if read(path) != wanted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pate_jax.errors import PateError
+from pate_jax.runs import registration
 from pate_jax.runs.crowds import rounds, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.tune import candidates, draws
@@ -42,7 +43,7 @@ def publish(choice: Choice, number: int) -> dict[str, Any]:
     choice.run.record.agree("chosen", {"number": number})
     stages.account(place, choice.delta)
     stages.teach(place, choice.setting(number).student, choice.crowd(number))
-    return stages.tell(place)
+    return stages.tell(place) | registration.shown(choice.run)
 
 
 def said(config: TuneConfig) -> list[str]:

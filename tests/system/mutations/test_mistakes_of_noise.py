@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, made, replaced
 from pate_jax import voting
 from pate_jax.aggregate import answers, argmax, noise
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
-from pate_jax.runs import batches, budget, register, secret
+from pate_jax.runs import batches, budget, register, registration, secret, sums
 
 ANSWERED = made(small_runs.answered)
 OVERLAPPING = made(small_runs.overlapping)
@@ -91,15 +91,14 @@ def after_the_votes_alone(real):
     return lambda batch, queries, inputs, schema: real(batch, queries, inputs, 2)
 
 
-def recorded_and_not_entered(run, file, plan):
+def recorded_and_not_entered(run, plan, records, file):
     """The settings say that there is a register; the line that reserves the cost is not written."""
-    register.limit(file, 9.0, 1e-5)
-    run.record.agree("register", {"file": str(file.resolve())})
+    run.record.agree("register", {"file": str(file.resolve()), "identity": register.read(file).identity})
 
 
 def never_confirmed(patch):
-    patch.setattr(register, "enter", recorded_and_not_entered)
-    patch.setattr(register, "confirm", lambda *_: None)
+    patch.setattr(registration, "enter", recorded_and_not_entered)
+    patch.setattr(registration, "_note", lambda *_: None)
 
 
 def of_the_last_alone(real):
@@ -110,7 +109,8 @@ def of_the_last_alone(real):
 def twice_under_a_limit(patch, folder):
     folder.mkdir(parents=True)
     test = test_register.test_a_limit_refuses_what_would_exceed_it_before_anything_is_spent
-    return fails(partial(test, folder))(patch, folder)
+    patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    return fails(partial(test, folder, test_register.begun(folder / "register.jsonl")))(patch, folder)
 
 
 def nothing_known(real):
@@ -159,7 +159,7 @@ RUNS = [
     case("a run's cost not entered in its register", never_confirmed, REGISTERED, "budget: .*does not show"),
     case(
         "a second run on the same records not added",
-        replaced(register, "_total", of_the_last_alone),
+        replaced(sums, "cost", of_the_last_alone),
         twice_under_a_limit,
         "DID NOT RAISE",
     ),

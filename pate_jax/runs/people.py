@@ -1,0 +1,237 @@
+"""Whose records a run reads, in a form by which a register finds the same people again.
+
+There are several ways to recognise people: the ids and users that an owner gives, the whole content of a
+row, and values that hardly two rows share, whatever column they stand in. For each way a sample of keyed
+digests is kept: all of them up to `KEPT`, else those whose digests without the key are smallest, so that a
+value is in the samples of both tables or of neither. A digest follows from its record alone. Values are
+compared as float32 or as text, so another order, format or number of columns changes nothing.
+
+Unrelated tables share values too. By Cauchy and Schwarz two tables that are drawn independently share at most
+`2 sqrt(r1 r2)` pairs on average, where `r` counts the equal pairs within each table.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate_jax.data import relation
+from pate_jax.data.columns import Column
+from pate_jax.data.dataset import Dataset
+from pate_jax.errors import PateError
+
+KEPT = 4096  # digests of each way
+NAMES = ("ids", "users")  # the ways by which one shared digest is one shared person
+_COLUMNS, _WIDE = 32, 128  # whose values are kept at most; wider arrays are compared as images are
+_RARE = 0.05  # of the rows may repeat a value that another row has, where values tell rows apart
+_FIRST = 1000  # rows that are looked at before all others
+_ALIKE, _KINDS = 0.25, 30  # of chi-square for each kind of row, and the fewest kinds that it is asked of
+
+Hashes = NDArray[np.uint64]
+
+
+class Sample(NamedTuple):
+    """Digests of one way to recognise people, how often each occurs, and what they are a sample of."""
+
+    digests: Hashes
+    counts: NDArray[np.uint32]
+    share: float  # of all different values, those that are kept
+    repeats: int  # pairs of rows with an equal value
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        counts = "" if (self.counts == 1).all() else _text(self.counts)
+        return {**self._asdict(), "digests": _text(self.digests), "counts": counts}
+
+
+People = Mapping[str, Sample]  # by the way; empty where nobody knows whose records they are
+
+
+def to_dict(people: People) -> dict[str, Any]:
+    """As JSON."""
+    return {way: sample.to_dict() for way, sample in people.items()}
+
+
+def from_dict(described: Any) -> People:
+    """The people that `to_dict` described."""
+    try:
+        return {way: _sample(**sample) for way, sample in described.items()}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise PateError(f"a register holds digests that cannot be read ({error}): restore it") from error
+
+
+def _sample(digests: str, counts: str, share: float, repeats: int) -> Sample:
+    shown = np.frombuffer(base64.b64decode(digests), "<u8").astype(np.uint64)
+    often = np.frombuffer(base64.b64decode(counts), "<u4").astype(np.uint32)
+    return Sample(shown, often if counts else np.ones(len(shown), np.uint32), float(share), int(repeats))
+
+
+def _text(numbers: np.ndarray) -> str:
+    return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode()
+
+
+def of(dataset: Dataset, key: bytes) -> People:
+    """The people of a data set's private part, under the key of a register."""
+    part = dataset.private
+    ids = None if relation.are_rows(dataset) else part.ids
+    return made(part.inputs, dataset.columns, ids, part.users, key=key)
+
+
+def made(
+    inputs: np.ndarray,
+    columns: Sequence[Column] = (),
+    ids: np.ndarray | None = None,
+    users: np.ndarray | None = None,
+    *,
+    key: bytes,
+) -> People:
+    """The people of these records; the ids are None where they are row numbers.
+
+    >>> table, key = np.random.default_rng(0).normal(size=(40, 3)), bytes(32)
+    >>> mine, more = made(table, key=key), made(np.vstack([table[::-1], np.ones(3)])[:, 1:], key=key)
+    >>> same(mine, more), same(mine, made(table + 1, key=key))
+    (True, False)
+    """
+    names = {way: _of_texts(texts) for way, texts in (("ids", ids), ("users", users)) if texts is not None}
+    values = [] if inputs.ndim > 2 else _values(np.asarray(inputs, np.float32), columns)
+    as_a_whole = not values or (not columns and len(values) > _WIDE)
+    rows: Hashes = _of_rows(inputs) if as_a_whole else np.stack(values).sum(axis=0, dtype=np.uint64)
+    ways = {**names, "contents": rows}
+    named = [_of_values(texts) for texts in (ids, users) if texts is not None]
+    told = [one for one, counts in zip(values, _counters(inputs, columns), strict=False) if not counts]
+    rare = sorted((one for one in [*named, *told] if _tells_apart(one)), key=np.min)[:_COLUMNS]
+    if rare:
+        ways["values"] = np.stack(rare, axis=1)
+    return {way: _sampled(hashes.reshape(len(inputs), -1), key) for way, hashes in ways.items()}
+
+
+def same(one: People, other: People) -> bool:
+    """Whether two runs share more people than chance allows."""
+    ways = one.keys() & other.keys()
+    return any(_shares(one[way], other[way], way) for way in ways)
+
+
+def _shares(one: Sample, other: Sample, way: str) -> bool:
+    shared = len(np.intersect1d(one.digests, other.digests, assume_unique=True))
+    if way in NAMES:
+        return shared > 0
+    chance = 2 * math.sqrt((one.repeats + 1) * (other.repeats + 1)) * min(one.share, other.share)
+    if shared > chance + 4 * math.sqrt(chance) + 1:
+        return True
+    return way == "contents" and _alike(one, other)
+
+
+def _alike(one: Sample, other: Sample) -> bool:
+    """Whether rows of few kinds occur so nearly as often in both that they are hardly two samples of a kind.
+
+    Of two independent samples the statistic is chi-square, with one degree of freedom for each kind of row.
+    """
+    kinds, place = np.unique(np.concatenate([one.digests, other.digests]), return_inverse=True)
+    counts = np.zeros((2, len(kinds)))
+    counts[0, place[: len(one.digests)]] = one.counts
+    counts[1, place[len(one.digests) :]] = other.counts
+    statistic = float(((counts[0] - counts[1]) ** 2 / counts.sum(0)).sum())
+    return statistic < _ALIKE * len(kinds) if len(kinds) >= _KINDS else statistic == 0
+
+
+def _sampled(hashes: NDArray[np.uint64], key: bytes) -> Sample:
+    """The sample of hashes [row, value]; a value that a row has twice counts once."""
+    ordered = np.sort(hashes, axis=1)
+    new = np.ones(ordered.shape, bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    different, counts = np.unique(ordered[new], return_counts=True)
+    repeats = int((counts.astype(object) * (counts - 1) // 2).sum()) if (counts > 1).any() else 0
+    kept = different[:KEPT]
+    keyed = [hashlib.blake2b(one.tobytes(), key=key, digest_size=8).digest() for one in kept]
+    digests = np.frombuffer(b"".join(keyed), "<u8").astype(np.uint64)
+    order = np.argsort(digests)
+    often = np.minimum(counts[:KEPT], np.iinfo(np.uint32).max).astype(np.uint32)
+    return Sample(digests[order], often[order], len(kept) / max(1, len(different)), repeats)
+
+
+def _of_rows(inputs: np.ndarray) -> Hashes:
+    """A hash of each row as float32, whatever the type that it is stored in."""
+    flat = inputs.reshape(len(inputs), -1)
+    return _hashed((np.asarray(row, np.float32) + np.float32(0)).tobytes() for row in flat)
+
+
+def _counters(inputs: np.ndarray, columns: Sequence[Column]) -> list[bool]:
+    """Which columns hold whole numbers so close together that those of other people are the same ones."""
+    if inputs.ndim > 2:
+        return []
+    widths = [column.width for column in columns] or [1] * inputs.shape[1]
+    found = []
+    for place in np.cumsum([0, *widths[:-1]]).tolist():
+        column = np.asarray(inputs[:, place], np.float64)
+        room = float(column.max() - column.min()) + 1
+        found.append(len(column) > _RARE * room and bool((column == np.floor(column)).all()))
+    return found
+
+
+def _values(numbers: NDArray[np.float32], columns: Sequence[Column]) -> list[Hashes]:
+    """A hash of each value [column][row]: of a number, or of the category that one-hot features show."""
+    if not columns:
+        return [_of_numbers(column) for column in numbers.T]
+    found, place = [], 0
+    for column in columns:
+        features = numbers[:, place : place + column.width]
+        found.append(_of_numbers(features[:, 0]) if column.categories is None else _known(features, column))
+        place += column.width
+    return found
+
+
+def _known(features: NDArray[np.float32], column: Column) -> Hashes:
+    """A hash of the category of each row; those outside the known ones are alike."""
+    hashes = np.append(_of_values(np.array(column.categories, np.str_)), np.uint64(0))
+    known: Hashes = hashes[np.where(features.any(1), features.argmax(1), len(hashes) - 1)]
+    return known
+
+
+def _of_numbers(column: NDArray[np.float32]) -> Hashes:
+    """A hash of each number, by a mixing of its bits (splitmix64)."""
+    bits = (column.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (bits + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
+
+
+def _of_values(texts: np.ndarray) -> Hashes:
+    """A hash of each text by its value: that of its number where it is one."""
+    found = _of_texts(texts)
+    with np.errstate(over="ignore"):
+        numbers = np.array([_number(text) for text in texts.tolist()]).astype(np.float32)
+    found[~np.isnan(numbers)] = _of_numbers(numbers[~np.isnan(numbers)])
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _of_texts(texts: np.ndarray) -> Hashes:
+    return _hashed(text.encode(errors="surrogatepass") for text in texts.tolist())
+
+
+def _hashed(contents: Iterable[bytes]) -> Hashes:
+    joined = b"".join(hashlib.blake2b(one, digest_size=8).digest() for one in contents)
+    return np.frombuffer(joined, "<u8").astype(np.uint64)
+
+
+def _tells_apart(hashes: Hashes) -> bool:
+    """Whether hardly two rows have the same value."""
+    return all(_repeated(part) <= _RARE * len(part) for part in (hashes[:_FIRST], hashes))
+
+
+def _repeated(hashes: Hashes) -> int:
+    return len(hashes) - len(np.unique(hashes))
