@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from typing import Any
 
 _TOO_LARGE = 1 << 1000  # for a float; left as it is, and refused
 
 
-def settle_numbers(description: DataclassInstance) -> None:
+def settle_numbers(description: Any) -> None:
     """Give numbers of equal value one type: noise is named after the text of a description.
 
     A number of another library, or a whole number in place of a float, becomes Python's float; -0.0 is 0.0.

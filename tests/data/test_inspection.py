@@ -149,14 +149,15 @@ def test_the_command_prints_twelve_lines_and_the_next_command(tmp_path, capsys):
     header, rows = ",".join(TABLE), zip(*TABLE.values(), strict=True)
     text = "\n".join([header, *map(",".join, rows)]) + "\n"
     (tmp_path / "own.csv").write_text(text)
-    (tmp_path / "pool.csv").write_text(text.replace("2024-03", "2024-04"))
+    others = text.replace("2024-03", "2024-04").replace("\np", "\nq")  # other people
+    (tmp_path / "pool.csv").write_text(others)
     assert call("inspect", tmp_path / "own.csv") == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12 and lines[0].endswith("it is private.")
     flags = "--label-column died --id-column patient --epsilon 1"
     assert lines[-1].endswith(f"pate run --private {tmp_path}/own.csv --public PUBLIC {flags}")
     assert lines[-2].endswith("nothing, of this part alone")
-    for pool, said in (("pool", "nothing"), ("own", "inputs are private ones too")):
+    for pool, said in (("pool", "nothing"), ("own", "the ids of private records too")):
         assert call("inspect", tmp_path / "own.csv", "--public", tmp_path / f"{pool}.csv") == 0
         *_, refused, then = capsys.readouterr().out.splitlines()
         assert refused.startswith("refused:") and said in refused

@@ -44,7 +44,8 @@ def test_parquet_and_csv_are_the_same_table(tmp_path):
 
 def test_a_data_set_of_parquet_is_that_of_csv(tmp_path):
     for name, shift in (("private", 0), ("public", 1)):
-        columns = {**VALUES, "age": [shift + (value or 0) for value in VALUES["age"]], "id": ["a", "b", "c"]}
+        ids = [f"{name} {place}" for place in "abc"]
+        columns = {**VALUES, "age": [shift + (value or 0) for value in VALUES["age"]], "id": ids}
         store(tmp_path / f"{name}.parquet", columns)
         (tmp_path / f"{name}.csv").write_bytes(tables.to_csv(tables.of(columns, name)))
     sets = [

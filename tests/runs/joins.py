@@ -21,8 +21,14 @@ from pate_jax.runs.parties import ballot, ledger
 from pate_jax.system import storage
 
 
+def state_of(folder, name):
+    """Where a party's machine keeps its register of runs."""
+    return str(folder / f"state-{name}")
+
+
 def join(folder, name, faults):
     """One party's whole command; its exit code."""
+    os.environ["XDG_STATE_HOME"] = state_of(folder, name)
     os.chdir(folder)
     said = os.open(f"{name}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
@@ -34,7 +40,7 @@ def join(folder, name, faults):
     ballot.share = lambda of, shape, *, key: draw(key, shape)
     ranges.digits = brought(name, ranges.digits)
     words = ["party", "join", "vote.toml", "--key", f"{name}.key.pem", "--out", f"run-{name}"]
-    words += ["--private", f"{name}.npz", "--public", "pool.npz", "--test", "test.npz"]
+    words += ["--private", f"{name}.npz", "--public", "pool.npz", "--test", "test.npz", "--show-public"]
     try:
         cli.main([*words, *faults.get("words", [])])
     except SystemExit as end:

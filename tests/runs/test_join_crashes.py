@@ -25,8 +25,10 @@ class Study:
         self.folder.mkdir()
         files.prepare(self.folder, small_votes.ports(3))
         file = files.agree(self.folder, "neighbours", seconds=4.0)
-        for name in files.NAMES:
-            join.prepare(files.member(self.folder, name, file)[0])
+        with pytest.MonkeyPatch.context() as patch:
+            for name in files.NAMES:
+                patch.setenv("XDG_STATE_HOME", joins.state_of(self.folder, name))
+                join.prepare(files.member(self.folder, name, file)[0])
         shutil.copytree(self.folder, self.kept)
 
     def begin(self):
@@ -62,8 +64,10 @@ def study(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _anew(study):
+def _anew(study, monkeypatch):
+    """A folder as it was prepared, on the machine of north."""
     study.begin()
+    monkeypatch.setenv("XDG_STATE_HOME", joins.state_of(study.folder, "north"))
 
 
 def killed_and_repeated(study, fault, code=-9):
@@ -119,9 +123,10 @@ def test_a_party_that_lies_is_named_and_nothing_is_opened(digits, study):
     assert study.vote() == [0, 0, 0]  # an honest repeat opens what was promised
 
 
-def begun(book):
+def begun(book, limit=10.0):
     """A register that may be shared; the one place that knows how it is begun."""
-    register.limit(book, 10.0, 1e-5)
+    register.begin(book)
+    register.set_limit(book, limit, 1e-5)
     return book
 
 
@@ -143,8 +148,7 @@ def spent(book, capsys):
 
 
 def test_a_limit_stops_a_party_before_anything_is_sent(study):
-    book = study.folder / "register.jsonl"
-    register.limit(book, 0.5, 1e-5)
+    book = begun(study.folder / "register.jsonl", limit=0.5)
     assert study.vote(north={"words": ["--register", str(book)]}) == [2, 2, 2]
     assert "limit of epsilon 0.5" in study.said("north") and "north did not come" in study.said("east")
     assert study.lines("north") == [] and not study.brought("north")
@@ -158,7 +162,7 @@ def test_teachers_of_parties_vote_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.chdir(files.prepare(tmp_path, small_votes.ports(3), voters=6))
     files.agree(tmp_path, "teachers", seconds=20.0)
     for name in files.NAMES:
-        own = "--private", f"{name}.npz", "--public", "pool.npz", "--test", "test.npz"
+        own = "--private", f"{name}.npz", "--public", "pool.npz", "--test", "test.npz", "--show-public"
         words = "--key", f"{name}.key.pem", *own, "--out", f"run-{name}"
         assert call("party", "join", "vote.toml", *words, "--prepare") == 0
     votes = [(tmp_path / f"run-{name}/private/votes.npz").read_bytes() for name in files.NAMES]

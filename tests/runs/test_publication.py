@@ -25,7 +25,14 @@ from pate_jax.runs.tune.place import Place, folder
 from pate_jax.system import storage
 
 UNSHOWN = "does not show: private/ was lost, or is an older copy"
-OLDER = ("ledger.jsonl", "ledger.head.json", "answers*.npz", "statement.json", "results.json", "report.html")
+OLDER = (
+    "ledger.jsonl",
+    "ledger.jsonl.head.json",
+    "answers*.npz",
+    "statement.json",
+    "results.json",
+    "report.html",
+)
 
 
 def restore(run):

@@ -177,7 +177,7 @@ def own(folder):
         )
     text = "id,age,town,sick\na,30,Rome,yes\nb,40,Oslo,no\nc,50,Rome,yes\n"
     (folder / "private.csv").write_text(text)
-    (folder / "public.csv").write_text(re.sub(r",(\d)0,", r",\g<1>1,", text))
+    (folder / "public.csv").write_text(re.sub(r"(\w),(\d)0,", r"of-pool-\g<1>,\g<2>1,", text))
     (folder / "categories.json").write_text(json.dumps({"town": ["Rome", "Oslo", "Lima"]}))
     (folder / "scales.json").write_text(json.dumps({"age": [40, 10]}))
 
@@ -197,19 +197,20 @@ def frames(folder):
     """A Parquet table with dates, and folders of images."""
     days = [date(2024, 3, 1 + row) for row in range(9)]
     columns = {
-        "id": list("abcdefghi"),
         "seen": days,
         "smokes": [True, False, None] * 3,
         "sick": ["yes", "no", "no"] * 3,
     }
     for name, shift in (("private", 0.0), ("public", 0.5)):
         dose = [row + shift for row in range(9)]
-        parquet.write_table(pyarrow.table({**columns, "dose": dose}), folder / f"{name}.parquet")
+        ids = [f"{name} {letter}" for letter in "abcdefghi"]
+        table = pyarrow.table({"id": ids, **columns, "dose": dose})
+        parquet.write_table(table, folder / f"{name}.parquet")
         for row, kind in enumerate(("cat", "dog")):
             (folder / name / kind).mkdir(parents=True)
             pixels = np.random.default_rng([row, len(name)]).integers(0, 256, (5, 4)).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / name / kind / "one.png")
-            Image.fromarray(pixels).save(folder / name / kind / "two.jpg")
+            Image.fromarray(pixels).save(folder / name / kind / f"one-{name}.png")
+            Image.fromarray(pixels).save(folder / name / kind / f"two-{name}.jpg")
 
 
 def read_parquet(folder):
@@ -272,8 +273,8 @@ READERS = {
     "public.csv": Reader(own, "public.csv", read_table),
     "private.parquet": Reader(frames, "private.parquet", read_parquet),
     "public.parquet": Reader(frames, "public.parquet", read_parquet),
-    "private png": Reader(frames, "private/cat/one.png", read_images),
-    "public jpg": Reader(frames, "public/dog/two.jpg", read_images),
+    "private png": Reader(frames, "private/cat/one-private.png", read_images),
+    "public jpg": Reader(frames, "public/dog/two-public.jpg", read_images),
     "categories": Reader(own, "categories.json", read_table),
     "scales": Reader(own, "scales.json", read_table),
     "topology": Reader(topologies, "mine.toml", lambda folder: topology.read(str(folder / "mine.toml"))),
