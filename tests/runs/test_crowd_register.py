@@ -87,6 +87,9 @@ def test_a_crowd_is_entered_once_and_refused_where_the_register_forgot_it(tmp_pa
     assert any("does not show this run" in one for one in verify.of_run(run).of("failed"))
     run.ledger.unlink()
     chain.head_path(run.ledger).unlink()
+    shutil.rmtree(run.release)  # no noise is drawn beside what was published or told
+    for path in (run.statement, run.results, run.report):
+        path.unlink()
     with run.writing(), pytest.raises(PateError, match="is about to spend"):
         release.release(inputs.opened(run))
     with pytest.raises(PateError, match="seed"):

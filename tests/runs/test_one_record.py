@@ -24,7 +24,6 @@ import pate_jax
 from pate_jax import PateClassifier
 from pate_jax.data import from_files, partition
 from pate_jax.errors import PateError
-from pate_jax.runs import refits
 from pate_jax.runs.inputs import open_data
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pandas, and of fits on the same records
@@ -146,7 +145,6 @@ def _no_run(monkeypatch):
         raise Opened(open_data(config.data))
 
     monkeypatch.setattr("pate_jax.runs.pipeline.run", opened)
-    monkeypatch.setattr(refits, "warn", lambda *_: None)
 
 
 def of_run(act):

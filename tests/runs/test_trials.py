@@ -127,7 +127,8 @@ def test_a_run_that_is_no_trial_says_nothing_of_it(tmp_path):
             tables.to_csv({name: column[rows] for name, column in table.items()})
         )
     said, last = ran(*KINDS["sums"], *files(tmp_path), *NAMED, "--out", tmp_path / "run")
-    assert trial_mark.SENTENCE not in said and last.startswith("Hand over")
+    assert trial_mark.SENTENCE not in said and "\nHand over" in said
+    assert last.startswith("These records")
     assert "trial" not in (tmp_path / "run" / "release" / "report.html").read_text()
 
 

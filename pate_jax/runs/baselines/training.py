@@ -37,7 +37,7 @@ from pate_jax.runs.ledger import TRAINING
 from pate_jax.runs.record import BASELINE
 from pate_jax.runs.release import write
 from pate_jax.runs.report import seen
-from pate_jax.runs.report.summary import handing_over
+from pate_jax.runs.report.summary import last_lines
 from pate_jax.runs.settings import STROKES, DataChoice, to_settings
 from pate_jax.student import Student
 from pate_jax.system import storage
@@ -275,7 +275,6 @@ def told(results: Mapping[str, Any]) -> str:
         f"Privacy: {statement.model_card_line()}",
         *([f"All steps together: {statement.trade_off.words}."] if statement.private else []),
         f"Accuracy on public test data: {measured}.",
-        handing_over(results),
+        *last_lines(results),
     ]
-    lines += [results["register"]["text"]] if "register" in results else []
     return "\n".join(lines)

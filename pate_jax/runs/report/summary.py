@@ -20,17 +20,17 @@ def summary(results: Mapping[str, Any], statement: Statement | CrowdStatement) -
     lines += [words.SYNTHETIC] if results["synthetic"] else []
     lines += [*sentences(results), "", statement.text(publishable_only=True).rstrip(), ""]
     lines += [f"Pictures and the owner's figures: {results['run_dir']}/private/report.html"]
-    last = [results["register"]["text"]] if "register" in results else []
-    handing = [handing_over(results)]
-    return "\n".join([*lines, *(last + handing if "trial" in results else handing + last)])
+    return "\n".join([*lines, *last_lines(results)])
 
 
-def handing_over(results: Mapping[str, Any]) -> str:
-    """What of a run may leave, or that nothing may.
+def last_lines(results: Mapping[str, Any]) -> list[str]:
+    """What of a run may leave and what its records have cost so far; or last of all that nothing may leave.
 
-    >>> handing_over({"run_dir": "runs/a", "trial": "trial: do not publish"})
-    'trial: do not publish'
+    >>> last_lines({"run_dir": "runs/a", "trial": "trial: do not publish", "register": {"text": "2 runs"}})
+    ['2 runs', 'trial: do not publish']
     """
+    used = [results["register"]["text"]] if "register" in results else []
     if "trial" in results:
-        return str(results["trial"])
-    return f"Hand over {results['run_dir']}/release, and keep {results['run_dir']}/private to yourself."
+        return [*used, str(results["trial"])]
+    root = results["run_dir"]
+    return [f"Hand over {root}/release, and keep {root}/private to yourself.", *used]
