@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import Subject
-from pate_jax.data import Dataset, duplicates, readable, relation
+from pate_jax.data import duplicates, readable, relation
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
 from pate_jax.runs import chain, ledger
@@ -53,7 +53,7 @@ def secrets(subject: Subject) -> check.Secrets:
     if isinstance(opened, Finding):
         return check.Secrets(texts, arrays=partial(_arrays, run))
     names, shown = frozenset(_names(opened)), opened.dataset.show_public
-    public = None if shown else partial(_public, opened.dataset)
+    public = None if shown else partial(_public, opened)
     return check.Secrets(texts, names, partial(_arrays, run), partial(_inputs, opened), public)
 
 
@@ -76,13 +76,16 @@ def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
     yield opened.dataset.preprocessing.apply(private)
 
 
-def _public(dataset: Dataset) -> check.Shown:
-    """The public inputs as stored, preprocessed, and as the columns of a page."""
-    inputs = dataset.public.inputs
-    rows = readable.records(dataset, inputs) if inputs.ndim == 2 else []
+def _public(opened: Inputs) -> check.Shown:
+    """The public inputs as stored, preprocessed, and as the columns of a page, and their features."""
+    dataset, parts = opened.dataset, public_parts(opened).values()
+    forms = [form for part in parts for form in (part.inputs, dataset.preprocessing.apply(part.inputs))]
+    forms += [part.features for part in parts if part.features is not None]
+    tables = [part.inputs for part in parts if part.inputs.ndim == 2]
+    rows = (row for inputs in tables for row in readable.records(dataset, inputs))
     several = (row for row in rows if len(row) > 1)  # one number alone may stand anywhere
     known = ({name: value for name, value in row if value != readable.MISSING} for row in several)
-    return check.Shown((inputs, dataset.preprocessing.apply(inputs)), known)
+    return check.Shown(forms, known)
 
 
 def _sensitive(statement: dict[str, Any]) -> dict[str, str]:

@@ -303,7 +303,7 @@ def _apart(inputs: Inputs) -> Iterator[Finding]:
         yield from judged(faults, f"no input of the {', '.join(others)} part is a private one")
     yield from _other_people(inputs, others)
     if dataset.name == "own":
-        yield from (unchecked(one) for one in overlap.near_copies(dataset, overlap.parts(dataset)))
+        yield from (unchecked(one) for one in overlap.near_copies(dataset, others))
 
 
 def _other_people(inputs: Inputs, others: Mapping[str, Part]) -> Iterator[Finding]:

@@ -7,7 +7,9 @@ rows, but never depends on them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ OWN = ""  # the category of missing words
 _MOST_WORDS = 200  # different words in the public part that become features
 _FAR = 1000  # times what all others range over: the deviation that one absurd number makes
 _FEW_WORDS = 20  # so many may differ in nearly every row
+_WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
 
 
 class Column(NamedTuple):
@@ -191,6 +194,38 @@ def encode(table: Mapping[str, Sequence[str]], plan: Sequence[Column], place: st
             f"{place} has the column {more[0]!r}, which the public part lacks; give it to both or to neither"
         )
     return np.concatenate([_encode(table, column, place) for column in plan], axis=1)
+
+
+def refuse_other_spellings(table: Mapping[str, Sequence[str]], plan: Sequence[Column], place: str) -> None:
+    """Refuse a value that is no known category, but the same number or truth value written otherwise.
+
+    Whoever writes a file from a frame may write all values otherwise because of one of them: beside a missing
+    one 7 becomes 7.0, and where no record has a letter 007 becomes 7.
+
+    >>> refuse_other_spellings({"code": ["007", "8"]}, [Column("code", ("007", "B7"))], "private")
+    """
+    for column in (column for column in plan if column.categories is not None):
+        categories, values = column.categories or (), list(table[column.name])
+        known = {_meant(category): category for category in categories}
+        for value in sorted({*values} - {*categories}):
+            meant = _meant(value)
+            if meant != value and meant in known:
+                raise PateError(
+                    f"{place} has {column.name}={value!r} at row {values.index(value)}, which is the known "
+                    f"category {known[meant]!r} written otherwise: write all parts alike, as text (dtype=str "
+                    "where pandas reads a file), or declare both as --categories"
+                )
+
+
+def _meant(value: str) -> str | Decimal:
+    """The number or truth value that a text writes, or the text.
+
+    >>> _meant("007") == _meant("7.0") == _meant("7e0"), _meant("TRUE"), _meant("A7")
+    (True, '=true', 'A7')
+    """
+    if _WRITTEN.fullmatch(value):
+        return Decimal(value)
+    return f"={value.lower()}" if value.lower() in ("true", "false") else value
 
 
 def _encode(table: Mapping[str, Sequence[str]], column: Column, place: str) -> np.ndarray:

@@ -11,12 +11,15 @@ rest of a public part would then depend on private records.
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 import numpy as np
 
-from pate_jax.data import duplicates, nearness, relation
+from pate_jax.data import duplicates, folders, nearness, relation
 from pate_jax.data.dataset import Dataset, Part
 from pate_jax.errors import SharedInputs
 
@@ -63,15 +66,41 @@ def common(private: Names, other: Names, stable: bool) -> np.ndarray:
     [[], [0, 1]]
     """
     names = [str(name) for name in np.asarray(other).tolist()]
-    if not stable and relation.count_up(list(dict.fromkeys(names))):
+    if not stable and _count_up(list(dict.fromkeys(names))):
         return np.array([], np.int64)
-    known = {_plain(str(name)) for name in np.asarray(private).tolist()}
-    return np.flatnonzero([_plain(name) in known for name in names])
+    known = {name for forms in _forms([str(name) for name in np.asarray(private).tolist()]) for name in forms}
+    return np.flatnonzero([not known.isdisjoint(forms) for forms in _forms(names)])
+
+
+def _count_up(names: list[str]) -> bool:
+    """Whether names only count up: those of images in each of their folders, all others in this order."""
+    images = all(PurePosixPath(name).suffix.lower() in folders.SUFFIXES for name in names)
+    return folders.count_up(names) if images else relation.count_up(names)
+
+
+def _forms(names: list[str]) -> list[set[str]]:
+    """What each name is compared by: itself, and an image's own name without its folder and suffix.
+
+    >>> _forms(["cat/Ann.png", "cat/007.png", "dog/007.png"])[1:] == [{"cat/7.png"}, {"dog/7.png"}]
+    True
+    """
+    paths = [PurePosixPath(name) for name in names]
+    stems = [_plain(path.stem) if path.suffix.lower() in folders.SUFFIXES else "" for path in paths]
+    times = Counter(stems)
+    return [
+        {_plain(name), *([stem] if stem and times[stem] == 1 else [])}
+        for name, stem in zip(names, stems, strict=True)
+    ]
 
 
 def _plain(name: str) -> str:
-    text = name.strip().casefold()
-    number = re.fullmatch(r"0*([0-9]+)(\.0+)?", text)
+    """A name however it is written: without case, and without zeros before a whole number in it.
+
+    >>> _plain(" P-0012"), _plain("007.0"), _plain("1.05")
+    ('p-12', '7', '1.05')
+    """
+    text = re.sub(r"(?<![0-9.])0+(?=[0-9])", "", unicodedata.normalize("NFKC", name).strip().casefold())
+    number = re.fullmatch(r"([0-9]+)(\.0+)?", text)
     return number[1] if number else text
 
 
@@ -79,17 +108,18 @@ def refuse_people(dataset: Dataset, others: Mapping[str, Part]) -> None:
     """Refuse other parts, given by file or name, that name people of the private part by their ids."""
     for place, part in others.items():
         for what, shared in people(dataset, part).items():
-            raise SharedInputs(same_people(place, what, shared, len(part.ids)))
+            names = part.ids if what == "ids" or part.users is None else part.users
+            raise SharedInputs(same_people(place, what, shared, names))
 
 
-def same_people(place: str, what: str, shared: np.ndarray, records: int) -> str:
+def same_people(place: str, what: str, shared: np.ndarray, names: np.ndarray) -> str:
     """What is said where so many of the records of another part are of people of the private part."""
     return (
-        f"{place}: {len(shared)} of {records} records have the {what} of private records too (rows "
-        f"{_named(shared)}, counted from 0), so they are of the same people, also where their rows were "
-        "changed, and public inputs must not be made of private records: leave these people out of one of "
-        f"the two parts. If equal {what} name different people, declare that with "
-        "--equal-ids-are-coincidences"
+        f"{place}: {len(shared)} of {len(names)} records have the {what} of private records too (rows "
+        f"{_named(shared)}, counted from 0), such as {str(names[shared[0]])!r}, so they are of the same "
+        "people, also where their rows were changed, and public inputs must not be made of private records: "
+        f"leave these people out of one of the two parts. If equal {what} name different people, declare "
+        "that with --equal-ids-are-coincidences"
     )
 
 

@@ -251,6 +251,8 @@ def _inputs(
         }
         plan = columns.plan(read["public"], categories, scales)
         encoded = {name: columns.encode(table, plan, name) for name, table in read.items()}
+        for name, table in read.items():
+            columns.refuse_other_spellings(table, plan, name)
         counted: dict[str, dict] = {
             "unseen_categories": columns.unseen(read["private"], plan),
             "missing_values": columns.filled(read["private"], plan),

@@ -101,10 +101,16 @@ def to_csv(table: Mapping[str, Sequence[str]]) -> bytes:
     b'age,name\\n30,"Ada, Countess"\\n,Bo\\n'
     """
     stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
+    returns = any(
+        "\r" in value for values in table.values() for value in values
+    )  # else the writer leaves them
+    writer = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     writer.writerow(table)
     writer.writerows(zip(*table.values(), strict=True))
-    return stream.getvalue().encode()
+    try:
+        return stream.getvalue().encode()
+    except UnicodeEncodeError as error:
+        raise PateError(f"a table holds a text that UTF-8 cannot write ({error}): correct it") from error
 
 
 def kinds_file(path: Path) -> Path:

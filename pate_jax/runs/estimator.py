@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.data import frames, overlap, tables
+from pate_jax.data import frames, overlap, tables, trial_mark
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.runs import own_data, samples
@@ -204,6 +204,7 @@ class _Records(NamedTuple):
     classes: np.ndarray
     ids: np.ndarray | None
     named: bool  # whether the columns of X have names
+    trial: bool  # whether X or X_public is marked as a part of a trial
 
 
 def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np.ndarray | None) -> _Records:
@@ -229,7 +230,13 @@ def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np
         )
     named = columns is not None and header is not None and all(isinstance(name, str) for name in header)
     return _Records(
-        private, known, samples.codes(labels, classes), classes, samples.ids(ids, len(labels)), named
+        private,
+        known,
+        samples.codes(labels, classes),
+        classes,
+        samples.ids(ids, len(labels)),
+        named,
+        samples.is_marked(X) or samples.is_marked(public),
     )
 
 
@@ -238,7 +245,7 @@ def _check_people(private: np.ndarray | None, public: np.ndarray | None) -> None
     if private is not None and public is not None:
         shared = overlap.common(private, public, stable=False)
         if len(shared):
-            message = overlap.same_people("X_public", "ids", shared, len(public))
+            message = overlap.same_people("X_public", "ids", shared, public)
             raise PateError(message.replace("--equal-ids-are-coincidences", _IDS_COINCIDE))
 
 
@@ -256,6 +263,8 @@ def _run(records: _Records, settings: dict[str, Any]) -> Result:
         public: Any = records.public
     else:
         private, public = {"inputs": records.private, **roles}, {"inputs": records.public}
+        if records.trial:  # a table has kept the mark among its columns
+            private = trial_mark.marked_arrays(private, len(labels))
     try:
         return own_data.run(private, public, **settings)
     except PateError as error:

@@ -7,6 +7,7 @@ half of a run would be of one and half of the other, and what is private could p
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -42,9 +43,14 @@ def agree(run: RunDirectory, dataset: Dataset) -> None:
     """Record the digest of a run's public part, or refuse another; warn of near copies of private inputs."""
     refuse_others(run, dataset)
     if PUBLIC not in run.record.read() and dataset.name == "own":
-        for one in overlap.near_copies(dataset, overlap.parts(dataset)):
-            progress.warn(one)
+        warn_of_copies(dataset, overlap.parts(dataset))
     run.record.agree(PUBLIC, {"digest": digest(dataset)})
+
+
+def warn_of_copies(dataset: Dataset, others: Mapping[str, Part]) -> None:
+    """Warn of other parts that hold near copies of private inputs."""
+    for one in overlap.near_copies(dataset, others):
+        progress.warn(one)
 
 
 def refuse_others(run: RunDirectory, dataset: Dataset) -> None:

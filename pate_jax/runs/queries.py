@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from pate_jax.runs.record import stage_of
 from pate_jax.student.selection import Selection
 from pate_jax.student.selection import select as select_rows
 from pate_jax.system import progress
+from pate_jax.voting import Votes
 
 
 class Spacing(NamedTuple):
@@ -85,10 +87,14 @@ def public_parts(inputs: Inputs) -> dict[str, data.Part]:
 
 
 def pool_of(dataset: data.Dataset, public: Path | None) -> data.Part:
-    """The public part of a run, or a file of further public inputs, in the type that the run stores."""
-    if public is None:
-        return dataset.public
-    pool, stored = data.pool(public, classes=dataset.classes).public, dataset.public.inputs
+    """The public part of a run, or that of a file of further public inputs."""
+    return dataset.public if public is None else further(dataset, public).public
+
+
+def further(dataset: data.Dataset, public: Path) -> data.Dataset:
+    """The data set of a file of further public inputs, in the type that the run stores."""
+    found = data.pool(public, classes=dataset.classes)
+    pool, stored = found.public, dataset.public.inputs
     if pool.inputs.shape[1:] != stored.shape[1:]:
         raise PateError(
             f"{public} has inputs of shape {pool.inputs.shape[1:]}, where the teachers of this run take "
@@ -99,7 +105,7 @@ def pool_of(dataset: data.Dataset, public: Path | None) -> data.Part:
         overlap.refuse_people(dataset, {str(public): pool})
     if dataset.equal_rows != "declared":
         overlap.refuse(dataset, {str(public): pool})
-    return pool
+    return replace(found, public=pool)
 
 
 def different(pool: data.Part, wanted: int, known: list[str], spacing: Spacing | None = None) -> np.ndarray:
@@ -153,10 +159,21 @@ def asked_inputs(inputs: Inputs) -> data.Part:
     """The inputs that were asked about, batch after batch."""
     run, settings, parts = inputs.run, inputs.run.record.read(), []
     for line in answers.asked(run):
-        pool = pool_of(inputs.dataset, settings.vote(line.batch).public)
-        votes = answers.load_batch(run, line)
-        parts.append(pool.take(rows_of(pool.ids, votes.ids)))
+        public, votes = settings.vote(line.batch).public, answers.load_batch(run, line)
+        pool = pool_of(inputs.dataset, public)
+        part = pool.take(rows_of(pool.ids, votes.ids))
+        if not inputs.tolerant and not _voted_on(part, votes):
+            raise PateError(
+                f"{public or 'the public part'} holds other inputs than those that batch {line.batch} of "
+                f"{run.root} voted on: restore it"
+            )
+        parts.append(part)
     return parts[0] if len(parts) == 1 else _together(parts)
+
+
+def _voted_on(part: data.Part, votes: Votes) -> bool:
+    """Whether inputs are those that votes were cast on, as far as these say so."""
+    return votes.digests is None or votes.digests.tolist() == duplicates.digests(part.inputs)
 
 
 def rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax.data import forms, frames, kinds, tables
+from pate_jax.data import forms, frames, kinds, tables, trial_mark
 from pate_jax.data import ids as identities
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
@@ -35,6 +35,15 @@ def inputs(values: Any, place: str) -> Inputs:
         return found
     array = _array(values, place)
     return _table(array, None, place) if array.dtype.kind in "OUS" else array
+
+
+def is_marked(values: Any) -> bool:
+    """Whether values are of a part of a trial, by the mark that `pate split` gives each part.
+
+    >>> is_marked({"inputs": np.ones((1, 2)), "pate_trial": ["do not publish"]}), is_marked(np.ones((1, 2)))
+    (True, False)
+    """
+    return trial_mark.NAME in map(str, frames.names_of(values) or ())
 
 
 def _array(values: Any, place: str) -> np.ndarray:

@@ -147,14 +147,18 @@ def vote(
         return voting.load_votes(run.votes_of(batch))
     dataset, teachers = inputs.dataset, inputs.cut.teachers
     wanted = budget.fit(run, budget.spent(run), wanted=wanted, teachers=teachers, classes=dataset.classes)
-    pool = queries.pool_of(dataset, public)
+    given = dataset if public is None else queries.further(dataset, public)
+    pool = given.public
     spacing = queries.spacing(inputs, min_distance, batch)
     pool = pool.take(queries.different(pool, wanted, batches.known_digests(run), spacing))
     run.record.agree(stage, chosen)
+    trials.record(run, given.trial)
+    if public is not None and dataset.name == "own":
+        public_part.warn_of_copies(dataset, {"further public": given.public})
     key = run.secret.derive(f"selection {stage}")
     asked = queries.select(pool, dataset.preprocessing, wanted, selection, key)
     queries.tell_near(inputs, asked, batch)
-    votes = votes_on(inputs, asked)
+    votes = votes_on(inputs, asked)._replace(trial=dataset.trial or given.trial)
     voting.save_votes(run.votes_of(batch), votes)
     return votes
 

@@ -1,5 +1,7 @@
 """Of what kind the values of a column are: what the public part decides, and what is refused."""
 
+import csv
+import io
 import json
 from decimal import Decimal
 
@@ -141,3 +143,43 @@ def test_dates_of_any_unit_are_days():
     table = tables.of({unit: days.astype(f"datetime64[{unit}]") for unit in ("D", "s", "ns")}, "frame")
     assert {unit: values[1][:10] for unit, values in table.items()} == dict.fromkeys(table, "2024-03-26")
     assert tables.of({"x": days.astype("datetime64[M]")}, "frame")["x"] == ["2024-03-01"] * 2
+
+
+LAUNDERED = {  # what a program writes that has read a file by the type of each column
+    "a missing value": (
+        ["1", "2"],
+        ["1.0", "2.0", ""],
+        "code='1.0' at row 0, which is the known category '1'",
+    ),
+    "no letter": (["007", "B7"], ["7", "7"], "code='7' at row 0, which is the known category '007' written"),
+    "truth": (
+        ["true", "x"],
+        ["True", "True"],
+        "the known category 'true' written otherwise: write all parts",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LAUNDERED)
+def test_files_in_which_a_program_wrote_all_categories_otherwise_are_refused(tmp_path, case):
+    """One private record decides how it writes all others, and none of them would be of a known category."""
+    public, private, said = LAUNDERED[case]
+    for name, values in (("public", public), ("private", private)):
+        table = {"code": values, "sick": (["no", "yes"] * 2)[: len(values)]}
+        (tmp_path / f"{name}.csv").write_bytes(tables.to_csv(table))
+    files, roles = (tmp_path / "private.csv", tmp_path / "public.csv"), {"label_column": "sick"}
+    more = {"categories": {"code": public}, "equal_rows_are_coincidences": True}
+    with pytest.raises(PateError) as caught:
+        from_files(*files, **roles, **more)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    both = {"code": list(dict.fromkeys([*public, *filter(None, private)]))}
+    assert from_files(*files, **roles, **{**more, "categories": both}).private.inputs[0].sum() == 1
+
+
+def test_any_text_of_a_frame_is_stored_as_it_is_or_refused():
+    for text in ("a\rb", 'a"\r\nb', "a\nb,c", "é"):
+        _, content = frames.stored(frames.read({"note": ["x", text], "age": [1, 2]}, "private"))
+        rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
+        assert rows[1:] == [["x", "1"], [text, "2"]]
+    with pytest.raises(PateError, match="a text that UTF-8 cannot write"):
+        frames.stored(frames.read({"note": ["\ud800"]}, "private"))

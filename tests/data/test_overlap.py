@@ -8,6 +8,7 @@ import pytest
 from commands import call
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 import pate_jax
 from pate_jax import data
@@ -269,3 +270,73 @@ def test_altered_pictures_are_near_copies(side):
     scaling = Preprocessing((0.0,), (255.0,))
     assert nearness.copies(private[:60], private[60:], scaling) == (0, 20)
     assert nearness.copies(private[:60], private[40:60] + np.uint8(1), scaling) == (20, 20)
+
+
+def pictures(folder, names):
+    """A folder of different images under these names."""
+    random = np.random.default_rng([len(names), sum(map(ord, folder.name))])
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (6, 6)).astype(np.uint8)).save(folder / name)
+    return folder
+
+
+def numbered(numbers, form="{}/{:03d}.png"):
+    return [form.format(animal, number) for animal in ("cat", "dog") for number in numbers]
+
+
+GAP = numbered([1, 2, 4, 5])
+PICTURES = {  # private and public names, and which public ones are refused
+    "both count in each class": (numbered(range(1, 5)), numbered(range(1, 4)), 0),
+    "the public one counts in each class": (GAP, numbered(range(1, 4)), 0),
+    "the public one counts": (GAP, ["1.png", "2.png", "3.png"], 0),
+    "numbers of a camera": (
+        numbered([1, 3, 4], "{}/IMG_{:04d}.png"),
+        ["dog/IMG_0003.png", "cat/IMG_0009.png"],
+        1,
+    ),
+    "names of people": (["cat/ann.png", "dog/bob.png"], ["cat/ann.png", "dog/eve.png"], 1),
+    "without a label": (["cat/ann.png", "dog/bob.png"], ["Ann.png", "eve.png"], 1),
+    "with another label and format": (["cat/ann.png", "dog/bob.png"], ["dog/ann.jpg", "dog/eve.png"], 1),
+    "the same number in two classes": (GAP, ["dog/007.png", "cat/009.png"], 0),
+}
+
+
+@pytest.mark.parametrize("case", PICTURES)
+def test_files_of_pictures_are_of_the_same_people_by_their_own_names(tmp_path, case):
+    """Without folder and suffix; numbers that count up in each folder are nobody's."""
+    private, public, shared = PICTURES[case]
+    folders = pictures(tmp_path / "private", private), pictures(tmp_path / "public", public)
+    if not shared:
+        data.from_files(*folders, classes="cat,dog")
+        return
+    with pytest.raises(
+        SharedInputs, match=rf"{shared} of 2 records have the ids .*, such as '.*(ann|Ann|IMG_0003)"
+    ):
+        data.from_files(*folders, classes="cat,dog")
+    data.from_files(*folders, classes="cat,dog", equal_ids_are_coincidences=True)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 5), st.sampled_from(["{}", "P-{}", "ward {} b", "{}.0"]))
+def test_an_id_is_the_same_however_its_number_is_written(number, zeros, form):
+    ours, theirs = form.format(number), form.format("0" * zeros + str(number)).upper() + " "
+    assert overlap.common([ours, "q"], ["other", theirs], stable=False).tolist() == [1]
+
+
+def test_copies_in_a_further_pool_are_warned_of_and_left_open(tmp_path, capsys):
+    paths = altered_pool(tmp_path, ids=False)
+    with np.load(paths["public"]) as arrays:
+        np.savez(tmp_path / "further.npz", inputs=arrays["inputs"])
+    np.savez(paths["public"], **part(30, 5) | {"inputs": part(30, 5)["inputs"][:, :4]})
+    run = RunDirectory(tmp_path / "run")
+    near = "40 of 40 inputs of the further public part"
+    with run.writing():
+        net = TeacherConfig(net="table", epochs=1, devices=1)
+        inputs = stages.begin(run, DataChoice(**paths), PartitionChoice(2), net)
+        stages.train(inputs)
+        stages.vote(inputs, 3)
+        batches.answer(run, DiscreteGaussianMax(8.0), 8.0, 1e-5)
+        assert near not in capsys.readouterr().err
+        stages.vote(inputs, 3, more=True, public=tmp_path / "further.npz")
+    assert near in capsys.readouterr().err
+    assert any(one.text.startswith(near) for one in shards.public_apart(Subject(run)))

@@ -210,3 +210,59 @@ def test_a_classifier_on_frames_of_a_trial_warns(parts, tmp_path):
         model.fit(frame, labels, public)
     assert "trial" in (tmp_path / "fit" / "release" / "statement.json").read_text()
     assert len(model.predict(frame)) == len(labels)
+
+
+@pytest.mark.filterwarnings("always::pate_jax.errors.PateWarning")
+def test_a_classifier_on_arrays_of_a_trial_warns(tmp_path):
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(300, 3))
+    np.savez(tmp_path / "own.npz", inputs=inputs, labels=(inputs[:, 0] > 0).astype(int))
+    trial.divide(tmp_path / "own.npz", tmp_path / "parts", {})
+    with np.load(tmp_path / "parts" / "private.npz") as own, np.load(tmp_path / "parts/public.npz") as pool:
+        private, public = {**own}, {**pool}
+    labels = private.pop("labels")
+    del public["labels"]
+    for number, (X, X_public) in enumerate([(private, public), (private["inputs"], public)]):
+        folder = tmp_path / f"fit{number}"
+        model = PateClassifier(4.0, classes=[0, 1], voters="sums", directory=folder)
+        with pytest.warns(PateWarning, match=trial_mark.SENTENCE):
+            model.fit(X, labels, X_public)
+        assert "trial" in storage.read_json(folder / "release" / "statement.json", "statement")
+
+
+def test_a_further_pool_that_is_part_of_a_trial_marks_the_run(tmp_path):
+    run = asked_more(tmp_path, lambda inputs: inputs)
+    ran("student", run.root, "--method", "supervised", "--steps", 4)
+    assert "trial" in storage.read_json(run.public_statement, "statement")
+    assert trial_mark.SENTENCE in (run.student / "MODEL_CARD.md").read_text()
+
+
+def test_a_further_pool_that_was_swapped_since_teaches_nobody(tmp_path, capsys):
+    run = asked_more(tmp_path, lambda inputs: inputs + 1)
+    assert call("student", run.root, "--method", "supervised", "--steps", 4) == 2
+    assert "further.npz holds other inputs than those that batch 2 of" in capsys.readouterr().err
+    assert any("not those whose digests" in one for one in verify.at(run.root).of("failed"))
+
+
+def asked_more(folder, swapped):
+    """A run of teachers that answered a further pool, part of a trial, whose inputs were changed since."""
+    random = np.random.default_rng(0)
+    for name, rows in (("private", 200), ("public", 40), ("further", 30)):
+        inputs = random.normal(size=(rows, 3))
+        held = {"inputs": inputs, "labels": (inputs[:, 0] > 0).astype(int)}
+        held |= {"ids": np.array([f"{name} {7 * row % 211}" for row in range(rows)])}
+        if name == "further":
+            held = trial_mark.marked_arrays(held, rows)
+        np.savez(folder / f"{name}.npz", **held)
+    run = RunDirectory(folder / "run")
+    parts = [word for part in ("private", "public") for word in (f"--{part}", folder / f"{part}.npz")]
+    ran("train", *parts, "--classes", 2, "--teachers", 4, "--epochs", 1, "--out", run.root)
+    ran("vote", run.root, "--queries", 4)
+    ran("aggregate", run.root, "--budget-epsilon", 8, "discrete-gaussian", "--sigma", 8)
+    ran("vote", run.root, "--more", "--queries", 4, "--public", folder / "further.npz")
+    ran("aggregate", run.root)
+    ran("account", run.root)
+    with np.load(folder / "further.npz") as arrays:
+        held = {**arrays}
+    np.savez(folder / "further.npz", **{**held, "inputs": swapped(held["inputs"])})
+    return run
