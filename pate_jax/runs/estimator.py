@@ -130,6 +130,12 @@ class PateClassifier(Base):
             )
         return self.student_(self._encoded(given, by_name))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: of a fitted estimator no public inputs, unless these may go out."""
+        state: dict[str, Any] = dict(super().__getstate__())  # type: ignore[call-overload]
+        hidden = self.__sklearn_is_fitted__() and not self.show_public
+        return {**state, "X_public": None} if hidden else state
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "student_")
 

@@ -19,7 +19,7 @@ from pate_jax.system import progress, storage
 
 
 def digest(dataset: Dataset) -> str:
-    """A digest of all that a run reads of its public part: inputs, labels, users, ids, scales, class names.
+    """A digest of a public part: inputs, labels, users, ids, scales, class names, and what columns are.
 
     It is of the arrays as they are read, so that the same table in another format has the same.
 
@@ -30,7 +30,8 @@ def digest(dataset: Dataset) -> str:
     """
     public, scaling = dataset.public, dataset.preprocessing
     texts = {name: None if found is None else found.tolist() for name, found in _texts(public).items()}
-    said = json.dumps([list(scaling.offset), list(scaling.scale), list(dataset.class_names), texts])
+    columns = [column._replace(kind="")._asdict() for column in dataset.columns]
+    said = json.dumps([list(scaling.offset), list(scaling.scale), list(dataset.class_names), columns, texts])
     labels = None if public.labels is None else np.asarray(public.labels, np.int64)
     return storage.digest(public.inputs, public.features, labels, np.array(said))
 

@@ -74,6 +74,19 @@ def test_every_change_of_one_public_value_label_id_or_user_is_another_digest(cha
     assert public_part.digest(dataset) != public_part.digest(other)
 
 
+@pytest.mark.parametrize("declared", [{"categories": {"sex": ["f", "y"]}}, {"scales": {"age": [0, 9, 50]}}])
+def test_the_digest_is_also_of_what_is_declared_of_columns(tmp_path, declared):
+    """Also of what no public row shows: with it private records, or another party's, become other inputs."""
+    path = tmp_path / "pool.csv"
+    path.write_text("age,sex,sick\n30,f,no\n40,f,yes\n")
+    usual = {"categories": {"sex": ["f", "x"]}, "scales": {"age": [0, 9, 40]}}
+    one, other = (
+        data.public_parts(path, label_column="sick", **more) for more in (usual, {**usual, **declared})
+    )
+    assert np.array_equal(one.public.inputs, other.public.inputs)
+    assert public_part.digest(one) != public_part.digest(other)
+
+
 def test_the_digest_is_that_of_the_records_and_not_of_their_file(tmp_path):
     (tmp_path / "mine.csv").write_text("key,age,town,sick\na,30,Oslo,yes\nb,41,Rome,no\n")
     pool = [("Rome", "no", "20", "p1"), ("Oslo", "yes", "29", "p22")]

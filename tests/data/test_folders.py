@@ -66,7 +66,7 @@ def colours_follow_from_the_public_part(folder):
     save(pets / "train/cat/red.png", 6, 5, 3)
     grey = opened(pets)
     assert grey.input_shape == (6, 5, 1)
-    save(pets / "pool/dog/red.png", 6, 5, 3)
+    save(pets / "pool/dog/scarlet.png", 6, 5, 3)
     colour = opened(pets)
     assert colour.input_shape == (6, 5, 3)
     assert np.array_equal(colour.private.inputs[0, ..., 1], grey.private.inputs[0, ..., 0])

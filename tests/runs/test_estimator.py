@@ -1,5 +1,6 @@
 """`PateClassifier`: a run in scikit-learn's words."""
 
+import copy
 import importlib.util
 import math
 import pickle
@@ -124,12 +125,21 @@ def test_a_fitted_estimator_and_its_folder_hold_no_private_record(model):
     assert np.array_equal(again.predict_proba(X_PUBLIC), model.predict_proba(X_PUBLIC))
 
 
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_pickle_holds_public_inputs_only_where_these_may_go_out(model, shown):
+    """A parameter of scikit-learn's is kept with the estimator, which is published as a whole."""
+    fitted = copy.copy(model).set_params(show_public=shown)
+    fitted.X_public = {"note": ["remark zq"]}
+    assert (b"remark zq" in pickle.dumps(fitted)) == shown and fitted.X_public is not None
+    assert b"remark zq" in pickle.dumps(PateClassifier(X_public=fitted.X_public))  # on its way to be fitted
+
+
 def test_a_clone_has_the_parameters_and_nothing_learned(model):
-    copy = clone(model)
-    assert copy.get_params()["student"] == STUDENT and not hasattr(copy, "classes_")
-    assert copy.set_params(epsilon=0.5).epsilon == 0.5
+    found = clone(model)
+    assert found.get_params()["student"] == STUDENT and not hasattr(found, "classes_")
+    assert found.set_params(epsilon=0.5).epsilon == 0.5
     with pytest.raises(pate_jax.PateError, match="is not fitted yet"):
-        copy.predict(X)
+        found.predict(X)
 
 
 LABELS = {
