@@ -244,6 +244,32 @@ def test_a_further_pool_that_was_swapped_since_teaches_nobody(tmp_path, capsys):
     assert any("not those whose digests" in one for one in verify.at(run.root).of("failed"))
 
 
+def test_votes_of_a_trial_carry_the_mark_through_a_vote_with_local_noise(tmp_path):
+    labels = (np.arange(6)[:, None] + np.arange(10)) % 2
+    for name, marked in (("a", True), ("b", False)):
+        made = voting.Votes(np.array([[3, 3]] * 10), labels, digests=np.arange(10).astype(str), trial=marked)
+        voting.save_votes(tmp_path / f"{name}.npz", made)
+    plan = tmp_path / "plan.json"
+    ran("local", "plan", plan, "--classes", 2, "--questions", 10, "--voters", 12, "--budget", 4)
+    for name in "ab":
+        where = (
+            "--party",
+            name,
+            "--ledger",
+            tmp_path / f"own {name}",
+            "--out",
+            tmp_path / f"sent {name}.npz",
+        )
+        for _ in range(2):  # as it is drawn, and as it is given out again
+            said, _last = ran("local", "vote", plan, tmp_path / f"{name}.npz", *where)
+            assert (trial_mark.SENTENCE in said) == (name == "a")
+    sent = [tmp_path / "sent a.npz", tmp_path / "sent b.npz"]
+    for files, marked in ((sent, True), (sent[1:], False)):
+        said, _last = ran("local", "count", plan, *files, "--out", tmp_path / "count.npz")
+        assert (trial_mark.SENTENCE in said) == marked
+        assert ("trial" in storage.read_arrays(tmp_path / "count.npz", "local-count")) == marked
+
+
 def asked_more(folder, swapped):
     """A run of teachers that answered a further pool, part of a trial, whose inputs were changed since."""
     random = np.random.default_rng(0)

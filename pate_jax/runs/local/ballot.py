@@ -26,6 +26,7 @@ import numpy as np
 from pate_jax import voting
 from pate_jax.accounting import local as figures
 from pate_jax.aggregate import local as drawing
+from pate_jax.data import trial_mark
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local
@@ -33,7 +34,7 @@ from pate_jax.runs import chain
 from pate_jax.runs.local import terms as plans
 from pate_jax.runs.local.terms import Terms
 from pate_jax.runs.secret import Secret
-from pate_jax.system import storage
+from pate_jax.system import progress, storage
 
 KIND = "local-answers"
 _LONGEST_NAME = 100
@@ -74,6 +75,7 @@ def vote(
     """
     terms, found = plans.read(plan), _votes(votes, party)
     labels = found.labels
+    progress.warn(trial_mark.SENTENCE if found.trial else None)
     if labels.shape[1] != terms.questions:
         raise PateError(f"{votes} answers {labels.shape[1]} questions where {plan} asks {terms.questions}")
     with chain.Writer(folder / "ledger.jsonl") as book:
@@ -110,6 +112,7 @@ class _Votes(NamedTuple):
     labels: np.ndarray  # [voter, question]
     questions: list[str]  # a name of each question
     queries: str  # digest of all of them
+    trial: bool  # whether the run that made the votes was a trial
 
 
 def _votes(votes: Path, party: str) -> _Votes:
@@ -124,7 +127,7 @@ def _votes(votes: Path, party: str) -> _Votes:
     labels = np.asarray(found.teacher_labels)
     known = [values for values in (found.ids, found.digests) if values is not None]
     questions = [f"{at} {[str(values[at]) for values in known]}" for at in range(labels.shape[1])]
-    return _Votes(labels, questions, storage.digest(found.ids, found.digests))
+    return _Votes(labels, questions, storage.digest(found.ids, found.digests), found.trial)
 
 
 def _secret(folder: Path) -> Secret:
@@ -150,7 +153,8 @@ def _drawn(secret: Secret, terms: Terms, votes: _Votes, party: str, answers: int
     ]
     sent = drawing.send_named(terms.mechanism, chosen, names, secret=own)
     about = {"plan": terms.digest, "party": party, "queries": votes.queries}
-    arrays = {name: np.array(value) for name, value in about.items()}
+    marks = {"trial": True} if votes.trial else {}
+    arrays = {name: np.array(value) for name, value in {**about, **marks}.items()}
     return storage.pack_arrays(KIND, {**arrays, "sent": sent.astype(np.int16)})
 
 

@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.aggregate import local as drawing
+from pate_jax.data import trial_mark
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 from pate_jax.runs.local import ballot
 from pate_jax.runs.local import terms as plans
 from pate_jax.runs.local.terms import Terms
-from pate_jax.system import storage
+from pate_jax.system import progress, storage
 
 KIND = "local-count"
 
@@ -26,6 +27,7 @@ class Counted(NamedTuple):
     estimates: np.ndarray  # float64[question, class]: unbiased counts of the voters' own classes
     voters: np.ndarray  # int64[question]: how many answered
     parties: dict[str, int]  # the voters of each party
+    trial: bool = False  # whether a party's votes are of a trial
 
 
 def count(plan: Path, files: Sequence[Path]) -> Counted:
@@ -44,7 +46,7 @@ def count(plan: Path, files: Sequence[Path]) -> Counted:
     counted = np.zeros((terms.questions, values), np.int64)
     voters, parties = np.zeros(terms.questions, np.int64), dict[str, int]()
     queries: str | None = None
-    for file, (party, pool, sent) in zip(files, read, strict=True):
+    for file, (party, pool, sent, _) in zip(files, read, strict=True):
         if queries not in (None, pool):
             raise PateError(f"{file} answers other questions than {files[0]}: all parties take the same ones")
         queries = pool
@@ -58,7 +60,9 @@ def count(plan: Path, files: Sequence[Path]) -> Counted:
         else:
             np.add.at(counted, (asked, sent), 1)
     estimates = drawing.estimates(terms.mechanism, counted, voters)
-    return Counted(drawing.answers(terms.mechanism, counted), estimates, voters, parties)
+    trial = any(one.trial for one in read)
+    progress.warn(trial_mark.SENTENCE if trial else None)
+    return Counted(drawing.answers(terms.mechanism, counted), estimates, voters, parties, trial)
 
 
 def write(path: Path, counted: Counted) -> None:
@@ -69,6 +73,7 @@ def write(path: Path, counted: Counted) -> None:
         "voters": counted.voters,
         "parties": np.array(list(counted.parties)),
     }
+    arrays |= {"trial": np.array(True)} if counted.trial else {}
     storage.write_arrays(path, KIND, arrays)
 
 
@@ -76,10 +81,19 @@ def _values(terms: Terms) -> int:
     return len(local.channel(terms.mechanism)[0])
 
 
-def _read(file: Path, terms: Terms) -> tuple[str, str, np.ndarray]:
-    """The party, the digest of its questions, and its answers [voter, answer, class for bits], checked."""
+class _Sent(NamedTuple):
+    """What a party's file says."""
+
+    party: str
+    queries: str  # digest of its questions
+    sent: np.ndarray  # [voter, answer, class for bits]
+    trial: bool
+
+
+def _read(file: Path, terms: Terms) -> _Sent:
+    """A party's file, checked."""
     arrays = storage.read_arrays(file, ballot.KIND)
-    if set(arrays) != {"plan", "party", "queries", "sent"}:
+    if set(arrays) - {"trial"} != {"plan", "party", "queries", "sent"}:
         raise PateError(f"{file} holds {sorted(arrays)}; plan, party, queries and sent are wanted")
     if str(arrays["plan"]) != terms.digest:
         raise PateError(f"{file} belongs to another plan: ask the party to vote in this one")
@@ -95,4 +109,4 @@ def _read(file: Path, terms: Terms) -> tuple[str, str, np.ndarray]:
     most = 1 if bits else _values(terms) - 1
     if not 0 <= sent.min() <= sent.max() <= most:
         raise PateError(f"{file}: sent holds {sent.min()} to {sent.max()} where 0 to {most} can be sent")
-    return str(arrays["party"]), str(arrays["queries"]), sent
+    return _Sent(str(arrays["party"]), str(arrays["queries"]), sent, "trial" in arrays)
