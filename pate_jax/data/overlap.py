@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -74,23 +74,23 @@ def common(private: Names, other: Names, stable: bool) -> np.ndarray:
 
 def _count_up(names: list[str]) -> bool:
     """Whether names only count up: those of images in each of their folders, all others in this order."""
-    images = all(PurePosixPath(name).suffix.lower() in folders.SUFFIXES for name in names)
-    return folders.count_up(names) if images else relation.count_up(names)
+    return folders.count_up(names) if all(map(_is_image, names)) else relation.count_up(names)
 
 
-def _forms(names: list[str]) -> list[set[str]]:
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(folders.SUFFIXES)
+
+
+def _forms(names: list[str]) -> Iterator[tuple[str, ...]]:
     """What each name is compared by: itself, and an image's own name without its folder and suffix.
 
-    >>> _forms(["cat/Ann.png", "cat/007.png", "dog/007.png"])[1:] == [{"cat/7.png"}, {"dog/7.png"}]
-    True
+    >>> [*_forms(["cat/Ann.png", "cat/007.png", "dog/007.png"])]
+    [('cat/ann.png', 'ann'), ('cat/7.png',), ('dog/7.png',)]
     """
-    paths = [PurePosixPath(name) for name in names]
-    stems = [_plain(path.stem) if path.suffix.lower() in folders.SUFFIXES else "" for path in paths]
+    stems = [_plain(PurePosixPath(name).stem) if _is_image(name) else "" for name in names]
     times = Counter(stems)
-    return [
-        {_plain(name), *([stem] if stem and times[stem] == 1 else [])}
-        for name, stem in zip(names, stems, strict=True)
-    ]
+    for name, stem in zip(names, stems, strict=True):
+        yield (_plain(name), stem) if stem and times[stem] == 1 else (_plain(name),)
 
 
 def _plain(name: str) -> str:
