@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -105,7 +106,8 @@ def made(
     ways = {**names, "contents": rows}
     named = [_of_values(texts) for texts in (ids, users) if texts is not None]
     told = [one for one, counts in zip(values, _counters(inputs, columns), strict=False) if not counts]
-    rare = sorted((one for one in [*named, *told] if _tells_apart(one)), key=np.min)[:_COLUMNS]
+    first = sorted([*named, *told], key=np.min)
+    rare = list(itertools.islice(filter(_tells_apart, first), _COLUMNS))
     if rare:
         ways["values"] = np.stack(rare, axis=1)
     return {way: _sampled(hashes.reshape(len(inputs), -1), key) for way, hashes in ways.items()}
