@@ -44,7 +44,7 @@ def charged(choice: Choice) -> Iterator[Finding]:
         yield shards.absent(run, run.ledger, "tune")
         return
     line, listed = ledger.read(run.ledger), candidates.digest(facts["settings"])
-    wished = ledger.Charge(choice.tuned, listed, facts["epsilon"], facts["delta"])
+    wished = ledger.Charge(choice.tuned, listed, facts["records"], facts["epsilon"], facts["delta"])
     yield from judged(
         [] if line == wished else [f"the ledger charges {line}, and the settings say {wished}"],
         "the ledger charges the choice that the settings describe",

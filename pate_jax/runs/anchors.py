@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pate_jax.errors import PateError
-from pate_jax.runs.directory import close
 from pate_jax.system import storage
 
 _KIND = "register-anchor"
@@ -37,10 +36,35 @@ def home() -> Path:
         base = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "state"
     except RuntimeError as error:
         raise PateError(
-            "no home folder is known, where the register of runs would lie: set XDG_STATE_HOME, or name a "
-            "register by --register FILE"
+            "no home folder is known, where this machine would remember every register: set XDG_STATE_HOME "
+            "to a folder that lasts, or declare by --register none that somebody else counts"
         ) from error
-    return base / "pate_jax"
+    folder = base / "pate_jax"
+    try:
+        os.listdir(folder)
+    except FileNotFoundError:
+        pass  # it is made when something is first remembered
+    except OSError as error:
+        raise PateError(_no_use(folder, error)) from error
+    return folder
+
+
+def prepare() -> None:
+    """Make the folder, before anything is written that it should remember."""
+    for folder in (home(), home() / "registers"):
+        try:
+            storage.make_folder(folder, mode=0o700)
+            os.chmod(folder, 0o700)
+        except OSError as error:
+            raise PateError(_no_use(folder, error)) from error
+
+
+def _no_use(folder: Path, error: OSError) -> str:
+    return (
+        f"{folder}, where this machine remembers every register, is of no use ({error.strerror}): set "
+        "XDG_STATE_HOME to a folder that you may write to and that lasts, or declare by --register none that "
+        "somebody else counts"
+    )
 
 
 def default() -> Path:
@@ -73,8 +97,7 @@ def check(known: Sequence[Anchor], file: Path, identity: str | None, digests: Se
 
 def see(file: Path, identity: str, lines: int, digest: str) -> None:
     """Remember a register as it is now."""
-    close(home())
-    close(home() / "registers")
+    prepare()
     wanted = Anchor(identity, str(file), lines, digest)
     if wanted not in known():
         storage.write_json(_path(identity), _KIND, wanted._asdict(), mode=0o600)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from pate_jax.data.dataset import Dataset
 from pate_jax.errors import PateError
 
 KEPT = 4096  # digests of each way
-NAMES = ("ids", "users")  # the ways by which one shared digest is one shared person
+NAMES = ("ids", "users")  # by which one shared digest, under either word, is one shared person
 _COLUMNS, _WIDE = 32, 128  # whose values are kept at most; wider arrays are compared as images are
 _RARE = 0.05  # of the rows may repeat a value that another row has, where values tell rows apart
 _FIRST = 1000  # rows that are looked at before all others
@@ -98,14 +99,15 @@ def made(
     >>> same(mine, more), same(mine, made(table + 1, key=key))
     (True, False)
     """
-    names = {way: _of_texts(texts) for way, texts in (("ids", ids), ("users", users)) if texts is not None}
+    names = {way: _of_names(texts) for way, texts in (("ids", ids), ("users", users)) if texts is not None}
     values = [] if inputs.ndim > 2 else _values(np.asarray(inputs, np.float32), columns)
     as_a_whole = not values or (not columns and len(values) > _WIDE)
     rows: Hashes = _of_rows(inputs) if as_a_whole else np.stack(values).sum(axis=0, dtype=np.uint64)
     ways = {**names, "contents": rows}
     named = [_of_values(texts) for texts in (ids, users) if texts is not None]
     told = [one for one, counts in zip(values, _counters(inputs, columns), strict=False) if not counts]
-    rare = sorted((one for one in [*named, *told] if _tells_apart(one)), key=np.min)[:_COLUMNS]
+    first = sorted([*named, *told], key=np.min)
+    rare = list(itertools.islice(filter(_tells_apart, first), _COLUMNS))
     if rare:
         ways["values"] = np.stack(rare, axis=1)
     return {way: _sampled(hashes.reshape(len(inputs), -1), key) for way, hashes in ways.items()}
@@ -113,14 +115,20 @@ def made(
 
 def same(one: People, other: People) -> bool:
     """Whether two runs share more people than chance allows."""
-    ways = one.keys() & other.keys()
-    return any(_shares(one[way], other[way], way) for way in ways)
+    ways = (one.keys() & other.keys()) - {*NAMES}
+    return _share_a_name(one, other) or any(_shares(one[way], other[way], way) for way in ways)
+
+
+def _share_a_name(one: People, other: People) -> bool:
+    """Whether an id or a user of one is an id or a user of the other, where they may have more rows."""
+    mine, theirs = ([people[way].digests for way in NAMES if way in people] for people in (one, other))
+    return any(len(np.intersect1d(each, every, assume_unique=True)) > 0 for each in mine for every in theirs)
 
 
 def _shares(one: Sample, other: Sample, way: str) -> bool:
     shared = len(np.intersect1d(one.digests, other.digests, assume_unique=True))
-    if way in NAMES:
-        return shared > 0
+    if not shared:  # as in most pairs of a long register
+        return False
     chance = 2 * math.sqrt((one.repeats + 1) * (other.repeats + 1)) * min(one.share, other.share)
     if shared > chance + 4 * math.sqrt(chance) + 1:
         return True
@@ -146,7 +154,7 @@ def _sampled(hashes: NDArray[np.uint64], key: bytes) -> Sample:
     new = np.ones(ordered.shape, bool)
     new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     different, counts = np.unique(ordered[new], return_counts=True)
-    repeats = int((counts.astype(object) * (counts - 1) // 2).sum()) if (counts > 1).any() else 0
+    repeats = int((counts * (counts - 1) // 2).sum())
     kept = different[:KEPT]
     keyed = [hashlib.blake2b(one.tobytes(), key=key, digest_size=8).digest() for one in kept]
     digests = np.frombuffer(b"".join(keyed), "<u8").astype(np.uint64)
@@ -219,6 +227,21 @@ def _number(text: str) -> float:
         return math.nan
 
 
+def _of_names(names: np.ndarray) -> Hashes:
+    return _of_texts(np.array([_spelled(name) for name in names.tolist()], np.str_))
+
+
+def _spelled(name: str) -> str:
+    """A name as every spelling of it is compared.
+
+    >>> [_spelled(name) for name in (" PAT-07", "pat-07 ", "0070", "70.0")]
+    ['pat-07', 'pat-07', '70', '70']
+    """
+    plain = name.strip().casefold()
+    number = plain.removesuffix(".0")
+    return number.lstrip("0") or "0" if number.isdecimal() else plain
+
+
 def _of_texts(texts: np.ndarray) -> Hashes:
     return _hashed(text.encode(errors="surrogatepass") for text in texts.tolist())
 
@@ -234,4 +257,5 @@ def _tells_apart(hashes: Hashes) -> bool:
 
 
 def _repeated(hashes: Hashes) -> int:
-    return len(hashes) - len(np.unique(hashes))
+    ordered = np.sort(hashes)  # several times as fast as `np.unique`
+    return int((ordered[1:] == ordered[:-1]).sum())

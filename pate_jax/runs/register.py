@@ -29,7 +29,6 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import anchors, chain, people, plans, sums
 from pate_jax.runs.budget import CUSTOMARY_DELTA
-from pate_jax.runs.directory import close
 from pate_jax.runs.people import People
 from pate_jax.runs.plans import AnyPlan
 from pate_jax.system import storage
@@ -163,10 +162,9 @@ def begin(file: Path) -> None:
 
 
 def _make_room(file: Path) -> None:
-    """The folder of the default register belongs to its owner alone; that of another must be there."""
-    if file.parent == anchors.home().resolve():
-        close(file.parent)
-    elif not file.parent.is_dir():
+    """The folder of the default register is made; that of another must be there."""
+    anchors.prepare()
+    if not file.parent.is_dir():
         raise PateError(f"{file.parent} is not here: mount or make it, or name another --register FILE")
 
 
@@ -212,6 +210,7 @@ def _book(file: Path, lines: Sequence[Mapping[str, Any]]) -> Book:
 @contextmanager
 def writing(file: Path) -> Iterator[Writer]:
     """Hold a register for its one writer; others wait."""
+    anchors.prepare()
     read(file)  # refuses any other file, before its end is mistaken for a line that a crash cut short
     with Writer(file, wait=True) as writer:
         writer.book = read(file)

@@ -21,7 +21,7 @@ from pate_jax.errors import PateError, PateWarning
 from pate_jax.runs import anchors, chain, people, register, sums
 from pate_jax.runs.budget import CUSTOMARY_DELTA
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import AnyPlan, TrainingPlan
+from pate_jax.runs.plans import AnyPlan, TrainingPlan, TunePlan
 from pate_jax.runs.register import Book, Entry
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
@@ -45,8 +45,10 @@ class Standing(NamedTuple):
 
     def text(self) -> str:
         """The last line of a run."""
-        default = self.file == anchors.default().resolve()
-        where = "on this machine" if default else f"in {self.file}"
+        only = (
+            self.file == anchors.default().resolve() and len(anchors.known()) == 1
+        )  # no other is known here
+        where = "on this machine" if only else f"in {self.file}"
         if self.runs == 1:
             return f"Register: this is the first run on these records {where}."
         said = f"These records have been used by {self.runs} runs {where}: together {self.sums[0].text()}."
@@ -141,15 +143,16 @@ def _warn(found: Standing) -> None:
 
 
 def _check_alone(run: RunDirectory, before: Entry, plan: AnyPlan) -> None:
-    """Refuse a copy of a training, which another machine would repeat with other rounding.
+    """Refuse a copy of a training, or of a choice of settings, which another machine would repeat.
 
-    So two nets would differ by that alone, and show the sums behind the noise.
+    With other rounding two nets would differ by that alone, and show the sums behind the noise. Candidates
+    of a choice would count other tables, with other noise, of which the register shows nothing.
     """
     made = run.student.exists() and run.public_statement.exists()  # so it is not trained once more
-    if isinstance(plan, TrainingPlan) and before.place != str(run.root.resolve()) and not made:
+    if isinstance(plan, TrainingPlan | TunePlan) and before.place != str(run.root.resolve()) and not made:
         raise PateError(
-            f"{run.root} is a copy of {before.place}, and a training by DP-SGD goes on in one place alone: "
-            "continue it there, or begin another run"
+            f"{run.root} is a copy of {before.place}, and a training by DP-SGD or a choice of settings goes "
+            "on in one place alone: continue it there, or begin another run"
         )
 
 
@@ -298,6 +301,11 @@ def examined(run: RunDirectory, plan: AnyPlan | None) -> Iterator[Finding]:
         return
     try:
         book = register.read(file)
+        if (
+            str(file) != known["file"] and book.identity != known["identity"]
+        ):  # on the machine of another user
+            yield unchecked(f"{known['file']} is not here, so nobody can see whether the run stands in it")
+            return
         _check_same(run, known, book)
     except PateError as error:
         yield failed(str(error))

@@ -31,9 +31,12 @@ def prepare(flags: Sequence[str]) -> None:
         return
     if "JAX_COMPILATION_CACHE_DIR" in os.environ or os.environ.get("JAX_ENABLE_COMPILATION_CACHE") == "false":
         return
-    place = folder()
-    there = next(parent for parent in (place, *place.parents) if parent.exists())
-    if not os.access(there, os.W_OK):  # the home of some containers: then each run compiles
+    try:
+        place = folder()
+    except RuntimeError:  # no home is known, as of some containers' users: then each run compiles
+        return
+    there = next(parent for parent in (place, *place.parents) if os.path.exists(parent))
+    if not os.access(there, os.W_OK):  # the home of some containers
         return
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     trim(place, _LIMIT)

@@ -180,7 +180,9 @@ def test_a_run_that_its_register_has_forgotten_goes_no_further(made, copy):
     before = len(register.read(made[0].register).entries)
     shutil.copytree(copy.root, other := copy.root.parent / "unfinished")
     shutil.rmtree(other / "release")
-    with pytest.raises(PateError, match="and a training by DP-SGD goes on in one place alone"):
+    with pytest.raises(
+        PateError, match="and a training by DP-SGD or a choice of settings goes on in one place alone"
+    ):
         training.run(dataclasses.replace(made[0], out=other))
     training.run(dataclasses.replace(made[0], out=copy.root))
     assert len(register.read(made[0].register).entries) == before  # a finished copy costs nothing more

@@ -75,6 +75,27 @@ def test_one_shared_name_is_one_shared_person(name):
     assert people.same(one, made(small(60, 1), **{name: names[1]}))
 
 
+def test_who_is_an_id_here_may_be_a_user_of_many_rows_there():
+    names, visits = np.array([f"P-{row}" for row in range(60)]), np.repeat(np.arange(60), 4)
+    one, other = made(small(60, 1), ids=names), made(small(240, 2)[:, :2], users=names[visits])
+    assert people.same(one, other) and people.same(other, one)
+    assert not people.same(one, made(small(240, 2)[:, :2], users=np.char.add("Q", names)[visits]))
+
+
+@pytest.mark.parametrize("spelled", ["p-{}", " P-{} ", "P-{}"])
+def test_a_name_in_another_spelling_is_the_same_one(spelled):
+    one = made(small(60, 1), ids=np.array([f"P-{row}" for row in range(100, 160)]))
+    other = made(small(9, 2), users=np.array([spelled.format(row % 3 + 100) for row in range(9)]))
+    assert people.same(one, other)
+
+
+@pytest.mark.parametrize("spelled", ["{}", "{:06d}", "{}.0"])
+def test_a_number_as_a_name_is_the_same_in_any_spelling(spelled):
+    one = made(small(60, 1), ids=np.array([f"{row:04d}" for row in range(60)]))
+    other = made(small(9, 2), users=np.array([spelled.format(row % 3) for row in range(9)]))
+    assert people.same(one, other)
+
+
 def test_ids_are_known_again_as_a_column():
     ids = np.random.default_rng(1).choice(10**6, 60, replace=False)
     named = made(small(60, 1), ids=ids.astype(str))

@@ -367,8 +367,44 @@ def test_another_run_warns_before_it_spends(tmp_path, file):
         run = begin(tmp_path, "b", file)
     assert registration.standing(run).text().startswith("These records have been used by 2 runs in ")
     begin(tmp_path, "b", file)  # read again, it costs and says nothing
-    first = begin(tmp_path, "c", None)
+    first = begin(tmp_path, "c", None)  # which does not know of the other register's
+    assert f"first run on these records in {anchors.default()}" in registration.standing(first).text()
+
+
+def test_the_only_register_of_a_machine_speaks_of_the_machine(tmp_path):
+    first = begin(tmp_path, "a", None)
     assert "this is the first run on these records on this machine" in registration.standing(first).text()
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("home", ["of no use", "no home folder is known"])
+def test_where_nothing_can_be_remembered_one_sentence_says_what_to_do(
+    tmp_path, monkeypatch, named, home, file
+):
+    """A folder that cannot be written, and a user whom the system does not know."""
+    (tmp_path / "full").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "full") if home == "of no use" else "relative")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(anchors.Path, "home", lambda: anchors.Path("~nobody at all").expanduser())
+    with pytest.raises(PateError, match=f"{home}.*set XDG_STATE_HOME to .* declare by --register none that"):
+        begin(tmp_path, "a", file if named else None)
+    run = RunDirectory(tmp_path / "a")
+    assert not run.ledger.exists() and len(chain.read(file)) == 1
+    begin(tmp_path, "a", registration.Path("none"))
+
+
+def test_a_run_from_another_machine_is_not_looked_for_in_the_register_of_this_one(tmp_path, monkeypatch):
+    """Whoever checked it failed an honest run, only because they had runs of their own."""
+    run = begin(tmp_path, "a", None)
+    anchors.home().rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
+    for mine in (False, True):
+        found = verify.of_run(run)
+        assert not found.of("failed") and any(
+            "nobody can see whether" in one for one in found.of("unchecked")
+        )
+        if not mine:
+            begin(tmp_path, "b", None)
 
 
 def test_runs_are_added_up_through_a_third_one_and_those_of_unknown_records_with_everybody():

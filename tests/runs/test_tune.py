@@ -322,6 +322,26 @@ def test_what_one_candidate_releases_costs_no_more_than_its_part(epsilon, voters
         crowd_statement(dear, 1e-5, voters=9, tuned=tuned, private=True)
 
 
+def test_a_copy_of_a_choice_on_other_records_does_not_fit_its_register(made, tmp_path, monkeypatch):
+    """Restored to before anything but its secret was written, it was charged once for two releases."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    config = replace(made[0], seed=None, register=None, out=tmp_path / "run")
+    data = candidates.open_data(config.data)
+    fewer = replace(data, private=data.private.take(np.arange(1, len(data.private.ids))))
+    run = RunDirectory(config.directory)
+    run.secret.draw(None)
+    for name in ("backup", "copy"):
+        shutil.copytree(run.root, tmp_path / name)
+    candidates.begin(run, config)
+    with pytest.raises(PateError, match="goes on in one place alone"):
+        candidates.begin(RunDirectory(tmp_path / "copy"), config)
+    shutil.rmtree(run.root)
+    shutil.copytree(tmp_path / "backup", run.root)
+    monkeypatch.setattr(candidates, "open_data", lambda _: fewer)
+    with pytest.raises(PateError, match="does not fit its register"):
+        candidates.begin(run, config)
+
+
 def test_a_register_shows_a_choice_and_its_limit_refuses_it(made, tmp_path):
     config, _ = made
     data = candidates.open_data(config.data)

@@ -90,6 +90,15 @@ def test_a_program_cut_short_is_compiled_again(home):
     assert child("-c", ADD)[0] == "42.0\n"
 
 
+def test_a_user_without_a_home_keeps_none(home, monkeypatch):
+    def unknown():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(programs.Path, "home", unknown)
+    programs.prepare([])
+    assert "JAX_COMPILATION_CACHE_DIR" not in programs.os.environ
+
+
 def test_the_flag_and_the_users_own_folder_win(home, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
     programs.prepare([])

@@ -138,7 +138,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
         publication.refuse_unshown(run)
     charge(
         registration.Ledger(run, lambda: plan(choice)),
-        Charge(tuned, digest(listed), config.epsilon, config.delta),
+        Charge(tuned, digest(listed), records, config.epsilon, config.delta),
     )
     return choice
 

@@ -17,10 +17,11 @@ from pate_jax.runs.ledger import TUNE
 
 
 class Charge(NamedTuple):
-    """What a choice costs, and of which list."""
+    """What a choice costs, of which list, and on which records."""
 
     tuned: Tuned
     settings: str  # a digest of the list
+    records: str  # of the private and public ones: a copy of the choice on others does not fit its register
     epsilon: float  # what was allowed
     delta: float
 
@@ -53,7 +54,7 @@ def read(path: Path) -> Charge:
 def _parsed(line: Mapping[str, Any], path: Path) -> Charge:
     try:
         tuned = Tuned.from_dict(line["tuned"])
-        found = Charge(tuned, *(line[name] for name in ("settings", "epsilon", "delta")))
+        found = Charge(tuned, *(line[name] for name in ("settings", "records", "epsilon", "delta")))
         if line["cost"] != found.to_dict()["cost"]:
             raise ValueError(f"cost={line['cost']}")
     except (KeyError, TypeError, ValueError) as error:
