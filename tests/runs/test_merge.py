@@ -155,6 +155,20 @@ def test_ids_that_are_row_numbers_cover_contents_alone(owners):
     assert joined(owners, relation="contents")["relation"] == "contents"
 
 
+@pytest.mark.parametrize("numbered", [(1,), (0, 2)])
+def test_row_numbers_are_not_compared_and_that_is_said(numbered, owners, capsys):
+    """They are the same with every owner, and say nothing about who is with two."""
+    for place in numbered:
+        rows = [str(row) for row in range(9)]
+        given = {"by": "contents", "salt": bytes(32), "votes": _digest(owners, place)}
+        made = fingerprints.made(rows, **given)._replace(salt=fingerprints.load(owners / "0.ids").salt)
+        fingerprints.save(owners / f"{place}.ids", made)
+    assert joined(owners, relation="contents")["relation"] == "contents"
+    warning = " ".join(capsys.readouterr().err.split())
+    assert "are row numbers, so nobody can tell" in warning
+    assert [f"{place}.npz" in warning for place in range(3)] == [place in numbered for place in range(3)]
+
+
 def _digest(folder, place):
     return storage.digest(voting.load_votes(folder / f"{place}.npz").votes)
 
