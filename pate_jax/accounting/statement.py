@@ -36,6 +36,7 @@ RELATIONS = {
 }
 Relation = Literal["record", "user", "contents", "party"]
 DECLARED = ", as declared by the makers of the votes"
+APART = "the release of the sanitised figure apart"
 _IDEAL = "; for ideal noise: what rounding its float32 draws reveals is not covered"
 
 
@@ -92,7 +93,7 @@ class Statement:
         if isinstance(mechanism, StableAnswers):
             return answers_trade_off.of_stable(mechanism, self.delta)
         epsilon = self.headline.epsilon
-        return answers_trade_off.of_answers(
+        found = answers_trade_off.of_answers(
             mechanism,
             self.asked,
             teachers=self.teachers,
@@ -102,6 +103,7 @@ class Statement:
             headline=math.inf if epsilon is None else epsilon,
             budgeted=self.headline.basis == "filter",
         )
+        return found._replace(apart=APART if self.charged.endswith(APART) else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON; sensitive, since it holds sensitive figures."""
@@ -367,7 +369,7 @@ def _apart(sanitised: Figure | None) -> str:
     It stays released where later questions leave it no meaning any more, and then has no epsilon.
     """
     leaves = sanitised is not None and sanitised.status == "publishable"
-    return ", the release of the sanitised figure apart" if leaves else ""
+    return f", {APART}" if leaves else ""
 
 
 def _charged(mechanism: Mechanism, asked: int, budget: Filter | None) -> str:

@@ -43,6 +43,7 @@ class TradeOff(NamedTuple):
     epsilons: dict[float, float | None]  # by delta; None where none is finite
     guess: float  # the largest share of right guesses at even odds
     caught: float  # the largest share of true positives at `FALSE_ALARMS`
+    apart: str = ""  # what was released beside it and is not in it, in words
 
     @property
     def mu(self) -> float | None:
@@ -69,6 +70,7 @@ at delta 1e-05, 1.1439 at delta 1e-06, 1.5022 at delta 1e-09'
             f"a guess at even odds is right at most {percent(self.guess)} of the time (blindly 50%); at 1 "
             f"false accusation in 1,000 at most {percent(self.caught, 3)} of the true cases are found; "
             f"{mu} of Gaussian differential privacy; epsilon {', '.join(each)}"
+            f"{self.apart and '; '}{self.apart}"
         )
 
     def to_dict(self) -> dict[str, Any]:

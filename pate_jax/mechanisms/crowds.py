@@ -193,9 +193,9 @@ class Comparison:
     family: WholeFamily = "rounded_gaussian"
 
     def __post_init__(self) -> None:
+        _check(self, 2)
         if self.students < 2:
             raise PateError(f"students={self.students} must be at least 2 to be compared")
-        _check(self, 2)
 
     @property
     def noise(self) -> Noise:
@@ -250,12 +250,9 @@ def from_dict(description: object) -> CrowdRelease:
     name = settings.pop("name", None)
     if not isinstance(name, str) or name not in BY_NAME:
         raise PateError(f"release name {name!r} is unknown; the known ones are {', '.join(BY_NAME)}")
-    kinds = {field.name: field.type for field in dataclasses.fields(BY_NAME[name])}
-    if set(settings) != set(kinds):
-        raise PateError(f"a release of {name} takes {sorted(kinds)}, not {sorted(map(str, settings))}")
-    for field, value in settings.items():
-        if kinds[field] == "int" and type(value) is not int:
-            raise PateError(f"{field}={value!r} of a release of {name} must be a whole number")
+    fields = {field.name for field in dataclasses.fields(BY_NAME[name])}
+    if set(settings) != fields:
+        raise PateError(f"a release of {name} takes {sorted(fields)}, not {sorted(map(str, settings))}")
     make: Callable[..., CrowdRelease] = BY_NAME[name]
     return make(**settings)
 
@@ -263,6 +260,10 @@ def from_dict(description: object) -> CrowdRelease:
 def _check(release: NeighbourCounts | ClassSums | Comparison | _Number, classes: int) -> None:
     """Refuse what makes no sense."""
     settle_numbers(release)
+    for field in dataclasses.fields(release):
+        value = getattr(release, field.name)
+        if field.type == "int" and type(value) is not int:
+            raise PateError(f"{field.name}={value!r} of a release must be a whole number")
     sigma, family = release.sigma, release.family
     if classes < 2:
         raise PateError(f"classes={classes} must be at least 2")

@@ -57,6 +57,16 @@ def test_a_stream_of_noise_has_one_name_for_equal_mechanisms():
     assert len({repr(one) for one in zeros}) == 1
 
 
+@pytest.mark.parametrize("kind", NAMED)
+@pytest.mark.parametrize("odd", [float, np.float64, Fraction, bool, str])
+def test_a_size_that_is_no_whole_number_is_refused(kind, odd):
+    """Equal to the whole number it may be, and its noise would have another name."""
+    for size in (field.name for field in dataclasses.fields(kind) if str(field.type) == "int"):
+        plain = dataclasses.asdict(made(kind, 40, iter(lambda: float, None)))
+        with pytest.raises(PateError, match=f"{size}="):
+            kind(**plain | {size: odd(plain[size])})
+
+
 @pytest.mark.parametrize(
     "sigma", [True, "40", None, 10**400, Fraction(10) ** 400, float("nan"), np.float16("inf")]
 )

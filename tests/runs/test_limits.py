@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import chain, limits, stages
 from pate_jax.runs.release import check
+from pate_jax.runs.report import run_pages
 from pate_jax.system import storage
 
 DELTA, SHARP = 1e-5, DiscreteGaussianMax(12.0)
@@ -110,8 +112,21 @@ def test_a_limit_leaves_and_stays_until_the_next_one(run):
     assert published["figures"]["sanitised"]["epsilon"] == figure.epsilon
     assert "the release of the sanitised figure apart" in published["charged"]
     check.check(run.release)
+    assert not verify.of_run(run).of("failed")
     assert account(run).figures["sanitised"] == figure
     assert len(chain.read(run.limits)) == 1
+
+
+def test_the_best_guess_says_that_a_limit_is_apart(run):
+    """A limit is a release of its own (here of mu above 0.1), which the curve does not hold."""
+    apart = "the release of the sanitised figure apart"
+    before, after = (replace(account(run, sure), private=True) for sure in (None, 0.99))
+    assert apart not in before.trade_off.words + run_pages.promised(before)
+    assert after.trade_off.words == f"{before.trade_off.words}; {apart}"
+    assert f"sees everything that is released, {apart}, who" in run_pages.promised(after)
+    assert f"All releases together: {after.trade_off.words}." in after.text()
+    published = storage.read_json(run.public_statement, "statement")
+    assert published["trade_off"]["in_words"].endswith(apart)
 
 
 def test_the_check_of_a_run_finds_a_limit_that_was_changed_or_lost(run):

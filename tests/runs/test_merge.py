@@ -11,6 +11,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import batches
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.parties import owners as certificates
 from pate_jax.runs.parties import union
 from pate_jax.system import storage
 from pate_jax.voting.merge import merge
@@ -105,6 +106,21 @@ def test_a_party_is_an_owner_with_one_teacher(owners):
     assert made["salt"] is None and [owner["teachers"] for owner in made["owners"]] == [1, 1]
 
 
+def test_a_link_to_joined_votes_is_not_elsewhere(owners):
+    joined(owners)
+    (owners / "link.npz").symlink_to(owners / "joined" / "votes.npz")
+    assert certificates.beside(owners / "link.npz")["relation"] == "record"
+    assert certificates.beside(owners / "0.npz") is None
+
+
+@pytest.mark.parametrize("number", ["1", None, [1]])
+def test_a_damaged_certificate_is_a_fault_and_no_error(number):
+    made = {"relation": "party", "salt": None, "votes": "a", "owners": [{"teachers": number}]}
+    assert [fault[:45] for fault in certificates.faults(made, "party", "a", 1)] == [
+        "the certificate of the joined votes is damage"
+    ]
+
+
 def test_the_same_votes_are_not_counted_twice(owners):
     """Not by another path, type or order of the teachers, nor with ids that differ."""
     again = votes_of(5, 0)
@@ -137,6 +153,20 @@ def test_ids_that_are_row_numbers_cover_contents_alone(owners):
     with pytest.raises(PateError, match="declare --relation contents"):
         joined(owners)
     assert joined(owners, relation="contents")["relation"] == "contents"
+
+
+@pytest.mark.parametrize("numbered", [(1,), (0, 2)])
+def test_row_numbers_are_not_compared_and_that_is_said(numbered, owners, capsys):
+    """They are the same with every owner, and say nothing about who is with two."""
+    for place in numbered:
+        rows = [str(row) for row in range(9)]
+        given = {"by": "contents", "salt": bytes(32), "votes": _digest(owners, place)}
+        made = fingerprints.made(rows, **given)._replace(salt=fingerprints.load(owners / "0.ids").salt)
+        fingerprints.save(owners / f"{place}.ids", made)
+    assert joined(owners, relation="contents")["relation"] == "contents"
+    warning = " ".join(capsys.readouterr().err.split())
+    assert "are row numbers, so nobody can tell" in warning
+    assert [f"{place}.npz" in warning for place in range(3)] == [place in numbered for place in range(3)]
 
 
 def _digest(folder, place):

@@ -61,7 +61,7 @@ def all_lists(held):
             exchange = met.exchange
             met.exchange = lambda content: shown.append(content) or exchange(content)
             points = hidden_ids.padded(hidden_ids.points(sorted(held[name]), b"here"), 8)
-            found[name] = people._around(met, name, points)
+            found[name] = people._around(met, name, points, dict.fromkeys(files.NAMES, 8))
 
     threads = [threading.Thread(target=one, args=[name]) for name in files.NAMES]
     for thread in threads:
@@ -92,6 +92,31 @@ def test_a_number_of_voters_is_not_shown(tmp_path):
     folder = files.prepare(tmp_path, voters=70)
     member, _ = files.member(folder, "east", files.agree(folder, "neighbours"))
     assert len(ballot.open_dataset(member).private.ids) == 60 and len(people.own(member)) == 70
+
+
+class Guesser:
+    """A meeting in which east sends this many hidden ids."""
+
+    present = files.NAMES
+
+    def __init__(self, number):
+        self.number, self.turns = number, 0
+
+    def exchange(self, content):
+        self.turns += 1
+        guesses = b"".join(hidden_ids.points(map(str, range(self.number)), b""))
+        return dict.fromkeys(self.present, content) | {"east": guesses}
+
+
+@pytest.mark.parametrize("number", [69, 71, 500])
+def test_nobody_tries_more_ids_than_it_has_people(tmp_path, number):
+    """Before its list is hidden by others: afterwards it would know which of its guesses are with whom."""
+    folder = files.prepare(tmp_path, voters=70)
+    member, _ = files.member(folder, "west", files.agree(folder, "neighbours"))
+    meeting = Guesser(number)
+    with pytest.raises(PateError, match=f"east sends {number} hidden ids, and by its card it has 70"):
+        people.compare(meeting, member)
+    assert meeting.turns == 1
 
 
 def test_points_that_hide_nothing_are_refused():

@@ -25,7 +25,7 @@ def beside(file: Path) -> Certificate | None:
     >>> beside(Path("nowhere/votes.npz")) is None
     True
     """
-    path = file.parent / CERTIFICATE
+    path = file.resolve().parent / CERTIFICATE
     if not path.exists():
         return None
     body = storage.parse_json(storage.read_bytes(path), path)
@@ -58,7 +58,7 @@ def faults(certificate: Certificate, relation: str | None, digest: str, teachers
     try:
         named, compared = certificate["relation"], certificate["relation"] == "party" or certificate["salt"]
         numbers = [owner["teachers"] for owner in certificate["owners"]]
-        yours = certificate["votes"]
+        yours, together = certificate["votes"], sum(numbers)
     except (KeyError, TypeError) as error:
         yield f"the certificate of the joined votes is damaged ({error!r})"
         return
@@ -70,5 +70,5 @@ def faults(certificate: Certificate, relation: str | None, digest: str, teachers
         yield f"no ids of the owners were compared, and --relation {named} holds only if none is with two"
     if named == "party" and set(numbers) != {1}:
         yield f"the owners have {numbers} teachers, and --relation party is of owners that have one each"
-    if sum(numbers) != teachers:
-        yield f"the owners have {sum(numbers)} teachers together, and {teachers} voted"
+    if together != teachers:
+        yield f"the owners have {together} teachers together, and {teachers} voted"

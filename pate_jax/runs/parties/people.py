@@ -16,7 +16,7 @@ from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
 from pate_jax.parties.connections import Refusal
 from pate_jax.parties.hidden_ids import SIZE, Blinder, padded, points
-from pate_jax.runs.parties import ballot
+from pate_jax.runs.parties import ballot, terms
 from pate_jax.runs.parties.ballot import Member
 from pate_jax.system import progress
 
@@ -39,7 +39,7 @@ def compare(meeting: Round, member: Member) -> None:
     agreement = member.agreement
     if agreement.unit == "party" or agreement.people == "unchecked":
         return
-    lists = _around(meeting, member.name, own(member))
+    lists = _around(meeting, member.name, own(member), _sizes(member))
     if without := [name for name in meeting.present if not lists[name]]:
         progress.warn(
             f"the ids of {', '.join(without)} are row numbers, so nobody can tell whether people there are "
@@ -60,16 +60,24 @@ def own(member: Member) -> list[bytes]:
     if relation.renumbers(dataset, member.by):
         return []
     found = sorted({str(name) for name in units_of(dataset.private, member.by)})
-    crowd = member.agreement.voters != "teachers"
-    size = member.voters if crowd else 1 << (len(found) - 1).bit_length()
+    size = _sizes(member).get(member.name, 1 << (len(found) - 1).bit_length())
     return padded(points(found, bytes.fromhex(member.agreement.digest)), size)
 
 
-def _around(meeting: Round, name: str, given: list[bytes]) -> Lists:
+def _sizes(member: Member) -> Mapping[str, int]:
+    """How long the lists are by the agreement, which says how many people a crowd has at most."""
+    agreement = member.agreement
+    if agreement.voters == "teachers":
+        return {}
+    return {name: terms.voters_of(agreement, name, member.questions) for name in agreement.names}
+
+
+def _around(meeting: Round, name: str, given: list[bytes], sizes: Mapping[str, int]) -> Lists:
     """All parties' lists, once every party has hidden each."""
     present, blinder = meeting.present, Blinder()
     place = present.index(name)
     lists = _shown(meeting, blinder.raised(given), present)
+    _check_sizes(lists, sizes)
     for turn in range(1, len(present)):
         taken = lists[present[place - turn]]
         came = _shown(meeting, blinder.raised(taken), present)
@@ -79,6 +87,16 @@ def _around(meeting: Round, name: str, given: list[bytes]) -> Lists:
                 raise PateError(f"the hidden ids of {one} came back in another number: start the vote again")
         lists = after
     return lists
+
+
+def _check_sizes(lists: Lists, sizes: Mapping[str, int]) -> None:
+    """Refuse a list of more than a party's people: whoever guesses ids could try as many as it is long."""
+    for name, size in sizes.items():
+        if (length := len(lists.get(name, []))) not in (0, size):
+            raise PateError(
+                f"{name} sends {length:,} hidden ids, and by its card it has {size:,} people: let it "
+                "vote with the program and the agreement of all"
+            )
 
 
 def _shown(meeting: Round, own: list[bytes], present: Sequence[str]) -> dict[str, list[bytes]]:

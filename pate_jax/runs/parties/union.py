@@ -20,7 +20,7 @@ from pate_jax.errors import PateError
 from pate_jax.runs import directory, inputs
 from pate_jax.runs.parties.owners import CERTIFICATE, KIND, check_teachers
 from pate_jax.runs.record import refuse_crowd
-from pate_jax.system import storage
+from pate_jax.system import progress, storage
 from pate_jax.voting.merge import merge
 
 VOTES = "votes.npz"
@@ -99,12 +99,23 @@ def _checked(
                 f"{owners[0]} and {path} were made with two salts, so equal ids look different: let all "
                 "owners use one salt file, and write the digests again"
             )
-    for first, second, both in fingerprints.overlaps(found):
+    _check_apart(names, found)
+    return found
+
+
+def _check_apart(names: Sequence[str], found: Sequence[Fingerprints]) -> None:
+    """Refuse owners who share ids. Row numbers name nobody, so they are not compared."""
+    if without := [name for name, one in zip(names, found, strict=True) if one.by == "contents"]:
+        progress.warn(
+            f"the ids behind {', '.join(without)} are row numbers, so nobody can tell whether people there "
+            "are with other owners too; what the votes promise holds if nobody is"
+        )
+    named = [(name, one) for name, one in zip(names, found, strict=True) if one.by != "contents"]
+    for first, second, both in fingerprints.overlaps([one for _, one in named]):
         raise PateError(
-            f"{names[first]} and {names[second]} share {both} {found[0].of} id{'s' * (both > 1)}, and "
+            f"{named[first][0]} and {named[second][0]} share {both} {found[0].of} id{'s' * (both > 1)}, and "
             "whoever is with two owners moves two votes: let one of them leave these out and vote again"
         )
-    return found
 
 
 def _check_belongs(name: str, digest: str, path: Path, one: Fingerprints, relation: str) -> None:

@@ -241,10 +241,12 @@ def _sentence(statement: Any) -> str:
         "contents": "which of two contents one particular record of the private data has",
         "party": "which of two collections of records one particular party holds",
     }
-    right = trade_off.percent(statement.trade_off.guess)
+    curve = statement.trade_off
+    right = trade_off.percent(curve.guess)
+    apart = f", {curve.apart}" if curve.apart else ""
     declared = " Whom this covers is as declared by the makers of the votes." if statement.declared else ""
     return (
-        "Somebody who sees everything that is released, who knows all other records, and who guesses "
+        f"Somebody who sees everything that is released{apart}, who knows all other records, and who guesses "
         f"{guess[statement.relation]}, is right at most <strong>{right}</strong> of the time. "
         f"Guessing blindly is right 50% of the time.{declared}"
     )
