@@ -103,7 +103,7 @@ CASES = [
         "records may change between two candidates",
         replaced(candidates, "_check_same", lambda real: lambda known, records: None),
         changed_records,
-        "DID NOT RAISE",
+        "Regex pattern did not match",
     ),
     case(
         "the winner is made again with fresh noise",
