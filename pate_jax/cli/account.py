@@ -17,7 +17,7 @@ from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import budget, limits
+from pate_jax.runs import budget
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import MechanismOrRun, check_queries
 from pate_jax.runs.stable_choice import StableChoice
@@ -154,6 +154,8 @@ def _of_votes(
         return spent
     figure = None
     if confidence is not None:
+        from pate_jax.runs import limits  # here, since it loads JAX, which no other figure needs
+
         record = limits.beside(path)
         figure = limits.draw(record, mechanism, votes, delta, confidence)
         progress.say(f"the draw is recorded in {record}: keep it there, so that further draws are counted")

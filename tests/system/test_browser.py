@@ -76,7 +76,8 @@ def shown(images):
         random.integers(0, 256, (99, 8, 8, 1), dtype=np.uint8) if images else random.normal(size=(99, 40))
     )
     part = Part(inputs, random.integers(0, 3, 99), np.arange(99).astype(str))
-    kind = type("Set", (), {"public": part, "class_names": NAMES, "columns": (), "name": "own"})
+    known = {"public": part, "class_names": NAMES, "columns": (), "name": "own", "show_public": True}
+    kind = type("Set", (), known)
     found = seen.Seen("test", part, random.dirichlet([1.0] * 3, 99).astype(np.float32))
     given = Answers(random.integers(0, 3, 99), np.ones(99, bool))
     return {**RESULTS, "seen": seen.facts(found, NAMES)}, sheet.made(kind, part, given, found)

@@ -115,7 +115,7 @@ def of_images(folder):
     for name, (inputs, labels) in {"private": _images(60, 1), "public": public_images()}.items():
         np.savez(folder / f"{name}.npz", inputs=inputs, labels=labels)
     config = RunConfig(
-        data=DataChoice(private=folder / "private.npz", public=folder / "public.npz"),
+        data=DataChoice(private=folder / "private.npz", public=folder / "public.npz", show_public=True),
         partition=PartitionChoice(teachers=3),
         teacher=TeacherConfig(net="mlp", epochs=1, min_steps=1, devices=1),
         student=Ridge(),

@@ -415,8 +415,17 @@ def forged_to_the_end(run):
     run.ledger.unlink()
     chain.head_path(run.ledger).unlink()
     run.answers.unlink()
+    aside = run.root / "aside"
+    aside.mkdir()
+    published = [run.release, run.results]
+    for path in published:  # answers are not drawn again beside what was published of others
+        path.rename(aside / path.name)
     batches.answer(run, from_dict(run.record.stages()["mechanism"]))
     stages.account(run)
+    shutil.rmtree(run.release, ignore_errors=True)
+    for path in published:
+        (aside / path.name).rename(path)
+    aside.rmdir()
 
 
 def of_another_teacher(run):
