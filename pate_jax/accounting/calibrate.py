@@ -71,7 +71,7 @@ def calibrate(
         cost, _ = worst_case(changed, totals, delta, classes=classes, slack=slack, rule=rule)
         return float(cost.epsilon)
 
-    smallest, largest = _factors(mechanism, noise)
+    smallest, largest = factors(mechanism, noise)
     quick = partial(spent, rule="counts")  # never below the figure that counts, and takes no time
     enough = enough_noise(quick, target, largest)
     if quick(enough) > target and spent(enough) > target:
@@ -110,7 +110,9 @@ def _noises(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> d
     return scales
 
 
-def _factors(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> tuple[float, float]:
+def factors(
+    mechanism: Mechanism, noise: Literal["both", "answer", "test"] = "both"
+) -> tuple[float, float]:
     """The smallest and the largest factor with which every scale stays one that a mechanism may have."""
     scales, largest = _noises(mechanism, noise).values(), largest_scale(mechanism.noise.family)
     return SMALLEST_SCALE / min(scales) * (1 + 1e-9), largest / max(scales) * (1 - 1e-9)
