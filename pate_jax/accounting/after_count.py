@@ -5,16 +5,16 @@ with Gaussian noise (`headcount`). Which answers follow is not known before, so 
 were given would be the cost of one history. Instead a limit is fixed in advance: a list of pairs of epsilon
 and delta. Whatever number came out, the answers that follow must be (epsilon, delta)-private at every pair.
 
-**The figure.** Let `H(z) = sup E_P[(1 - e^(z - L))+]` be the hockey-stick curve of the answers after a number,
-L their privacy loss. As a function of `t = e^z` it is convex, at most 1 and at t = 0 equal to 1, and never
-rises. So it lies below the chords `U` that join (0, 1) and the pairs of the limit, and below the last delta
-from there on. A number with the loss D leaves `H(z - D)`, whichever it was, so both together have
+**The figure.** Let `H(z) = sup E_P[(1 - e^(z - L))+]` be the hockey-stick curve of the answers after a
+number, L their privacy loss. As a function of `t = e^z` it is convex, at t = 0 equal to 1, and never rises.
+So it lies below the chords `U` that join (0, 1) and the pairs of the limit, and below the last delta from
+there on. A number with the loss D leaves `H(z - D)`, whichever it was, so both together have
 
     delta(z) = E[H_number(z - D)] <= E[U(z - D)],   D ~ N(m^2/2, m^2),   m = 1 / (scale of the number).
 
-`U` is convex in t, so the mean is largest for the Gaussian itself, and rounding lowers it. It is a sum of normal
+`U` is convex in t, so rounding the number lowers the mean (data processing). It is a sum of normal
 distribution functions, since `U` is linear in t between two pairs. A voter whose contents change does not
-move the number, and costs no more. docs/epsilon.md, "One number for every kind of voters", has the choice of the pairs.
+move the number, and costs no more. docs/epsilon.md, "One number for every kind of voters", has an example.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA, HeadCount
 
 Points = NDArray[np.float64]
-SHARE = 1 / 24  # of mu^2, for the number of voters
+SHARE = 1 / 28  # of mu^2, for the number of voters
 _STEPS = np.concatenate(  # deltas of the limit by that of the run, close to each other where most is at stake
     [np.geomspace(1e-5, 1e-2, 4), 1.5 ** np.arange(-6.0, 11.0), np.geomspace(200, 3e4, 5)]
 )
 _MIDDLE = math.log(2.3)  # where the number's loss and the answers' together take most of delta
-_WIDE = (0.002, 0.0005, 0.02)  # how much more the limit allows away from there
+_WIDE = (0.002, 0.0005, 0.015)  # how much more the limit allows away from there
 _CLOSE = 2e-3  # relative: how far below its limit a calibrated list may end
 _UP = 1 + 1e-9  # every figure is rounded up
 
@@ -58,6 +58,11 @@ class Limit(NamedTuple):
     deltas: tuple[float, ...]  # rising
 
     @property
+    def headcount(self) -> HeadCount:
+        """The noisy number of voters."""
+        return headcount(self.epsilon, self.delta)
+
+    @property
     def answers(self) -> float:
         """The epsilon of the answers alone at the run's delta."""
         return float(np.interp(math.log(self.delta), np.log(self.deltas), self.epsilons))
@@ -67,7 +72,7 @@ def headcount(epsilon: float, delta: float) -> HeadCount:
     """The noisy number of voters that leaves at least 96% of epsilon to whoever votes after it.
 
     >>> [round(headcount(target, 1e-5).sigma, 1) for target in (0.1, 1.0)]
-    [150.8, 18.3]
+    [162.7, 19.7]
     """
     sigma = 1 / (counts.mu_for(epsilon, delta) * math.sqrt(SHARE)) * (1 + 1e-6)
     if sigma > LARGEST_SIGMA:
@@ -83,7 +88,7 @@ def limit(epsilon: float, delta: float) -> Limit:
     """The limit under which number and answers together are (epsilon, delta)-private.
 
     >>> found = limit(1.0, 1e-5)
-    >>> 0.965 < found.answers < 0.98, together(found, 1.0) <= 1e-5
+    >>> 0.97 < found.answers < 0.98, together(found, 1.0) <= 1e-5
     (True, True)
     """
     mu, number = counts.mu_for(epsilon, delta), 1 / headcount(epsilon, delta).sigma
@@ -100,7 +105,7 @@ def _of(mu: float, number: float, epsilon: float, delta: float) -> Limit:
     deltas = np.minimum(delta * _STEPS, 0.5)
     away = np.log(_STEPS) - _MIDDLE
     square, cube, above = _WIDE
-    wider = 1 + square * away**2 + cube * np.abs(away) ** 3 + above * np.maximum(away - 2, 0) ** 2
+    wider = 1 + square * away**2 + cube * np.abs(away) ** 3 + above * np.maximum(away - 0.4, 0) ** 2
     each = np.array([composition.gaussian_epsilon(mu, one) for one in deltas]) * np.minimum(wider, 1.3)
     falling = np.minimum.accumulate(each)
     return Limit(epsilon, delta, number, tuple(falling.tolist()), tuple(deltas.tolist()))
@@ -122,6 +127,24 @@ def together(found: Limit, epsilon: float) -> float:
     total = float(np.sum(starts * under_p) + math.exp(epsilon) * np.sum(slopes * under_q))
     strays = (1 + math.exp(epsilon)) * counts.slack_of([HeadCount(1 / found.mu)])
     return total * _UP + strays
+
+
+def epsilon(found: Limit, delta: float) -> float:
+    """The least epsilon at which both together have at most this delta; infinite if the limit shows none.
+
+    >>> found = limit(1.0, 1e-5)
+    >>> round(epsilon(found, 1e-5), 6), epsilon(found, 1e-3) < 1, epsilon(found, 1e-30)
+    (1.0, True, inf)
+    """
+    low, high = 0.0, found.epsilons[0] + 10 * found.mu
+    if together(found, low) <= delta:
+        return low
+    if together(found, high) > delta:
+        return math.inf
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if together(found, middle) <= delta else (middle, high)
+    return high
 
 
 def _between(ends: Points, epsilon: float, mu: float, sign: int) -> Points:
@@ -193,9 +216,7 @@ def fits(
     return excess(mechanism, found, **size, rule=rule) <= _UP
 
 
-def calibrated(
-    mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int
-) -> Mechanism:
+def calibrated(mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int) -> Mechanism:
     """The mechanism with its noise multiplied by the least factor that keeps the list within the limit.
 
     >>> from pate_jax.mechanisms import DiscreteGaussianMax

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from pate_jax.accounting import composition, curves, figures, filter, stable, trade_off
+from pate_jax.accounting import after_count, composition, curves, figures, filter, stable, trade_off
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.trade_off import Gaussian, TradeOff
 from pate_jax.mechanisms import Mechanism
@@ -51,6 +51,18 @@ def of_answers(
         return min(float(proved.epsilon.epsilon), alone(at))
 
     return trade_off.of(spent, delta, gaussian)
+
+
+@lru_cache(maxsize=256)
+def of_limit(epsilon: float, delta: float) -> TradeOff:
+    """The curve of a noisy number of voters and any answers that the limit allows after it.
+
+    >>> found = of_limit(1.0, 1e-5)
+    >>> found.mu, found.epsilons[1e-5] <= 1.0, round(found.guess, 2)
+    (None, True, 0.56)
+    """
+    limit = after_count.limit(epsilon, delta)
+    return trade_off.of(lambda at: epsilon if at == delta else after_count.epsilon(limit, at), delta)
 
 
 @lru_cache(maxsize=256)

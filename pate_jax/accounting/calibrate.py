@@ -110,9 +110,7 @@ def _noises(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> d
     return scales
 
 
-def factors(
-    mechanism: Mechanism, noise: Literal["both", "answer", "test"] = "both"
-) -> tuple[float, float]:
+def factors(mechanism: Mechanism, noise: Literal["both", "answer", "test"] = "both") -> tuple[float, float]:
     """The smallest and the largest factor with which every scale stays one that a mechanism may have."""
     scales, largest = _noises(mechanism, noise).values(), largest_scale(mechanism.noise.family)
     return SMALLEST_SCALE / min(scales) * (1 + 1e-9), largest / max(scales) * (1 - 1e-9)

@@ -21,7 +21,6 @@ from pate_jax.system import progress
 Status = Literal["sensitive", "publishable"]
 HISTORY = "cost along this history; no guarantee, since the queries depend on earlier answers"
 ONE_WAY = "no guarantee: bounds one direction of the divergence only, and weighs the argmax by Pr[answered]"
-FILTER = "the budget of a privacy filter, spent in full whatever the realised sum"
 NO_FINITE = "no finite epsilon at this delta; the sampler's own error may exceed it"
 WORST_CASE = "holds for all data and every history of this many queries; each is charged as if answered"
 LEFT_OUT = "left out: not asked for, or more than the Renyi figure for a sample of these votes"
@@ -53,6 +52,25 @@ class Figure:
             "basis": self.basis,
             "note": self.note,
         }
+
+
+class Fixed(NamedTuple):
+    """Why an epsilon that was fixed in advance is one to publish."""
+
+    basis: str
+    note: str
+
+    def of(self, epsilon: float) -> Figure:
+        """The figure of such an epsilon.
+
+        >>> FILTER.of(2).epsilon, FILTER.of(2).basis
+        (2.0, 'filter')
+        """
+        return Figure(float(epsilon), None, "publishable", *self)
+
+
+FILTER = Fixed("filter", "the budget of a privacy filter, spent in full whatever the realised sum")
+AFTER = Fixed("limit", "the most that a noisy number of voters and any answers chosen by it cost together")
 
 
 def figure(found: Epsilon, status: Status, basis: str, note: str = "") -> Figure:
@@ -283,16 +301,12 @@ def _published_parts(case: Case) -> curves.Parts:
 
 
 def all_figures(
-    case: Case, budget: float | None, sanitised: Figure | None, pld_wanted: bool | None
+    case: Case, fixed: Figure | None, sanitised: Figure | None, pld_wanted: bool | None
 ) -> dict[str, Figure]:
-    """The five figures of a statement, by name."""
+    """The five figures of a statement, by name; what was `fixed` in advance stands for the worst case."""
     if sanitised is None:
         sanitised = Figure(None, None, "publishable", "exact joint cost, sanitised", "not computed")
-    worst = (
-        data_independent(case)
-        if budget is None
-        else Figure(float(budget), None, "publishable", "filter", FILTER)
-    )
+    worst = data_independent(case) if fixed is None else fixed
     if not case.mechanism.votes_suffice:
         unknown = Figure(None, None, "sensitive", "", BEYOND_VOTES)
         of_votes = dict.fromkeys(("exact", "pld", "published"), unknown)

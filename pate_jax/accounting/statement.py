@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import answers_trade_off, curves, figures, filter
+from pate_jax.accounting import after_count, answers_trade_off, curves, figures, filter
+from pate_jax.accounting.after_count import Limit
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.filter import Filter
@@ -58,6 +59,7 @@ class Statement:
     classes: int = 0
     declared: bool = False  # whether the makers of the votes vouch for the relation, not the run's partition
     rule: curves.Rule = "counts"  # what the headline charges for; statements of older versions lack it
+    headcount: float = 0.0  # scale of the noise in the number of voters that chose them; 0 if none did
 
     @property
     def covers(self) -> str:
@@ -92,6 +94,8 @@ class Statement:
         mechanism = from_dict(self.mechanism)
         if isinstance(mechanism, StableAnswers):
             return answers_trade_off.of_stable(mechanism, self.delta)
+        if self.headcount and self.headline.epsilon is not None:
+            return answers_trade_off.of_limit(self.headline.epsilon, self.delta)
         epsilon = self.headline.epsilon
         found = answers_trade_off.of_answers(
             mechanism,
@@ -154,6 +158,7 @@ class Statement:
             sums=description.get("sums", {}),
             declared=description.get("declared", False),
             rule=description.get("rule", "counts"),
+            headcount=description.get("headcount", 0.0),
             **{name: description[name] for name in _FACTS if name in description or name not in _LATER},
         )
 
@@ -198,6 +203,7 @@ class Statement:
             **facts,
             **({"declared": True} if self.declared else {}),
             **({} if self.rule == "counts" else {"rule": self.rule}),
+            **({"headcount": self.headcount} if self.headcount else {}),
             "relation_in_words": self.covers,
             "model_card_line": self.model_card_line(),
             "trade_off": self.trade_off.to_dict(),
@@ -222,7 +228,7 @@ def _check(statement: Statement) -> None:
     for name, kind in wanted.items():
         if type(getattr(statement, name)) is not kind:
             raise TypeError(f"{name}={getattr(statement, name)!r}")
-    numbers = [statement.delta, statement.slack]
+    numbers = [statement.delta, statement.slack, statement.headcount]
     for figure in statement.figures.values():
         numbers += [value for value in (figure.epsilon, figure.order) if value is not None]
         if not all(isinstance(text, str) for text in (figure.status, figure.basis, figure.note)):
@@ -261,6 +267,7 @@ def statement(
     declared: bool = True,
     adaptive: bool = False,
     budget: Filter | None = None,
+    after: Limit | None = None,
     sanitised: Figure | None = None,
     orders: ArrayLike | None = None,
     pld: bool | None = None,
@@ -276,7 +283,8 @@ def statement(
     as answered, and the sums over realised answers are left out. Set `adaptive=True` if the list was not
     fixed before the first answer: data-dependent figures are then no guarantee, and the worst case over the
     queries asked is one only if their number was fixed. `budget` is the privacy filter (`filter.plan`) that
-    was fixed in advance where it was not; its epsilon takes the place of the worst case. `pld` says whether
+    was fixed in advance where it was not; its epsilon takes the place of the worst case. `after` is the limit
+    of answers that were chosen by a noisy number of voters; its epsilon is that of both. `pld` says whether
     to compose privacy-loss distributions; by default, only if they may give less than Renyi.
 
     All rows must have the same total, the number of teachers, unless `voters_may_sit_out=True`: who votes on
@@ -298,16 +306,20 @@ def statement(
     delta = check_delta(delta)
     if budget is not None:
         _check_within(budget, mechanism, counts, delta, rule)
+    if after is not None:
+        _check_after(after, mechanism, counts, delta, rule)
+    chosen = adaptive or after is not None
     case = figures.Case(
-        mechanism, merged.votes, merged.asked, known, delta, grid, slack, adaptive, rule, with_sums=True
+        mechanism, merged.votes, merged.asked, known, delta, grid, slack, chosen, rule, with_sums=True
     )
+    fixed = figures.AFTER.of(after.epsilon) if after else budget and figures.FILTER.of(budget.epsilon)
     return Statement(
-        figures=figures.all_figures(case, None if budget is None else budget.epsilon, sanitised, pld),
+        figures=figures.all_figures(case, fixed, sanitised, pld),
         asked=len(counts),
         answered=int(mask.sum()),
         delta=delta,
         relation=relation,
-        charged=_charged(mechanism, len(counts), budget) + _apart(sanitised),
+        charged=_charged(mechanism, len(counts), budget, after) + _apart(sanitised),
         mechanism=to_dict(mechanism),
         private=private,
         slack=slack,
@@ -316,6 +328,7 @@ def statement(
         classes=counts.shape[1],
         declared=declared,
         rule=rule,
+        headcount=0.0 if after is None else after.headcount.sigma,
     )
 
 
@@ -341,6 +354,20 @@ def _check_within(
         raise PateError(
             f"budget.epsilon={budget.epsilon:g} does not afford {len(counts)} queries of {mechanism!r}, "
             "whatever the votes: leave budget out, which states the worst case over all of them"
+        )
+
+
+def _check_after(
+    after: Limit, mechanism: Mechanism, counts: np.ndarray, delta: float, rule: curves.Rule
+) -> None:
+    """Refuse answers that cost more than may follow a number of voters, and another delta."""
+    if after.delta != delta:
+        raise PateError(f"delta={delta} is not that of the limit, {after.delta}: give the limit's")
+    size = {"queries": len(counts), "teachers": _teachers(counts), "classes": counts.shape[1]}
+    if not size["teachers"] or not after_count.fits(mechanism, after, **size, rule=rule):
+        raise PateError(
+            f"epsilon={after.epsilon:g} does not allow {len(counts)} answers of {mechanism!r} after a noisy "
+            "number of voters, whatever the votes: restore the run's settings from a backup"
         )
 
 
@@ -372,7 +399,13 @@ def _apart(sanitised: Figure | None) -> str:
     return f", {APART}" if leaves else ""
 
 
-def _charged(mechanism: Mechanism, asked: int, budget: Filter | None) -> str:
+def _charged(mechanism: Mechanism, asked: int, budget: Filter | None, after: Limit | None) -> str:
+    if after is not None:
+        return (
+            f"the number of voters with Gaussian noise, rounded, of scale {after.headcount.sigma:.6g}, and "
+            f"{_charged(mechanism, asked, None, None)}, which were chosen by it: together at most epsilon "
+            f"{after.epsilon:g}, fixed in advance"
+        )
     if budget is None and mechanism.test is None:
         return f"all {asked} queries asked"
     if budget is None:

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, figures, filter, stable_statement
+from pate_jax.accounting import after_count, curves, figures, filter, stable_statement
 from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
-from pate_jax.runs import batches, budget, chain, ledger, stable_list, stages, trials
+from pate_jax.runs import batches, budget, chain, ledger, plans, stable_list, stages, trials
 from pate_jax.runs.answers import load_batch, load_charged
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
-from pate_jax.runs.plans import Plan
+from pate_jax.runs.plans import CountedPlan, Plan
 from pate_jax.runs.record import Settings
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
@@ -283,14 +283,15 @@ def coherent(
     )
 
 
-def asked(run: RunDirectory) -> Plan | None:
+def asked(run: RunDirectory) -> Plan | CountedPlan | None:
     """All that a run of teachers has asked, as its register has to show it; None if it asked nothing."""
     lines, settings = ledger.read(run.ledger), run.record.read()
     if not lines:
         return None
     total = sum(line.asked for line in lines)
     last = lines[-1]
-    return Plan(last.mechanism, last.teachers, last.classes, total, settings.relation or "", settings.rule)
+    answers = Plan(last.mechanism, last.teachers, last.classes, total, settings.relation or "", settings.rule)
+    return plans.beside(settings.limit, answers)
 
 
 def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
@@ -307,6 +308,9 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
             f"epsilon {headline.epsilon} is the budget of a filter; that it was kept needs private/",
         )
         return
+    if headline.basis == "limit":
+        yield from _limited(statement)
+        return
     if not statement.teachers or not statement.classes:
         yield unchecked("the statement names no number of teachers, so its figure cannot be computed again")
         return
@@ -318,6 +322,26 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
     yield from judged(
         [] if same else [f"epsilon {headline.epsilon} is published for {asked}, which cost {again}"],
         f"epsilon {headline.epsilon} is what the mechanism gives for {asked}",
+    )
+
+
+def _limited(statement: accounting.Statement) -> Iterator[Finding]:
+    """Whether answers that a number of voters chose are within the limit that the statement names."""
+    epsilon, mechanism = statement.headline.epsilon, from_dict(statement.mechanism)
+    size = {"queries": statement.asked, "teachers": statement.teachers, "classes": statement.classes}
+    if epsilon is None or isinstance(mechanism, StableAnswers) or not all(size.values()):
+        yield failed("the statement names no answers that could follow a number of voters")
+        return
+    limit = after_count.limit(epsilon, statement.delta)
+    named = f"at most epsilon {epsilon:g}," in statement.charged
+    faults = ["the figure is not the limit that the statement names"] * (not named)
+    if not covers(statement.headcount, limit.headcount.sigma):
+        faults.append(f"the number of voters has noise of scale {statement.headcount:g}, which is not enough")
+    if not after_count.fits(mechanism, limit, **size, rule=statement.rule):
+        faults.append(f"{statement.asked} answers of {mechanism!r} cost more than may follow that number")
+    yield from judged(
+        faults,
+        f"epsilon {epsilon:g} is enough for the number of voters and {statement.asked} answers after it",
     )
 
 

@@ -3,6 +3,7 @@
 public        the public part, and spaces and queries that follow from it
 shards        keys, partition, the rows that teachers got, votes, queries
 spending      ledger, noise, budget, statement
+headcount     the noisy number of voters that teachers were chosen by
 secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
 retraining    labels, teachers and student, computed again
 crowds        the same checks for a run whose voters are its records or users
@@ -23,6 +24,7 @@ from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit import (
     baselines,
     crowds,
+    headcount,
     parties,
     public,
     recounts,
@@ -35,12 +37,13 @@ from pate_jax.audit import (
 from pate_jax.audit.subject import Subject
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
-from pate_jax.runs import registration
+from pate_jax.runs import ledger, registration
 from pate_jax.runs.baselines import training
 from pate_jax.runs.crowds.inputs import Crowd, is_crowd, plan_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import join
 from pate_jax.runs.parties.ballot import Member
+from pate_jax.runs.record import HEADCOUNT
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Examination, Finding, examine, failed, unchecked
 from pate_jax.system import storage
@@ -109,7 +112,7 @@ def _of_teachers(subject: Subject, retrained: int) -> tuple[Checks, Checks]:
         "fed": partial(shards.fed, subject),
         "votes": partial(shards.votes, run),
         "queries": partial(shards.queries, subject),
-        "ledger": partial(spending.lines, run),
+        "ledger": partial(_shown, run),
         "noise": partial(spending.noise, run),
         "budget": partial(_spent, run),
         "statement": partial(spending.stated, run),
@@ -216,8 +219,15 @@ def _of_pool(subject: Subject, member: Member) -> Iterator[Finding]:
     yield from parties.public_space(member)
 
 
+def _shown(run: RunDirectory) -> Iterator[Finding]:
+    if run.ledger.exists():
+        yield from headcount.line(run)
+    yield from spending.lines(run)
+
+
 def _spent(run: RunDirectory) -> Iterator[Finding]:
-    yield from spending.spent(run)
+    chosen = HEADCOUNT in run.record.read()
+    yield from headcount.within(run, ledger.read(run.ledger)) if chosen else spending.spent(run)
     yield from registration.examined(run, spending.asked(run))
 
 

@@ -101,6 +101,9 @@ def _group(group: Mapping[str, Any], limit: Mapping[str, Any] | None) -> list[st
 
 def _planned(plan: Mapping[str, Any]) -> tuple[str, str]:
     """Whom a run covers, and what it is."""
+    if "counted" in plan:
+        relation, what = _planned(plan["counted"]["answers"])
+        return relation, f"a noisy number of voters and {what}"
     kind = next((one for one in ("party", "tune", "trained", "crowd") if one in plan), None)
     own: Mapping[str, Any] = plan if kind is None else plan[kind]
     if kind == "party":
@@ -181,6 +184,14 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"  batch {batch['batch']}: {batch['asked']} queries, {rdp:.6f} at order {order:.4g}")
     if fixed is None and left is not None:
         return [*lines, *_of_list(spent, left)]
+    if "headcount" in spent:
+        return [
+            *lines,
+            f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g}, whatever the votes, by the number "
+            f"of voters, with noise of scale {spent['headcount']:,.4g}, and {spent['queries']} queries that "
+            "were chosen by it.",
+            "Nothing more can be asked by this run.",
+        ]
     if fixed is None:
         lines.append(
             f"Spent: {spent['queries']} queries, {_said(spent['epsilon'])} at delta {spent['delta']:g}, "

@@ -139,14 +139,15 @@ def answer(
 
 def _reserved(
     run: RunDirectory, mechanism: AnyMechanism, teachers: int, classes: int, queries: int
-) -> plans.Plan:
+) -> plans.Plan | plans.CountedPlan:
     """Everything that the run may ask, which its register has to show."""
-    fixed, rule = budget.fixed(run), run.record.read().rule
+    settings = run.record.read()
+    fixed, rule = settings.budget, settings.rule
     most = None if fixed is None else (fixed.epsilon, fixed.delta)
     queries = plans.answers(
         mechanism, teachers=teachers, classes=classes, queries=queries, most=most, rule=rule
     )
-    return plans.Plan(mechanism, teachers, classes, queries, "", rule)
+    return plans.beside(settings.limit, plans.Plan(mechanism, teachers, classes, queries, "", rule))
 
 
 def draw(

@@ -162,13 +162,11 @@ def needed_for_more(run: RunDirectory, lines: Sequence[Line]) -> None:
 def agreed_delta(run: RunDirectory, delta: float | None) -> float:
     """The delta of the run's statement: that of its budget, or the recorded one, or the requested one."""
     settings = run.record.read()
-    budget = settings.budget
-    if budget is not None and delta not in (None, budget.delta):
-        raise PateError(
-            f"delta={delta} is not that of the budget of {run.root}, {budget.delta}; leave it out"
-        )
+    fixed = settings.budget or settings.limit
+    if fixed is not None and delta not in (None, fixed.delta):
+        raise PateError(f"delta={delta} is not that of the budget of {run.root}, {fixed.delta}; leave it out")
     known = CUSTOMARY_DELTA if settings.delta is None else settings.delta
-    return budget.delta if budget is not None else known if delta is None else delta
+    return fixed.delta if fixed is not None else known if delta is None else delta
 
 
 def summary(run: RunDirectory) -> dict[str, Any]:
@@ -187,8 +185,11 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     shown = {"run_dir": str(run.root), "mechanism": to_dict(mechanism), "batches": batches}
     if budget is None:
         delta = CUSTOMARY_DELTA if settings.delta is None else settings.delta
-        epsilon = _epsilon(mechanism, lines, delta, settings.rule)
+        limit = settings.limit
+        epsilon = limit.epsilon if limit else _epsilon(mechanism, lines, delta, settings.rule)
         spent_now = {"queries": asked, "epsilon": epsilon, "delta": delta}
+        if limit is not None:
+            spent_now["headcount"] = limit.headcount.sigma
         return {**shown, "budget": None, "spent": spent_now, "left": None}
     share = total.rdp / budget.rdp
     left = {"rdp": max(budget.rdp - total.rdp, 0.0), "share": max(1 - share, 0.0), "queries": None}

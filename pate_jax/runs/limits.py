@@ -23,6 +23,7 @@ from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import chain, publication
 from pate_jax.runs.answers import load_asked, shown
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.record import HEADCOUNT
 
 _NUMBERS = ("order", "beta", "noise", "confidence")
 
@@ -102,6 +103,11 @@ def _shows(run: RunDirectory, mechanism: Mechanism, delta: float) -> publication
 
 
 def _check_fixed(run: RunDirectory) -> None:
+    if HEADCOUNT in run.record.read():
+        raise PateError(
+            f"{run.root} has teachers that a noisy number of voters chose, so its exact cost is that of one "
+            "history and no guarantee: publish the data-independent figure, without --sanitise"
+        )
     if run.batches > 1:
         raise PateError(
             f"{run.root} has asked {run.batches} batches, the later ones perhaps after seeing answers, so "

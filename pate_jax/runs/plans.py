@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import curves, filter, parties, repetitions, sampled_noise, stable
+from pate_jax.accounting.after_count import Limit
 from pate_jax.accounting.curves import Rule
+from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.training_statement import Training
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
-from pate_jax.mechanisms.crowds import LARGEST_SIGMA
+from pate_jax.mechanisms.crowds import LARGEST_SIGMA, HeadCount
 from pate_jax.mechanisms.descriptions import Noise
 from pate_jax.mechanisms.shared_votes import SharedVote
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, from_dict, to_dict
@@ -143,6 +146,55 @@ class CrowdPlan(NamedTuple):
         # where voters are to be chosen, a run begins as neighbours, whose number has the most noise
         same = self.voters in (other.voters, "neighbours") and other.relation in ("", self.relation)
         return same and self.mu * _UP >= other.mu
+
+
+class CountedPlan(NamedTuple):
+    """A noisy number of voters, and the answers of teachers that were chosen by it."""
+
+    sigma: float  # of the noise in the number
+    answers: Plan
+
+    @property
+    def relation(self) -> str:
+        """Whom the run covers."""
+        return self.answers.relation
+
+    @property
+    def number(self) -> HeadCount:
+        """The number of voters."""
+        return HeadCount(self.sigma)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"counted": {"sigma": self.sigma, "answers": self.answers.to_dict()}}
+
+    @classmethod
+    def from_dict(cls, described: Any) -> CountedPlan:
+        """The plan that `to_dict` described."""
+        found = described.get("counted") if isinstance(described, dict) and len(described) == 1 else None
+        if not (isinstance(found, dict) and set(found) == set(cls._fields)):
+            raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
+        plan = cls(found["sigma"], Plan.from_dict(found["answers"]))
+        plan.number  # noqa: B018  # refused where it is none
+        return plan
+
+    def curve(self, orders: Curve) -> Curve:
+        """The Renyi curve of the number and all answers."""
+        number = counts.rdp(self.number, orders, change="joined")
+        return np.asarray((self.answers.curve(orders) + number) * _UP, np.float64)
+
+    def strays(self) -> float:
+        """How far all its noise may stray from its law."""
+        return self.answers.strays() + counts.slack_of([self.number])
+
+    def cost(self, order: float) -> Cost:
+        """What it may spend under a limit with this order."""
+        return self.answers.cost(order).plus(counts.cost(self.number, order))
+
+    def covers(self, other: AnyPlan) -> bool:
+        """Whether a run that was entered with this plan may do what the other one says."""
+        same = isinstance(other, CountedPlan) and self.sigma <= other.sigma * _UP
+        return same and isinstance(other, CountedPlan) and self.answers.covers(other.answers)
 
 
 class PartyPlan(NamedTuple):
@@ -273,7 +325,23 @@ class TrainingPlan(NamedTuple):
         return isinstance(other, TrainingPlan) and self[:3] == other[:3]
 
 
-AnyPlan = Plan | CrowdPlan | PartyPlan | TunePlan | TrainingPlan
+AnyPlan = Plan | CrowdPlan | CountedPlan | PartyPlan | TunePlan | TrainingPlan
+
+
+def beside(limit: Limit | None, answers: Plan) -> Plan | CountedPlan:
+    """The plan of answers, with the number of voters that chose them, if one did."""
+    return answers if limit is None else CountedPlan(limit.headcount.sigma, answers)
+
+
+def kept(before: Sequence[AnyPlan], answered: int, plan: AnyPlan) -> tuple[AnyPlan, ...]:
+    """Which earlier plans of a run still count beside a new one: those under which something was answered.
+
+    A run that begins as a crowd and has told its number of voters, alone, may go on as teachers: the new plan
+    has that number in it, and nothing else was answered under the earlier one.
+    """
+    if not answered or (answered == 1 and isinstance(plan, CountedPlan)):
+        return ()
+    return tuple(before)
 
 
 def from_json(described: Any) -> AnyPlan:
@@ -284,5 +352,7 @@ def from_json(described: Any) -> AnyPlan:
         return TunePlan.from_dict(described)
     if isinstance(described, dict) and "trained" in described:
         return TrainingPlan.from_dict(described)
+    if isinstance(described, dict) and "counted" in described:
+        return CountedPlan.from_dict(described)
     crowd = isinstance(described, dict) and "crowd" in described
     return CrowdPlan.from_dict(described) if crowd else Plan.from_dict(described)

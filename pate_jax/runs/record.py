@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pate_jax import student
+from pate_jax.accounting import after_count
+from pate_jax.accounting.after_count import Limit
 from pate_jax.accounting.curves import NEWEST, Rule, check_rule
 from pate_jax.accounting.filter import Filter
 from pate_jax.accounting.tuning import Tuned
@@ -30,6 +32,7 @@ TRIAL = "trial"  # the stage that only a run on parts of one private file has
 PUBLIC = "public"  # a digest of the public part that a run was begun with
 _OF_TUNE = ("data", PUBLIC, "relation", "register", "chosen", TRIAL)  # the others that it has
 RECORDS = "records"  # a digest of the private records that a crowd's run was begun with
+HEADCOUNT = "headcount"  # of teachers chosen by a noisy number of voters: what both may cost together
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
 _OF_A_CHOICE = (
     "{} is of a choice of settings, which `pate tune` makes and publishes as a whole: `pate verify` checks "
@@ -139,6 +142,11 @@ class Settings:
         return budget_from_dict(dict(self.stages.get("budget", budget_to_dict(None))))
 
     @property
+    def limit(self) -> Limit | None:
+        """What answers may cost that a noisy number of voters chose; None of a run whose plan read none."""
+        return after_count.limit(**self.stages[HEADCOUNT]) if HEADCOUNT in self.stages else None
+
+    @property
     def rule(self) -> Rule:
         """The rule by which queries are charged; for a run that an older version charged, "counts"."""
         older: Rule = "counts" if "mechanism" in self.stages else NEWEST
@@ -209,9 +217,9 @@ class Record:
                     "repeat the first command to continue it, or choose another --out"
                 )
 
-    def revise(self, changed: Mapping[str, Mapping[str, Any]]) -> None:
-        """Record these stages in one write, whatever was recorded of them before."""
-        stages = self.stages()
+    def revise(self, changed: Mapping[str, Mapping[str, Any]], forgotten: Sequence[str] = ()) -> None:
+        """Record these stages in one write, whatever was recorded of them before, and remove others."""
+        stages = {stage: one for stage, one in self.stages().items() if stage not in forgotten}
         for stage in changed:
             self._check_own(stages, stage)
         stages |= {stage: dict(settings) for stage, settings in changed.items()}

@@ -54,7 +54,7 @@ class Entry:
             self.run,
             place,
             time,
-            (*(self.plans if self.answers else ()), plan),
+            (*plans.kept(self.plans, len(self.answers), plan), plan),
             tuple(dict.fromkeys([*self.samples, *([sample] if sample else [])])),
             self.answers,
         )

@@ -19,12 +19,13 @@ def before_training(inputs: Inputs, config: RunConfig, mechanism: AnyMechanism) 
     dataset, cut = inputs.dataset, inputs.cut
     teachers, classes = cut.teachers, dataset.classes
     most = None if config.budget is None else (config.budget, config.delta)
-    rule = inputs.run.record.read().rule
+    settings = inputs.run.record.read()
+    rule = settings.rule
     queries = plans.answers(
         mechanism, teachers=teachers, classes=classes, queries=config.wanted, most=most, rule=rule
     )
     plan = Plan(mechanism, teachers, classes, queries, relation.of(dataset, cut.by), rule)
-    registration.enter(inputs.run, plan, lambda: dataset, config.register)
+    registration.enter(inputs.run, plans.beside(settings.limit, plan), lambda: dataset, config.register)
 
 
 def before_answers(
@@ -45,4 +46,4 @@ def before_answers(
     def records() -> Dataset | None:
         return open_data(settings.data) if "data" in settings else None
 
-    registration.enter(run, plan, records, file)
+    registration.enter(run, plans.beside(settings.limit, plan), records, file)

@@ -200,6 +200,7 @@ def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accountin
         private=run.secret.seed is None,
         adaptive=run.batches > 1,
         budget=settings.budget,
+        after=settings.limit,
         sanitised=limits.figure(run, settings.mechanism, delta),
         pld=pld,
         rule=settings.rule,

@@ -59,6 +59,7 @@ _STATEMENT = frozenset(
             "voters",
             "shared",
             "audiences",
+            "headcount",
         ),
     }
 )
