@@ -187,7 +187,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     if "headcount" in spent:
         return [
             *lines,
-            f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g}, whatever the votes, by the number "
+            f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g}, for a number "
             f"of voters, with noise of scale {spent['headcount']:,.4g}, and {spent['queries']} queries that "
             "were chosen by it.",
             "Nothing more can be asked by this run.",
