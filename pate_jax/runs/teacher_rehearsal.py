@@ -50,6 +50,10 @@ Entries = stand_ins.Entries
 Votes = Float[np.ndarray, "labels row classes"]
 
 
+class NoUse(PateError):
+    """No answers of teachers are of use."""
+
+
 class Teachers(NamedTuple):
     """The teachers that do best of those that were rehearsed, and what is expected of their student."""
 
@@ -83,24 +87,28 @@ def rehearse(
     delta: float,
     teachers: int | None = None,
     queries: int | None = None,
+    most_queries: int | None = None,
     least_shard: int = SHARDS[0],
     net: Model | None = None,
 ) -> Teachers:
     """The best teachers for at most `epsilon`, and what is expected of them; refused where none are of use.
 
     `labels` are those that judge: several made-up ones of the public part, or its own. `teachers` and
-    `queries` are numbers that the user has chosen. `net` is that of linear teachers, if it is known.
+    `queries` are numbers that the user has chosen, and half of `most_queries` may be asked about otherwise.
+    `net` is that of linear teachers, if it is known.
     """
     records = planning.counted(records)
     planning.check(records, dataset.classes, epsilon, delta)
     entries = seen(dataset, net)
     numbers = _numbers(records, teachers, least_shard)
-    tried = list(_tried(entries, labels, dataset.classes, numbers, planning.mu(epsilon, delta), queries))
+    public = len(parts(len(entries), labels, dataset.classes).public)
+    asked = _lists(public, queries, most_queries)
+    tried = list(_tried(entries, labels, dataset.classes, numbers, planning.mu(epsilon, delta), asked))
     best = chosen(tried, dataset.classes)
     if best is None:
-        raise PateError(_refusal(tried, records, epsilon, dataset.classes))
+        raise NoUse(_refusal(tried, records, epsilon, dataset.classes))
     option = _option(best, dataset.classes, epsilon, delta)
-    return Teachers(option, _expected(best, labels, len(parts(len(entries), labels, dataset.classes).public)))
+    return Teachers(option, _expected(best, labels, public))
 
 
 def seen(dataset: Dataset, net: Model | None = None) -> Entries:
@@ -137,7 +145,7 @@ def _tried(
     classes: int,
     numbers: dict[int, int],
     mu: float,
-    queries: int | None,
+    lists: dict[int, int],
 ) -> Iterator[Tried]:
     """Every plan, tried out."""
     roles = parts(len(entries), labels, classes)
@@ -150,23 +158,28 @@ def _tried(
     public = entries[roles.public]
     near = stand_ins.graph(public)
     noise = random.normal(size=(_DRAWS, len(labels), len(public), classes)).astype(np.float32)
-    for asked in _lists(len(public), queries):
-        rows = select("kmeans", public, asked, key=b"rehearsal")
+    for queries, stood in lists.items():
+        rows = select("kmeans", public, stood, key=b"rehearsal")
         others = np.setdiff1d(np.arange(len(public)), rows)
-        scale = float(np.sqrt(_INDEX * (queries or asked)) / mu)
+        scale = float(np.sqrt(_INDEX * queries) / mu)
         answers = np.stack([_answers(*votes[one], one, rows, scale, noise) for one in numbers])
         right = _students(public, near, rows, others, answers, truth, classes)
         told = (answers == truth[:, rows]).mean((1, 3))
         for place, (number, shard) in enumerate(numbers.items()):
-            yield Tried(number, shard, queries or asked, told[place], right[place])
+            yield Tried(number, shard, queries, told[place], right[place])
 
 
-def _lists(public: int, queries: int | None) -> list[int]:
-    """Numbers of queries that are tried; some of the public part are left to judge."""
-    most = max(1, int(_ASKED * public))
+def _lists(public: int, queries: int | None, most: int | None) -> dict[int, int]:
+    """Numbers of queries that are tried, and of the public inputs that stand for them; some are left to judge.
+
+    >>> _lists(100, None, 90), _lists(100, 500, None)
+    ({20: 20, 40: 40}, {500: 70})
+    """
+    room = max(1, int(_ASKED * public))
     if queries is not None:
-        return [min(queries, most)]
-    return [one for one in QUERIES if one <= most] or [most]
+        return {queries: min(queries, room)}
+    room = room if most is None else max(1, min(room, most // 2))
+    return {one: one for one in QUERIES if one <= room} or {room: room}
 
 
 def cast(
@@ -284,7 +297,7 @@ def _expected(best: Tried, labels: Sequence[Labels], public: int) -> Expected:
     """What is expected of the student, in the words of all rehearsals."""
     each = best.right.mean(0)
     usual = [float(np.bincount(one).max()) / len(one) for one in labels]
-    judged, several = public - best.queries, len(labels)
+    judged, several = public - min(best.queries, int(_ASKED * public)), len(labels)
     noise = float(np.sqrt(best.right.var(0, ddof=1).mean()))
     ends = (each.min(), each.max()) if several > 1 else _around(float(each[0]), judged, noise)
     low, high = map(float, ends)
