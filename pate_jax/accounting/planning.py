@@ -145,10 +145,10 @@ def plan(
     """
     goal = _Goal(counted(records), classes, epsilon, delta, answers, most_queries, models)
     _check(goal)
-    mu, numbers, chosen = _mu(epsilon, delta), _large_enough(goal, teachers), []
+    spent, numbers, chosen = mu(epsilon, delta), _large_enough(goal, teachers), []
     with bar("planning", total=len(numbers)) as steps:
         for number in numbers:
-            chosen.append(_best_option(goal, number, mu))
+            chosen.append(_best_option(goal, number, spent))
             steps.advance()
     chosen.sort(key=lambda one: -one.worth)
     _check_use(chosen[_best(chosen, answers)], goal)
@@ -208,19 +208,25 @@ def counted(records: int) -> int:
     return headcount.coarse(records)
 
 
+def check(records: int, classes: int, epsilon: float, delta: float) -> None:
+    """Refuse a goal that no plan can meet, whatever is asked."""
+    check_delta(delta)
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise PateError(f"epsilon={epsilon!r} must be a finite number above 0")
+    if classes < 2:
+        raise PateError(f"classes={classes} must be at least 2")
+    if delta * records > 1:
+        raise PateError(
+            f"delta={delta:g} is above one over some {records:,} records, which protects nobody: "
+            f"take {0.1 / records:.0e}"
+        )
+
+
 def _check(goal: _Goal) -> None:
     """Refuse a goal that no plan can meet, whatever the options."""
-    check_delta(goal.delta)
-    if not (goal.epsilon > 0 and math.isfinite(goal.epsilon)):
-        raise PateError(f"epsilon={goal.epsilon!r} must be a finite number above 0")
-    for name, number, least in (("classes", goal.classes, 2), ("queries", goal.most_queries, 1)):
-        if number < least:
-            raise PateError(f"{name}={number} must be at least {least}")
-    if goal.delta * goal.records > 1:
-        raise PateError(
-            f"delta={goal.delta:g} is above one over some {goal.records:,} records, which protects nobody: "
-            f"take {0.1 / goal.records:.0e}"
-        )
+    check(goal.records, goal.classes, goal.epsilon, goal.delta)
+    if goal.most_queries < 1:
+        raise PateError(f"queries={goal.most_queries} must be at least 1")
     if goal.answers is not None and not 1 <= goal.answers <= goal.most_queries:
         raise PateError(
             f"answers={goal.answers} must be from 1 to the {goal.most_queries} queries that may be asked"
@@ -240,7 +246,7 @@ def _check_use(best: Option, goal: _Goal) -> None:
         )
 
 
-def _mu(epsilon: float, delta: float) -> float:
+def mu(epsilon: float, delta: float) -> float:
     """The largest Gaussian-DP mu within epsilon: a first guess at the noise, not the guarantee."""
     low, high = 0.0, 1.0
     while composition.gaussian_epsilon(high, delta) <= epsilon:
@@ -309,17 +315,27 @@ def _option(
 
 def _calibrated(option: Option, goal: _Goal) -> Option:
     """The option with noise calibrated by the accountant and rounded up, and its epsilon computed again."""
-    queries, teachers, classes = option.queries, option.teachers, goal.classes
+    queries, teachers = option.queries, option.teachers
+    rounded, spent = calibrated(
+        option.mechanism, queries, teachers, goal.classes, goal.epsilon, goal.delta
+    )
+    votes = [_histograms(model, teachers, option.shard, classes) for model in goal.models]
+    return _option(rounded, teachers, option.shard, queries, goal.classes, spent, votes)
+
+
+def calibrated(
+    mechanism: Mechanism, queries: int, teachers: int, classes: int, epsilon: float, delta: float
+) -> tuple[Mechanism, float]:
+    """The mechanism with noise by the accountant, rounded up, and the epsilon that it spends."""
     exact = accounting.calibrate(
-        option.mechanism, goal.epsilon, goal.delta, queries=queries, teachers=teachers, classes=classes
+        mechanism, epsilon, delta, queries=queries, teachers=teachers, classes=classes
     ).mechanism
     for digits in (4, 6, 9, None):
         rounded = exact if digits is None else _rounded_up(exact, digits)
-        spent = spends(rounded, queries, teachers, classes, goal.delta)
-        if spent <= goal.epsilon:
+        spent = spends(rounded, queries, teachers, classes, delta)
+        if spent <= epsilon:
             break
-    votes = [_histograms(model, teachers, option.shard, classes) for model in goal.models]
-    return _option(rounded, teachers, option.shard, queries, classes, spent, votes)
+    return rounded, spent
 
 
 def spends(mechanism: Mechanism, queries: int, teachers: int, classes: int, delta: float) -> float:

@@ -140,5 +140,6 @@ def _chosen_again(inputs: Inputs, batch: int, wanted: int, known: list[str]) -> 
     pool = pool.take(queries.different(pool, wanted, known, spacing))
     key = run.secret.derive(f"selection {stage_of('vote', batch)}")
     selection: Any = choice.selection or "first"
-    found = queries.select(pool, dataset.preprocessing, wanted, selection, key)
+    seen = inputs.seen_by_space(pool) if selection == "space" else None
+    found = queries.select(pool, dataset.preprocessing, wanted, selection, key, seen)
     return found.inputs

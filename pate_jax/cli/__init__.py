@@ -159,18 +159,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def of_run(flags: Sequence[str]) -> list[str]:
-    """The flags of `pate run`: those of its --config, and teachers for voters where their number is given.
+    """The flags of `pate run`, with those of its --config in its place.
 
     >>> of_run(["adult", "--teachers", "125"])
-    ['--voters', 'teachers', 'adult', '--teachers', '125']
+    ['adult', '--teachers', '125']
     """
-    words = list(flags)
-    if any(flag.startswith("--config") for flag in flags):
-        from pate_jax.runs import config_file
+    if not any(flag.startswith("--config") for flag in flags):
+        return list(flags)
+    from pate_jax.runs import config_file
 
-        words = config_file.expanded(flags)
-    names = {flag.partition("=")[0] for flag in words}
-    return ["--voters", "teachers", *words] if "--teachers" in names and "--voters" not in names else words
+    return config_file.expanded(flags)
 
 
 def _near(name: str) -> str:

@@ -28,13 +28,13 @@ _PARTS = ("data", "partition", "teacher")  # whose settings are flags without a 
 _HEAD = "# What `pate run` did here. Repeat it with `pate run --config FILE`, and change what you like."
 
 
-def write(path: Path, config: RunConfig) -> None:
-    """Write the settings that differ from the defaults, and those that everybody asks for."""
-    storage.write_bytes(path, text(config).encode())
+def write(path: Path, config: RunConfig, said: Sequence[str] = ()) -> None:
+    """Write the settings that differ from the defaults, and those that everybody asks for; and why."""
+    storage.write_bytes(path, text(config, said).encode())
 
 
-def text(config: RunConfig) -> str:
-    """The content of such a file.
+def text(config: RunConfig, said: Sequence[str] = ()) -> str:
+    """The content of such a file, with what was said of its choice as remarks.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> print(text(RunConfig(voters="teachers", mechanism=GNMax(40.0))).partition("\\n")[2])
@@ -55,6 +55,7 @@ def text(config: RunConfig) -> str:
     ordered = {name: kept[name] for name in (*_ALWAYS, *kept) if name in kept}
     lines = [
         _HEAD,
+        *(f"# {line}" for line in said),
         *(f"{json.dumps(name) if '.' in name else name} = {_toml(ordered[name])}" for name in ordered),
     ]
     if config.mechanism is not None:

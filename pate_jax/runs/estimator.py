@@ -43,8 +43,7 @@ class PateClassifier(Base):
     - `classes`: all labels that may occur. Without it they are taken from y and published as they are, which
       the statement does not cover; that warns, and a run that is kept is refused.
     - `X_public`: the public inputs, unless `fit` is given them.
-    - `voters`: `sums`, `neighbours` or `teachers`, and `teachers` their number; unset or `auto`: as in
-      `pate_jax.run`.
+    - `voters`: `auto`, `sums`, `neighbours` or `teachers`, and `teachers` their number.
     - `student`: the name of a method or its settings; unset: by rule.
     - `directory`: where the run is kept. Unset: in a temporary folder, whose private part is removed when the
       fit ends, and the rest when Python does.
@@ -72,7 +71,7 @@ class PateClassifier(Base):
         *,
         classes: Sequence[Any] | np.ndarray | None = None,
         X_public: Any = None,
-        voters: own_data.Voters | None = None,
+        voters: own_data.Voters = "auto",
         teachers: int | None = None,
         student: StudentConfig | str | None = None,
         directory: Path | str | None = None,

@@ -42,6 +42,7 @@ class Inputs:
     teacher: TeacherConfig
     tolerant: bool = False
     opened: data.Dataset | None = field(default=None, repr=False, compare=False)  # where it is open already
+    known: models.Model | None = field(default=None, repr=False, compare=False)  # where it was made already
 
     @cached_property
     def dataset(self) -> data.Dataset:
@@ -84,7 +85,13 @@ class Inputs:
     @cached_property
     def net(self) -> models.Model:
         """The net of every teacher."""
-        return teachers_net(self.teacher, self.dataset)
+        return self.known or teachers_net(self.teacher, self.dataset)
+
+    def seen_by_space(self, part: data.Part) -> np.ndarray | None:
+        """Public inputs in the space of linear teachers; None where there are no such teachers."""
+        if not self.teacher.closed_form or self.net.front is None:
+            return None
+        return np.asarray(self.net.front(self.seen_of(part)))
 
     @cached_property
     def teacher_key(self) -> jax.Array:

@@ -141,12 +141,13 @@ def _config(settings: Mapping[str, Any], voters: Voters | None, epsilon: float, 
         homes[home][name] = _as_flag(name, value)
     if voters not in (None, "auto", "teachers", *get_args(Voting)):
         raise PateError(f"voters={voters!r} must be auto, teachers, {' or '.join(get_args(Voting))}")
-    unnamed: Voters = "teachers" if "teachers" in homes[PartitionChoice] else "auto"
+    if voters is None or (voters == "auto" and "teachers" in homes[PartitionChoice]):
+        voters = "teachers"
     return RunConfig(
         data=DataChoice(**homes[DataChoice]),
         partition=PartitionChoice(**homes[PartitionChoice]),
         out=root,
-        voters=unnamed if voters in (None, "auto") else voters,
+        voters=voters,
         epsilon=epsilon,
         **homes[RunConfig],
     )

@@ -31,7 +31,7 @@ def run(config: RunConfig) -> dict[str, Any]:
     run = RunDirectory(config.directory)
     if config.who != "teachers":
         return crowds.run(config)
-    config = teacher_plan.settled(run, config)
+    config, said, net = teacher_plan.settled(run, config)
     teachers = config.partition.teachers
     mechanism = config.mechanism or default_mechanism(teachers)
     check_threshold(mechanism, teachers)
@@ -48,12 +48,13 @@ def run(config: RunConfig) -> dict[str, Any]:
             config.delta,
             config.min_distance,
             config.student,
+            net,
         )
-        config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism))
+        config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism), said)
         reservation.before_training(inputs, config, mechanism)
         stages.train(inputs)
         stages.settle(inputs, mechanism, config.budget, config.delta)
-        stages.vote(inputs, config.wanted, selection=config.selection, min_distance=config.min_distance)
+        stages.vote(inputs, config.wanted, selection=config.selection or "first", min_distance=config.min_distance)
         batches.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student, inputs=inputs)

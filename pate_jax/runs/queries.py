@@ -134,8 +134,11 @@ def select(
     wanted: int,
     chosen_by: Selection = "first",
     key: bytes = b"",
+    seen: np.ndarray | None = None,
 ) -> data.Part:
-    """Inputs chosen from a pool of `different` ones."""
+    """Inputs chosen from a pool of `different` ones; `seen` is how linear teachers see them."""
+    if chosen_by == "space" and seen is not None:
+        return pool.take(select_rows("kmeans", seen, wanted, key=key))
     return pool.take(select_rows(chosen_by, pool.inputs, wanted, key=key, preprocessing=preprocessing))
 
 

@@ -176,10 +176,10 @@ class RunConfig:
     partition: Annotated[PartitionChoice, OmitArgPrefixes] = field(default_factory=PartitionChoice)
     out: Path | None = None
     """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
-    voters: Literal["auto", "teachers", Voting] = "auto"
+    voters: Literal["teachers", "auto", Voting] = "teachers"
     """Who votes: teachers, trained on shards; or every record (or user) by itself, without training:
-    neighbours for the public inputs nearest to it, or sums, by one vector in the row of its class. Unset:
-    teachers, if you set something of theirs; else neighbours or sums, as public inputs favour them."""
+    neighbours for the public inputs nearest to it, or sums, by one vector in the row of its class. auto: those
+    that public inputs favour."""
     epsilon: float | None = None
     """What the run may cost: the figure to publish is at most this. Unset: 1; teachers whose mechanism you
     set, and no epsilon, cost what they cost."""
@@ -195,12 +195,14 @@ class RunConfig:
     queries: int | None = None
     """Number of public inputs that the voters are asked about; unset: as many as the noise allows, and 500
     of teachers whose mechanism you set."""
-    selection: Selection = "first"
+    selection: Selection | None = None
     """Which: the first of the public part, random ones, or one for each of as many clusters: kmeans compares
-    pixels or columns, learned (images; a few minutes) what a net learned of the public part. Free."""
+    pixels or columns, space what linear teachers see, learned (images; a few minutes) what a net learned of
+    the public part. Free. Unset: clusters, and the first for teachers whose mechanism you set."""
     min_distance: float | None = None
     """For teachers: ask about no public input that is nearer than this to an earlier one, in units of the
-    distance that is typical between a public input and its nearest; 0.5 leaves out near-duplicates. Free."""
+    distance that is typical between a public input and its nearest; 0.5 leaves out near-duplicates. Free.
+    Unset: 0.5, and none for teachers whose mechanism you set."""
     delta: float = 1e-5
     """The delta of the privacy statement; well below one over the number of private records."""
     budget_epsilon: float | None = None
@@ -233,8 +235,8 @@ class RunConfig:
     def who(self) -> Literal["auto", "teachers", Voting]:
         """Who votes; `auto` is a crowd whose kind is still to be chosen.
 
-        >>> RunConfig().who, RunConfig(voters="sums").who, RunConfig(selection="kmeans").who
-        ('auto', 'sums', 'teachers')
+        >>> RunConfig().who, RunConfig(voters="auto").who, RunConfig(voters="auto", selection="kmeans").who
+        ('teachers', 'auto', 'teachers')
         """
         return "teachers" if self.voters == "auto" and self._of_teachers() else self.voters
 
@@ -256,7 +258,7 @@ class RunConfig:
         given = f"--encoder {self.encoder}" if self.encoder else self.space and f"--space {self.space}"
         if given:
             raise PateError(
-                f"{given} makes the space of a crowd: give --voters neighbours or sums with it; linear "
+                f"{given} makes the space of a crowd: give --voters neighbours, sums or auto with it; linear "
                 "teachers (--net linear) take theirs by --front"
             )
         if self.rounds != 1:
@@ -270,7 +272,7 @@ class RunConfig:
         of_teachers = {
             "--teachers": self.partition.teachers != PartitionChoice.teachers,
             "--budget-epsilon": self.budget_epsilon is not None,
-            "--selection": self.selection != "first",
+            "--selection": self.selection is not None,
             "--min-distance": self.min_distance is not None,
             "a mechanism": self.mechanism is not None,
         }

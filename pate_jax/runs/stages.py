@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax import accounting, data, ensemble, student, voting
+from pate_jax import accounting, data, ensemble, models, student, voting
 from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
@@ -49,6 +49,7 @@ def begin(
     delta: float = budget.CUSTOMARY_DELTA,
     min_distance: float | None = None,
     learner: student.StudentConfig | None = None,
+    net: models.Model | None = None,
 ) -> Inputs:
     """Open the data of a run, and record what it is made from.
 
@@ -60,7 +61,7 @@ def begin(
     choice = choice.drawn(_RECORDS * cut.teachers)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
-        inputs = Inputs(run, choice, cut, config)
+        inputs = Inputs(run, choice, cut, config, known=net)
         whom = relation.of(inputs.dataset, cut.by)
         if learner is not None:
             _check_learner(learner, inputs.dataset)
@@ -156,7 +157,8 @@ def vote(
     if public is not None and dataset.name == "own":
         public_part.warn_of_copies(dataset, {"further public": given.public})
     key = run.secret.derive(f"selection {stage}")
-    asked = queries.select(pool, dataset.preprocessing, wanted, selection, key)
+    seen = inputs.seen_by_space(pool) if selection == "space" else None
+    asked = queries.select(pool, dataset.preprocessing, wanted, selection, key, seen)
     queries.tell_near(inputs, asked, batch)
     votes = votes_on(inputs, asked)._replace(trial=dataset.trial or given.trial)
     voting.save_votes(run.votes_of(batch), votes)

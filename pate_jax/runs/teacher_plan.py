@@ -1,94 +1,189 @@
-"""Number of teachers, noise and queries for a wished epsilon, where the user leaves them open."""
+"""Number of teachers, queries and noise for a wished epsilon, where the user leaves them open."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax import mechanisms
+from pate_jax import mechanisms, models
 from pate_jax.accounting import planning
-from pate_jax.data import Dataset, partition
-from pate_jax.runs import queries
+from pate_jax.accounting.exact import counts
+from pate_jax.crowd.rehearsal import Expected
+from pate_jax.crowd.roles import Labels
+from pate_jax.data import Dataset, nearness, partition
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.models.spaces import Learned
+from pate_jax.runs import queries, teacher_rehearsal
+from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.inputs import open_data
+from pate_jax.runs.inputs import front_of, open_data, teachers_net
 from pate_jax.runs.record import PLANNED
 from pate_jax.runs.settings import STROKES, PartitionChoice, RunConfig
 from pate_jax.runs.stable_choice import StableChoice
-from pate_jax.system import devices, progress
+from pate_jax.system import devices, headcount, progress
 
-_MOST_QUERIES = 2000
+_OF_STEPS = 60  # records at least of a teacher that learns step by step
+_AHEAD = 0.02  # of the judged inputs, above the most frequent class, from which a crowd is worth naming
+_CHANGE = (
+    "  Change what you like: --teachers, --net, --queries, --selection, a mechanism; or --voters auto, sums, "
+    "neighbours (`pate run --help-all`)."
+)
 
 
-def settled(run: RunDirectory, config: RunConfig) -> RunConfig:
+class Settled(NamedTuple):
+    """The settings of a run with nothing left open, why they are so, and the net if it was made already."""
+
+    config: RunConfig
+    said: tuple[str, ...] = ()
+    net: models.Model | None = None
+
+
+def settled(run: RunDirectory, config: RunConfig) -> Settled:
     """A run of teachers with all that `--epsilon` leaves open; others are returned as they are.
 
     The choice reads the number of records or users, rounded down to two digits, and no record. It is kept
     with the settings, so that the run can be continued.
     """
     if isinstance(config.mechanism, StableChoice):
-        return replace(config, mechanism=config.mechanism.settled(config.budget, config.delta))
+        return Settled(replace(config, mechanism=config.mechanism.settled(config.budget, config.delta)))
     if config.budget_epsilon is not None or config.mechanism is not None:
-        return config
+        return Settled(config)
     config = replace(config, data=config.data.drawn(STROKES))
-    stages = run.record.stages()
-    found = stages[PLANNED] if PLANNED in stages else _planned(config)
+    stages, net = run.record.stages(), None
+    if PLANNED in stages:
+        found = stages[PLANNED]
+    else:
+        found, net = _planned(config)
     if devices.is_first():
         run.record.agree(PLANNED, found)
-    progress.say(_said(found))
+    lines = tuple(said(found))
+    for line in lines:
+        progress.say(line)
+    return Settled(_filled(config, found), lines, net)
+
+
+def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
+    """The settings with what was planned in their open places."""
     return replace(
         config,
         epsilon=config.budget,
         partition=replace(config.partition, teachers=found["teachers"]),
+        teacher=replace(config.teacher, net=config.teacher.net or found["net"]),
         queries=found["queries"],
+        selection=config.selection or found["selection"],
+        min_distance=config.min_distance or found["min_distance"],
         mechanism=mechanisms.from_dict(found["mechanism"]),
     )
 
 
-def _planned(config: RunConfig) -> dict[str, Any]:
-    """The plan as it is recorded."""
-    given = config.partition.teachers
+def _planned(config: RunConfig) -> tuple[dict[str, Any], models.Model | None]:
+    """The plan as it is recorded, and the net of linear teachers, if they are these."""
+    given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
     with devices.failing_together():
         dataset = open_data(config.data)
         units = np.unique(partition.units_of(dataset.private, config.partition.by))
-        if given != PartitionChoice.teachers:
+        if given is not None:
             partition.check_enough(units, given)
-        pool = _pool(config, dataset)
-    found = planning.plan(
-        planning.counted(len(units)),
-        dataset.classes,
-        float(config.budget or 0),
-        config.delta,
-        most_queries=min(pool, config.queries or _MOST_QUERIES),
-        teachers=planning.TEACHERS if given == PartitionChoice.teachers else (given,),
-    ).best
+        distance = _distance(config, dataset)
+        pool = _pool(config, dataset, distance)
+        records, budget = planning.counted(len(units)), float(config.budget or 0)
+        planning.check(records, dataset.classes, budget, config.delta)
+        linear = config.teacher.net in (None, "linear")
+        wide, net = _seen(config.teacher if linear else teacher_rehearsal.CONFIG, dataset)
+        labels = forecast.judges(dataset, wide, own=config.data.private is not None)
+        try:
+            found = teacher_rehearsal.rehearse(
+                dataset,
+                labels,
+                records=records,
+                epsilon=budget,
+                delta=config.delta,
+                teachers=given,
+                queries=config.queries,
+                most_queries=pool,
+                least_shard=teacher_rehearsal.SHARDS[0] if linear else _OF_STEPS,
+                net=net,
+            )
+        except teacher_rehearsal.NoUse as error:
+            other = _way_out(dataset, wide, labels, records, budget, config.delta)
+            raise PateError(f"{error}{other}") from None
+    option = found.option
     return {
         "epsilon": config.budget,
         "delta": config.delta,
-        "teachers": found.teachers,
-        "queries": found.queries,
-        "mechanism": mechanisms.to_dict(found.mechanism),
-        "answers": found.answers,
-        "right": found.right,
-    }
+        "records": records,
+        "classes": dataset.classes,
+        "pool": pool,
+        "teachers": option.teachers,
+        "shard": option.shard,
+        "net": config.teacher.net or "linear",
+        "front": front_of(config.teacher, dataset) if linear else None,
+        "queries": option.queries,
+        "selection": config.selection or ("space" if linear else "kmeans"),
+        "min_distance": distance,
+        "mechanism": mechanisms.to_dict(option.mechanism),
+        "right": option.right,
+        "expected": found.expected._asdict(),
+    }, (net if linear else None)
 
 
-def _pool(config: RunConfig, dataset: Dataset) -> int:
+def _seen(config: TeacherConfig, dataset: Dataset) -> tuple[Learned, models.Model]:
+    """The space that crowds would be compared in, and the net of linear teachers, in the same where it may."""
+    wide = forecast.learned(dataset)
+    config = replace(config, net="linear").resolved()
+    return wide, teachers_net(config, dataset, wide.space if config.front is None else None)
+
+
+def _distance(config: RunConfig, dataset: Dataset) -> float | None:
+    """How far queries are from each other: as told, or so that no near-duplicate is asked about."""
+    if config.min_distance is not None or queries.ruler_of(dataset).typical == 0:
+        return config.min_distance
+    rows = queries.different(dataset.public, 1, [], queries.Spacing(queries.ruler_of(dataset), nearness.NEAR))
+    return nearness.NEAR if config.queries is None or len(rows) >= config.queries else None
+
+
+def _pool(config: RunConfig, dataset: Dataset, distance: float | None) -> int:
     """How many public inputs there are to ask about; refused if they are fewer than the user wants."""
-    if config.min_distance is not None:
-        spacing = queries.Spacing(queries.ruler_of(dataset), config.min_distance)
-        return len(queries.different(dataset.public, config.queries or 1, [], spacing))
-    if config.queries is not None:
-        queries.different(dataset.public, config.queries, [])
-    return len(dataset.public.inputs)
+    spacing = None if distance is None else queries.Spacing(queries.ruler_of(dataset), distance)
+    return len(queries.different(dataset.public, config.queries or 1, [], spacing))
 
 
-def _said(found: dict[str, Any]) -> str:
-    """What was chosen, in a sentence."""
-    return (
-        f"Chosen for epsilon {found['epsilon']:g} at delta {found['delta']:g}, by the rounded number of "
-        f"records and votes of known teachers: {found['teachers']:,} teachers, {found['queries']:,} queries, "
-        f"{found['mechanism']['name']}; {found['answers']:,.0f} answers are expected, {found['right']:.0%} "
-        "of them right."
-    )
+def _way_out(
+    dataset: Dataset, wide: Learned, labels: list[Labels], records: int, epsilon: float, delta: float
+) -> str:
+    """What another kind of voters is expected to bring, where teachers bring nothing."""
+    mu, voters = counts.mu_for(epsilon, delta), headcount.coarse(records)
+    once = forecast.candidates(voters, mu, several=False)
+    found = forecast.of_crowds(once, wide, labels, voters=voters, classes=dataset.classes, mu=mu)
+    best = forecast.leader(found)
+    if found[best].accuracy < found[best].majority + _AHEAD:
+        return ""
+    return f"; or take --voters {best.voters}: {found[best].text()} is expected of them"
+
+
+def said(found: Mapping[str, Any]) -> list[str]:
+    """What was chosen and why, in five lines."""
+    expected, noise = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"]).noise
+    own = expected.labels == 1
+    judges = "the labels of your public file" if own else "labels that were made up in several ways"
+    how = {
+        "space": ", each typical of one cluster of the public part",
+        "kmeans": ", each typical of one cluster of the public part",
+    }.get(found["selection"], "")
+    apart = "" if found["min_distance"] is None else ", no two of them near-duplicates"
+    front = "" if found["front"] is None else f", in the space {found['front']}"
+    return [
+        f"Chosen by public inputs alone, for epsilon {found['epsilon']:g} at delta {found['delta']:g}: about "
+        f"{found['records']:,} records, {found['classes']} classes, {found['pool']:,} different public inputs.",
+        f"  teachers: {found['teachers']:,} of about {found['shard']:,} records each, net {found['net']}"
+        f"{front}; the student that they teach does best in a rehearsal.",
+        f"  queries: {found['queries']:,}{how}{apart}. Noise: {found['mechanism']['name']} of scale "
+        f"{noise.scale:,.4g} on each count of votes.",
+        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student {expected.text()}; "
+        f"the most frequent class alone {expected.majority:.0%}.",
+        _CHANGE,
+    ]

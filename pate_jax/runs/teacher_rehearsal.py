@@ -1,15 +1,17 @@
-"""How right linear teachers are expected to be: a rehearsal on public inputs, free of cost.
+"""Which teachers are asked what, for a wished epsilon: a rehearsal on public inputs, free of cost.
 
-Teachers learn by ridge regression from shards that are drawn from one part of the pool, in the space that
-linear teachers of a run have, and vote on other inputs of that part; the mechanism's noise is drawn with its
-scales. In place of the student that a run would choose stands one more ridge regression in the same space. It
-learns the noisy answers, with the penalty that leaves out one answer best. What it says is judged on the rest
-of the pool, which stands for no private record.
+Half of the public inputs, or fewer, stand for the public part of a run, and the others for private records.
+Linear teachers learn from shards of the latter, by the formula and in the space of a run's own; some of them
+stand for all. They vote on the former, the noise of each number of queries is added, and students in closed
+form (`stand_ins`) learn the answers and are judged on inputs that nobody asked about. So plans are compared
+by the student that comes out, with labels that are made up in several ways or the public part's own.
+Nothing here reads a private record: only their number, rounded down to two digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,95 +19,199 @@ from jaxtyping import Float, Int
 
 from pate_jax.accounting import planning
 from pate_jax.accounting.planning import Option
-from pate_jax.crowd import rehearsal
 from pate_jax.crowd.rehearsal import Expected
-from pate_jax.crowd.roles import Labels, Roles, assigned
+from pate_jax.crowd.roles import Labels
 from pate_jax.data import Dataset
 from pate_jax.ensemble import TeacherConfig
-from pate_jax.mechanisms import Mechanism
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.models import Model
+from pate_jax.runs import stand_ins
 from pate_jax.runs.inputs import seen_by, teachers_net
-from pate_jax.system.eigen import eigensystem
+from pate_jax.student.selection import select
+from pate_jax.system import headcount
 
-_CONFIG = TeacherConfig(net="linear").resolved()
-_DRAWN = 40_000  # records of teachers, at most
-_TEACHERS = (20, 200)  # that stand for all, at least and at most
-_PENALTIES = (0.1, 1.0, 10.0, 100.0)  # of the student
-MOST_QUERIES = 2000
+CONFIG = TeacherConfig(net="linear").resolved()
+SHARDS = (10, 20, 30, 60, 120, 240, 480)  # records of a teacher
+QUERIES = (20, 40, 80, 150, 250, 500, 1000, 2000)
+FEWEST = 10  # teachers
+_ASKED = 0.7  # of the inputs that stand for the public part; the others judge
+_STANDING = 3000  # public inputs at most that stand for the public part
+_LABELLED = 150_000  # labels of them at most, over all labels and classes
+_DRAWN = 12_000  # records of the teachers that stand for all
+_TEACHERS = (25, 150)  # of them, at least and at most
+_DRAWS = 2  # of the noise
+_INDEX = 1.53  # queries times this, over mu squared, is about the variance of the noise
+_NEARLY = 0.98  # of the best student's share: plans above it are as good, and the surest is taken
+_FOUR_OF_FIVE = 1.28  # standard deviations
+_SIGNAL = 0.1  # of answers, between chance and all right, below which they teach nothing
 
-Entries = Float[np.ndarray, "row entries"]
-Targets = Float[np.ndarray, "row targets"]
-Matrix = Float[np.ndarray, "entries targets"]
+Entries = stand_ins.Entries
+Votes = Float[np.ndarray, "labels row classes"]
+
+
+class NoUse(PateError):
+    """No answers of teachers are of use."""
 
 
 class Teachers(NamedTuple):
-    """The teachers that do best of those that were rehearsed, and what is expected of them."""
+    """The teachers that do best of those that were rehearsed, and what is expected of their student."""
 
     option: Option
     expected: Expected
 
 
+class Parts(NamedTuple):
+    """Who is who in a rehearsal: rows of the pool."""
+
+    public: Int[np.ndarray, " public"]
+    private: Int[np.ndarray, " private"]
+
+
+class Tried(NamedTuple):
+    """What came out of one plan, label by label."""
+
+    teachers: int
+    shard: int
+    queries: int
+    answers_right: Float[np.ndarray, " labels"]
+    right: Float[np.ndarray, "draws labels"]  # of what the student says of inputs that were not asked about
+
+
 def rehearse(
-    dataset: Dataset, labels: Sequence[Labels], *, records: int, epsilon: float, delta: float
+    dataset: Dataset,
+    labels: Sequence[Labels],
+    *,
+    records: int,
+    epsilon: float,
+    delta: float,
+    teachers: int | None = None,
+    queries: int | None = None,
+    most_queries: int | None = None,
+    least_shard: int = SHARDS[0],
+    net: Model | None = None,
 ) -> Teachers:
-    """The best of the plans that `accounting.plan` proposes; it refuses where no plan is of use."""
-    entries = _seen(dataset)
-    roles = assigned(len(entries), records)
-    asked = len(roles.voting)
-    found = planning.plan(records, dataset.classes, epsilon, delta, most_queries=min(MOST_QUERIES, asked))
-    options = (found.best, *found.others)
-    each = [Teachers(one, _expected(one, entries, labels, dataset.classes, roles)) for one in options]
-    return max(each, key=lambda one: one.expected.least)
+    """The best teachers for at most `epsilon`, and what is expected of them; refused where none are of use.
+
+    `labels` are those that judge: several made-up ones of the public part, or its own. `teachers` and
+    `queries` are numbers that the user has chosen, and half of `most_queries` may be asked about otherwise.
+    `net` is that of linear teachers, if it is known.
+    """
+    records = planning.counted(records)
+    planning.check(records, dataset.classes, epsilon, delta)
+    entries = seen(dataset, net)
+    numbers = _numbers(records, teachers, least_shard)
+    public = len(parts(len(entries), labels, dataset.classes).public)
+    asked = _lists(public, queries, most_queries)
+    tried = list(_tried(entries, labels, dataset.classes, numbers, planning.mu(epsilon, delta), asked))
+    best = chosen(tried, dataset.classes)
+    if best is None:
+        raise NoUse(_refusal(tried, records, epsilon, dataset.classes))
+    option = _option(best, dataset.classes, epsilon, delta)
+    return Teachers(option, _expected(best, labels, public))
 
 
-def _seen(dataset: Dataset) -> Entries:
+def seen(dataset: Dataset, net: Model | None = None) -> Entries:
     """Public inputs as linear teachers see them."""
-    front, inputs = teachers_net(_CONFIG, dataset).front, seen_by(_CONFIG, dataset).public.inputs
+    front = (net or teachers_net(CONFIG, dataset)).front
+    inputs = seen_by(CONFIG, dataset).public.inputs
     return inputs if front is None else np.asarray(front(inputs))
 
 
-def _expected(
-    option: Option, entries: Entries, labels: Sequence[Labels], classes: int, roles: Roles
-) -> Expected:
+def parts(pool: int, labels: Sequence[Labels], classes: int) -> Parts:
+    """Half of the pool at most stands for the public part, and the others for private records.
+
+    >>> made = parts(50, [np.zeros(50, int)], 2)
+    >>> len(made.public), len(made.private), len(np.intersect1d(*made))
+    (25, 25, 0)
+    """
+    most = min(_STANDING, max(200, _LABELLED // (len(labels) * classes)), pool // 2)
+    public, private = np.split(np.random.default_rng(1).permutation(pool), [most])
+    return Parts(public, private)
+
+
+def _numbers(records: int, teachers: int | None, least_shard: int) -> dict[int, int]:
+    """Numbers of teachers, with the records of each."""
+    if teachers is not None:
+        return {teachers: max(1, records // teachers)}
+    found = {headcount.coarse(records // shard): shard for shard in SHARDS if shard >= least_shard}
+    enough = {number: shard for number, shard in found.items() if number >= FEWEST}
+    return enough or {FEWEST: records // FEWEST}
+
+
+def _tried(
+    entries: Entries,
+    labels: Sequence[Labels],
+    classes: int,
+    numbers: dict[int, int],
+    mu: float,
+    lists: dict[int, int],
+) -> Iterator[Tried]:
+    """Every plan, tried out."""
+    roles = parts(len(entries), labels, classes)
     random = np.random.default_rng(3)
-    drawn = roles.voting
-    queries = drawn[: option.queries]
-    targets = np.stack([np.eye(classes)[each] for each in labels]) - 1 / classes
-    votes = cast(option, entries, targets, drawn, queries, random)
+    truth = np.stack([each[roles.public] for each in labels])
+    votes = {
+        number: cast(entries, labels, classes, roles, number, shard, random)
+        for number, shard in numbers.items()
+    }
+    public = entries[roles.public]
+    near = stand_ins.graph(public)
+    noise = random.normal(size=(_DRAWS, len(labels), len(public), classes)).astype(np.float32)
+    for queries, stood in lists.items():
+        rows = select("kmeans", public, stood, key=b"rehearsal")
+        others = np.setdiff1d(np.arange(len(public)), rows)
+        scale = float(np.sqrt(_INDEX * queries) / mu)
+        answers = np.stack([_answers(*votes[one], one, rows, scale, noise) for one in numbers])
+        right = _students(public, near, rows, others, answers, truth, classes)
+        told = (answers == truth[:, rows]).mean((1, 3))
+        for place, (number, shard) in enumerate(numbers.items()):
+            yield Tried(number, shard, queries, told[place], right[place])
 
-    def guessed(counted: Float[np.ndarray, "query classes"]) -> rehearsal.Shares:
-        answers, answered = _answers(option.mechanism, counted, random)
-        learned = student(entries[queries[answered]], np.eye(classes)[answers[answered]])
-        return np.asarray(learned(entries[roles.judged]))
 
-    draws = range(rehearsal.FEW_DRAWS)
-    return rehearsal.judged([[guessed(counted) for _ in draws] for counted in votes], labels, roles)
+def _lists(public: int, queries: int | None, most: int | None) -> dict[int, int]:
+    """Numbers of queries that are tried, and of the public inputs that stand for them; some are left to judge.
+
+    >>> _lists(100, None, 90), _lists(100, 500, None)
+    ({20: 20, 40: 40}, {500: 70})
+    """
+    room = max(1, int(_ASKED * public))
+    if queries is not None:
+        return {queries: min(queries, room)}
+    room = room if most is None else max(1, min(room, most // 2))
+    return {one: one for one in QUERIES if one <= room} or {room: room}
 
 
 def cast(
-    option: Option,
     entries: Entries,
-    targets: Float[np.ndarray, "labels pool classes"],
-    drawn: Int[np.ndarray, " drawn"],
-    queries: Int[np.ndarray, " query"],
+    labels: Sequence[Labels],
+    classes: int,
+    roles: Parts,
+    teachers: int,
+    shard: int,
     random: np.random.Generator,
-) -> Float[np.ndarray, "labels query classes"]:
-    """Votes on queries; of many teachers some stand for all.
+) -> tuple[Votes, int]:
+    """Shares of the votes on the public part, and the number of teachers that stood for all.
 
     All labels share the teachers' records, so that each teacher is solved once.
     """
-    several, _, classes = targets.shape
-    number = int(min(option.teachers, np.clip(_DRAWN // option.shard, *_TEACHERS)))
-    votes = np.zeros((several, len(queries), classes))
-    every, each = np.arange(several)[:, None], np.arange(len(queries))
+    number = int(min(teachers, np.clip(_DRAWN // shard, *_TEACHERS)))
+    public, several = entries[roles.public], len(labels)
+    targets = [np.eye(classes, dtype=np.float32)[each[roles.private]] - 1 / classes for each in labels]
+    wide = np.concatenate(targets, 1)
+    private = entries[roles.private]
+    votes = np.zeros((several, len(public), classes), np.float32)
+    every, each = np.arange(several)[:, None], np.arange(len(public))
     for _ in range(number):
-        rows = random.choice(drawn, option.shard)
-        wanted = targets[:, rows].transpose(1, 0, 2).reshape(len(rows), -1)
-        scores = entries[queries] @ ridge(entries[rows], wanted, _CONFIG.weight_decay or 0.0)
+        rows = random.choice(len(private), shard)
+        scores = public @ ridge(private[rows], wide[rows], CONFIG.weight_decay or 0.0).astype(np.float32)
         votes[every, each, scores.reshape(-1, several, classes).argmax(2).T] += 1
-    return votes * (option.teachers / number)
+    return votes / number, number
 
 
-def ridge(inputs: Entries, targets: Targets, penalty: float) -> Matrix:
+def ridge(
+    inputs: Entries, targets: Float[np.ndarray, "row targets"], penalty: float
+) -> Float[np.ndarray, "entries targets"]:
     """The matrix of ridge regression, from the smaller of two systems of equations.
 
     >>> ridge(np.array([[2.0, 0, 0]]), np.array([[5.0]]), 1.0).ravel().tolist()
@@ -120,37 +226,100 @@ def ridge(inputs: Entries, targets: Targets, penalty: float) -> Matrix:
 
 
 def _answers(
-    mechanism: Mechanism, votes: Float[np.ndarray, "query classes"], random: np.random.Generator
-) -> tuple[Int[np.ndarray, " query"], Int[np.ndarray, " answered"]]:
-    """The noisy largest class of each query, and which queries are answered: the surest if none would be."""
-    noisy = votes + mechanism.noise.scale * random.normal(size=votes.shape)
-    if mechanism.test is None:
-        return noisy.argmax(1), np.arange(len(votes))
-    height = votes.max(1) + mechanism.test.noise.scale * random.normal(size=len(votes))
-    passed = np.flatnonzero(height >= mechanism.test.threshold)
-    return noisy.argmax(1), passed if len(passed) else np.array([height.argmax()])
+    shares: Votes,
+    stood: int,
+    teachers: int,
+    rows: Int[np.ndarray, " query"],
+    scale: float,
+    noise: Float[np.ndarray, "draws labels row classes"],
+) -> Int[np.ndarray, "draws labels query"]:
+    """The noisy largest class of each query.
+
+    That few teachers stand for many makes votes vary more than they will, so there is less noise to add.
+    """
+    some = shares[:, rows]
+    more = teachers**2 * some * (1 - some) * (1 / stood - 1 / teachers)
+    added = np.sqrt(np.maximum(scale**2 - more, 0)) * noise[:, :, rows]
+    return np.asarray((teachers * some + added).argmax(3))
 
 
-def student(inputs: Entries, answers: Targets) -> Callable[[Entries], Targets]:
-    """Ridge regression of answers, with the penalty under which each is best foretold by the others.
+def _students(
+    public: Entries,
+    near: stand_ins.Graph,
+    rows: Int[np.ndarray, " query"],
+    others: Int[np.ndarray, " judged"],
+    answers: Int[np.ndarray, "plans draws labels query"],
+    truth: Int[np.ndarray, "labels row"],
+    classes: int,
+) -> Float[np.ndarray, "plans draws labels"]:
+    """How right each plan's student is about the others: the better of two students, label by label."""
+    lists = answers.reshape(-1, len(rows))
+    told = np.eye(classes, dtype=np.float32)[lists].transpose(1, 0, 2)
+    found = stand_ins.ridge(public[rows], told, public[others]), stand_ins.spread(near, rows, told, others)
+    wanted = truth[:, others].T[:, None, None, :]
+    shape = len(others), *answers.shape[:3]
+    each = np.stack([(said.argmax(2).reshape(shape) == wanted).mean(0) for said in found])
+    better = each.mean((1, 2)).argmax(0)  # of the two, for each of the labels
+    return np.asarray(each[better, :, :, np.arange(len(better))].transpose(1, 2, 0))
 
-    >>> random = np.random.default_rng(0)
-    >>> inputs, truth = random.normal(size=(200, 3)), np.array([1.0, -1.0, 0.0])
-    >>> answers = np.eye(2)[(inputs @ truth > 0).astype(int)]
-    >>> bool(((student(inputs, answers)(inputs).argmax(1) == answers.argmax(1)).mean()) > 0.95)
+
+def chosen(tried: Sequence[Tried], classes: int) -> Tried | None:
+    """The plan of the best student in the mean over labels; of nearly equal ones that of the surest answers.
+
+    Students of a run learn more from sure answers than those that stand for them here. None: answers of all
+    plans are hardly better than chance.
+
+    >>> one = Tried(100, 30, 80, np.array([0.9]), np.array([[0.8]]))
+    >>> sure, wrong = one._replace(queries=40, answers_right=np.array([1.0])), one._replace(queries=20)
+    >>> chosen([one, sure._replace(right=np.array([[0.79]]))], 2).queries
+    40
+    >>> chosen([wrong._replace(answers_right=np.array([0.51]))], 2) is None
     True
     """
-    middle = answers.mean(0)
-    values, axes = eigensystem(inputs.T.astype(np.float64) @ inputs)
-    along, wanted = inputs @ axes, answers - middle
-    told = along.T @ wanted
+    told = [one for one in tried if (one.answers_right.mean() - 1 / classes) >= _SIGNAL * (1 - 1 / classes)]
+    if not told:
+        return None
+    most = max(one.right.mean() for one in told)
+    good = [one for one in told if one.right.mean() >= _NEARLY * most]
+    return max(good, key=lambda one: (one.answers_right.mean(), one.right.mean()))
 
-    def solved(penalty: float) -> tuple[float, Matrix]:
-        shrunk = 1 / (np.maximum(values, 0) + penalty)
-        weights = shrunk[:, None] * told
-        own = np.minimum((along**2) @ shrunk, 0.99)  # of each answer in what is said of it
-        left_out = (wanted - along @ weights) / (1 - own)[:, None]
-        return float((left_out**2).sum()), axes @ weights
 
-    _, weights = min((solved(each) for each in _PENALTIES), key=lambda one: one[0])
-    return lambda others: others @ weights + middle
+def _option(best: Tried, classes: int, epsilon: float, delta: float) -> Option:
+    """The plan with its noise by the accountant, rounded up."""
+    right = float(best.answers_right.mean())
+    worth = planning.value(best.queries, right, classes)
+    rough = DiscreteGaussianMax(float(np.sqrt(_INDEX * best.queries) / planning.mu(epsilon, delta)))
+    mechanism, spent = planning.calibrated(rough, best.queries, best.teachers, classes, epsilon, delta)
+    return Option(best.teachers, best.shard, best.queries, mechanism, spent, best.queries, right, worth)
+
+
+def _expected(best: Tried, labels: Sequence[Labels], public: int) -> Expected:
+    """What is expected of the student, in the words of all rehearsals."""
+    each = best.right.mean(0)
+    usual = [float(np.bincount(one).max()) / len(one) for one in labels]
+    judged, several = public - min(best.queries, int(_ASKED * public)), len(labels)
+    noise = float(np.sqrt(best.right.var(0, ddof=1).mean()))
+    ends = (each.min(), each.max()) if several > 1 else _around(float(each[0]), judged, noise)
+    low, high = map(float, ends)
+    return Expected(float(each.mean()), low, high, float(np.mean(usual)), judged, several, noise, _DRAWS)
+
+
+def _around(share: float, judged: int, noise: float) -> tuple[float, float]:
+    """Where the share lies in four cases of five that one draw of the noise brings of all inputs like these.
+
+    >>> [round(end, 3) for end in _around(0.9, 400, 0.0)], _around(1.0, 400, 0.0)[1]
+    ([0.879, 0.917], 1.0)
+    """
+    even = (share * judged + 2) / (judged + 4)  # of few inputs a share of 0 or 1 says little
+    away = _FOUR_OF_FIVE * math.sqrt(even * (1 - even) / (judged + 4) + noise**2)
+    return max(0.0, even - away), min(1.0, max(share, even + away))
+
+
+def _refusal(tried: Sequence[Tried], records: int, epsilon: float, classes: int) -> str:
+    best = max(tried, key=lambda one: one.answers_right.mean())
+    return (
+        f"epsilon={epsilon:g} with some {records:,} records buys no useful answers of teachers: of the "
+        f"plans that were rehearsed on public inputs, the best has {best.queries:,} answers, "
+        f"{best.answers_right.mean():.0%} of them right, for {classes} classes; raise epsilon, gather more "
+        "records or merge classes"
+    )

@@ -1,8 +1,9 @@
 """Which public inputs the teachers are asked about; free of privacy cost, since it reads public data only.
 
-Four ways to fix the list before the first answer: the `first` inputs, `random` ones, or one input for each of
+Five ways to fix the list before the first answer: the `first` inputs, `random` ones, or one input for each of
 as many clusters as there are questions, so that the list covers the pool: `kmeans` compares pixels or
-columns, `learned` compares images in a space learned from the pool itself. All accounting applies to such a
+columns, `learned` compares images in a space learned from the pool itself, and `space` compares what linear
+teachers see. All accounting applies to such a
 list. `ask_in_rounds` chooses the next inputs by what the student, trained on the answers so far, is least
 sure of. That list depends on earlier answers, so no data-dependent figure of it is a guarantee: publish the
 data-independent one over all inputs asked (`accounting.statement(..., adaptive=True)`) or a filter's budget.
@@ -68,6 +69,11 @@ def select(
     """
     if selection not in get_args(Selection):
         raise PateError(f"selection={selection!r} is unknown; choose {', '.join(get_args(Selection))}")
+    if selection == "space" and space is None:
+        raise PateError(
+            "selection='space' compares inputs in the space of linear teachers: have such (--net linear), or "
+            "choose kmeans"
+        )
     if not 0 < wanted <= len(inputs):
         raise PateError(f"queries={wanted} must be from 1 to the {len(inputs)} different public inputs")
     random = _random(key)

@@ -16,7 +16,7 @@ from pate_jax.student.validity import Net, check
 Recipe = Mapping[str, Any]
 # Of fixmatch, where answers cover all: so few steps that they would hardly ever end early.
 _OF_WHOLE: Recipe = {"steps": 3000, "batch_size": 8, "unlabelled": 3, "settled": 0.0}
-Selection = Literal["first", "random", "kmeans", "learned"]  # which public inputs are asked about
+Selection = Literal["first", "random", "kmeans", "learned", "space"]  # which public inputs are asked about
 
 
 @dataclass(frozen=True)
