@@ -24,14 +24,21 @@ from pate_jax.system import devices, progress
 def run(config: RunConfig) -> dict[str, Any]:
     """Train, vote, answer, account, teach and report; what is finished already is not repeated.
 
-    A crowd counts and releases its noisy table in place of the first three (`crowds.run`).
+    A crowd counts and releases its noisy table in place of the first three (`crowds.run`). Where the voters
+    are still to be chosen, a run begins as one of a crowd, and may go on with teachers.
 
     Of several processes all train and vote; the first does the rest, and the others return nothing.
     """
     run = RunDirectory(config.directory)
+    planned = net = None
     if config.who != "teachers":
-        return crowds.run(config)
-    config, said, net = teacher_plan.settled(run, config)
+        found = crowds.run(config)
+        if not isinstance(found, crowds.Chosen):
+            return found
+        planned, net = found
+        config = replace(config, voters="teachers")
+    settled = teacher_plan.settled(run, config, planned)
+    config, net = settled.config, settled.net or net
     teachers = config.partition.teachers
     mechanism = config.mechanism or default_mechanism(teachers)
     check_threshold(mechanism, teachers)
@@ -50,11 +57,13 @@ def run(config: RunConfig) -> dict[str, Any]:
             config.student,
             net,
         )
-        config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism), said)
+        config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism), settled.said)
         reservation.before_training(inputs, config, mechanism)
         stages.train(inputs)
         stages.settle(inputs, mechanism, config.budget, config.delta)
-        stages.vote(inputs, config.wanted, selection=config.selection or "first", min_distance=config.min_distance)
+        stages.vote(
+            inputs, config.wanted, selection=config.selection or "first", min_distance=config.min_distance
+        )
         batches.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student, inputs=inputs)

@@ -97,9 +97,7 @@ def spread(known: Graph, asked: Rows, told: Told, others: Rows) -> Said:
     return np.asarray(said.reshape(len(others), *told.shape[1:]))
 
 
-def _nearest(
-    inputs: Entries, near: int
-) -> tuple[Int[np.ndarray, "row near"], Float[np.ndarray, "row near"]]:
+def _nearest(inputs: Entries, near: int) -> tuple[Int[np.ndarray, "row near"], Float[np.ndarray, "row near"]]:
     """The nearest others of each input, the farthest of them last, and their squared distances."""
     squares = np.einsum("ij,ij->i", inputs, inputs)
     places, gaps = np.empty((2, len(inputs), near), np.float64)

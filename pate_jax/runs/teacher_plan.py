@@ -42,11 +42,11 @@ class Settled(NamedTuple):
     net: models.Model | None = None
 
 
-def settled(run: RunDirectory, config: RunConfig) -> Settled:
+def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | None = None) -> Settled:
     """A run of teachers with all that `--epsilon` leaves open; others are returned as they are.
 
     The choice reads the number of records or users, rounded down to two digits, and no record. It is kept
-    with the settings, so that the run can be continued.
+    with the settings, so that the run can be continued. A plan that is `known` was chosen by a noisy number.
     """
     if isinstance(config.mechanism, StableChoice):
         return Settled(replace(config, mechanism=config.mechanism.settled(config.budget, config.delta)))
@@ -54,7 +54,9 @@ def settled(run: RunDirectory, config: RunConfig) -> Settled:
         return Settled(config)
     config = replace(config, data=config.data.drawn(STROKES))
     stages, net = run.record.stages(), None
-    if PLANNED in stages:
+    if known is not None:
+        found = dict(known)
+    elif PLANNED in stages:
         found = stages[PLANNED]
     else:
         found, net = _planned(config)
@@ -70,7 +72,7 @@ def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
     """The settings with what was planned in their open places."""
     return replace(
         config,
-        epsilon=config.budget,
+        epsilon=None if "headcount" in found else config.budget,  # the limit of both holds then
         partition=replace(config.partition, teachers=found["teachers"]),
         teacher=replace(config.teacher, net=config.teacher.net or found["net"]),
         queries=found["queries"],
@@ -81,39 +83,49 @@ def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
 
 
 def _planned(config: RunConfig) -> tuple[dict[str, Any], models.Model | None]:
-    """The plan as it is recorded, and the net of linear teachers, if they are these."""
+    """The plan by the number of records, and the net of linear teachers, if they are these."""
     given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
     with devices.failing_together():
         dataset = open_data(config.data)
         units = np.unique(partition.units_of(dataset.private, config.partition.by))
         if given is not None:
             partition.check_enough(units, given)
-        distance = _distance(config, dataset)
-        pool = _pool(config, dataset, distance)
+        _pool(config, dataset, _distance(config, dataset))  # refused now where the user wants too many
         records, budget = planning.counted(len(units)), float(config.budget or 0)
         planning.check(records, dataset.classes, budget, config.delta)
-        linear = config.teacher.net in (None, "linear")
-        wide, net = _seen(config.teacher if linear else teacher_rehearsal.CONFIG, dataset)
+        wide = forecast.learned(dataset)
         labels = forecast.judges(dataset, wide, own=config.data.private is not None)
         try:
-            found = teacher_rehearsal.rehearse(
-                dataset,
-                labels,
-                records=records,
-                epsilon=budget,
-                delta=config.delta,
-                teachers=given,
-                queries=config.queries,
-                most_queries=pool,
-                least_shard=teacher_rehearsal.SHARDS[0] if linear else _OF_STEPS,
-                net=net,
-            )
+            return planned(config, dataset, wide, labels, records=records, epsilon=budget)
         except teacher_rehearsal.NoUse as error:
             other = _way_out(dataset, wide, labels, records, budget, config.delta)
             raise PateError(f"{error}{other}") from None
+
+
+def planned(
+    config: RunConfig, dataset: Dataset, wide: Learned, labels: list[Labels], *, records: int, epsilon: float
+) -> tuple[dict[str, Any], models.Model | None]:
+    """The plan as it is recorded, and the net of linear teachers, if they are these; from public things."""
+    given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
+    distance = _distance(config, dataset)
+    pool = _pool(config, dataset, distance)
+    linear = config.teacher.net in (None, "linear")
+    net = _net(config.teacher if linear else teacher_rehearsal.CONFIG, dataset, wide)
+    found = teacher_rehearsal.rehearse(
+        dataset,
+        labels,
+        records=records,
+        epsilon=epsilon,
+        delta=config.delta,
+        teachers=given,
+        queries=config.queries,
+        most_queries=pool,
+        least_shard=teacher_rehearsal.SHARDS[0] if linear else _OF_STEPS,
+        net=net,
+    )
     option = found.option
     return {
-        "epsilon": config.budget,
+        "epsilon": epsilon,
         "delta": config.delta,
         "records": records,
         "classes": dataset.classes,
@@ -131,11 +143,10 @@ def _planned(config: RunConfig) -> tuple[dict[str, Any], models.Model | None]:
     }, (net if linear else None)
 
 
-def _seen(config: TeacherConfig, dataset: Dataset) -> tuple[Learned, models.Model]:
-    """The space that crowds would be compared in, and the net of linear teachers, in the same where it may."""
-    wide = forecast.learned(dataset)
+def _net(config: TeacherConfig, dataset: Dataset, wide: Learned) -> models.Model:
+    """The net of linear teachers, in the space that crowds would be compared in where it may be."""
     config = replace(config, net="linear").resolved()
-    return wide, teachers_net(config, dataset, wide.space if config.front is None else None)
+    return teachers_net(config, dataset, wide.space if config.front is None else None)
 
 
 def _distance(config: RunConfig, dataset: Dataset) -> float | None:
@@ -176,14 +187,16 @@ def said(found: Mapping[str, Any]) -> list[str]:
     }.get(found["selection"], "")
     apart = "" if found["min_distance"] is None else ", no two of them near-duplicates"
     front = "" if found["front"] is None else f", in the space {found['front']}"
+    others = "".join(f"; {kind} {Expected(**one).text()}" for kind, one in found.get("kinds", {}).items())
+    number = f", and of {found['headcount']:,.4g} on the number of voters before" if others else ""
     return [
         f"Chosen by public inputs alone, for epsilon {found['epsilon']:g} at delta {found['delta']:g}: about "
         f"{found['records']:,} records, {found['classes']} classes, {found['pool']:,} different public inputs.",
         f"  teachers: {found['teachers']:,} of about {found['shard']:,} records each, net {found['net']}"
         f"{front}; the student that they teach does best in a rehearsal.",
         f"  queries: {found['queries']:,}{how}{apart}. Noise: {found['mechanism']['name']} of scale "
-        f"{noise.scale:,.4g} on each count of votes.",
-        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student {expected.text()}; "
-        f"the most frequent class alone {expected.majority:.0%}.",
+        f"{noise.scale:,.4g} on each count of votes{number}.",
+        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student {expected.text()}"
+        f"{others}; the most frequent class alone {expected.majority:.0%}.",
         _CHANGE,
     ]

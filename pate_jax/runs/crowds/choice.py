@@ -1,9 +1,8 @@
 """Which voters a run has where the user leaves that open: those that a rehearsal on public inputs favours.
 
 It reads the public inputs, their labels if the user's own file has any, the number of classes, epsilon and
-the noisy number of voters, which is released before it. A run begins as one of neighbours, with the noise
-that their number of voters needs, which is more than sums need, and as much for two rounds as for one. So
-the figure holds for every choice.
+the noisy number of voters, which is released before it. A run begins as one of neighbours, with a number of
+voters that has so much noise that the figure holds for every choice, teachers among them (`teachers`).
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
 from pate_jax.mechanisms.crowds import Voting
-from pate_jax.runs.crowds import forecast, release, students
+from pate_jax.runs.crowds import forecast, release, students, teachers
 from pate_jax.runs.crowds.forecast import Candidate
 from pate_jax.runs.crowds.inputs import LEAST, Crowd
+from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import CROWD, PLANNED, ROUNDS
 from pate_jax.runs.report import crowd_words
@@ -28,6 +28,7 @@ from pate_jax.student import Auto, StudentConfig
 from pate_jax.system import devices, progress
 
 FIRST: Voting = "neighbours"  # what a run begins as
+TEACHERS = Candidate("teachers")
 _AUTO = Auto()
 
 
@@ -37,13 +38,18 @@ def begun_as(run: RunDirectory) -> Candidate:
     return Candidate(settings.crowd.voters, settings.crowd.rounds) if CROWD in settings else Candidate(FIRST)
 
 
-def decided(crowd: Crowd, config: StudentConfig = _AUTO) -> Crowd:
-    """The crowd with the voters and rounds that were chosen for it, now or when the run was begun."""
+def decided(crowd: Crowd, config: StudentConfig = _AUTO) -> Crowd | Chosen:
+    """The crowd with the voters and rounds that were chosen for it, now or before; or the teachers."""
     if _open(crowd.run):
         release.count_voters(crowd)
         labels = judges(crowd)
         found = _rehearsed(crowd, labels)
+        taught = teachers.rehearsed(crowd, labels)
+        if taught is not None:
+            found |= {TEACHERS: taught.expected}
         chosen = forecast.best(found)
+        if taught is not None and chosen == TEACHERS:
+            return teachers.go_on(crowd, taught, {one.name: found[one] for one in found if one != TEACHERS})
         begun, crowd = crowd, _of(crowd, chosen)
         facts = {
             **chosen._asdict(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -26,9 +26,9 @@ _ENOUGH = 1000  # voters, of whom a tenth can judge a student between two rounds
 
 
 class Candidate(NamedTuple):
-    """A crowd that may vote."""
+    """Voters that may be chosen."""
 
-    voters: Voting
+    voters: Voting | Literal["teachers"]
     rounds: int = 1
 
     @property

@@ -24,7 +24,7 @@ from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.plans import CrowdPlan
-from pate_jax.runs.record import BASELINE, CANDIDATE, COMPARED, CROWD
+from pate_jax.runs.record import BASELINE, CANDIDATE, COMPARED, CROWD, HEADCOUNT
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
@@ -344,7 +344,7 @@ def made(run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: 
 def refuse_others(run: RunDirectory) -> None:
     """Refuse to begin a crowd's run where another kind of run lies."""
     settings = run.record.read()
-    others = "partition", "votes", "mechanism", BASELINE
+    others = "partition", "votes", "mechanism", BASELINE, HEADCOUNT
     if CROWD not in settings and any(one in settings for one in others):
         raise PateError(
             f"{run.root} was begun with teachers, with votes made elsewhere, or by DP-SGD: choose another "

@@ -6,40 +6,55 @@ from dataclasses import replace
 from typing import Any
 
 from pate_jax.runs import config_file, registration
-from pate_jax.runs.crowds import choice, processes, release, stages
+from pate_jax.runs.crowds import choice, processes, release, stages, teachers
 from pate_jax.runs.crowds.inputs import Crowd, plan_of
+from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
 
 
-def run(config: RunConfig) -> dict[str, Any]:
+def run(config: RunConfig) -> dict[str, Any] | Chosen:
     """Count, release, account, teach and report; what is finished already is not repeated.
 
-    Of several processes all count; the first does the rest, and the others return nothing.
+    Of several processes all count; the first does the rest, and the others return nothing. Where teachers
+    are chosen, all return these, and nothing but the number of voters was released.
     """
     run = RunDirectory(config.directory)
-    if not processes.together(config, lambda: _released(run, config)):
+    ended = processes.together(config, lambda: _released(run, config))
+    if ended.chosen is not None:
+        return ended.chosen
+    if not ended.goes_on:
         return {}
     with run.writing():
         crowd = _release(run, config)
+        if isinstance(crowd, Chosen):
+            return crowd
         stages.account(run, config.delta)
         stages.teach(run, config.student, crowd)
         return stages.tell(run) | registration.shown(run)
 
 
-def _released(run: RunDirectory, config: RunConfig) -> None:
+def _released(run: RunDirectory, config: RunConfig) -> Chosen | None:
     with run.writing():
-        _release(run, config)
+        found = _release(run, config)
+    return found if isinstance(found, Chosen) else None
 
 
-def _release(run: RunDirectory, config: RunConfig) -> Crowd:
+def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
     """Begin, choose the voters if that is left open, and release; what is released is not counted again."""
     open_yet = config.who == "auto"
+    before = teachers.of(run) if open_yet else None
+    if before is not None:
+        return before
     begun = choice.begun_as(run)
     wanted = replace(config.crowd_as(begun.voters), rounds=begun.rounds) if open_yet else config.crowd
     crowd = stages.begin(run, config.data, wanted, config.student)
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
-    crowd = choice.decided(crowd, config.student) if open_yet else crowd
+    if open_yet:
+        decided = choice.decided(crowd, config.student)
+        if isinstance(decided, Chosen):
+            return decided
+        crowd = decided
     made = crowd.choice
     chosen = replace(config, voters=made.voters, rounds=made.rounds, epsilon=made.epsilon)
     config_file.write(run.config, chosen)

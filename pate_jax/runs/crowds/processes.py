@@ -8,8 +8,10 @@ of one process, bit for bit.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from pate_jax.errors import PateError
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import COMPARED
 from pate_jax.runs.settings import RunConfig
@@ -26,21 +29,31 @@ from pate_jax.system import devices
 _OPEN, _COUNT, _STOP, _DONE = b"o", b"c", b"s", b"d"  # what the first process says to the others
 
 
-def together(config: RunConfig, lead: Callable[[], object]) -> bool:
-    """Do with all processes what the first one leads; True for the process that goes on, the first.
+class Ended(NamedTuple):
+    """How the work of all processes ended: which go on, and the teachers that were chosen, if they were."""
+
+    goes_on: bool
+    chosen: Chosen | None
+
+
+def together(config: RunConfig, lead: Callable[[], Chosen | None]) -> Ended:
+    """Do with all processes what the first one leads; the first goes on, and all where teachers are chosen.
 
     An error of one of them ends all with the same sentence.
     """
     if devices.processes() == 1:
-        return True
-    going_on = devices.is_first()
-    if going_on:
+        return Ended(True, None)
+    first, chosen = devices.is_first(), None
+    if first:
         with _leading():
-            lead()
+            chosen = lead()
     else:
         _follow(config)
+    planned = json.loads(devices.from_first(json.dumps(chosen and chosen.planned).encode()))
+    if planned is not None:
+        return Ended(True, Chosen(planned))
     devices.leave()  # it waits for all
-    return going_on
+    return Ended(first, None)
 
 
 def check(crowd: Crowd) -> None:

@@ -30,13 +30,11 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax import crowd as voting
+from pate_jax.accounting import after_count
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import (
-    CrowdRelease,
-    to_dict,
-)
+from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, to_dict
 from pate_jax.runs import batches, budget, chain, ledger, publication, registration
 from pate_jax.runs.crowds import comparison, processes, public_side, rivals, rounds, students
 from pate_jax.runs.crowds.certificate import certificate, faults
@@ -108,7 +106,8 @@ def release(crowd: Crowd) -> None:
     run = crowd.run
     run.record.agree("budget", ledger.budget_to_dict(None))
     with registration.Ledger(run, lambda: plan_of(run)) as book:
-        _shown(book, run, 1, lambda: _number(crowd))
+        beside = counts.headcount_for(crowd.mu, crowd.choice.voters)
+        _shown(book, run, 1, lambda: _number(crowd, beside))
         for round in range(1, crowd.choice.rounds + 1):
             here = crowd.at(round)
             if round > 1 and not _continues(book, here):
@@ -128,11 +127,12 @@ def release(crowd: Crowd) -> None:
 
 
 def count_voters(crowd: Crowd) -> None:
-    """Release the number of voters, before anything is chosen by it."""
+    """Release the number of voters before anything is chosen by it, with noise that suits whoever votes."""
     run = crowd.run
     run.record.agree("budget", ledger.budget_to_dict(None))
     with registration.Ledger(run, lambda: plan_of(run)) as book:
-        _shown(book, run, 1, lambda: _number(crowd))
+        beside = after_count.headcount(crowd.choice.epsilon, crowd.choice.delta)
+        _shown(book, run, 1, lambda: _number(crowd, beside))
 
 
 def _shown(book: chain.Writer, run: RunDirectory, batch: int, make: Callable[[], CrowdLine]) -> CrowdLine:
@@ -180,9 +180,8 @@ def _comparison(crowd: Crowd) -> CrowdLine:
     return _line(crowd.run, rounds.COMPARISON, beside, exact, rivals.digest(crowd.run))
 
 
-def _number(crowd: Crowd) -> CrowdLine:
+def _number(crowd: Crowd, beside: HeadCount) -> CrowdLine:
     """The line of the number of voters."""
-    beside = counts.headcount_for(crowd.mu, crowd.choice.voters)
     return _line(crowd.run, 1, beside, np.array([[crowd.number]]), NOTHING)
 
 
