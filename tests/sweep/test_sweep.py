@@ -48,7 +48,7 @@ TINY = [
         "--min-steps",
         "3",
     ),
-    *("--mechanisms", "gnmax", "--seed", "3"),
+    *("--mechanisms", "gnmax", "--seeds", "3"),
 ]
 
 
