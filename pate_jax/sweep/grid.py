@@ -41,11 +41,11 @@ class Grid:
     """Thresholds of the mechanisms that test first: 200, 0.8T or 100:240:8."""
     test_noises: tuple[str, ...] = ("0.3T", "0.6T")
     """Scales of the noise of the test."""
+    queries: tuple[str, ...] = ()
+    """Numbers of queries, 100 500 or 100:1000:4; unset: every query of a votes file, 500 of a data set."""
     epsilons: tuple[str, ...] = ()
     """Publishable epsilons, 0.3 1 3 or 0.1:3:4: the noise is fitted to each, in place of --noises and
     --test-noises."""
-    queries: tuple[str, ...] = ()
-    """Numbers of queries, 100 500 or 100:1000:4; unset: every query of a votes file, 500 of a data set."""
     settings: tuple[Mapping[str, Any], ...] = ()  # whole mechanisms, from a file only
 
     def __post_init__(self) -> None:

@@ -120,8 +120,9 @@ def useful(rows: Iterable[Row]) -> list[Row]:
     """The settings whose answers are worth a student, the most promising first; means over seeds.
 
     Left out is a setting that another one beats with the same number of teachers and the same selection, and
-    one whose answers are worth less than one right answer for each class. The rest is ordered by what its answers are worth (`planning.value`), as a share of the most that a
-    setting with as many teachers gives for no more epsilon.
+    one whose answers are worth less than one right answer for each class. The rest is ordered by what its
+    answers are worth (`planning.value`), as a share of the most that a setting with as many teachers gives
+    for no more epsilon.
 
     >>> common = {"name": "a", "source": "s", "delta": 1e-5, "classes": 10, "student_accuracy": None}
     >>> rows = [

@@ -24,6 +24,7 @@ from pate_jax.system import progress, storage
 
 Asked = list[tuple[Mechanism, int]]
 Digests = dict[tuple[Mechanism, int], list[str]]
+_PICTURE = "plots/accuracy.svg"
 
 
 def sweep(config: SweepConfig) -> dict[str, Any]:
@@ -44,11 +45,11 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     rows = told_apart(results.read(config.folder).values())
     if not rows:
         raise PateError(f"{config.folder} holds no rows of a sweep: --out must name the folder of one")
-    pictures = _draw(config, rows)
+    _draw(config, rows)
     return {
         "folder": str(config.folder),
         "page": str(config.folder / "sweep.html"),
-        "pictures": [str(picture) for picture in pictures],
+        "picture": str(config.folder / _PICTURE),
         "cells": len(mine),
         "done_before": sum(cell.digest in done for cell in mine),
         "students": sum(cell.student is not None for cell in mine),
@@ -164,8 +165,8 @@ def _add_exact(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Ce
             exact_many(mechanisms, source.votes().votes, config.delta, queries=asked, done=keep)
 
 
-def _draw(config: SweepConfig, rows: Sequence[Row]) -> list[Path]:
-    """Write the plots and the page of all rows, and return where the plots lie."""
+def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
+    """Write the plots and the page of all rows."""
     chosen = best(rows)
     middle = chosen[len(chosen) // 2] if chosen else rows[0]
     cached = config.folder / "votes" / f"{middle['votes']}.npz"
@@ -173,18 +174,19 @@ def _draw(config: SweepConfig, rows: Sequence[Row]) -> list[Path]:
     if cached.exists():
         votes = voting.load_votes(cached).votes
         with_queries = charts.queries(middle, votes, exact=config.exact != "none")
-    figures = [
-        (charts.CAPTION, charts.accuracy(rows)),
-        (
+    figures = {
+        _PICTURE: (charts.CAPTION, charts.accuracy(rows)),
+        "plots/thresholds.svg": (
             "Answered, and answered and right, against the threshold (means over the other settings).",
             charts.thresholds(rows),
         ),
-        (f"What {page.setting(middle)} costs, by queries and way of accounting.", with_queries),
-    ]
-    written = []
-    for name, (_, svg) in zip(("accuracy", "thresholds", "queries"), figures, strict=True):
+        "plots/queries.svg": (
+            f"What {page.setting(middle)} costs, by queries and way of accounting.",
+            with_queries,
+        ),
+    }
+    for name, (_, svg) in figures.items():
         if svg is not None:
-            written.append(config.folder / "plots" / f"{name}.svg")
-            storage.write_bytes(written[-1], svg, mode=0o600)
-    storage.write_bytes(config.folder / "sweep.html", page.page(rows, chosen, figures).encode(), mode=0o600)
-    return written
+            storage.write_bytes(config.folder / name, svg, mode=0o600)
+    told = page.page(rows, chosen, list(figures.values()))
+    storage.write_bytes(config.folder / "sweep.html", told.encode(), mode=0o600)
