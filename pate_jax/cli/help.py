@@ -34,8 +34,8 @@ COMMON = {  # commands that have more flags than two screens hold, and the flags
     "--id-column --seed --json",
     "compare": "--epsilon --delta --methods --draws --minutes --judged-on --out --private --public --test "
     "--label-column --id-column --json",
-    "sweep": "--out --mechanisms --noises --thresholds --test-noises --queries --teachers --students --delta "
-    "--judged-on --exact --json",
+    "sweep": "--out --mechanisms --epsilons --noises --thresholds --test-noises --queries --selections "
+    "--teachers --nets --students --most-students --seeds --delta --judged-on --exact --json",
 }
 
 

@@ -22,7 +22,7 @@ def choose(
     independent: bool = True,
 ) -> student.Choice:
     """The method of a run's student: as told, or for `auto` by `student.choose`; the same at every call."""
-    inputs, found = _public(dataset, asked), answers or load_answers(run)
+    inputs, found = public_inputs(dataset, asked), answers or load_answers(run)
     key = jax.random.fold_in(_key(run), 1)
     return student.choose(key, inputs, found, config, independent=independent)
 
@@ -35,12 +35,12 @@ def learn(
     answers: aggregate.Answers | None = None,  # unset: those that teachers gave
 ) -> student.Student:
     """The student of a run: what public inputs and the answers give, and nothing else."""
-    inputs, found = _public(dataset, asked), answers or load_answers(run)
+    inputs, found = public_inputs(dataset, asked), answers or load_answers(run)
     learned = student.fit(_key(run), inputs, found, config)
     return learned._replace(dtype=str(dataset.public.inputs.dtype), columns=dataset.columns)
 
 
-def _public(dataset: data.Dataset, asked: data.Part) -> student.PublicInputs:
+def public_inputs(dataset: data.Dataset, asked: data.Part) -> student.PublicInputs:
     """The inputs that were asked about, and behind them all others, from which students learn too."""
     pool = np.concatenate([asked.inputs, queries.unasked(dataset.public, asked)])
     return student.PublicInputs(

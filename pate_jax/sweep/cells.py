@@ -6,9 +6,10 @@ every machine and in every order.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,8 @@ import numpy as np
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
-from pate_jax.sweep.grid import Grid
 
-_FORM = 1  # of the digest; a change of what a cell means gets a new number
+_FORM = 2  # of the digest; a change of what a cell means gets a new number
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,10 @@ class Cell:
             }
         )
 
+    def taught(self, student: str, lesson: str) -> Cell:
+        """The same setting with a student that learns from its answers."""
+        return dataclasses.replace(self, student=student, lesson=lesson)
+
     def words(self, purpose: str) -> np.ndarray:
         """Eight words for a key: the same for all cells that differ in queries, delta or student only."""
         parts = (
@@ -75,27 +79,11 @@ def digest(body: Mapping[str, Any]) -> str:
 
 
 def cells_of(
-    source: str,
-    teachers: int,
-    available: int,
-    grids: Sequence[Grid],
-    *,
-    delta: float,
-    seed: int,
-    students: Sequence[str | None] = (None,),
-    lesson: str = "",
+    source: str, teachers: int, asked: Iterable[tuple[Mechanism, int]], *, delta: float, seed: int
 ) -> list[Cell]:
-    """Every cell of the grids over one source of votes, each once, in an order that never varies."""
-    cells: dict[str, Cell] = {}
-    for grid in grids:
-        for mechanism in grid.mechanisms_for(teachers):
-            for queries in grid.queries_for(available):
-                for student in students:
-                    cell = Cell(
-                        source, teachers, mechanism, queries, delta, seed, student, lesson if student else ""
-                    )
-                    cells[cell.digest] = cell
-    return list(cells.values())
+    """The cells of one source of votes, each once, in an order that never varies."""
+    cells = (Cell(source, teachers, mechanism, queries, delta, seed) for mechanism, queries in asked)
+    return list({cell.digest: cell for cell in cells}.values())
 
 
 def shard_of(cells: Sequence[Cell], shard: tuple[int, int]) -> list[Cell]:

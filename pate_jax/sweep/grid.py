@@ -11,11 +11,13 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pate_jax.accounting.calibrate import calibrate
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME, Mechanism, from_dict
 from pate_jax.mechanisms.stable import StableAnswers
@@ -23,6 +25,7 @@ from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
 
 ANSWER, TEST = ("sigma", "scale"), ("sigma_threshold", "scale_threshold")
+_TEST = 2.5  # noise of the test over noise of the answer, where both are fitted to an epsilon
 SWEPT = tuple(name for name, kind in BY_NAME.items() if kind.votes_suffice)
 
 
@@ -39,12 +42,34 @@ class Grid:
     test_noises: tuple[str, ...] = ("0.3T", "0.6T")
     """Scales of the noise of the test."""
     queries: tuple[str, ...] = ()
-    """Numbers of queries, 100 500 or 100:1000:4; unset: every query of the votes."""
+    """Numbers of queries, 100 500 or 100:1000:4; unset: every query of a votes file, 500 of a data set."""
+    epsilons: tuple[str, ...] = ()
+    """Publishable epsilons, 0.3 1 3 or 0.1:3:4: the noise is fitted to each, in place of --noises and
+    --test-noises."""
     settings: tuple[Mapping[str, Any], ...] = ()  # whole mechanisms, from a file only
 
     def __post_init__(self) -> None:
         if not (self.mechanisms or self.settings):
             raise PateError(f"mechanisms names none: give at least one of {', '.join(SWEPT)}")
+
+    def asked(
+        self, teachers: int, classes: int, sizes: Sequence[int], delta: float
+    ) -> list[tuple[Mechanism, int]]:
+        """Every mechanism with every number of queries; noise that is fitted depends on that number.
+
+        >>> (few, _), (more, _) = Grid(("gnmax",), epsilons=("1",)).asked(100, 10, [20, 80], 1e-5)
+        >>> 1.9 < more.sigma / few.sigma < 2.1
+        True
+        """
+        if not self.epsilons:
+            return [(mechanism, size) for mechanism in self.mechanisms_for(teachers) for size in sizes]
+        whole = [_whole(description, teachers) for description in self.settings]
+        return [(mechanism, size) for mechanism in whole for size in sizes] + [
+            (_fitted(mechanism, epsilon, delta, size, teachers, classes), size)
+            for mechanism in self._unfitted(teachers)
+            for epsilon in _expand(self.epsilons, "epsilons", None, by_factors=True)
+            for size in sizes
+        ]
 
     def mechanisms_for(self, teachers: int) -> list[Mechanism]:
         """Every mechanism of the grid for an ensemble of this size, each once, in order.
@@ -58,13 +83,12 @@ class Grid:
             for name in self.mechanisms
             for values in self._values_of(name, teachers)
         ]
-        mechanisms = list(dict.fromkeys([*whole, *combined]))
-        for mechanism in mechanisms:
-            check_threshold(mechanism, teachers)
-        warnings = [text for mechanism in mechanisms if (text := threshold_warning(mechanism, teachers))]
-        if warnings:
-            progress.warn(f"{warnings[0]}; {len(warnings)} of {len(mechanisms)} settings are like that")
-        return mechanisms
+        return _checked([*whole, *combined], teachers)
+
+    def _unfitted(self, teachers: int) -> list[Mechanism]:
+        """The mechanisms with each threshold, and noise that only has the right proportions."""
+        start = dataclasses.replace(self, epsilons=(), settings=(), noises=("1",), test_noises=(str(_TEST),))
+        return start.mechanisms_for(teachers)
 
     def queries_for(self, available: int) -> list[int]:
         """The numbers of queries, ascending, each once.
@@ -74,19 +98,15 @@ class Grid:
         """
         if not self.queries:
             return [available]
-        wanted = self._numbers_of_queries()
+        wanted = self.numbers_of_queries()
         if wanted[-1] > available:
             raise PateError(f"queries={wanted[-1]} is more than the {available} queries of the votes")
         return wanted
 
-    def most_queries(self) -> int | None:
-        """The largest number of queries that the grid names, or None."""
+    def numbers_of_queries(self) -> list[int]:
+        """Those that are named, which must be whole, and those of ranges, rounded; none if unset."""
         if not self.queries:
-            return None
-        return self._numbers_of_queries()[-1]
-
-    def _numbers_of_queries(self) -> list[int]:
-        """Those that are named, which must be whole, and those of ranges, which are rounded."""
+            return []
         for text in self.queries:
             if ":" not in text:
                 _whole_number(_number(text, "queries", None), f"queries={text!r}")
@@ -108,6 +128,25 @@ class Grid:
             axes.append([(field.name, value) for value in found])
         for values in itertools.product(*axes):
             yield dict(values)
+
+
+def _checked(mechanisms: Sequence[Mechanism], teachers: int) -> list[Mechanism]:
+    """Each mechanism once; a threshold that no ensemble of this size reaches is refused or warned about."""
+    different = list(dict.fromkeys(mechanisms))
+    for mechanism in different:
+        check_threshold(mechanism, teachers)
+    warnings = [text for mechanism in different if (text := threshold_warning(mechanism, teachers))]
+    if warnings:
+        progress.warn(f"{warnings[0]}; {len(warnings)} of {len(different)} settings are like that")
+    return different
+
+
+@cache
+def _fitted(
+    mechanism: Mechanism, epsilon: float, delta: float, queries: int, teachers: int, classes: int
+) -> Mechanism:
+    """The mechanism with the least noise by which the figure to publish is at most epsilon."""
+    return calibrate(mechanism, epsilon, delta, queries=queries, teachers=teachers, classes=classes).mechanism
 
 
 def from_file(path: Path) -> list[Grid]:

@@ -22,6 +22,8 @@ _HEADS = {
     "answered": "Queries that were answered",
     "asked": "Queries",
     "setting": "Threshold/noise of the test/noise of the answer, or the noise alone",
+    "net": "What the teachers are",
+    "selection": "How the queries were chosen",
     "mechanism": "How the votes become an answer",
     "votes": "The votes, and how many teachers cast them",
     "published": "By the papers' analysis: a function of the votes",
@@ -91,7 +93,7 @@ def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
     )
     heads = _heads(best)
     for head in heads:
-        left = head in ("votes", "mechanism", "setting")
+        left = head in ("votes", "net", "selection", "mechanism", "setting")
         table.add_column(head, justify="left" if left else "right", overflow="fold")
     for row in thinned(best, _SHOWN):
         table.add_row(*(_cell(row, head) for head in heads))
@@ -138,6 +140,8 @@ def _heads(rows: Sequence[Row]) -> list[str]:
     """The columns that are neither empty nor the same in all rows."""
     names = {"exact": "exact", "student": "student_accuracy", "right": "label_accuracy"}
     empty = {head for head, name in names.items() if all(row.get(name) is None for row in rows)}
+    if "student" not in empty:
+        empty.add("published")  # no guarantee, and the table is wide as it is
     return [head for head in _HEADS if head not in empty | set(_shared(rows))]
 
 
@@ -146,6 +150,8 @@ def _shared(rows: Sequence[Row]) -> dict[str, str]:
     common = {}
     for head, words in (
         ("votes", "{} teachers"),
+        ("net", "net {}"),
+        ("selection", "queries by {}"),
         ("mechanism", "{}"),
         ("asked", "{} queries asked"),
         ("delta", "delta {}"),
@@ -159,11 +165,13 @@ def _shared(rows: Sequence[Row]) -> dict[str, str]:
 def _cell(row: Row, head: str) -> str:
     values: dict[str, str] = {
         "votes": f"{row['name']}, {row['teachers']}",
+        "net": row.get("net") or "default",
+        "selection": row.get("selection") or "-",
         "mechanism": row["mechanism"]["name"],
         "setting": short(row).partition(" ")[2],
         "asked": f"{row['queries']:,}",
         "delta": f"{row['delta']:g}",
-        "answered": f"{row['answered']:,}",
+        "answered": f"{row['answered']:,.0f}",
         "right": _percent(row["label_accuracy"]),
         "epsilon": _up(row["data_independent"]),
         "published": _up(row["published"]),

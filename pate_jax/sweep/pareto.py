@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from pate_jax.accounting.planning import value
 from pate_jax.sweep.results import Row
+
+# What makes two rows draws of one setting, and what is measured of each draw.
+_SETTING = ("name", "teachers", "net", "selection", "mechanism", "queries", "delta", "student", "lesson")
+_MEASURED = ("answered", "right", "label_accuracy", "plurality_agreement", "student_accuracy", "published")
 
 
 def front(rows: Iterable[Row]) -> list[Row]:
@@ -69,10 +76,91 @@ def worth(row: Row) -> tuple[float, ...]:
     """The values by which rows are compared; larger is better."""
     if row["student_accuracy"] is not None:
         return -row["data_independent"], row["student_accuracy"]
+    return -row["data_independent"], row["answered"], _right(row)
+
+
+def best(rows: Iterable[Row]) -> list[Row]:
+    """The front of the means over seeds: of the rows with a student, where there are any."""
+    rows = list(rows)
+    taught = [row for row in rows if row["student_accuracy"] is not None]
+    return front(averaged(taught or rows))
+
+
+def averaged(rows: Iterable[Row]) -> list[Row]:
+    """One row for each setting: the means over seeds, and in `cells` the digests of what they are means of.
+
+    >>> common = {"name": "a", "source": "s", "mechanism": {"name": "gnmax"}, "right": 5, "cell": "1f"}
+    >>> rows = [{**common, "seed": seed, "votes": f"v{seed}", "answered": 4 + seed} for seed in (0, 1)]
+    >>> (row,) = averaged(rows)
+    >>> row["answered"], row["cells"], averaged(rows[:1]) == rows[:1]
+    (4.5, ['1f', '1f'], True)
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        told = {name: row.get(name) for name in _SETTING}
+        key = json.dumps({**told, "file": _votes_file(row)}, sort_keys=True)
+        groups.setdefault(key, []).append(row)
+    return [some[0] if len(some) == 1 else _mean(some) for some in groups.values()]
+
+
+def _mean(some: Sequence[Row]) -> Row:
+    means: dict[str, Any] = {"cells": [row["cell"] for row in some]}
+    for name in _MEASURED:
+        values = [row[name] for row in some if row.get(name) is not None]
+        means[name] = float(np.mean(values)) if values else None
+    return {**some[0], **means}
+
+
+def digests(row: Row) -> list[str]:
+    """The cells that a row tells of."""
+    return list(row.get("cells", [row["cell"]]))
+
+
+def useful(rows: Iterable[Row]) -> list[Row]:
+    """The settings whose answers are worth a student, the most promising first; means over seeds.
+
+    Left out is a setting that another one beats with the same number of teachers and the same selection, and
+    one whose answers are worth less than one right answer for each class. The rest is ordered by what its
+    answers are worth (`planning.value`), as a share of the most that a setting with as many teachers gives
+    for no more epsilon.
+
+    >>> common = {"name": "a", "source": "s", "delta": 1e-5, "classes": 10, "student_accuracy": None}
+    >>> rows = [
+    ...     {**common, "cell": "", "data_independent": e, "answered": n, "label_accuracy": r, "queries": n}
+    ...     | {"votes": "v", "teachers": 50}
+    ...     for e, n, r in [(1.0, 50, 0.9), (2.0, 50, 0.9), (2.0, 200, 0.4), (1.0, 70, 0.85)]
+    ... ]
+    >>> [(row["data_independent"], row["queries"]) for row in useful(rows)]
+    [(1.0, 70), (1.0, 50), (2.0, 200)]
+    """
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in averaged(rows):
+        groups.setdefault((row["teachers"], row.get("selection")), []).append(row)
+    kept = [row for some in groups.values() for row in front(some) if _worth(row) >= row["classes"]]
+    share = [_share(row, kept) for row in kept]
+    return [kept[place] for place in np.argsort(-np.array(share), kind="stable")]
+
+
+def _share(row: Row, rows: Sequence[Row]) -> float:
+    """The worth of a setting's answers over the largest for no more epsilon."""
+    alike = ("name", "teachers", "delta")
+    others = [
+        _worth(other)
+        for other in rows
+        if other["data_independent"] <= row["data_independent"]
+        and all(other[name] == row[name] for name in alike)
+    ]
+    return _worth(row) / max(others)
+
+
+def _worth(row: Row) -> float:
+    """What the answers are worth to a student, in right answers."""
+    return value(row["answered"], _right(row), row["classes"])
+
+
+def _right(row: Row) -> float:
     accuracy = row["label_accuracy"]
-    if accuracy is None:
-        accuracy = row.get("plurality_agreement") or 0.0
-    return -row["data_independent"], row["answered"], accuracy
+    return float((row.get("plurality_agreement") or 0.0) if accuracy is None else accuracy)
 
 
 def thinned(rows: Sequence[Row], most: int) -> list[Row]:

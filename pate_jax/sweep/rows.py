@@ -12,15 +12,18 @@ import numpy as np
 
 from pate_jax import __version__
 from pate_jax.accounting.many import many
+from pate_jax.aggregate import Answers
 from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.student import StudentConfig
 from pate_jax.sweep import students, tallies
 from pate_jax.sweep.cells import Cell
+from pate_jax.sweep.results import Row
 from pate_jax.sweep.vote_sources import Source, content_digest
 from pate_jax.system import progress
 from pate_jax.voting import Votes
 
 _TOGETHER, _TABLES = 1000, 200  # settings in one program; fewer where each has a table of its noise
+_OF_SETTING = ("exact", "exact_order", "declared")  # which lines add to the row of a setting later
 Keep = Callable[[list[dict[str, Any]]], None]
 
 
@@ -38,23 +41,28 @@ def versions() -> dict[str, str]:
     }
 
 
-def judge(source: Source, cells: Sequence[Cell], votes: Votes, config: StudentConfig, keep: Keep) -> None:
+def judge(source: Source, cells: Sequence[Cell], votes: Votes, keep: Keep) -> None:
     """Judge these cells of one source, and hand over each row as soon as it is complete."""
     sizes = sorted({cell.queries for cell in cells})
     mechanisms = list(dict.fromkeys(cell.mechanism for cell in cells))
-    lesson = source.lesson(votes) if any(cell.student for cell in cells) else None
-    taught = [cell for cell in cells if cell.student]
     with progress.bar(f"{source.name}, {source.teachers} teachers", total=len(cells)) as steps:
         for some in _together(mechanisms):
             these = [cell for cell in cells if cell.mechanism in some]
-            rows = _rows(source, these, some, votes, sizes)
-            plain = [row for cell, row in zip(these, rows, strict=True) if not cell.student]
-            keep(plain)
-            steps.advance(len(plain))
-            for cell, row in zip(these, rows, strict=True):
-                if cell.student and lesson is not None:
-                    keep([{**row, "student_accuracy": _taught(cell, votes, lesson, config)}])
-                    steps.advance(note=f"student {taught.index(cell) + 1} of {len(taught)}")
+            keep(_rows(source, these, some, votes, sizes))
+            steps.advance(len(these))
+
+
+def teach(
+    source: Source, cells: Sequence[tuple[Cell, Row]], config: StudentConfig, keep: Keep, done: progress.Bar
+) -> None:
+    """Train the student of each cell; its setting was judged before, in the row that goes with it."""
+    votes = source.votes()
+    lesson, made = source.lesson(votes), versions()
+    for cell, row in cells:
+        told = {name: value for name, value in row.items() if name not in _OF_SETTING}
+        own = {"cell": cell.digest, "student": cell.student, "lesson": cell.lesson, "versions": made}
+        keep([{**told, **own, "student_accuracy": _taught(cell, votes, lesson, config)}])
+        done.advance(note=f"{source.name}, {source.teachers} teachers, {cell.student}")
 
 
 def _together(mechanisms: Sequence[Mechanism]) -> Iterable[dict[Mechanism, int]]:
@@ -101,7 +109,9 @@ def _rows(
                 "queries": cell.queries,
                 "delta": cell.delta,
                 "seed": cell.seed,
-                "student": cell.student,
+                "net": source.net,
+                "selection": source.selection,
+                "student": None,
                 "answered": answered,
                 "right": right,
                 "label_accuracy": None if right is None or not answered else right / answered,
@@ -121,7 +131,7 @@ def _rows(
 
 def _taught(cell: Cell, votes: Votes, lesson: students.Lesson, config: StudentConfig) -> float | None:
     answers = tallies.answers(cell.mechanism, votes.votes, cell.words("noise"))
-    asked = type(answers)(answers.labels[: cell.queries], answers.answered[: cell.queries])
+    asked = Answers(answers.labels[: cell.queries], answers.answered[: cell.queries])
     key = jax.random.key(int.from_bytes(bytes.fromhex(cell.digest[:8]), "big"))
     return students.accuracy(key, lesson, asked, str(cell.student), config)
 

@@ -5,107 +5,26 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from tyro.conf import OmitArgPrefixes, Positional
+from typing import Any
 
 from pate_jax import voting
 from pate_jax.accounting.curves import Epsilon
-from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.many import exact_many
-from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.runs.settings import DataChoice, StudentFlags, to_settings
-from pate_jax.student import Auto
-from pate_jax.sweep import cells, charts, page, results, vote_sources
+from pate_jax.sweep import cells, charts, inventory, page, results
 from pate_jax.sweep import rows as judged_rows
-from pate_jax.sweep import students as student_trials
 from pate_jax.sweep.cells import Cell
-from pate_jax.sweep.grid import Grid, from_file
-from pate_jax.sweep.pareto import front, told_apart
+from pate_jax.sweep.pareto import best, digests, told_apart, useful
 from pate_jax.sweep.results import Row
-from pate_jax.sweep.vote_sources import JudgedOn, Source
-from pate_jax.system import storage
+from pate_jax.sweep.settings import SweepConfig
+from pate_jax.sweep.vote_sources import Source
+from pate_jax.system import progress, storage
 
 Asked = list[tuple[Mechanism, int]]
 Digests = dict[tuple[Mechanism, int], list[str]]
-_QUERIES = 500  # that teachers of a data set are asked, where the grid does not say
-
-
-@dataclass(frozen=True)
-class SweepConfig:
-    """Judge a grid of settings on votes: what each answers, how right it is, what it costs."""
-
-    sources: Positional[tuple[str, ...]] = ()
-    """Votes files (.npz, .npy), run directories, or data sets by name, whose teachers are trained here."""
-    out: Path | None = None
-    """The sweep's folder; unset: sweeps/ and the name of the first source. Repeat a command to go on."""
-    grid: Path | None = None
-    """JSON file with the grid, in place of the flags below."""
-    values: Annotated[Grid, OmitArgPrefixes] = field(default_factory=Grid)
-    teachers: tuple[int, ...] = (125,)
-    """Numbers of teachers, for data sets; a votes file has its own."""
-    students: tuple[str, ...] = ()
-    """Train a student for each setting: supervised, and whatever else students can be. Takes minutes each."""
-    delta: float = 1e-5
-    """The delta that every epsilon is stated at."""
-    seed: int = 0
-    """Decides teachers and noise: a sweep is reproducible, and none of its answers may leave."""
-    judged_on: JudgedOn | None = None
-    """Whose records the teachers learned from (not what they were asked); unset: private, or synthetic."""
-    exact: Literal["none", "front", "all"] = "none"
-    """Compute the exact (data-dependent) epsilon of the Pareto front, or of every cell."""
-    shard: str = "1/1"
-    """Do part I of N of the cells, as in 2/4; parts may share a folder or be put together later."""
-    merge: bool = False
-    """Put the rows of all shards into results.jsonl."""
-    labels_are_teacher_labels: bool = False
-    """The votes files hold labels[teacher, query] and not histograms."""
-    private: Path | None = None
-    """Your own private records (.npz or .csv), as a data set to train teachers on; needs --public."""
-    public: Path | None = None
-    """Your own public inputs; for a votes file and --students, the inputs that were voted on."""
-    test: Path | None = None
-    """A labelled public test part, to judge students."""
-    equal_rows_are_coincidences: bool = False
-    """Declare that inputs of --public and --test that are private ones too are of other records."""
-    equal_ids_are_coincidences: bool = False
-    """Declare that ids and users of --public and --test that are private ones too are of other people."""
-    records: int | None = None
-    """Number of private records to draw of strokes or glyphs."""
-    classes: int | None = None
-    """Number of classes, where nothing else tells."""
-    data_dir: Path | None = None
-    """Where prepared data sets are kept."""
-    manual_dir: Path | None = None
-    """Folder with the original archives, for use without a network."""
-    teacher: Annotated[TeacherConfig, OmitArgPrefixes] = field(default_factory=TeacherConfig)
-    student: StudentFlags = field(default_factory=Auto)
-
-    def __post_init__(self) -> None:
-        check_delta(self.delta)
-        cells.parse_shard(self.shard)
-        student_trials.check_methods(self.students)
-        if not 0 <= self.seed < 1 << 32:
-            raise PateError(f"seed={self.seed} must be from 0 to 2^32 - 1")
-        if self.grid is not None and self.values != Grid():
-            raise PateError(f"--grid {self.grid} and flags for the grid were both given: use one of them")
-        if any(number < 1 for number in self.teachers) or not self.teachers:
-            raise PateError(f"teachers={self.teachers} must be numbers of at least 1")
-
-    @property
-    def folder(self) -> Path:
-        """Where the sweep lies."""
-        first = self.sources[0] if self.sources else "own"
-        return self.out or Path("sweeps") / (Path(first).stem or "own")
-
-    @property
-    def grids(self) -> list[Grid]:
-        """The grids of the file, or the one of the flags."""
-        return [self.values] if self.grid is None else from_file(self.grid)
+_PICTURE = "plots/accuracy.svg"
 
 
 def sweep(config: SweepConfig) -> dict[str, Any]:
@@ -114,15 +33,11 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     _check_folder(config)
     path = results.file_of(config.folder, shard)
     with results.writing(path):
-        sources, every = _open(config)
+        sources, every = inventory.of(config)
         mine = cells.shard_of(every, shard)
         done = results.read(config.folder)
-        for source in sources:
-            left = [cell for cell in mine if cell.source == source.digest and cell.digest not in done]
-            if left:
-                judged_rows.judge(
-                    source, left, source.votes(), config.student, lambda rows: results.append(path, rows)
-                )
+        _judge(sources, [cell for cell in mine if cell.digest not in done], path)
+        mine += _taught(config, sources, mine, path)
         _declare(sources, mine, done, path)
         _add_exact(config, sources, mine, path)
     if config.merge:
@@ -134,11 +49,59 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     return {
         "folder": str(config.folder),
         "page": str(config.folder / "sweep.html"),
+        "picture": str(config.folder / _PICTURE),
         "cells": len(mine),
         "done_before": sum(cell.digest in done for cell in mine),
+        "students": sum(cell.student is not None for cell in mine),
         "rows": rows,
-        "front": front(rows),
+        "front": best(rows),
     }
+
+
+def _judge(sources: Sequence[Source], left: Sequence[Cell], path: Path) -> None:
+    """Answers and costs of the cells that are left, source after source."""
+    for source in sources:
+        these = [cell for cell in left if cell.source == source.digest]
+        if these:
+            judged_rows.judge(source, these, source.votes(), lambda rows: results.append(path, rows))
+
+
+def _taught(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Cell], path: Path) -> list[Cell]:
+    """Train the students that are left of the useful settings among these, and return the cells of all."""
+    if not config.students:
+        return []
+    rows = results.read(config.folder)
+    settings = useful(rows[cell.digest] for cell in mine)
+    chosen = _with_students(config, settings, {cell.digest: cell for cell in mine})
+    left = [(student, rows[plain.digest]) for plain, student in chosen if student.digest not in rows]
+    progress.say(
+        f"students: {len(chosen)} ({', '.join(config.students)}) for the most useful of {len(mine)} "
+        f"settings; {len(chosen) - len(left)} were trained before"
+    )
+    with progress.bar("students", total=len(chosen)) as done:
+        done.advance(len(chosen) - len(left), found=True)
+        for source in sources:
+            these = [(cell, row) for cell, row in left if cell.source == source.digest]
+            if these:
+                judged_rows.teach(
+                    source, these, config.student, lambda lines: results.append(path, lines), done
+                )
+    return [student for _, student in chosen]
+
+
+def _with_students(
+    config: SweepConfig, settings: Sequence[Row], cell_of: Mapping[str, Cell]
+) -> list[tuple[Cell, Cell]]:
+    """Each setting's cells, and the same with each student, as long as the limit allows for all of them."""
+    chosen: list[tuple[Cell, Cell]] = []
+    lesson = inventory.lesson_of(config)
+    for row in settings:
+        plain = [cell_of[digest] for digest in digests(row)]
+        pairs = [(cell, cell.taught(name, lesson)) for cell in plain for name in config.students]
+        if config.most_students is not None and len(chosen) + len(pairs) > config.most_students:
+            break
+        chosen += pairs
+    return chosen
 
 
 def _check_folder(config: SweepConfig) -> None:
@@ -171,7 +134,8 @@ def _add_exact(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Ce
     if config.exact == "none":
         return
     rows = results.read(config.folder)
-    wanted = {row["cell"] for row in (front(rows.values()) if config.exact == "front" else rows.values())}
+    chosen = best(rows.values()) if config.exact == "front" else rows.values()
+    wanted = {digest for row in chosen for digest in digests(row)}
     alone = threading.Lock()
     for source in sources:
         left = [
@@ -203,103 +167,26 @@ def _add_exact(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Ce
 
 def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
     """Write the plots and the page of all rows."""
-    best = front(rows)
-    middle = best[len(best) // 2] if best else rows[0]
+    chosen = best(rows)
+    middle = chosen[len(chosen) // 2] if chosen else rows[0]
     cached = config.folder / "votes" / f"{middle['votes']}.npz"
     with_queries = None
     if cached.exists():
         votes = voting.load_votes(cached).votes
         with_queries = charts.queries(middle, votes, exact=config.exact != "none")
-    figures = [
-        ("Accuracy against epsilon, by number of teachers; lines join the best.", charts.accuracy(rows)),
-        (
+    figures = {
+        _PICTURE: (charts.CAPTION, charts.accuracy(rows)),
+        "plots/thresholds.svg": (
             "Answered, and answered and right, against the threshold (means over the other settings).",
             charts.thresholds(rows),
         ),
-        (f"What {page.setting(middle)} costs, by queries and way of accounting.", with_queries),
-    ]
-    for name, (_, svg) in zip(("accuracy", "thresholds", "queries"), figures, strict=True):
+        "plots/queries.svg": (
+            f"What {page.setting(middle)} costs, by queries and way of accounting.",
+            with_queries,
+        ),
+    }
+    for name, (_, svg) in figures.items():
         if svg is not None:
-            storage.write_bytes(config.folder / "plots" / f"{name}.svg", svg, mode=0o600)
-    storage.write_bytes(config.folder / "sweep.html", page.page(rows, best, figures).encode(), mode=0o600)
-
-
-def _open(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
-    """The sources, and the cells of all of them."""
-    grids = config.grids
-    sources = _sources(config, grids)
-    lesson = cells.digest(
-        {name: value for name, value in to_settings(config.student).items() if name != "method"}
-    )
-    students: Sequence[str | None] = config.students or (None,)
-    every = [
-        cell
-        for source in sources
-        for cell in cells.cells_of(
-            source.digest,
-            source.teachers,
-            source.available,
-            grids,
-            delta=config.delta,
-            seed=config.seed,
-            students=students,
-            lesson=lesson,
-        )
-    ]
-    return sources, every
-
-
-def _sources(config: SweepConfig, grids: list[Grid]) -> list[Source]:
-    sources: list[Source] = []
-    named = [most for most in (one.most_queries() for one in grids) if most is not None]
-    queries = max(named, default=_QUERIES)
-    for text in config.sources:
-        path = Path(text)
-        if path.exists() or path.suffix in (".npz", ".npy"):
-            sources.append(
-                vote_sources.of_file(
-                    path,
-                    config.folder,
-                    config.judged_on,
-                    labels_are_teacher_labels=config.labels_are_teacher_labels,
-                    public=config.public,
-                    test=config.test,
-                )
-            )
-        else:
-            sources += _of_data(config, text, queries)
-    if config.private is not None:
-        sources += _of_data(config, None, queries)
-    if not sources and not config.merge:
-        raise PateError(
-            "no source of votes: name a votes file, a run directory or a data set; or use --merge, which "
-            "puts the rows of a folder together and draws its page again"
-        )
-    return sources
-
-
-def _of_data(config: SweepConfig, name: str | None, queries: int) -> list[Source]:
-    files: dict[str, Any] = {"dataset": name}
-    if name is None:
-        files = {"private": config.private, "public": config.public, "test": config.test}
-    choice = DataChoice(
-        **files,
-        classes=config.classes,
-        records=config.records,
-        data_dir=config.data_dir,
-        manual_dir=config.manual_dir,
-        equal_rows_are_coincidences=config.equal_rows_are_coincidences,
-        equal_ids_are_coincidences=config.equal_ids_are_coincidences,
-    )
-    return [
-        vote_sources.of_data(
-            choice,
-            teachers,
-            config.teacher,
-            config.folder,
-            config.judged_on,
-            queries=queries,
-            seed=config.seed,
-        )
-        for teachers in dict.fromkeys(config.teachers)
-    ]
+            storage.write_bytes(config.folder / name, svg, mode=0o600)
+    told = page.page(rows, chosen, list(figures.values()))
+    storage.write_bytes(config.folder / "sweep.html", told.encode(), mode=0o600)

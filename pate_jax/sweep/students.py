@@ -11,11 +11,12 @@ from pate_jax import student
 from pate_jax.aggregate import Answers
 from pate_jax.data import Dataset, Part
 from pate_jax.errors import PateError
+from pate_jax.runs.students import public_inputs
 from pate_jax.student.settings import KINDS, Linear
 
 
 class Lesson(NamedTuple):
-    """The public inputs that were asked about, in the order of the votes, and the test part."""
+    """All public inputs, those that were asked about first and in their order, and the test part."""
 
     public: student.PublicInputs
     test: Part
@@ -38,22 +39,19 @@ def check_methods(names: tuple[str, ...]) -> None:
 
 
 def lesson(dataset: Dataset, asked: Part) -> Lesson:
-    """What students learn from and are judged by."""
+    """What students learn from, as in a run, and are judged by."""
     if dataset.test is None or dataset.test.labels is None:
         raise PateError("students are judged on a labelled test part, and there is none: give --test")
-    inputs = student.PublicInputs(asked.inputs, dataset.preprocessing, dataset.classes, dataset.class_names)
-    return Lesson(inputs, dataset.test)
+    return Lesson(public_inputs(dataset, asked), dataset.test)
 
 
 def accuracy(
     key: jax.Array, given: Lesson, answers: Answers, method: str, config: student.StudentConfig
 ) -> float | None:
     """How often a student of this kind is right on the test part; None where nothing was answered."""
-    if not np.asarray(answers.answered).any():
+    if not np.asarray(answers.answered).any() or given.test.labels is None:
         return None
-    queries = len(answers.labels)
-    public = given.public._replace(inputs=given.public.inputs[:queries])
-    learned = student.fit(key, public, answers, student.with_method(config, method))
-    if given.test.labels is None:
-        return None
+    told = student.with_method(config, method)
+    chosen = student.choose(jax.random.fold_in(key, 1), given.public, answers, told)
+    learned = student.fit(key, given.public, answers, chosen.config)
     return learned.accuracy(given.test.inputs, given.test.labels)

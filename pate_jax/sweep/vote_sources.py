@@ -1,8 +1,6 @@
-"""Where votes come from: a votes file, a run directory, or a data set whose teachers are trained once.
+"""Where votes come from: a votes file, a run directory, or teachers that the sweep trains.
 
-Votes are stored in the sweep's folder under the digest of their content. For each data set and number of
-teachers, the teachers are trained in a folder of their own with the sweep's seed: such votes serve to judge
-settings and can never be released.
+Votes are stored in the sweep's folder under the digest of their content.
 """
 
 from __future__ import annotations
@@ -13,16 +11,16 @@ from pathlib import Path
 from typing import Literal
 
 from pate_jax import data, voting
-from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.runs import stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.queries import rows_of
 from pate_jax.runs.record import refuse_crowd
-from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
+from pate_jax.runs.settings import DataChoice
+from pate_jax.student.settings import Selection
 from pate_jax.sweep import cells, students
-from pate_jax.system import locks, storage
+from pate_jax.sweep.ensembles import NESTED, Ensemble, opened
+from pate_jax.system import storage
 from pate_jax.voting import Votes
 from pate_jax.voting.files import votes_of
 
@@ -31,15 +29,24 @@ JudgedOn = Literal["private", "public", "synthetic"]
 
 @dataclass(frozen=True)
 class Source:
-    """Votes that settings are judged on, made when they are first needed."""
+    """Votes on one list of queries that settings are judged on, made when they are first needed."""
 
     name: str
     digest: str
     teachers: int
+    classes: int
     available: int  # queries
     judged_on: JudgedOn
     votes: Callable[[], Votes]
     lesson: Callable[[Votes], students.Lesson]
+    net: str | None = None  # of teachers that were trained here
+    selection: Selection | None = None  # by which their queries were chosen
+    seed: int | None = None  # of their shards; None: votes that were there before
+
+    @property
+    def whole(self) -> bool:
+        """Whether the beginning of the list is no list of its own, as of one input for each cluster."""
+        return self.selection is not None and self.selection not in NESTED
 
 
 def of_file(
@@ -60,14 +67,10 @@ def of_file(
         choice = settings.data if "data" in settings else None
         path = run.existing(run.votes, "vote")
     votes = votes_of(path, labels_are_teacher_labels)
-    name = content_digest(votes)
-    cached = folder / "votes" / f"{name}.npz"
-    if not cached.exists():
-        voting.save_votes(cached, votes)
 
     def lesson(_: Votes) -> students.Lesson:
         if choice is not None:
-            return _lesson_of(choice, votes)
+            return _lesson_of(open_data(choice), votes)
         if public is None:
             raise PateError(
                 f"students of {path} need the inputs that were voted on: give --public and --test"
@@ -82,8 +85,9 @@ def of_file(
     synthetic = choice is not None and _is_synthetic(choice)
     return Source(
         name=path.stem if choice is None else f"{path.parent.parent.name}",
-        digest=name,
+        digest=keep(folder, votes),
         teachers=int(votes.votes[0].sum()),
+        classes=int(votes.votes.shape[1]),
         available=len(votes.votes),
         judged_on=judged_on or ("synthetic" if synthetic else "private"),
         votes=lambda: votes,
@@ -91,47 +95,38 @@ def of_file(
     )
 
 
-def of_data(
-    choice: DataChoice,
-    teachers: int,
-    config: TeacherConfig,
-    folder: Path,
-    judged_on: JudgedOn | None,
-    *,
-    queries: int,
-    seed: int,
-) -> Source:
-    """The votes of teachers that are trained on a data set once, however many queries follow."""
-    cut = PartitionChoice(teachers=teachers, seed=seed)
-    where = {"data_dir", "manual_dir", "devices"}
-    described = {
-        part: {name: value for name, value in to_settings(one).items() if name not in where}
-        for part, one in (("data", choice), ("partition", cut), ("teacher", config))
-    }
-    name = cells.digest(described)
-    home = folder / "teachers" / name
+def of_ensemble(ensemble: Ensemble, selection: Selection, size: int, judged_on: JudgedOn | None) -> Source:
+    """The votes of teachers that are trained here, on a list of so many public inputs."""
+    choice = ensemble.choice
+    listed = {"teachers": ensemble.digest, "selection": selection}
 
     def votes() -> Votes:
-        with locks.held(home / ".sweep.lock", home, wait=True):
-            cast = _voted(home, choice, cut, config, queries)
-            cached = folder / "votes" / f"{content_digest(cast)}.npz"
-            if not cached.exists():
-                voting.save_votes(cached, cast)
-            return cast
+        cast = ensemble.votes(selection, size)
+        keep(ensemble.folder, cast)
+        return cast
 
-    def lesson(cast: Votes) -> students.Lesson:
-        return _lesson_of(RunDirectory(home).record.read().data, cast)
-
-    label = "own data" if choice.private else choice.dataset
     return Source(
-        name=label,
-        digest=name,
-        teachers=teachers,
-        available=queries,
+        name="own data" if choice.private else choice.dataset,
+        digest=cells.digest(listed if selection in NESTED else {**listed, "size": size}),
+        teachers=ensemble.cut.teachers,
+        classes=opened(choice).classes,
+        available=size,
         judged_on=judged_on or ("synthetic" if _is_synthetic(choice) else "private"),
         votes=votes,
-        lesson=lesson,
+        lesson=lambda cast: _lesson_of(ensemble.dataset(), cast),
+        net=ensemble.config.net,
+        selection=selection,
+        seed=ensemble.cut.seed,
     )
+
+
+def keep(folder: Path, votes: Votes) -> str:
+    """Store votes in the sweep's folder, and return the digest under which they lie there."""
+    name = content_digest(votes)
+    path = folder / "votes" / f"{name}.npz"
+    if not path.exists():
+        voting.save_votes(path, votes)
+    return name
 
 
 def content_digest(votes: Votes) -> str:
@@ -144,26 +139,7 @@ def content_digest(votes: Votes) -> str:
     return storage.digest(votes.votes, votes.labels)[:32]
 
 
-def _voted(
-    home: Path, choice: DataChoice, cut: PartitionChoice, config: TeacherConfig, queries: int
-) -> Votes:
-    """Train and vote as far as that is left; for more queries than before, the same teachers vote again."""
-    run = RunDirectory(home)
-    with run.writing():
-        inputs = stages.begin(run, choice, cut, config)
-        stages.train(inputs)
-        settings = run.record.read()
-        before = settings.vote(1).queries if "vote" in settings else 0
-        if before > queries:
-            queries = before
-        elif 0 < before < queries:
-            run.votes.unlink(missing_ok=True)
-            run.record.forget("vote")
-        return stages.vote(inputs, queries)
-
-
-def _lesson_of(choice: DataChoice, votes: Votes) -> students.Lesson:
-    dataset = open_data(choice)
+def _lesson_of(dataset: data.Dataset, votes: Votes) -> students.Lesson:
     if votes.ids is None:
         raise PateError("the votes file names no inputs, so no student can be taught: leave out --students")
     return students.lesson(dataset, dataset.public.take(rows_of(dataset.public.ids, votes.ids)))
