@@ -37,10 +37,11 @@ def gradients(
     users: Int[np.ndarray, " record"] | None,
     weights: Weights,
     release: ClassSums,
+    times: Int[np.ndarray, " record"] | None = None,
 ) -> Int[np.ndarray, "rows entries"]:
     """The exact sum over all voters. It is private.
 
-    The records of a user come one after another.
+    The records of a user come one after another. In a rehearsal a record stands for `times` voters.
 
     >>> release = ClassSums(classes=3, directions=2, length=90, sigma=200.0)
     >>> gradients(np.array([[6, 8]]), np.array([1]), None, np.zeros((2, 3), np.int64), release).tolist()
@@ -51,9 +52,11 @@ def gradients(
         seen = vectors[rows]
         if users is None:
             own = clipped(residuals(seen, labels[rows], weights), seen, release.length)
-            total += _product(own, seen)
+            total += _product(own if times is None else own * times[rows, None], seen)
         else:
-            total += own_tables(seen, labels[rows], users[rows], weights, release).sum(0)
+            tables = own_tables(seen, labels[rows], users[rows], weights, release)
+            often = 1 if times is None else _first(times[rows], users[rows])[:, None, None]
+            total += (tables * often).sum(0)
     return total
 
 
@@ -66,12 +69,17 @@ def own_tables(
 ) -> Int[np.ndarray, "user rows entries"]:
     """What each user adds: the mean of its records' gradients, no longer than the release's length."""
     exact = residuals(vectors, labels, weights)
-    starts = np.flatnonzero(np.diff(users, prepend=users[:1] - 1))
+    starts = _first(np.arange(len(users)), users)
     times = np.diff(np.append(starts, len(users)))
     own = (slice(start, start + some) for start, some in zip(starts, times, strict=True))
     tables = np.stack([_product(exact[rows], vectors[rows]).ravel() for rows in own])
     made = shortened(tables, np.arange(len(tables)), release.length, times * (_FINER // ONE))
     return made.reshape(len(tables), *release.shape)
+
+
+def _first(values: Int[np.ndarray, " record"], users: Int[np.ndarray, " record"]) -> np.ndarray:
+    """The value of each user's first record."""
+    return values[np.flatnonzero(np.diff(users, prepend=users[:1] - 1))]
 
 
 def own_squares(

@@ -54,22 +54,51 @@ def made(
 ) -> Steps:
     """Steps of which each table costs `mu`, along so many directions, whitened by this strength."""
     narrow = space.narrowed(directions)
-    flat = (narrow.variances / narrow.variances[0] + strength) ** -0.5 / math.sqrt(narrow.variances[0])
+    flat = _flat(narrow, strength)
     size = usual_length(public[:, : len(flat)] * flat)
-    clip = _CLIP * size / (math.sqrt(2) if classes == 2 else 1)
-    length = int(min(_LENGTH, (LARGEST_SIGMA / _UP) * mu / 2))
+    clip = clip_of(size, classes)
+    length = int(min(_LENGTH, LARGEST_SIGMA / _UP * mu / 2))
     unit = length / (clip * ONE)
     longest = min(int(_LONG * size * unit), LONGEST)
     scaling = Scaling((flat * unit).astype(np.float32), longest, max(1, round(unit)))
     release = ClassSums(classes, len(flat) + 1, length, max(1.0, 2 * length / mu * _UP))
-    newton = 8.0 if classes == 2 else 2 * classes / (classes - 1)
-    rate = _RATE * newton / voters * 2**FINE / ONE / unit**2
-    return Steps(number, narrow, scaling, release, rate)
+    return Steps(number, narrow, scaling, release, rate_of(classes) / voters * 2**FINE / ONE / unit**2)
+
+
+def whitened(
+    space: Space, public: Int[np.ndarray, "pool directions"], directions: int, strength: float
+) -> Float[np.ndarray, "pool directions"]:
+    """The pool along the first directions, each over the root of how much it varies and the strength."""
+    flat = _flat(space.narrowed(directions), strength)
+    return public[:, : len(flat)] * flat
+
+
+def _flat(space: Space, strength: float) -> Float[np.ndarray, " directions"]:
+    most = float(space.variances[0])
+    return np.asarray((space.variances / most + strength) ** -0.5 / math.sqrt(most))
 
 
 def usual_length(seen: Float[np.ndarray, "pool directions"]) -> float:
     """The median length of vectors with a constant entry of 1."""
     return float(np.median(np.sqrt((seen**2).sum(1) + 1)))
+
+
+def clip_of(size: float, classes: int) -> float:
+    """The greatest length of a gradient, where vectors have this usual length; of two classes in one row.
+
+    >>> clip_of(10.0, 10), round(clip_of(10.0, 2), 2)
+    (9.0, 6.36)
+    """
+    return _CLIP * size / (math.sqrt(2) if classes == 2 else 1)
+
+
+def rate_of(classes: int) -> float:
+    """How far the weights go against the mean gradient; of two classes the difference of their weights.
+
+    >>> round(rate_of(10), 2), rate_of(2)
+    (1.56, 5.6)
+    """
+    return _RATE * (8 if classes == 2 else 2 * classes / (classes - 1))
 
 
 def started(model: Linear, first: Int[np.ndarray, "pool entries"], seen: Int[np.ndarray, "pool others"]) -> Weights:
