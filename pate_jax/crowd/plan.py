@@ -18,7 +18,9 @@ from pate_jax.crowd import evidence, vectors
 from pate_jax.crowd import queries as queries_of
 from pate_jax.crowd.directions import CONSTANT, LINEAR, best, expected_part, split
 from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.slope import Weights
 from pate_jax.crowd.spectrum import held_out
+from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data.dataset import Dataset
 from pate_jax.errors import PateError
@@ -48,6 +50,8 @@ class Plan(NamedTuple):
     scaling: Scaling
     queries: Queries | None  # of neighbours only
     release: CrowdTable  # with its noise
+    steps: Steps | None = None  # that follow the table, of sums only
+    weights: Weights | None = None  # of a step: where its gradients are taken
 
 
 def plan(

@@ -17,9 +17,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
-from pate_jax.crowd import classifier, shares
+from pate_jax.crowd import classifier, shares, slope, steps
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.roles import Labels, Roles, Rows, assigned
 from pate_jax.crowd.vectors import vectors
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -183,12 +184,35 @@ def _by_sums(made: Plan, public: Places, roles: Roles, rows: Rows, random: np.ra
     pool, voters = classifier.measured(seen, release.length), roles.voters
     voting = seen[roles.voting]
 
+    after = None if made.steps is None else _Stepping(made.steps, public, roles, random)
+
     def guessed(labels: Labels) -> Shares:
         noisy = _noisy(roles.sums(voting, labels, release), release.sigma, random)
         users = voters if roles.users is None else shares.weight(noisy, made.scaling.constant, voters)
-        return classifier.of_pool(noisy, release, pool, users).judged(seen[rows])
+        model = classifier.of_pool(noisy, release, pool, users)
+        return model.judged(seen[rows]) if after is None else after.guess(model, seen, labels, rows)
 
     return guessed
+
+
+class _Stepping:
+    """The steps of a rehearsal: the pool's vectors of them, and who votes."""
+
+    def __init__(self, made: Steps, public: Places, roles: Roles, random: np.random.Generator) -> None:
+        self.made, self.random = made, random
+        self.seen = vectors(made.scaling, public[:, : len(made.scaling.weights)])
+        of, voting = roles.users, roles.voting
+        self.voting = voting if of is None else voting[np.argsort(of[voting], kind="stable")]
+        self.times, self.users = roles.times[self.voting], None if of is None else of[self.voting]
+
+    def guess(self, model: classifier.Linear, first: np.ndarray, labels: Labels, rows: Rows) -> Shares:
+        """The probabilities that follow from all steps behind the classifier of the first table."""
+        made, own = self.made, self.seen[self.voting]
+        weights = steps.started(model, first, self.seen)
+        for _ in range(made.number - 1):
+            exact = slope.gradients(own, labels[self.voting], self.users, weights, made.release, self.times)
+            weights = steps.moved(weights, _noisy(exact, made.release.sigma, self.random), made.rate)
+        return steps.probabilities(weights, self.seen[rows])
 
 
 def _by_counts(made: Plan, public: Places, roles: Roles, rows: Rows, random: np.random.Generator) -> Guess:

@@ -174,9 +174,12 @@ def _cut(pieces: _Pieces, length: int) -> _Pieces:
 
 
 def shortened(
-    sums: Int[np.ndarray, "piece entries"], users: Int[np.ndarray, " piece"], length: int
+    sums: Int[np.ndarray, "piece entries"],
+    users: Int[np.ndarray, " piece"],
+    length: int,
+    times: Int[np.ndarray, " piece"] | int = 1,
 ) -> Int[np.ndarray, "piece entries"]:
-    """The sums of users, of which each has some pieces: as they are, or no longer than `length`.
+    """The sums of users, of which each has some pieces: over `times`, and no longer than `length`.
 
     A sum of length r is multiplied by `length / r`, with r rounded up and each entry towards zero, so it is
     no longer than that. Before this, sums longer than 2^30 are divided, so that squares are below 2^63.
@@ -187,12 +190,13 @@ def shortened(
     """
     _, of = np.unique(users, return_inverse=True)
     about = np.sqrt(np.bincount(of, (sums.astype(np.float64) ** 2).sum(1)))
-    sums = _towards_zero(sums, (about.astype(np.int64) // _LARGE + 1)[of])
+    divided = (about.astype(np.int64) // _LARGE + 1)[of]
+    sums = _towards_zero(sums, divided)
     squares = np.zeros(len(about), np.int64)
     np.add.at(squares, of, (sums**2).sum(1))
     size = np.ceil(np.sqrt(squares)).astype(np.int64)
     size += size**2 < squares
-    size = np.maximum(size, length)[of]
+    size = np.maximum(size[of], -(-length * times // divided))
     return np.where(size[:, None] > length, _towards_zero(sums * length, size), sums)
 
 

@@ -7,18 +7,24 @@ from jaxtyping import Int
 
 from pate_jax.crowd.neighbours import counts
 from pate_jax.crowd.plan import Plan
+from pate_jax.crowd.seen import Seen, look
 from pate_jax.crowd.sums import squares, sums
 from pate_jax.crowd.voters import Voters
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import NeighbourCounts
+from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 
 
-def table(plan: Plan, people: Voters) -> Int[np.ndarray, "rows columns"]:
-    """The counts or sums of these voters, without noise: they are private.
+def table(plan: Plan, people: Voters, seen: Seen | None = None) -> Int[np.ndarray, "rows columns"]:
+    """The counts, sums or gradients of these voters, without noise: they are private.
+
+    `seen` are the voters' vectors of a step, where they are known from the step before.
 
     Where several processes run together, each is given the same voters, reads its own part of them, and
     returns the table of all.
     """
+    if plan.weights is not None and isinstance(plan.release, ClassSums):
+        seen = seen or look(plan.space, plan.scaling, people)
+        return seen.gradients(plan.weights, plan.release)
     if not isinstance(plan.release, NeighbourCounts):
         return sums(plan.space, plan.scaling, people, plan.release)
     if plan.queries is None:
@@ -33,6 +39,8 @@ def own_squares(plan: Plan, people: Voters) -> Int[np.ndarray, " voter"]:
     that. Every voter of neighbours casts as many votes as it may, each 1 in another cell. These numbers are
     private.
     """
+    if plan.weights is not None and isinstance(plan.release, ClassSums):
+        return look(plan.space, plan.scaling, people).squares(plan.weights, plan.release)
     if not isinstance(plan.release, NeighbourCounts):
         return squares(plan.space, plan.scaling, people, plan.release)
     voters = np.ones(len(people.labels), np.int64) if people.users is None else np.bincount(people.users)

@@ -1,0 +1,140 @@
+"""Steps down the slope: what follows the first table of sums, as a plan and as weights; all of it is public.
+
+A step asks for the sum of the voters' clipped gradients of softmax regression (`slope`) at the weights that
+the tables before it give, and moves the weights against it. Vectors have `D` directions of the space, whitened
+by `(v + strength * v_1)^(-1/2)`, where v is how much the pool varies along each, and a constant entry that is
+as long as a direction of variance 1. The weights begin as what the classifier of the first table says of the
+pool, by least squares.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+
+from pate_jax.crowd.classifier import Linear
+from pate_jax.crowd.discriminant import Discriminant, discriminant
+from pate_jax.crowd.slope import FINE, ONE, Weights, logits
+from pate_jax.crowd.vectors import LONGEST, Scaling
+from pate_jax.mechanisms.crowds import LARGEST_SIGMA, ClassSums
+from pate_jax.models.spaces.space import Space
+
+MOST = 20  # steps
+_CLIP, _RATE = 0.9, 0.7  # of the usual gradient's length; of a step
+_LENGTH = 4000  # of a gradient, in whole numbers, where there is noise for it
+_LONG = 3  # usual lengths that a vector has at most
+_UP = 1 + 1e-6
+_LEAST = 1e-3  # of the mean square of an entry: what is added to it where weights are fitted
+
+
+class Steps(NamedTuple):
+    """The steps behind the first table."""
+
+    number: int  # of all tables, the first among them
+    space: Space
+    scaling: Scaling
+    release: ClassSums  # of each sum of gradients
+    rate: float  # of a step: what a gradient of all voters' mean is multiplied by, in whole weights
+
+
+def made(
+    space: Space,
+    public: Int[np.ndarray, "pool directions"],
+    *,
+    number: int,
+    directions: int,
+    strength: float,
+    voters: int,
+    classes: int,
+    mu: float,
+) -> Steps:
+    """Steps of which each table costs `mu`, along so many directions, whitened by this strength."""
+    narrow = space.narrowed(directions)
+    flat = _flat(narrow, strength)
+    size = usual_length(public[:, : len(flat)] * flat)
+    clip = clip_of(size, classes)
+    length = int(min(_LENGTH, LARGEST_SIGMA / _UP * mu / 2))
+    unit = length / (clip * ONE)
+    longest = min(int(_LONG * size * unit), LONGEST)
+    scaling = Scaling((flat * unit).astype(np.float32), longest, max(1, round(unit)))
+    release = ClassSums(classes, len(flat) + 1, length, max(1.0, 2 * length / mu * _UP))
+    return Steps(number, narrow, scaling, release, rate_of(classes) / voters * 2**FINE / ONE / unit**2)
+
+
+def whitened(
+    space: Space, public: Int[np.ndarray, "pool directions"], directions: int, strength: float
+) -> Float[np.ndarray, "pool directions"]:
+    """The pool along the first directions, each over the root of how much it varies and the strength."""
+    flat = _flat(space.narrowed(directions), strength)
+    return public[:, : len(flat)] * flat
+
+
+def _flat(space: Space, strength: float) -> Float[np.ndarray, " directions"]:
+    most = float(space.variances[0])
+    return np.asarray((space.variances / most + strength) ** -0.5 / math.sqrt(most))
+
+
+def usual_length(seen: Float[np.ndarray, "pool directions"]) -> float:
+    """The median length of vectors with a constant entry of 1."""
+    return float(np.median(np.sqrt((seen**2).sum(1) + 1)))
+
+
+def clip_of(size: float, classes: int) -> float:
+    """The greatest length of a gradient, where vectors have this usual length; of two classes in one row.
+
+    >>> clip_of(10.0, 10), round(clip_of(10.0, 2), 2)
+    (9.0, 6.36)
+    """
+    return _CLIP * size / (math.sqrt(2) if classes == 2 else 1)
+
+
+def rate_of(classes: int) -> float:
+    """How far the weights go against the mean gradient; of two classes the difference of their weights.
+
+    >>> round(rate_of(10), 2), rate_of(2)
+    (1.56, 5.6)
+    """
+    return _RATE * (8 if classes == 2 else 2 * classes / (classes - 1))
+
+
+def started(model: Linear, first: Int[np.ndarray, "pool entries"], seen: Int[np.ndarray, "pool others"]) -> Weights:
+    """The weights with which steps begin: those that come closest to the first classifier's logits.
+
+    `first` are the pool's vectors of the first table, and `seen` those of the steps.
+    """
+    said = shares_logits(model, first)
+    rows = seen.astype(np.float64)
+    gram = rows.T @ rows
+    gram[np.diag_indices(len(gram))] += _LEAST * np.trace(gram) / len(gram)
+    found = np.linalg.solve(gram, rows.T @ said)
+    return np.rint(found * 2**FINE).astype(np.int64)
+
+
+def shares_logits(model: Linear, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
+    """The logits of a classifier of sums: of its discriminant. Of two classes the first has none."""
+    shares = model.linear(vectors)
+    rule = model.discriminant or _of_two(shares)
+    found = shares @ rule.turn + rule.offset
+    return found - (found[:, :1] if found.shape[1] == 2 else found.mean(1, keepdims=True))
+
+
+def _of_two(shares: np.ndarray) -> Discriminant:
+    usual = np.clip(shares.mean(0), 0.01, 0.99)
+    return discriminant(np.cov(shares.T, bias=True), usual / usual.sum())
+
+
+def moved(weights: Weights, noisy: Int[np.ndarray, "rows entries"], rate: float) -> Weights:
+    """The weights after a step against a noisy sum of gradients."""
+    change = np.rint(rate * noisy.T).astype(np.int64)
+    return weights - (np.pad(change, ((0, 0), (1, 0))) if noisy.shape[0] == 1 else change)
+
+
+def probabilities(weights: Weights, seen: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
+    """Of each class, for each vector."""
+    found = logits(seen, weights) / 2.0**FINE
+    found = np.exp(found - found.max(1, keepdims=True))
+    return (found / found.sum(1, keepdims=True)).astype(np.float32)
