@@ -14,6 +14,7 @@ import pytest
 import quick_compiler
 import scheduling
 import shapes
+import timings
 
 CACHE = Path(__file__).parents[1] / ".jax_cache"
 bytecode.keep(CACHE / "bytecode")
@@ -51,7 +52,8 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_configure(config):
-    """All processes of a session share the honest runs of tests/honest_runs.py; both sessions of CI do."""
+    """All processes tell what tests took, and share the runs of tests/honest_runs.py; CI's sessions do."""
+    config.pluginmanager.register(timings.Timings())
     if "PATE_HONEST_RUNS" not in os.environ:
         os.environ["PATE_HONEST_RUNS"] = tempfile.mkdtemp(prefix="pate-runs-")
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop("PATE_HONEST_RUNS"), ignore_errors=True))
