@@ -190,7 +190,7 @@ def cast(
     teachers: int,
     shard: int,
     random: np.random.Generator,
-) -> tuple[Votes, int]:
+) -> tuple[Float[np.ndarray, "labels public classes"], int]:
     """Shares of the votes on the public part, and the number of teachers that stood for all.
 
     All labels share the teachers' records, so that each teacher is solved once.
