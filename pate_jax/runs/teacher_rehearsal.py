@@ -170,7 +170,7 @@ def _tried(
 
 
 def _lists(public: int, queries: int | None, most: int | None) -> dict[int, int]:
-    """Numbers of queries that are tried, and of the public inputs that stand for them; some are left to judge.
+    """Numbers of queries that are tried, and of the public inputs that stand for them; the others judge.
 
     >>> _lists(100, None, 90), _lists(100, 500, None)
     ({20: 20, 40: 40}, {500: 70})
