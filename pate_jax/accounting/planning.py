@@ -317,7 +317,7 @@ def _calibrated(option: Option, goal: _Goal) -> Option:
     """The option with noise calibrated by the accountant and rounded up, and its epsilon computed again."""
     queries, teachers = option.queries, option.teachers
     rounded, spent = calibrated(option.mechanism, queries, teachers, goal.classes, goal.epsilon, goal.delta)
-    votes = [_histograms(model, teachers, option.shard, classes) for model in goal.models]
+    votes = [_histograms(model, teachers, option.shard, goal.classes) for model in goal.models]
     return _option(rounded, teachers, option.shard, queries, goal.classes, spent, votes)
 
 

@@ -8,7 +8,6 @@ from pate_jax.accounting.planning import Option
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import name_of, to_dict
 from pate_jax.runs import teacher_rehearsal
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.crowds.forecast import Candidate
@@ -53,14 +52,10 @@ class Rehearsed(NamedTuple):
         >>> Rehearsed({Candidate("sums"): Expected(0.8, 0.7, 0.9, 0.5, 900)}, None, None).flags(0.5)
         '--voters sums --epsilon 0.5'
         """
-        option = self.of_teachers
-        if option is None:
-            rounds = f" --rounds {self.crowd.rounds}" if self.crowd.rounds > 1 else ""
-            return f"--voters {self.crowd.voters}{rounds} --epsilon {epsilon:g}"
-        asked = f"--teachers {option.teachers} --net linear --queries {option.queries}"
-        settings = {name: value for name, value in to_dict(option.mechanism).items() if name != "name"}
-        noise = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in settings.items())
-        return f"{asked} {name_of(option.mechanism)} {noise}"
+        if self.of_teachers is not None:
+            return f"--voters teachers --epsilon {epsilon:g}"
+        rounds = f" --rounds {self.crowd.rounds}" if self.crowd.rounds > 1 else ""
+        return f"--voters {self.crowd.voters}{rounds} --epsilon {epsilon:g}"
 
 
 def rehearsed(dataset: Dataset, *, records: int, epsilon: float, delta: float) -> Rehearsed:

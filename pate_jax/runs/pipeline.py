@@ -61,9 +61,7 @@ def run(config: RunConfig) -> dict[str, Any]:
         reservation.before_training(inputs, config, mechanism)
         stages.train(inputs)
         stages.settle(inputs, mechanism, config.budget, config.delta)
-        stages.vote(
-            inputs, config.wanted, selection=config.selection or "first", min_distance=config.min_distance
-        )
+        stages.vote(inputs, config.wanted, selection=config.chosen_by, min_distance=config.min_distance)
         batches.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student, inputs=inputs)

@@ -24,7 +24,6 @@ _MOST_OWN = 0.99  # of an answer in what is said of it, at most
 _BLOCK = 512
 
 Entries = Float[np.ndarray, "row entries"]
-Rows = Int[np.ndarray, " row"]
 Told = Float[np.ndarray, "query students classes"]
 Said = Float[np.ndarray, "row students classes"]
 
@@ -36,7 +35,7 @@ class Graph(NamedTuple):
     waves: Float[np.ndarray, "row wave"]
 
 
-def ridge(inputs: Entries, told: Told, others: Entries) -> Said:
+def ridge(inputs: Float[np.ndarray, "query entries"], told: Told, others: Entries) -> Said:
     """What ridge regressions say of other inputs, each student with the penalty of the least error left out.
 
     >>> random = np.random.default_rng(0)
@@ -89,7 +88,9 @@ def graph(inputs: Entries) -> Graph:
     return Graph(values, waves.astype(np.float32))
 
 
-def spread(known: Graph, asked: Rows, told: Told, others: Rows) -> Said:
+def spread(
+    known: Graph, asked: Int[np.ndarray, " query"], told: Told, others: Int[np.ndarray, " row"]
+) -> Said:
     """What the answers to some inputs say of others, along the graph."""
     centred = (told - 1 / told.shape[2]).reshape(len(asked), -1).astype(np.float32)
     carried = known.waves / (1 - _CARRIED * np.minimum(known.decays, 1)).astype(np.float32)

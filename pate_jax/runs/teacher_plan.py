@@ -144,7 +144,7 @@ def planned(
 
 
 def _net(config: TeacherConfig, dataset: Dataset, wide: Learned) -> models.Model:
-    """The net of linear teachers, in the space that crowds would be compared in where it may be."""
+    """The net of linear teachers, in the space of crowds unless another is named."""
     config = replace(config, net="linear").resolved()
     return teachers_net(config, dataset, wide.space if config.front is None else None)
 
@@ -179,24 +179,21 @@ def _way_out(
 def said(found: Mapping[str, Any]) -> list[str]:
     """What was chosen and why, in five lines."""
     expected, noise = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"]).noise
-    own = expected.labels == 1
-    judges = "the labels of your public file" if own else "labels that were made up in several ways"
-    how = {
-        "space": ", each typical of one cluster of the public part",
-        "kmeans": ", each typical of one cluster of the public part",
-    }.get(found["selection"], "")
+    judges = "the labels of your public file" if expected.labels == 1 else "labels made up in several ways"
+    typical = found["selection"] in ("space", "kmeans")
+    how = ", each typical of one cluster of the public part" if typical else ""
     apart = "" if found["min_distance"] is None else ", no two of them near-duplicates"
     front = "" if found["front"] is None else f", in the space {found['front']}"
     others = "".join(f"; {kind} {Expected(**one).text()}" for kind, one in found.get("kinds", {}).items())
     number = f", and of {found['headcount']:,.4g} on the number of voters before" if others else ""
     return [
         f"Chosen by public inputs alone, for epsilon {found['epsilon']:g} at delta {found['delta']:g}: about "
-        f"{found['records']:,} records, {found['classes']} classes, {found['pool']:,} different public inputs.",
+        f"{found['records']:,} records, {found['classes']} classes, {found['pool']:,} public inputs.",
         f"  teachers: {found['teachers']:,} of about {found['shard']:,} records each, net {found['net']}"
         f"{front}; the student that they teach does best in a rehearsal.",
-        f"  queries: {found['queries']:,}{how}{apart}. Noise: {found['mechanism']['name']} of scale "
+        f"  queries: {found['queries']:,}{how}{apart}; noise: {found['mechanism']['name']} of scale "
         f"{noise.scale:,.4g} on each count of votes{number}.",
-        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student {expected.text()}"
-        f"{others}; the most frequent class alone {expected.majority:.0%}.",
+        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student "
+        f"{expected.text()}{others}; the most frequent class alone {expected.majority:.0%}.",
         _CHANGE,
     ]

@@ -47,7 +47,7 @@ _FOUR_OF_FIVE = 1.28  # standard deviations
 _SIGNAL = 0.1  # of answers, between chance and all right, below which they teach nothing
 
 Entries = stand_ins.Entries
-Votes = Float[np.ndarray, "labels row classes"]
+Votes = Float[np.ndarray, "labels public classes"]
 
 
 class NoUse(PateError):
@@ -170,7 +170,7 @@ def _tried(
 
 
 def _lists(public: int, queries: int | None, most: int | None) -> dict[int, int]:
-    """Numbers of queries that are tried, and of the public inputs that stand for them; some are left to judge.
+    """Numbers of queries that are tried, and of the public inputs that stand for them; the others judge.
 
     >>> _lists(100, None, 90), _lists(100, 500, None)
     ({20: 20, 40: 40}, {500: 70})
@@ -231,7 +231,7 @@ def _answers(
     teachers: int,
     rows: Int[np.ndarray, " query"],
     scale: float,
-    noise: Float[np.ndarray, "draws labels row classes"],
+    noise: Float[np.ndarray, "draws labels public classes"],
 ) -> Int[np.ndarray, "draws labels query"]:
     """The noisy largest class of each query.
 
@@ -244,12 +244,12 @@ def _answers(
 
 
 def _students(
-    public: Entries,
+    public: Float[np.ndarray, "public entries"],
     near: stand_ins.Graph,
     rows: Int[np.ndarray, " query"],
     others: Int[np.ndarray, " judged"],
     answers: Int[np.ndarray, "plans draws labels query"],
-    truth: Int[np.ndarray, "labels row"],
+    truth: Int[np.ndarray, "labels public"],
     classes: int,
 ) -> Float[np.ndarray, "plans draws labels"]:
     """How right each plan's student is about the others: the better of two students, label by label."""

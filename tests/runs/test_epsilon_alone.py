@@ -32,7 +32,14 @@ pytestmark = pytest.mark.usefixtures("without_pictures")
 
 def config(out, **changes):
     return RunConfig(
-        **{"data": honest_runs.table(), "epsilon": 4.0, "student": honest_runs.STUDENT, "out": out} | changes
+        **{
+            "data": honest_runs.table(),
+            "voters": "auto",
+            "epsilon": 4.0,
+            "student": honest_runs.STUDENT,
+            "out": out,
+        }
+        | changes
     )
 
 
@@ -293,13 +300,14 @@ def test_queries_are_asked_of_neighbours_alone(tmp_path):
 TEACHERS = {
     "a number": {"partition": PartitionChoice(teachers=9)},
     "a mechanism": {"mechanism": GNMax(4.0)},
-    "by name": {"voters": "teachers"},
+    "nothing": {"voters": "teachers"},
 }
 
 
 @pytest.mark.parametrize("given", TEACHERS.values(), ids=TEACHERS)
 def test_what_only_teachers_take_makes_it_a_run_of_teachers(given):
-    assert RunConfig(**given).who == "teachers" and RunConfig().who == "auto"
+    assert RunConfig(**{"voters": "auto"} | given).who == "teachers"
+    assert RunConfig().who == "teachers" and RunConfig(voters="auto").who == "auto"
 
 
 def test_teachers_may_spend_an_epsilon_of_1_unless_told_otherwise():
@@ -316,9 +324,9 @@ def test_teachers_get_their_number_noise_and_queries_from_epsilon(epsilon, said,
         DataChoice("strokes", records=12000), voters="teachers", epsilon=epsilon, out=tmp_path / "run"
     )
     run = RunDirectory(tmp_path / "run")
-    made = teacher_plan.settled(run, wished)
+    made = teacher_plan.settled(run, wished).config
     assert made.mechanism is not None and made.queries and made.budget == float(said)
-    assert teacher_plan.settled(run, wished) == made  # from the record
+    assert teacher_plan.settled(run, wished).config == made  # from the record
     assert f"Chosen for epsilon {said} at delta 1e-05" in capsys.readouterr().err
 
 
