@@ -177,6 +177,7 @@ def _above(first: tuple[float, float], middle: tuple[float, float], last: tuple[
     return (y1 - y0) * (x2 - x0) >= (y2 - y0) * (x1 - x0)
 
 
+@lru_cache(maxsize=64)
 def excess(
     mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int, rule: Rule = NEWEST
 ) -> float:
@@ -212,10 +213,11 @@ def fits(
     >>> fits(DiscreteGaussianMax(40.0), limit(1.0, 1e-5), queries=60, teachers=250, classes=10)
     True
     """
-    size = {"queries": queries, "teachers": teachers, "classes": classes}
-    return excess(mechanism, found, **size, rule=rule) <= _UP
+    spent = excess(mechanism, found, queries=queries, teachers=teachers, classes=classes, rule=rule)
+    return spent <= _UP
 
 
+@lru_cache(maxsize=16)
 def calibrated(mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int) -> Mechanism:
     """The mechanism with its noise multiplied by the least factor that keeps the list within the limit.
 
@@ -228,8 +230,8 @@ def calibrated(mechanism: Mechanism, found: Limit, *, queries: int, teachers: in
 
     @cache
     def spent(factor: float) -> float:
-        size = {"queries": queries, "teachers": teachers, "classes": classes}
-        return excess(scaled(mechanism, factor), found, **size)
+        changed = scaled(mechanism, factor)
+        return excess(changed, found, queries=queries, teachers=teachers, classes=classes)
 
     smallest, largest = factors(mechanism)
     enough = enough_noise(spent, 1.0, largest)

@@ -21,7 +21,7 @@ from pate_jax.runs import queries, teacher_rehearsal
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import front_of, open_data, teachers_net
-from pate_jax.runs.record import PLANNED
+from pate_jax.runs.record import PLANNED, refuse_crowd
 from pate_jax.runs.settings import STROKES, PartitionChoice, RunConfig
 from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.system import devices, headcount, progress
@@ -52,6 +52,7 @@ def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | Non
         return Settled(replace(config, mechanism=config.mechanism.settled(config.budget, config.delta)))
     if config.budget_epsilon is not None or config.mechanism is not None:
         return Settled(config)
+    refuse_crowd(run.record.read(), run.root)
     config = replace(config, data=config.data.drawn(STROKES))
     stages, net = run.record.stages(), None
     if known is not None:

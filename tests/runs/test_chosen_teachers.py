@@ -45,6 +45,14 @@ def favouring(found):
     return choice.TEACHERS if choice.TEACHERS in found else BEST(found)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def same_number():
+    """About as many voters in every run, so that all have the same plan, which is calibrated once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(teachers, "told", lambda run: 390)
+        yield
+
+
 @pytest.fixture
 def favoured(monkeypatch):
     monkeypatch.setattr(forecast, "best", favouring)
@@ -126,7 +134,6 @@ def test_contents_of_private_records_change_no_plan_of_teachers(table, tmp_path,
         arrays = dict(file)
     arrays |= {"labels": arrays["labels"][::-1], "inputs": -arrays["inputs"]}
     np.savez(tmp_path / "private.npz", **arrays)
-    monkeypatch.setattr(teachers, "told", lambda run: 390)
     monkeypatch.setattr(crowd_inputs, "told", lambda run: 390)
     said = []
     for place, private in enumerate([table.private, tmp_path / "private.npz"]):
@@ -195,8 +202,7 @@ def test_answers_with_too_little_noise_are_found(table, tmp_path, monkeypatch, f
         pipeline.run(config(table, tmp_path / "run"))
     run = RunDirectory(tmp_path / "run")
     assert "cost more than may follow" in " ".join(map(str, verify.of_release(run.release).of("failed")))
-    with pytest.raises(PateError, match="does not allow"):
-        verify.of_run(run)
+    assert "does not allow" in failures(run)
 
 
 def test_teachers_are_taken_where_they_are_a_deviation_ahead():
