@@ -105,8 +105,10 @@ def _of(mu: float, number: float, epsilon: float, delta: float) -> Limit:
     deltas = np.minimum(delta * _STEPS, 0.5)
     away = np.log(_STEPS) - _MIDDLE
     square, cube, above = _WIDE
-    wider = 1 + square * away**2 + cube * np.abs(away) ** 3 + above * np.maximum(away - 0.4, 0) ** 2
-    each = np.array([composition.gaussian_epsilon(mu, one) for one in deltas]) * np.minimum(wider, 1.3)
+    wider = 1 + square * away**2 + cube * np.abs(away) ** 3
+    wider += above / max(1.0, mu) * np.maximum(away - 0.4, 0) ** 2
+    wider = np.where(away < 0, np.minimum(wider, 1.3), wider)
+    each = np.array([composition.gaussian_epsilon(mu, one) for one in deltas]) * wider
     falling = np.minimum.accumulate(each)
     return Limit(epsilon, delta, number, tuple(falling.tolist()), tuple(deltas.tolist()))
 

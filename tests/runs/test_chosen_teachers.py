@@ -1,6 +1,7 @@
 """Teachers that a run of any voters chose after one noisy number: what they cost, and that the run holds."""
 
 import json
+from dataclasses import replace
 
 import honest_runs
 import numpy as np
@@ -9,9 +10,8 @@ from commands import call
 
 from pate_jax import accounting
 from pate_jax.accounting import after_count
-from pate_jax.accounting.calibrate import scaled
 from pate_jax.accounting.exact import counts
-from pate_jax.audit import verify
+from pate_jax.audit import spending, verify
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import HeadCount
@@ -177,9 +177,10 @@ def test_other_records_after_the_number_are_refused(table, tmp_path, monkeypatch
     (tmp_path / "kept.npz").rename(table.private)
 
 
+NUMBER = release._number
 ALTERED = {
     "another number": (release.Crowd, "number", property(lambda crowd: 395), "not the noisy form"),
-    "little noise": (after_count, "headcount", lambda *_: HeadCount(1.0), "is planned for"),
+    "little noise": (release, "_number", lambda crowd, _: NUMBER(crowd, HeadCount(1.0)), "is planned for"),
     "no noise": (release, "draw", lambda run, release, table, public: table, "does not follow from"),
 }
 
@@ -191,18 +192,20 @@ def test_an_altered_number_is_found(place, name, other, said, table, tmp_path, m
         run = RunDirectory(tmp_path / "run")
         begun = crowd_stages.begin(run, table, CrowdChoice(choice.FIRST, epsilon=EPSILON))
         release.count_voters(begun)
-    pipeline.run(config(table, run.root, register=honest_runs.UNCOUNTED))
+    stopped(monkeypatch, stages, "teach", config(table, run.root, register=honest_runs.UNCOUNTED))
     assert said in failures(run)
 
 
-def test_answers_with_too_little_noise_are_found(table, tmp_path, monkeypatch, favoured):
-    with monkeypatch.context() as patch:
-        patch.setattr(after_count, "calibrated", lambda one, *_, **__: scaled(one, 0.8))
-        patch.setattr(after_count, "fits", lambda *_, **__: True)
-        pipeline.run(config(table, tmp_path / "run"))
-    run = RunDirectory(tmp_path / "run")
-    assert "cost more than may follow" in " ".join(map(str, verify.of_release(run.release).of("failed")))
-    assert "does not allow" in failures(run)
+def test_answers_or_a_number_with_too_little_noise_are_found(run, monkeypatch):
+    statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
+    assert [one.outcome for one in spending.published(statement, statement.model_card_line())] == ["passed"]
+    less = dict(statement.mechanism, sigma=0.9 * statement.mechanism["sigma"])
+    for changed, said in (({"mechanism": less}, "cost more than"), ({"headcount": 5.0}, "is not enough")):
+        other = replace(statement, **changed)
+        (found,) = spending.published(other, other.model_card_line())
+        assert found.outcome == "failed" and said in found.text
+    monkeypatch.setattr(after_count, "fits", lambda *_, **__: False)
+    assert "cost more than may follow" in failures(run) and "does not allow" in failures(run)
 
 
 def test_teachers_are_taken_where_they_are_a_deviation_ahead():
