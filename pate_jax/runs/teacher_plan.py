@@ -52,7 +52,8 @@ def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | Non
         return Settled(replace(config, mechanism=config.mechanism.settled(config.budget, config.delta)))
     if config.budget_epsilon is not None or config.mechanism is not None:
         return Settled(config)
-    refuse_crowd(run.record.read(), run.root)
+    with devices.failing_together():
+        refuse_crowd(run.record.read(), run.root)
     config = replace(config, data=config.data.drawn(STROKES))
     stages, net = run.record.stages(), None
     if known is not None:

@@ -2,11 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import forked
 import honest_runs
 import numpy as np
+import process_threads
 import pytest
+import quick_compiler
 from commands import call
+from test_multihost import free_address
 
 from pate_jax import accounting
 from pate_jax.accounting import after_count
@@ -15,15 +20,15 @@ from pate_jax.audit import spending, verify
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import HeadCount
-from pate_jax.runs import batches, ledger, limits, pipeline, register, stages
+from pate_jax.runs import batches, crowds, ledger, limits, pipeline, register, stages
 from pate_jax.runs.crowds import choice, forecast, release, teachers
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import CountedPlan
 from pate_jax.runs.record import CROWD, HEADCOUNT, PLANNED
-from pate_jax.runs.settings import CrowdChoice, DataChoice, RunConfig
-from pate_jax.system import storage
+from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
+from pate_jax.system import devices, storage
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 EPSILON = 4.0
@@ -162,6 +167,38 @@ def test_a_stop_between_number_and_choice_goes_on_with_the_same_number(
     monkeypatch.setattr(choice, "_rehearsed", lambda *_: pytest.fail("a second choice was made"))
     pipeline.run(wished)
     assert run.record.read().of(PLANNED) == planned and run.ledger.read_bytes().startswith(before)
+    assert failures(run) == ""
+
+
+def test_all_processes_hear_of_the_teachers_that_the_first_one_chose(table, tmp_path, monkeypatch, favoured):
+    with monkeypatch.context() as patch:
+        group = process_threads.group(patch, 3)
+        ends = group.ends(lambda _: crowds.run(config(table, tmp_path / "run")))
+    (planned,) = {json.dumps(end.planned, sort_keys=True) for end in ends}
+    assert json.loads(planned) == RunDirectory(tmp_path / "run").record.read().of(PLANNED)
+
+
+def one_of_several(address, count, index, out, private):
+    """What each of several processes does: a whole run, which teachers win."""
+    devices.join(address, count, index)
+    forecast.best, teachers.told = favouring, lambda run: 390
+    parts = {name: Path(private).with_name(f"{name}.npz") for name in ("private", "public", "test")}
+    pipeline.run(config(DataChoice(**parts), Path(out), partition=PartitionChoice(seed=5)))
+
+
+@pytest.mark.long
+def test_several_processes_answer_as_one_does(table, tmp_path, monkeypatch, favoured):
+    wished = config(table, tmp_path / "alone", partition=PartitionChoice(seed=5))
+    alone, run = stopped(monkeypatch, stages, "teach", wished), RunDirectory(tmp_path / "run")
+    name, address = "test_chosen_teachers:one_of_several", free_address()
+    environment = {"XLA_FLAGS": quick_compiler.environment(devices=1)["XLA_FLAGS"]}
+    running = [
+        forked.function(name, address, 2, index, str(run.root), str(table.private), environment=environment)
+        for index in range(2)
+    ]
+    assert forked.ended(running) == [0, 0]
+    (number, answers), (before, given) = ledger.entries(alone.ledger), ledger.entries(run.ledger)
+    assert (before.values, given.answers) == (number.values, answers.answers)
     assert failures(run) == ""
 
 
