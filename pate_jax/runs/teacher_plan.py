@@ -90,32 +90,23 @@ def _planned(config: RunConfig) -> tuple[dict[str, Any], models.Model | None]:
             partition.check_enough(units, given)
         distance = _distance(config, dataset)
         pool = _pool(config, dataset, distance)
-        records, budget = planning.counted(len(units)), float(config.budget or 0)
-        planning.check(records, dataset.classes, budget, config.delta)
-        linear = config.teacher.net in (None, "linear")
-        wide, net = _seen(config.teacher if linear else teacher_rehearsal.CONFIG, dataset)
-        labels = forecast.judges(dataset, wide, own=config.data.private is not None)
-        try:
-            found = teacher_rehearsal.rehearse(
-                dataset,
-                labels,
-                records=records,
-                epsilon=budget,
-                delta=config.delta,
-                teachers=given,
-                queries=config.queries,
-                most_queries=pool,
-                least_shard=teacher_rehearsal.SHARDS[0] if linear else _OF_STEPS,
-                net=net,
-            )
-        except teacher_rehearsal.NoUse as error:
-            other = _way_out(dataset, wide, labels, records, budget, config.delta)
-            raise PateError(f"{error}{other}") from None
+    records, linear = planning.counted(len(units)), config.teacher.net in (None, "linear")
+    wide, net = _seen(config.teacher if linear else teacher_rehearsal.CONFIG, dataset)
+    wish = {"records": records, "epsilon": float(config.budget or 0), "delta": config.delta}
+    found = _rehearsed(
+        dataset,
+        wide,
+        forecast.judges(dataset, wide, own=config.data.private is not None),
+        wish,
+        teachers=given,
+        queries=config.queries,
+        most_queries=pool,
+        least_shard=teacher_rehearsal.SHARDS[0] if linear else _OF_STEPS,
+        net=net,
+    )
     option = found.option
     return {
-        "epsilon": config.budget,
-        "delta": config.delta,
-        "records": records,
+        **wish,
         "classes": dataset.classes,
         "pool": pool,
         "teachers": option.teachers,
@@ -129,6 +120,16 @@ def _planned(config: RunConfig) -> tuple[dict[str, Any], models.Model | None]:
         "right": option.right,
         "expected": found.expected._asdict(),
     }, (net if linear else None)
+
+
+def _rehearsed(
+    dataset: Dataset, wide: Learned, labels: list[Labels], wish: dict[str, Any], **more: Any
+) -> teacher_rehearsal.Teachers:
+    """The teachers that a rehearsal favours; where none are of use, other voters are named that are."""
+    try:
+        return teacher_rehearsal.rehearse(dataset, labels, **wish, **more)
+    except teacher_rehearsal.NoUse as error:
+        raise PateError(f"{error}{_way_out(dataset, wide, labels, **wish)}") from None
 
 
 def _seen(config: TeacherConfig, dataset: Dataset) -> tuple[Learned, models.Model]:
