@@ -86,39 +86,37 @@ def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
 
 def _planned(config: RunConfig) -> tuple[dict[str, Any], models.Model | None]:
     """The plan by the number of records, and the net of linear teachers, if they are these."""
-    given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
     with devices.failing_together():
         dataset = open_data(config.data)
         units = np.unique(partition.units_of(dataset.private, config.partition.by))
-        if given is not None:
-            partition.check_enough(units, given)
-        _pool(config, dataset, _distance(config, dataset))  # refused now where the user wants too many
-        records, budget = planning.counted(len(units)), float(config.budget or 0)
-        planning.check(records, dataset.classes, budget, config.delta)
-        wide = forecast.learned(dataset)
-        labels = forecast.judges(dataset, wide, own=config.data.private is not None)
-        try:
-            return planned(config, dataset, wide, labels, records=records, epsilon=budget)
-        except teacher_rehearsal.NoUse as error:
-            other = _way_out(dataset, wide, labels, records, budget, config.delta)
-            raise PateError(f"{error}{other}") from None
+        if config.partition.teachers != PartitionChoice.teachers:
+            partition.check_enough(units, config.partition.teachers)
+        _pool(config, dataset, _distance(config, dataset))  # refused now where more are wanted than there are
+    wish: dict[str, Any] = {"records": planning.counted(len(units)), "epsilon": float(config.budget or 0)}
+    wide = forecast.learned(dataset)
+    labels = forecast.judges(dataset, wide, own=config.data.private is not None)
+    try:
+        return planned(config, dataset, wide, labels, **wish)
+    except teacher_rehearsal.NoUse as error:
+        other = _way_out(dataset, wide, labels, **wish, delta=config.delta)
+        raise PateError(f"{error}{other}") from None
 
 
 def planned(
     config: RunConfig, dataset: Dataset, wide: Learned, labels: list[Labels], *, records: int, epsilon: float
 ) -> tuple[dict[str, Any], models.Model | None]:
-    """The plan as it is recorded, and the net of linear teachers, if they are these; from public things."""
+    """The plan as it is recorded, and the net of linear teachers, if they are these; from public things.
+
+    `records` is their number or, where it was told with noise, what was told.
+    """
     given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
-    distance = _distance(config, dataset)
-    pool = _pool(config, dataset, distance)
-    linear = config.teacher.net in (None, "linear")
-    net = _net(config.teacher if linear else teacher_rehearsal.CONFIG, dataset, wide)
+    distance, linear = _distance(config, dataset), config.teacher.net in (None, "linear")
+    pool, net = _pool(config, dataset, distance), _net(config.teacher, dataset, wide)
+    wish: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": config.delta}
     found = teacher_rehearsal.rehearse(
         dataset,
         labels,
-        records=records,
-        epsilon=epsilon,
-        delta=config.delta,
+        **wish,
         teachers=given,
         queries=config.queries,
         most_queries=pool,
@@ -127,9 +125,7 @@ def planned(
     )
     option = found.option
     return {
-        "epsilon": epsilon,
-        "delta": config.delta,
-        "records": records,
+        **wish,
         "classes": dataset.classes,
         "pool": pool,
         "teachers": option.teachers,
@@ -146,7 +142,8 @@ def planned(
 
 
 def _net(config: TeacherConfig, dataset: Dataset, wide: Learned) -> models.Model:
-    """The net of linear teachers, in the space of crowds unless another is named."""
+    """The net of the linear teachers that are rehearsed, in the space of crowds unless another is named."""
+    config = config if config.net in (None, "linear") else teacher_rehearsal.CONFIG
     config = replace(config, net="linear").resolved()
     return teachers_net(config, dataset, wide.space if config.front is None else None)
 

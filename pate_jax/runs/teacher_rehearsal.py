@@ -276,12 +276,19 @@ def chosen(tried: Sequence[Tried], classes: int) -> Tried | None:
     >>> chosen([wrong._replace(answers_right=np.array([0.51]))], 2) is None
     True
     """
-    told = [one for one in tried if (one.answers_right.mean() - 1 / classes) >= _SIGNAL * (1 - 1 / classes)]
+    told = [one for one in tried if _tells(one, classes)]
     if not told:
         return None
     most = max(one.right.mean() for one in told)
     good = [one for one in told if one.right.mean() >= _NEARLY * most]
     return max(good, key=lambda one: (one.answers_right.mean(), one.right.mean()))
+
+
+def _tells(one: Tried, classes: int) -> bool:
+    """Whether answers are right more often than by chance, by more than few of them say by luck."""
+    right, chance = float(one.answers_right.mean()), 1 / classes
+    luck = math.sqrt(right * (1 - right) / (one.queries * one.right.size))
+    return right - chance >= _SIGNAL * (1 - chance) + 2 * luck
 
 
 def _option(best: Tried, classes: int, epsilon: float, delta: float) -> Option:
