@@ -1,117 +1,141 @@
-"""How far the planner's choice of voters is from the better one in hindsight: `python -m benchmarks.planner`.
+"""How far `--voters auto` is from the best kind of voters in hindsight: `python -m benchmarks.planner`.
 
-For every data set and epsilon it rehearses crowds on the public inputs, as `pate run --epsilon` does, with
-made-up labels and with the public part's own. Then it really counts all records with sums and neighbours,
-once for each seed. The student of sums is their own classifier, and that of neighbours is `ridge`; rounds are
-rehearsed only. Labels of the test part judge; nothing is chosen by them. `inside` says for which voters what
-they really bring lies in the expected range.
+For every data set and epsilon all kinds of voters are rehearsed on public inputs, as a run does, and each is
+really run with default settings, `--seeds` times: `pate run --voters KIND --epsilon E`. Labels of the test
+part judge; nothing is chosen by them. What is drawn has a seed and is not private. A line says, kind by kind,
+what was expected, what came out and in how many seconds; what auto would have taken; and its regret, the
+points by which that is behind the best.
 
-    python -m benchmarks.planner adult mnist --archives FOLDER
+    python -m benchmarks.planner strokes adult --archives FOLDER > benchmarks/results/planner.jsonl
     python -m benchmarks.planner --files a.csv b.csv c.csv --label-column died --id-column patient
+    python -m benchmarks.planner --mean benchmarks/results/planner.jsonl
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
+from pate_jax.system import devices
 
-from experiments.crowds import DELTA, accuracy, counts_of, main, planned, prepared, sums_of
-from pate_jax.accounting.exact import counts as cost
-from pate_jax.aggregate import seeded_key, soft_answers
-from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.crowd import rehearsal, shares
-from pate_jax.crowd.plan import doubts
-from pate_jax.crowd.rehearsal import Expected, Labels
-from pate_jax.crowd.vectors import vectors
-from pate_jax.data import Dataset
-from pate_jax.mechanisms.crowds import Voting
-from pate_jax.runs.crowds import forecast
-from pate_jax.runs.crowds.inputs import Learned
-from pate_jax.student import PublicInputs, Ridge, fit
+devices.prepare()
 
-EPSILONS = [0.1, 0.3, 1.0, 3.0]
-KINDS: tuple[Voting, ...] = ("sums", "neighbours")
+import numpy as np  # noqa: E402
+
+from pate_jax.crowd.rehearsal import Expected  # noqa: E402
+from pate_jax.errors import PateError  # noqa: E402
+from pate_jax.runs import every_kind, pipeline  # noqa: E402
+from pate_jax.runs.inputs import open_data  # noqa: E402
+from pate_jax.runs.settings import STROKES, DataChoice, PartitionChoice, RunConfig  # noqa: E402
+
+DELTA, EPSILONS = 1e-5, (0.1, 0.3, 1.0, 3.0)
+KINDS = ("teachers", "neighbours", "sums")
 
 
-def lines(dataset: Dataset, epsilons: list[float], seeds: int) -> Iterator[dict[str, Any]]:
-    """One line for each epsilon: what was expected and chosen, and what both voters really bring."""
-    here = prepared(dataset)
-    pool = here.places["pool"]
-    made_up, own = rehearsal.labellings(here.space, pool, here.classes), here.labels["pool"]
-    usual = np.bincount(here.labels["test"]).max() / len(here.labels["test"])
+def lines(data: DataChoice, name: str, epsilons: Sequence[float], seeds: int) -> Iterator[dict[str, Any]]:
+    """One line for each epsilon."""
+    dataset, own = open_data(data), data.private is not None
     for epsilon in epsilons:
-        plans = {kind: planned(kind, here, epsilon) for kind in KINDS}
-        right = {kind: _right(plan, here, dataset, seeds) for kind, plan in plans.items()}
-        said = _judged(here, epsilon, made_up, right)
-        if own is not None:
-            said["by_public_labels"] = _judged(here, epsilon, [own], right)
-        chosen = said["chosen"].partition(" ")[0]
-        warned = doubts(plans[chosen], here.space, pool, voters=here.voters)
+        began = time.perf_counter()
+        found = every_kind.rehearsed(
+            dataset, records=len(dataset.private.ids), epsilon=epsilon, delta=DELTA, own=own
+        )
+        seconds = time.perf_counter() - began
+        reached = {kind: _reached(data, kind, epsilon, seeds) for kind in KINDS}
+        chosen = "teachers" if found.of_teachers else found.crowd.voters
+        best = max(one["mean"] for one in reached.values())
         yield {
-            "data": here.name,
+            "data": name,
             "epsilon": epsilon,
-            **said,
-            "test": {kind: round(100 * one, 2) for kind, one in right.items()},
-            "majority": round(100 * usual, 2),
-            "doubts": warned is not None,
+            "labels": "own" if own and dataset.public.labels is not None else "made up",
+            "expected": {_kind(kind): _percent(one) for kind, one in found.expected.items()},
+            "reached": reached,
+            "chosen": chosen,
+            "regret": round(best - reached[chosen]["mean"], 2),
+            "seconds": round(seconds, 1),
         }
 
 
-def _judged(here: Any, epsilon: float, labels: list[Labels], right: dict[Voting, float]) -> dict[str, Any]:
-    """What is expected and chosen with these labels, and how far it is from what is really reached."""
-    mu = cost.mu_for(epsilon, DELTA)
-    began = time.process_time()
-    found = forecast.contenders(
-        forecast.candidates(here.voters, mu),
-        Learned(here.space, here.places["pool"]),
-        labels,
-        voters=here.voters,
-        classes=here.classes,
-        mu=mu,
-    )
-    seconds, chosen = time.process_time() - began, forecast.best(found)
-    reached = right[chosen.voters] if chosen.rounds == 1 else None
-    return {
-        "chosen": chosen.name,
-        "expected": {one.name: _percent(expected) for one, expected in found.items()},
-        "behind": None if reached is None else round(100 * (max(right.values()) - reached), 2),
-        "inside": [kind for kind in KINDS if _inside(found[forecast.Candidate(kind)], right[kind])],
-        "seconds": round(seconds, 1),
-    }
+def _reached(data: DataChoice, kind: str, epsilon: float, seeds: int) -> dict[str, Any]:
+    """The students' accuracy on the test part; 0 where a run refuses, which says why."""
+    right, began, refused = [], time.perf_counter(), None
+    for seed in range(seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            config = RunConfig(
+                data, PartitionChoice(seed=seed), Path(folder) / "run", kind, epsilon, delta=DELTA
+            )
+            try:
+                right.append(100 * float(pipeline.run(config)["student_accuracy"]))
+            except PateError as error:
+                right, refused = [0.0], str(error)
+                break
+    seconds = round((time.perf_counter() - began) / len(right), 1)
+    each = {"mean": round(float(np.mean(right)), 2), "each": [round(one, 2) for one in right]}
+    return {**each, "seconds": seconds, **({"refused": refused} if refused else {})}
+
+
+def _kind(name: str) -> str:
+    return "teachers" if name == every_kind.TEACHERS else name
 
 
 def _percent(expected: Expected) -> list[float]:
     return [round(100 * each, 1) for each in expected[:3]]
 
 
-def _inside(expected: Expected, right: float) -> bool:
-    return expected.low <= right <= expected.high
+def mean(path: Path) -> dict[str, Any]:
+    """The mean regret of a file of lines, and that of taking one kind always."""
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    best = [max(one["mean"] for one in line["reached"].values()) for line in found]
+    always = {
+        kind: float(
+            np.mean([top - line["reached"][kind]["mean"] for top, line in zip(best, found, strict=True)])
+        )
+        for kind in KINDS
+    }
+    regret = float(np.mean([line["regret"] for line in found]))
+    return {
+        "lines": len(found),
+        "regret": round(regret, 2),
+        "always": {k: round(v, 2) for k, v in always.items()},
+    }
 
 
-def _right(plan: Any, here: Any, dataset: Dataset, seeds: int) -> float:
-    """The student's accuracy on the test part, mean over draws of the noise."""
-    table = (sums_of if plan.queries is None else counts_of)(plan, here)
-    found = []
-    for seed in range(seeds):
-        noisy = noisy_table(plan.release, table, key=seeded_key(seed)).values
-        if plan.queries is None:
-            model = shares.classifier_of(noisy, plan, here.places["pool"], here.voters)
-            width = len(plan.space.variances)
-            seen = vectors(plan.scaling, here.places["test"][:, :width])
-            found.append(accuracy(model.judged(seen), here.labels["test"]))
-        else:
-            told = shares.of_counts(noisy, plan.release)
-            asked = dataset.public.take(plan.queries.rows).inputs
-            public = PublicInputs(asked, dataset.preprocessing, dataset.classes, dataset.class_names)
-            answers = soft_answers(told.probabilities, told.deviation, told.linear)
-            taught = fit(jax.random.key(seed), public, answers, Ridge())
-            found.append(taught.accuracy(dataset.test.inputs, here.labels["test"]))
-    return float(np.mean(found))
+def main() -> None:
+    """Print a line for each data set and epsilon, or the mean of such lines."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="data sets by name")
+    parser.add_argument("--archives", type=Path, help="a folder with one folder of archives for each name")
+    parser.add_argument("--files", type=Path, nargs=3, help="private, public and test part of one's own")
+    parser.add_argument("--label-column")
+    parser.add_argument("--id-column")
+    parser.add_argument("--equal-rows-are-coincidences", action="store_true")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--mean", type=Path, help="lines that were printed before: print their mean regret")
+    chosen = parser.parse_args()
+    if chosen.mean:
+        print(json.dumps(mean(chosen.mean)))
+        return
+    each = [
+        (DataChoice(name, manual_dir=chosen.archives and chosen.archives / name).drawn(STROKES), name)
+        for name in chosen.names
+    ]
+    if chosen.files:
+        private, public, test = chosen.files
+        columns = ("label_column", "id_column", "equal_rows_are_coincidences")
+        own = {column: getattr(chosen, column) for column in columns}
+        each.append(
+            (DataChoice(private=private, public=public, test=test, **own), private.resolve().parent.name)
+        )
+    for data, name in each:
+        for line in lines(data, name, chosen.epsilons, chosen.seeds):
+            print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
-    main(lines, EPSILONS, __doc__)
+    main()

@@ -105,8 +105,10 @@ def _of(mu: float, number: float, epsilon: float, delta: float) -> Limit:
     deltas = np.minimum(delta * _STEPS, 0.5)
     away = np.log(_STEPS) - _MIDDLE
     square, cube, above = _WIDE
-    wider = 1 + square * away**2 + cube * np.abs(away) ** 3 + above * np.maximum(away - 0.4, 0) ** 2
-    each = np.array([composition.gaussian_epsilon(mu, one) for one in deltas]) * np.minimum(wider, 1.3)
+    wider = 1 + square * away**2 + cube * np.abs(away) ** 3
+    wider += above / max(1.0, mu) * np.maximum(away - 0.4, 0) ** 2
+    wider = np.where(away < 0, np.minimum(wider, 1.3), wider)
+    each = np.array([composition.gaussian_epsilon(mu, one) for one in deltas]) * wider
     falling = np.minimum.accumulate(each)
     return Limit(epsilon, delta, number, tuple(falling.tolist()), tuple(deltas.tolist()))
 
@@ -177,6 +179,7 @@ def _above(first: tuple[float, float], middle: tuple[float, float], last: tuple[
     return (y1 - y0) * (x2 - x0) >= (y2 - y0) * (x1 - x0)
 
 
+@lru_cache(maxsize=64)
 def excess(
     mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int, rule: Rule = NEWEST
 ) -> float:
@@ -212,10 +215,11 @@ def fits(
     >>> fits(DiscreteGaussianMax(40.0), limit(1.0, 1e-5), queries=60, teachers=250, classes=10)
     True
     """
-    size = {"queries": queries, "teachers": teachers, "classes": classes}
-    return excess(mechanism, found, **size, rule=rule) <= _UP
+    spent = excess(mechanism, found, queries=queries, teachers=teachers, classes=classes, rule=rule)
+    return spent <= _UP
 
 
+@lru_cache(maxsize=16)
 def calibrated(mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int) -> Mechanism:
     """The mechanism with its noise multiplied by the least factor that keeps the list within the limit.
 
@@ -228,8 +232,8 @@ def calibrated(mechanism: Mechanism, found: Limit, *, queries: int, teachers: in
 
     @cache
     def spent(factor: float) -> float:
-        size = {"queries": queries, "teachers": teachers, "classes": classes}
-        return excess(scaled(mechanism, factor), found, **size)
+        changed = scaled(mechanism, factor)
+        return excess(changed, found, queries=queries, teachers=teachers, classes=classes)
 
     smallest, largest = factors(mechanism)
     enough = enough_noise(spent, 1.0, largest)

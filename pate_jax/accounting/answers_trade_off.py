@@ -59,7 +59,7 @@ def of_limit(epsilon: float, delta: float) -> TradeOff:
 
     >>> found = of_limit(1.0, 1e-5)
     >>> found.mu, found.epsilons[1e-5] <= 1.0, round(found.guess, 2)
-    (None, True, 0.56)
+    (None, True, 0.57)
     """
     limit = after_count.limit(epsilon, delta)
     return trade_off.of(lambda at: epsilon if at == delta else after_count.epsilon(limit, at), delta)

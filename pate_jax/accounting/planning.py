@@ -203,7 +203,8 @@ def counted(records: int) -> int:
     if records < _LEAST_RECORDS:
         raise PateError(
             f"fewer than {_LEAST_RECORDS} records are too few for a plan: useful answers would reveal too "
-            "much about each record; gather more records, or choose teachers and a mechanism yourself"
+            "much about each record; gather more records, take --voters sums, or choose teachers and a "
+            "mechanism yourself"
         )
     return headcount.coarse(records)
 

@@ -312,7 +312,8 @@ def statement(
     case = figures.Case(
         mechanism, merged.votes, merged.asked, known, delta, grid, slack, chosen, rule, with_sums=True
     )
-    fixed = figures.AFTER.of(after.epsilon) if after else budget and figures.FILTER.of(budget.epsilon)
+    fixed = None if budget is None else figures.FILTER.of(budget.epsilon)
+    fixed = fixed if after is None else figures.AFTER.of(after.epsilon)
     return Statement(
         figures=figures.all_figures(case, fixed, sanitised, pld),
         asked=len(counts),

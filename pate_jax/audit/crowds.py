@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pate_jax import accounting, student
+from pate_jax.accounting import after_count
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import public as public_part
@@ -23,7 +24,7 @@ from pate_jax.crowd.plan import Plan
 from pate_jax.data import partition
 from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, HeadCount, Score
 from pate_jax.runs import batches, budget, chain, ledger, trials
-from pate_jax.runs.crowds import choice, comparison, public_side, release, rivals, rounds, stages, students
+from pate_jax.runs.crowds import comparison, public_side, release, rivals, rounds, stages, students
 from pate_jax.runs.crowds.certificate import faults, held_out
 from pate_jax.runs.crowds.certificate import voters as certified_voters
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
@@ -225,12 +226,13 @@ def _compared(run: RunDirectory, shown: rounds.Shown, wished: CrowdChoice) -> It
 def _numbers(run: RunDirectory, wished: CrowdChoice, scored: int) -> list[CrowdRelease]:
     """The releases of single numbers that settings plan for, with so many scores.
 
-    Where the run chose its voters, their number has the noise of those that it began as.
+    Where the run chose its voters, their number has noise that suits all.
     """
-    begun = choice.FIRST if PLANNED in run.record.read() else wished.voters
     mu = counts.mu_for(wished.epsilon, wished.delta)
     score = counts.score_for(mu, wished.voters, max(1, wished.rounds - 1))
-    return [counts.headcount_for(mu, begun), *[score] * scored]
+    chosen = PLANNED in run.record.read()
+    number = after_count.headcount(wished.epsilon, wished.delta) if chosen else None
+    return [number or counts.headcount_for(mu, wished.voters), *[score] * scored]
 
 
 def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:

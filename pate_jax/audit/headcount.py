@@ -62,13 +62,13 @@ def _faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
 
 def within(run: RunDirectory, lines: list[Line]) -> Iterator[Finding]:
     """Whether the answers are within the limit, and of the teachers that were planned after the number."""
+    if not lines:
+        yield unchecked("nothing was answered yet after the number of voters: run `pate run`")
+        return
     settings = run.record.read()
     limit, planned, mechanism = settings.limit, settings.of(PLANNED), settings.mechanism
     if limit is None or isinstance(mechanism, StableAnswers):
         yield failed("the settings name no limit of what may follow the number of voters")
-        return
-    if not lines:
-        yield unchecked("nothing was answered yet: run `pate run`")
         return
     size = {"teachers": lines[0].teachers, "classes": lines[0].classes}
     asked = sum(one.asked for one in lines)

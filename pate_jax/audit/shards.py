@@ -17,12 +17,12 @@ from pate_jax.data import Part, overlap, partition, relation
 from pate_jax.data import duplicates as asking
 from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
-from pate_jax.runs import answers
+from pate_jax.runs import answers, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import owners
 from pate_jax.runs.queries import asked_inputs, public_parts, ruler_of
-from pate_jax.runs.record import CROWD, Settings, stage_of
+from pate_jax.runs.record import CROWD, HEADCOUNT, Settings, stage_of
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -36,6 +36,8 @@ def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
     order += [run.ledger, run.answers]
     order += [run.statement, run.public_statement, run.results]
     later = order[order.index(path) + 1 :] if path in order else order[3:]
+    if HEADCOUNT in run.record.read() and not ledger.read(run.ledger):  # it holds a number of voters alone
+        later = [one for one in later if one != run.ledger]
     if any(one.exists() for one in later):
         return failed(f"{path} is missing, and what was made after it is there")
     return unchecked(f"{path.name} does not exist yet: run `pate {stage}`")

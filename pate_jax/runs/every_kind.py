@@ -29,11 +29,11 @@ class Rehearsed(NamedTuple):
 
     @property
     def of_teachers(self) -> Option | None:
-        """How teachers are asked, if they are surely ahead of the best crowd."""
+        """How teachers are asked, if a run that may choose takes them."""
         if self.teachers is None:
             return None
-        ahead = forecast.surely(self.teachers.expected, self.crowds[self.crowd])
-        return self.teachers.option if ahead else None
+        every = self.crowds | {Candidate("teachers"): self.teachers.expected}
+        return self.teachers.option if forecast.best(every).voters == "teachers" else None
 
     @property
     def best(self) -> str:
@@ -58,10 +58,10 @@ class Rehearsed(NamedTuple):
         return f"--voters {self.crowd.voters}{rounds} --epsilon {epsilon:g}"
 
 
-def rehearsed(dataset: Dataset, *, records: int, epsilon: float, delta: float) -> Rehearsed:
-    """All kinds of voters on the public part of a data set, judged by the same labels."""
+def rehearsed(dataset: Dataset, *, records: int, epsilon: float, delta: float, own: bool = True) -> Rehearsed:
+    """All kinds of voters on the public part of a data set, judged by the same labels: its `own`, if any."""
     wide = forecast.learned(dataset)
-    labels = forecast.judges(dataset, wide)
+    labels = forecast.judges(dataset, wide, own=own)
     crowds = forecast.expected(dataset, wide, labels, records=records, epsilon=epsilon, delta=delta)
     try:
         teachers = teacher_rehearsal.rehearse(dataset, labels, records=records, epsilon=epsilon, delta=delta)

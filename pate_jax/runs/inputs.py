@@ -19,10 +19,11 @@ from pate_jax.models import patches, spaces
 from pate_jax.models.spaces import likeness
 from pate_jax.runs import public_part
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import refuse_crowd
+from pate_jax.runs.record import RECORDS, refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as student_spaces
+from pate_jax.system import storage
 
 _KEY = 0  # of a net that learns from public inputs alone, so no secret
 _OF_IMAGES = ("patches", "contrast")
@@ -108,6 +109,17 @@ def open(run: RunDirectory, *, tolerant: bool = False) -> Inputs:
     if "data" not in settings:
         run.existing(run.teacher_report, "train")
     return Inputs(run, settings.data, settings.partition, settings.teacher, tolerant)
+
+
+def same_records(run: RunDirectory, dataset: data.Dataset) -> dict[str, str]:
+    """A digest of the private records; refused where a run counted others, as somebody might count twice."""
+    found, stages = {"digest": storage.digest(*dataset.private)}, run.record.stages()
+    if stages.get(RECORDS, found) != found:
+        raise PateError(
+            f"the private records were changed since {run.root} was begun: restore them, or choose another "
+            "--out, and add up what both runs cost"
+        )
+    return found
 
 
 def open_data(choice: DataChoice) -> data.Dataset:

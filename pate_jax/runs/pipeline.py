@@ -59,12 +59,23 @@ def run(config: RunConfig) -> dict[str, Any]:
         )
         config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism), settled.said)
         reservation.before_training(inputs, config, mechanism)
-        stages.train(inputs)
+        progress.say(_trained(stages.train(inputs)))
         stages.settle(inputs, mechanism, config.budget, config.delta)
-        stages.vote(
-            inputs, config.wanted, selection=config.selection or "first", min_distance=config.min_distance
+        votes = stages.vote(
+            inputs, config.wanted, selection=config.chosen_by, min_distance=config.min_distance
         )
+        progress.say(f"votes: {teachers:,} teachers on {len(votes.votes):,} public inputs, counted by class")
         batches.answer(run, mechanism)
         stages.account(run, config.delta)
         stages.teach(run, config.student, inputs=inputs)
         return stages.tell(run) | registration.shown(run)
+
+
+def _trained(report: dict[str, Any]) -> str:
+    """How the teachers were trained together, for whoever watches."""
+    training = report["training"]
+    number, devices_used = report["teachers"], training["devices"]
+    return (
+        f"teachers: {number:,} trained together, {min(training['plan']['wave'], number):,} at a time on "
+        f"{devices_used} {training['backend']} device{'' if devices_used == 1 else 's'}"
+    )

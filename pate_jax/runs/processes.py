@@ -114,8 +114,6 @@ def _train_and_vote(run: Share, config: RunConfig) -> None:
     stages.train(inputs)
     mechanism = config.mechanism or default_mechanism(config.partition.teachers)
     stages.settle(inputs, mechanism, config.budget, config.delta)
-    stages.vote(
-        inputs, config.wanted, selection=config.selection or "first", min_distance=config.min_distance
-    )
+    stages.vote(inputs, config.wanted, selection=config.chosen_by, min_distance=config.min_distance)
     if not devices.is_first():
         run.votes.unlink()

@@ -178,8 +178,8 @@ class RunConfig:
     """The run directory; unset: runs/ and the data set's name. Repeat a command to continue its run."""
     voters: Literal["teachers", "auto", Voting] = "teachers"
     """Who votes: teachers, trained on shards; or every record (or user) by itself, without training:
-    neighbours for the public inputs nearest to it, or sums, by one vector in the row of its class. auto: those
-    that public inputs favour."""
+    neighbours for the public inputs nearest to it, or sums, by one vector in the row of its class.
+    auto: those that public inputs favour."""
     epsilon: float | None = None
     """What the run may cost: the figure to publish is at most this. Unset: 1; teachers whose mechanism you
     set, and no epsilon, cost what they cost."""
@@ -314,6 +314,11 @@ class RunConfig:
             self.space,
             self.rounds,
         )
+
+    @property
+    def chosen_by(self) -> Selection:
+        """Which public inputs teachers are asked about."""
+        return self.selection or "first"
 
     @property
     def wanted(self) -> int:

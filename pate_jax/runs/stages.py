@@ -63,6 +63,7 @@ def begin(
         refuse_crowd(run.record.read(), run.root)
         inputs = Inputs(run, choice, cut, config, known=net)
         whom = relation.of(inputs.dataset, cut.by)
+        run_inputs.same_records(run, inputs.dataset)  # as those whose number was released, if one was
         if learner is not None:
             _check_learner(learner, inputs.dataset)
         if not run.teacher_report.exists():

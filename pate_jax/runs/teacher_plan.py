@@ -21,7 +21,7 @@ from pate_jax.runs import queries, teacher_rehearsal
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import front_of, open_data, teachers_net
-from pate_jax.runs.record import PLANNED
+from pate_jax.runs.record import PLANNED, refuse_crowd
 from pate_jax.runs.settings import STROKES, PartitionChoice, RunConfig
 from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.system import devices, headcount, progress
@@ -52,6 +52,8 @@ def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | Non
         return Settled(replace(config, mechanism=config.mechanism.settled(config.budget, config.delta)))
     if config.budget_epsilon is not None or config.mechanism is not None:
         return Settled(config)
+    with devices.failing_together():
+        refuse_crowd(run.record.read(), run.root)
     config = replace(config, data=config.data.drawn(STROKES))
     stages, net = run.record.stages(), None
     if known is not None:
@@ -84,39 +86,37 @@ def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
 
 def _planned(config: RunConfig) -> tuple[dict[str, Any], models.Model | None]:
     """The plan by the number of records, and the net of linear teachers, if they are these."""
-    given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
     with devices.failing_together():
         dataset = open_data(config.data)
         units = np.unique(partition.units_of(dataset.private, config.partition.by))
-        if given is not None:
-            partition.check_enough(units, given)
-        _pool(config, dataset, _distance(config, dataset))  # refused now where the user wants too many
-        records, budget = planning.counted(len(units)), float(config.budget or 0)
-        planning.check(records, dataset.classes, budget, config.delta)
-        wide = forecast.learned(dataset)
-        labels = forecast.judges(dataset, wide, own=config.data.private is not None)
-        try:
-            return planned(config, dataset, wide, labels, records=records, epsilon=budget)
-        except teacher_rehearsal.NoUse as error:
-            other = _way_out(dataset, wide, labels, records, budget, config.delta)
-            raise PateError(f"{error}{other}") from None
+        if config.partition.teachers != PartitionChoice.teachers:
+            partition.check_enough(units, config.partition.teachers)
+        _pool(config, dataset, _distance(config, dataset))  # refused now where more are wanted than there are
+    wish: dict[str, Any] = {"records": planning.counted(len(units)), "epsilon": float(config.budget or 0)}
+    wide = forecast.learned(dataset)
+    labels = forecast.judges(dataset, wide, own=config.data.private is not None)
+    try:
+        return planned(config, dataset, wide, labels, **wish)
+    except teacher_rehearsal.NoUse as error:
+        other = _way_out(dataset, wide, labels, **wish, delta=config.delta)
+        raise PateError(f"{error}{other}") from None
 
 
 def planned(
     config: RunConfig, dataset: Dataset, wide: Learned, labels: list[Labels], *, records: int, epsilon: float
 ) -> tuple[dict[str, Any], models.Model | None]:
-    """The plan as it is recorded, and the net of linear teachers, if they are these; from public things."""
+    """The plan as it is recorded, and the net of linear teachers, if they are these; from public things.
+
+    `records` is their number or, where it was told with noise, what was told.
+    """
     given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
-    distance = _distance(config, dataset)
-    pool = _pool(config, dataset, distance)
-    linear = config.teacher.net in (None, "linear")
-    net = _net(config.teacher if linear else teacher_rehearsal.CONFIG, dataset, wide)
+    distance, linear = _distance(config, dataset), config.teacher.net in (None, "linear")
+    pool, net = _pool(config, dataset, distance), _net(config.teacher, dataset, wide)
+    wish: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": config.delta}
     found = teacher_rehearsal.rehearse(
         dataset,
         labels,
-        records=records,
-        epsilon=epsilon,
-        delta=config.delta,
+        **wish,
         teachers=given,
         queries=config.queries,
         most_queries=pool,
@@ -125,9 +125,7 @@ def planned(
     )
     option = found.option
     return {
-        "epsilon": epsilon,
-        "delta": config.delta,
-        "records": records,
+        **wish,
         "classes": dataset.classes,
         "pool": pool,
         "teachers": option.teachers,
@@ -144,7 +142,8 @@ def planned(
 
 
 def _net(config: TeacherConfig, dataset: Dataset, wide: Learned) -> models.Model:
-    """The net of linear teachers, in the space that crowds would be compared in where it may be."""
+    """The net of the linear teachers that are rehearsed, in the space of crowds unless another is named."""
+    config = config if config.net in (None, "linear") else teacher_rehearsal.CONFIG
     config = replace(config, net="linear").resolved()
     return teachers_net(config, dataset, wide.space if config.front is None else None)
 
@@ -179,24 +178,21 @@ def _way_out(
 def said(found: Mapping[str, Any]) -> list[str]:
     """What was chosen and why, in five lines."""
     expected, noise = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"]).noise
-    own = expected.labels == 1
-    judges = "the labels of your public file" if own else "labels that were made up in several ways"
-    how = {
-        "space": ", each typical of one cluster of the public part",
-        "kmeans": ", each typical of one cluster of the public part",
-    }.get(found["selection"], "")
+    judges = "the labels of your public file" if expected.labels == 1 else "labels made up in several ways"
+    typical = found["selection"] in ("space", "kmeans")
+    how = ", each typical of one cluster of the public part" if typical else ""
     apart = "" if found["min_distance"] is None else ", no two of them near-duplicates"
     front = "" if found["front"] is None else f", in the space {found['front']}"
     others = "".join(f"; {kind} {Expected(**one).text()}" for kind, one in found.get("kinds", {}).items())
     number = f", and of {found['headcount']:,.4g} on the number of voters before" if others else ""
     return [
         f"Chosen by public inputs alone, for epsilon {found['epsilon']:g} at delta {found['delta']:g}: about "
-        f"{found['records']:,} records, {found['classes']} classes, {found['pool']:,} different public inputs.",
+        f"{found['records']:,} records, {found['classes']} classes, {found['pool']:,} public inputs.",
         f"  teachers: {found['teachers']:,} of about {found['shard']:,} records each, net {found['net']}"
         f"{front}; the student that they teach does best in a rehearsal.",
-        f"  queries: {found['queries']:,}{how}{apart}. Noise: {found['mechanism']['name']} of scale "
+        f"  queries: {found['queries']:,}{how}{apart}; noise: {found['mechanism']['name']} of scale "
         f"{noise.scale:,.4g} on each count of votes{number}.",
-        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student {expected.text()}"
-        f"{others}; the most frequent class alone {expected.majority:.0%}.",
+        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student "
+        f"{expected.text()}{others}; the most frequent class alone {expected.majority:.0%}.",
         _CHANGE,
     ]

@@ -170,7 +170,7 @@ def _tried(
 
 
 def _lists(public: int, queries: int | None, most: int | None) -> dict[int, int]:
-    """Numbers of queries that are tried, and of the public inputs that stand for them; some are left to judge.
+    """Numbers of queries that are tried, and of the public inputs that stand for them; the others judge.
 
     >>> _lists(100, None, 90), _lists(100, 500, None)
     ({20: 20, 40: 40}, {500: 70})
@@ -190,7 +190,7 @@ def cast(
     teachers: int,
     shard: int,
     random: np.random.Generator,
-) -> tuple[Votes, int]:
+) -> tuple[Float[np.ndarray, "labels public classes"], int]:
     """Shares of the votes on the public part, and the number of teachers that stood for all.
 
     All labels share the teachers' records, so that each teacher is solved once.
@@ -276,12 +276,19 @@ def chosen(tried: Sequence[Tried], classes: int) -> Tried | None:
     >>> chosen([wrong._replace(answers_right=np.array([0.51]))], 2) is None
     True
     """
-    told = [one for one in tried if (one.answers_right.mean() - 1 / classes) >= _SIGNAL * (1 - 1 / classes)]
+    told = [one for one in tried if _tells(one, classes)]
     if not told:
         return None
     most = max(one.right.mean() for one in told)
     good = [one for one in told if one.right.mean() >= _NEARLY * most]
     return max(good, key=lambda one: (one.answers_right.mean(), one.right.mean()))
+
+
+def _tells(one: Tried, classes: int) -> bool:
+    """Whether answers are right more often than by chance, by more than few of them say by luck."""
+    right, chance = float(one.answers_right.mean()), 1 / classes
+    luck = math.sqrt(right * (1 - right) / (one.queries * one.right.size))
+    return right - chance >= _SIGNAL * (1 - chance) + 2 * luck
 
 
 def _option(best: Tried, classes: int, epsilon: float, delta: float) -> Option:

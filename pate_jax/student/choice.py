@@ -4,7 +4,9 @@ The noise of one answer is independent of that of another (teachers' answers, ne
 student says of inputs whose answers it has not seen can be compared with these. A label agrees with the
 student's or not; a table of shares has, for the label that the student gives, a share without bias, which
 counts by how little noise is in it. Two methods are compared on the same answers, and the later one, which
-costs more, is taken if it is better by more than one standard error of the difference.
+costs more, is taken if it is better by more than one standard error of the difference. Of images whose
+answers are labels the net is taken unless it is worse by as much: it is judged by fewer answers and steps
+than it will have, and on drawn images it was ahead wherever the two were as good as equal here.
 
 Ridge predicts every answer as if it had been left out, in closed form. A net is trained for each third of the
 answers on the two others, with a quarter of its steps at most, and no further once it is clearly worse, or
@@ -36,6 +38,7 @@ IMAGES, TABLES = ("ridge", "fixmatch"), ("ridge", "supervised", "vat")  # tried 
 LEAST = 20  # answers that are compared
 _PARTS = 3  # of the answers, each held out once
 _STEPS = 4  # a net is tried with one of so many of its steps
+_SIMPLE_FIRST, _NET_FIRST = 1.0, -1.0  # standard errors by which a later method has to be better
 _CLEARLY = 2.0  # standard errors by which a net has to be worse, or better, to be judged no further
 
 
@@ -95,8 +98,9 @@ def choose(
     order = IMAGES if image else TABLES
     if len(given.rows) < LEAST or len(np.unique(given.labels)) < 2:
         return _of_few(config, given, "fixmatch" if image else "ridge")
-    told = _told(given, answers)
-    return _best(config, list(_trials(key, config, given, order, told)), _weights(given))
+    told, errors = _told(given, answers), _NET_FIRST if image and given.soft is None else _SIMPLE_FIRST
+    trials = list(_trials(key, config, given, order, told, errors))
+    return _best(config, trials, _weights(given), errors)
 
 
 def better(later: Trial, earlier: Trial, weights: Float[np.ndarray, " answers"], errors: float = 1.0) -> bool:
@@ -152,7 +156,7 @@ def _weights(given: Lesson) -> np.ndarray:
 
 
 def _trials(
-    key: jax.Array, config: Auto, given: Lesson, order: tuple[str, ...], told: np.ndarray
+    key: jax.Array, config: Auto, given: Lesson, order: tuple[str, ...], told: np.ndarray, errors: float
 ) -> Iterator[Trial]:
     """All methods, the simplest first; one that cannot learn from these inputs is left out, and says why."""
     best: Trial | None = None
@@ -160,24 +164,32 @@ def _trials(
         settings = with_method(config, method).resolved(image=given.public.inputs.ndim in IMAGE_RANKS)
         try:
             if isinstance(settings, AnyNet):
-                found = _of_net(key, settings, given, told, best, method == order[-1])
+                clearly = _CLEARLY if errors > 0 else 0.0
+                found = _of_net(key, settings, given, told, best, method == order[-1], clearly)
             else:
                 labels = ridge.left_out(nets.seeds(key[None])[0], given).argmax(1)
                 found = _judged(method, np.arange(len(labels)), labels, told)
         except PateError as error:
             progress.say(f"student: {method} is left out, since {error}")
             continue
-        if best is None or better(found, best, _weights(given)):
+        if best is None or better(found, best, _weights(given), errors):
             best = found
         yield found
 
 
 def _of_net(
-    key: jax.Array, settings: AnyNet, given: Lesson, told: np.ndarray, best: Trial | None, last: bool
+    key: jax.Array,
+    settings: AnyNet,
+    given: Lesson,
+    told: np.ndarray,
+    best: Trial | None,
+    last: bool,
+    clearly: float,
 ) -> Trial:
     """A net by the answers that it has not seen, part after part until it is clear what it is worth.
 
-    A part's training ends as soon as the net is taken, since more steps would hardly make it worse.
+    A part's training ends as soon as the net is taken, since more steps would hardly make it worse. It is
+    where it is better by more than so many standard errors.
     """
     steps = -(-(settings.steps or 1) // _STEPS)
     tried = dataclasses.replace(settings, steps=steps, hold_out=0.0, patience=0)
@@ -192,12 +204,12 @@ def _of_net(
         asked = given.rows[held]
 
         def is_taken(given_labels, held=held):
-            return _is_better(judged(held, given_labels), best, weights)
+            return _is_better(judged(held, given_labels), best, weights, clearly)
 
         exam = nets.Exam(asked, is_taken) if last else None
         learned = NETS[settings.method](tried, key[None], given.part(seen), exam)[0]
         found = judged(held, learned.student(given.public)(given.public.inputs[asked]).argmax(1))
-        if _is_worse(found, best, weights) or (last and _is_better(found, best, weights)):
+        if _is_worse(found, best, weights) or (last and _is_better(found, best, weights, clearly)):
             break
     return found
 
@@ -207,9 +219,9 @@ def _is_worse(found: Trial, best: Trial | None, weights: np.ndarray) -> bool:
     return best is not None and better(best, found, weights, _CLEARLY)
 
 
-def _is_better(found: Trial, best: Trial | None, weights: np.ndarray) -> bool:
+def _is_better(found: Trial, best: Trial | None, weights: np.ndarray, clearly: float = _CLEARLY) -> bool:
     """Whether a method is the best, and more answers or steps would hardly change that."""
-    return best is None or better(found, best, weights, _CLEARLY)
+    return best is None or better(found, best, weights, clearly)
 
 
 def _folds(key: jax.Array, answers: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -225,13 +237,13 @@ def _judged(method: str, places: np.ndarray, labels: np.ndarray, told: np.ndarra
     return Trial(method, places, told[places, labels].astype(np.float64))
 
 
-def _best(config: Auto, trials: list[Trial], weights: np.ndarray) -> Choice:
-    """The last method that is better than the best before it, and how good all are."""
+def _best(config: Auto, trials: list[Trial], weights: np.ndarray, errors: float = _SIMPLE_FIRST) -> Choice:
+    """The last method that is better than the best before it by so many errors, and how good all are."""
     if not trials:
         raise PateError("no student can learn from these public inputs: name a method (--student.method)")
     best, comparison = trials[0], []
     for trial in trials:
-        best = trial if better(trial, best, weights) else best
+        best = trial if better(trial, best, weights, errors) else best
         score, error = weighted(trial.scores, weights[trial.places])
         comparison.append(Judged(method=trial.method, score=score, error=error, answers=len(trial.scores)))
         progress.say(

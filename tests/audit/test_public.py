@@ -244,8 +244,8 @@ def test_what_a_run_keeps_of_its_public_side_fails_where_it_does_not_come_out_ag
 def test_queries_that_were_chosen_by_private_records_are_found(tmp_path):
     select = queries.select
 
-    def by_private(pool, preprocessing, wanted, chosen_by="first", key=b""):
-        return select(pool.take(np.arange(len(pool.ids))[::-1]), preprocessing, wanted, chosen_by, key)
+    def by_private(pool, *others):
+        return select(pool.take(np.arange(len(pool.ids))[::-1]), *others)
 
     config = honest_runs.by_teachers(tmp_path / "run", selection="kmeans")
     with pytest.MonkeyPatch.context() as patch:

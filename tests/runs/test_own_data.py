@@ -21,7 +21,7 @@ from pate_jax.runs.settings import PartitionChoice
 from pate_jax.student import Student, Supervised
 
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
-SETTINGS = {"label": "sick", "id": "key", "epsilon": 4.0, "seed": 3, "student": STUDENT}
+SETTINGS = {"label": "sick", "id": "key", "epsilon": 4.0, "seed": 3, "student": STUDENT, "voters": "auto"}
 
 
 def people(count, seed):
@@ -68,7 +68,7 @@ def test_the_run_is_that_of_the_command(result, tmp_path):
     """The same files and settings give the same ledger, release and statement, bit for bit."""
     data = result.directory / "private" / "data"
     parts = [word for part in PARTS for word in (f"--{part}", data / f"{part}.csv")]
-    flags = ["--label-column", "sick", "--id-column", "key", "--epsilon", 4, "--seed", 3]
+    flags = ["--label-column", "sick", "--id-column", "key", "--voters", "auto", "--epsilon", 4, "--seed", 3]
     learns = ["--student.method", "supervised", "--student.net", "table", "--student.steps", 8]
     learns += ["--student.batch-size", 8]
     assert call("run", *parts, *flags, *learns, "--out", tmp_path / "run", "--json") == 0
@@ -188,7 +188,7 @@ def test_bad_calls_are_one_sentence_and_begin_no_run(tmp_path, case):
 def test_teachers_spend_epsilon_as_their_budget(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
-    pate_jax.run(**PARTS, **SETTINGS | {"epsilon": 2.0}, voters="teachers", teachers=7, out=tmp_path)
+    pate_jax.run(**PARTS, **SETTINGS | {"epsilon": 2.0, "voters": "teachers"}, teachers=7, out=tmp_path)
     (config,) = seen
     assert (config.budget_epsilon, config.epsilon, config.partition.teachers) == (None, 2.0, 7)
 
@@ -197,11 +197,12 @@ def test_teachers_spend_epsilon_as_their_budget(tmp_path, monkeypatch):
 def test_a_number_of_teachers_means_teachers_whatever_the_number(voters, tmp_path, monkeypatch):
     seen, usual = [], PartitionChoice.teachers
     monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
-    pate_jax.run(**PARTS, **SETTINGS, voters=voters, teachers=usual, out=tmp_path / "run")
-    pate_jax.run(**PARTS, **SETTINGS, voters=voters, out=tmp_path / "other")
+    settings = SETTINGS | {"voters": voters}
+    pate_jax.run(**PARTS, **settings, teachers=usual, out=tmp_path / "run")
+    pate_jax.run(**PARTS, **settings, out=tmp_path / "other")
     assert [(config.who, config.partition.teachers) for config in seen] == [
         ("teachers", usual),
-        ("auto", usual),
+        (voters or "teachers", usual),
     ]
 
 
@@ -211,7 +212,7 @@ def test_a_named_data_set_needs_no_frames(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = pate_jax.run(dataset="glyphs", records=50)
     assert found.directory == seen[0].directory and seen[0].data.dataset == "glyphs"
-    assert seen[0].voters == "auto"
+    assert seen[0].voters == "teachers"
 
 
 @pytest.mark.parametrize("by", ["record", "user"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 import jax
 import numpy as np
@@ -95,7 +95,7 @@ def of_crowds(
     """
 
     def rehearsed(one: Candidate) -> Expected:
-        kind = one.voters
+        kind = cast(Voting, one.voters)
         if one.rounds > 1:
             return second_round.rehearse(
                 kind, *wide, labels, voters=voters, classes=classes, mu=mu, users=users, draws=draws

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs import config_file, registration
 from pate_jax.runs.crowds import choice, processes, release, stages, teachers
 from pate_jax.runs.crowds.inputs import Crowd, plan_of
@@ -47,7 +48,10 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
     if before is not None:
         return before
     begun = choice.begun_as(run)
-    wanted = replace(config.crowd_as(begun.voters), rounds=begun.rounds) if open_yet else config.crowd
+    if open_yet:
+        wanted = replace(config.crowd_as(cast(Voting, begun.voters)), rounds=begun.rounds)
+    else:
+        wanted = config.crowd
     crowd = stages.begin(run, config.data, wanted, config.student)
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
     if open_yet:

@@ -17,6 +17,7 @@ from pate_jax.runs.crowds import answers, comparison, processes, rivals, rounds,
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import Crowd, compares, is_candidate, told
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import same_records
 from pate_jax.runs.record import COMPARED, CROWD, PLANNED, RECORDS, ROUNDS
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import crowd_pages, seen, sheet
@@ -43,13 +44,12 @@ def begin(
     students.check(config, crowd)
     crowd.check_public()
     crowd.check_rounds()
-    records = storage.digest(*crowd.dataset.private)
-    _check_same(run, records)
+    records = same_records(run, crowd.dataset)
     run.secret.draw(voters.seed)
     public_part.agree(run, crowd.dataset)
     run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
     trials.record(run, crowd.dataset.trial)
-    run.record.agree(RECORDS, {"digest": records})
+    run.record.agree(RECORDS, records)
     _agree(crowd, config)
     if voters.rounds > 1:
         pool, image = len(crowd.dataset.public.ids), crowd.dataset.kind == "image"
@@ -58,16 +58,6 @@ def begin(
     run.record.agree("relation", {"relation": voters.by})
     budget.warn_of_delta(voters.delta, len(crowd.dataset.private.ids))
     return crowd
-
-
-def _check_same(run: RunDirectory, records: str) -> None:
-    """Refuse to go on with other private records: who is held out, or voted already, might do both."""
-    stages = run.record.stages()
-    if RECORDS in stages and stages[RECORDS].get("digest") != records:
-        raise PateError(
-            f"the private records were changed since {run.root} was begun: restore them, or choose another "
-            "--out, and add up what both runs cost"
-        )
 
 
 def _agree(crowd: Crowd, config: student.StudentConfig) -> None:
