@@ -49,6 +49,7 @@ def begin(
     delta: float = budget.CUSTOMARY_DELTA,
     min_distance: float | None = None,
     learner: student.StudentConfig | None = None,
+    opened: data.Dataset | None = None,  # what the choice names, where it is open already
 ) -> Inputs:
     """Open the data of a run, and record what it is made from.
 
@@ -60,7 +61,7 @@ def begin(
     choice = choice.drawn(_RECORDS * cut.teachers)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
-        inputs = Inputs(run, choice, cut, config)
+        inputs = Inputs(run, choice, cut, config, opened=opened)
         whom = relation.of(inputs.dataset, cut.by)
         if learner is not None:
             _check_learner(learner, inputs.dataset)
