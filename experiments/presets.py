@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import NamedTuple
 
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, LNMax
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.runs.thresholds import default_mechanism
 from pate_jax.student import Auto, Ridge, Supervised, Tandem
+from pate_jax.sweep import Grid, SweepConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,3 +158,44 @@ TUTORIAL_SVHN = Preset(
     needs="a download (246 MB)",
 )
 ALL = (MNIST, FASHION_MNIST, SVHN, ADULT, GLYPHS, CIFAR10, TUTORIAL_SVHN)
+
+
+class SweepPreset(NamedTuple):
+    """A sweep in minutes on two cores, and what a GPU adds to it."""
+
+    config: SweepConfig
+    gpu: str
+
+
+def _sweep(
+    data: str, teachers: tuple[int, ...], queries: tuple[str, ...], gpu: str, **settings
+) -> SweepPreset:
+    grid = Grid(("discrete-gaussian",), queries=queries, epsilons=("0.1", "0.3", "1", "3"))
+    settings = {"nets": ("linear",), "students": ("ridge",), **settings}
+    folder = Path("sweeps") / data
+    return SweepPreset(SweepConfig((data,), out=folder, teachers=teachers, values=grid, **settings), gpu)
+
+
+_NETS = (
+    "trained nets beside the closed form (--nets linear cnn), thousands of teachers at a time, and students "
+    "that train (--students ridge fixmatch; on two cores a minute or two each, so limit them there with "
+    "--most-students 10)"
+)
+SWEEPS = {
+    "mnist": _sweep("mnist", (100, 250, 1000), ("60", "250"), _NETS),
+    "fashion_mnist": _sweep("fashion_mnist", (100, 250, 1000), ("120", "400", "1000"), _NETS),
+    "adult": _sweep(
+        "adult",
+        (50, 250, 1000),
+        ("100", "500", "1500"),
+        "little: rows of a table are small (--nets linear table adds trained nets)",
+    ),
+    "glyphs": _sweep(
+        "glyphs",
+        (250, 1000, 2500),
+        ("250", "1000"),
+        f"the full size (--records 500000 --classes 150 --teachers 5000 --queries 9000), {_NETS}",
+        records=60_000,
+        classes=30,
+    ),
+}

@@ -50,6 +50,7 @@ def begin(
     min_distance: float | None = None,
     learner: student.StudentConfig | None = None,
     net: models.Model | None = None,
+    opened: data.Dataset | None = None,  # what the choice names, where it is open already
 ) -> Inputs:
     """Open the data of a run, and record what it is made from.
 
@@ -61,7 +62,7 @@ def begin(
     choice = choice.drawn(_RECORDS * cut.teachers)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
-        inputs = Inputs(run, choice, cut, config, known=net)
+        inputs = Inputs(run, choice, cut, config, opened=opened, known=net)
         whom = relation.of(inputs.dataset, cut.by)
         run_inputs.same_records(run, inputs.dataset)  # as those whose number was released, if one was
         if learner is not None:

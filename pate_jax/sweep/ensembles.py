@@ -61,11 +61,6 @@ class Ensemble:
             voting.save_votes(path, cast)
             return cast
 
-    def dataset(self) -> data.Dataset:
-        """The data set that the teachers were trained on."""
-        with self._alone() as inputs:
-            return inputs.dataset
-
     @contextmanager
     def _alone(self) -> Iterator[Inputs]:
         """The opened inputs, while no other shard of the sweep works on the same teachers."""
@@ -90,14 +85,15 @@ class Ensemble:
 
 @lru_cache(maxsize=1)
 def opened(choice: DataChoice) -> data.Dataset:
-    """A data set, to list what there is to do."""
+    """A data set, opened or drawn once for all ensembles."""
     return open_data(choice)
 
 
 @lru_cache(maxsize=1)
 def _begun(ensemble: Ensemble) -> Inputs:
     """The inputs of an ensemble, opened once for all of its lists."""
-    return stages.begin(RunDirectory(ensemble.home), ensemble.choice, ensemble.cut, ensemble.config)
+    run, choice = RunDirectory(ensemble.home), ensemble.choice
+    return stages.begin(run, choice, ensemble.cut, ensemble.config, opened=opened(choice))
 
 
 def _settings(one: DataChoice | PartitionChoice | TeacherConfig) -> dict[str, object]:

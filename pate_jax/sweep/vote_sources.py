@@ -113,7 +113,7 @@ def of_ensemble(ensemble: Ensemble, selection: Selection, size: int, judged_on: 
         available=size,
         judged_on=judged_on or ("synthetic" if _is_synthetic(choice) else "private"),
         votes=votes,
-        lesson=lambda cast: _lesson_of(ensemble.dataset(), cast),
+        lesson=lambda cast: _lesson_of(opened(choice), cast),
         net=ensemble.config.net,
         selection=selection,
         seed=ensemble.cut.seed,
