@@ -21,6 +21,7 @@ from pate_jax.crowd import rehearsal, steps
 from pate_jax.crowd.directions import label_variance
 from pate_jax.crowd.plan import Plan, plan
 from pate_jax.crowd.roles import Labels
+from pate_jax.mechanisms.crowds import MOST_STEPS
 from pate_jax.models.spaces.space import Space
 
 _ADDED, _DRAWN = 0.35, 0.8  # of a score: what added noise and the draw of records may move it by
@@ -98,7 +99,7 @@ def candidates(
     for wide in sorted({min(one, len(space.variances)) for one in _DIRECTIONS}):
         for strength in _STRENGTHS:
             added, drawn = noises(space, public, wide, strength, voters, classes, mu)
-            most = min(_ADDED / added, _DRAWN / drawn, steps.MOST)
+            most = min(_ADDED / added, _DRAWN / drawn, MOST_STEPS)
             if number is not None or most >= _FEWEST:
                 found.append(Candidate(number or int(most), wide, strength))
     return found

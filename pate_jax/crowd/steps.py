@@ -23,7 +23,6 @@ from pate_jax.crowd.vectors import LONGEST, Scaling
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA, ClassSums
 from pate_jax.models.spaces.space import Space
 
-MOST = 20  # steps
 _CLIP, _RATE = 0.9, 0.7  # of the usual gradient's length; of a step
 _LENGTH = 4000  # of a gradient, in whole numbers, where there is noise for it
 _LONG = 3  # usual lengths that a vector has at most

@@ -55,8 +55,7 @@ class Rehearsed(NamedTuple):
         """
         option = self.of_teachers
         if option is None:
-            rounds = f" --rounds {self.crowd.rounds}" if self.crowd.rounds > 1 else ""
-            return f"--voters {self.crowd.voters}{rounds} --epsilon {epsilon:g}"
+            return f"--voters {self.crowd.voters} --epsilon {epsilon:g}"
         asked = f"--teachers {option.teachers} --net linear --queries {option.queries}"
         settings = {name: value for name, value in to_dict(option.mechanism).items() if name != "name"}
         noise = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in settings.items())

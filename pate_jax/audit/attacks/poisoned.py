@@ -10,7 +10,7 @@ from pate_jax.audit.attacks.trials import Poisoned
 from pate_jax.ensemble import checkpoint
 from pate_jax.runs import answers, inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties.join import is_party
@@ -36,7 +36,7 @@ def of_teachers(run: RunDirectory) -> Poisoned:
 def of_crowd(run: RunDirectory) -> Poisoned:
     """Of a crowd's run, round by round."""
     opened = crowd_inputs.opened(run, tolerant=True)
-    each = [PoisonedCrowd(opened.at(round)) for round in range(1, 1 + len(rounds.shown(run).tables))]
+    each = [PoisonedCrowd(opened.at(round)) for round in range(1, 1 + len(steps.shown(run).tables))]
     found = [poisoning.of_withstood(one.withstood, "labels", poisoning.OF_A_CROWD) for one in each]
     alone = [told for one in each if (told := one.targeted()) is not None]
     return Poisoned(found, [trial for one in each for trial in one.trials()], alone)

@@ -25,7 +25,7 @@ from pate_jax.crowd.plan import Plan
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import students as training
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.students import taught
@@ -51,12 +51,12 @@ class PoisonedCrowd:
     @cached_property
     def noisy(self) -> Table:
         """The table that was released."""
-        return rounds.load_noisy(self.crowd.run, self.crowd.round)[1]
+        return steps.load_noisy(self.crowd.run, self.crowd.step)[1]
 
     @cached_property
     def plan(self) -> Plan:
         """The round's plan, with the release that the ledger shows."""
-        release, _ = rounds.load_noisy(self.crowd.run, self.crowd.round)
+        release, _ = steps.load_noisy(self.crowd.run, self.crowd.step)
         return self.crowd.plan._replace(release=release)
 
     @cached_property
@@ -109,7 +109,7 @@ class PoisonedCrowd:
             float((given != before).mean()),
             self._trigger(noisy, before) if poison == "backdoor" else None,
             self._student(noisy, last) if poison == "backdoor" else None,
-            self.crowd.round,
+            self.crowd.step,
         )
 
     def _moved(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> Table:

@@ -29,7 +29,7 @@ from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, Neigh
 from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
@@ -106,14 +106,14 @@ def numbered(names: np.ndarray) -> tuple[Int[np.ndarray, " record"], int]:
 
 def of_crowd(opened: Crowd) -> Sums | Tables:
     """The pipeline of a crowd's run, for all voters of its tables: those that are held out move no table."""
-    shown, choice = rounds.shown(opened.run), opened.choice
+    shown, choice = steps.shown(opened.run), opened.choice
     if not shown.tables:
         raise PateError(f"{opened.run.ledger} shows no table yet: repeat the command that made the run")
     number = next(one.release for one in shown.numbers if isinstance(one.release, HeadCount))
     which, reference = numbered(units_of(opened.seen.private, choice.by)[~opened.held_out])
     if choice.voters == "sums" and choice.by == "record" and len(shown.tables) == 1:
         return _sums(opened, shown.tables[0].release, number, which, reference)
-    heres = [(opened.at(rounds.round_of(line)), line.release) for line in shown.tables]
+    heres = [(opened.at(steps.step_of(line)), line.release) for line in shown.tables]
     made = [round_of(here, release, here.people, which) for here, release in heres]
     return Tables(tuple(made), _labels(opened.people), which, number, reference)
 
@@ -137,7 +137,7 @@ def round_of(opened: Crowd, release: CrowdRelease, people: voting.Voters, which:
 
         return Round(tables_pipeline.of_vectors(seen, _labels(people), which, release), release, of_sums)
     if not isinstance(release, NeighbourCounts) or queries is None:
-        raise PateError(f"{opened.run.ledger} shows no table in round {opened.round}: restore it")
+        raise PateError(f"{opened.run.ledger} shows no table in round {opened.step}: restore it")
     asked = queries.vectors.T / queries.scaling.length
     places = voting.vectors(queries.scaling, opened.plan.space.coordinates(people.inputs))
 

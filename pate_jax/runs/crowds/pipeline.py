@@ -36,12 +36,12 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd:
     """Begin, choose the voters if that is left open, and release; what is released is not counted again."""
     open_yet = config.who == "auto"
     begun = choice.begun_as(run)
-    wanted = replace(config.crowd_as(begun.voters), rounds=begun.rounds) if open_yet else config.crowd
+    wanted = config.crowd_as(begun.voters) if open_yet else config.crowd
     crowd = stages.begin(run, config.data, wanted, config.student)
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
-    crowd = choice.decided(crowd, config.student) if open_yet else crowd
+    crowd = choice.decided(crowd) if open_yet else crowd
     made = crowd.choice
-    chosen = replace(config, voters=made.voters, rounds=made.rounds, epsilon=made.epsilon)
+    chosen = replace(config, voters=made.voters, epsilon=made.epsilon)
     config_file.write(run.config, chosen)
     release.release(crowd)
     return crowd
