@@ -161,8 +161,8 @@ def crowd_statement(
 
     It covers a voter whose contents change, and also one that is added or removed, which moves a table by
     less. `voters` is their number as it was released; `private` is true only if every key that draws the
-    noise comes from `fresh_key()`. If the releases are those of the best of several candidates, `tuned` says how it
-    was chosen, and the figure is that of the choice.
+    noise comes from `fresh_key()`. If the releases are those of the best of several candidates, `tuned` says
+    how it was chosen, and the figure is that of the choice.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
     >>> made = crowd_statement([release], 1e-5, voters=60_000, private=True)
@@ -198,9 +198,7 @@ def figure_of(
 
 
 @lru_cache(maxsize=256)
-def _trade_off(
-    releases: tuple[CrowdRelease, ...], delta: float, tuned: Tuned | None
-) -> TradeOff:
+def _trade_off(releases: tuple[CrowdRelease, ...], delta: float, tuned: Tuned | None) -> TradeOff:
     """The curve of all releases together, or that of the choice whose winner made them."""
     if tuned is not None:
         return trade_off.of(tuned.epsilon, delta, tuned.gaussian)

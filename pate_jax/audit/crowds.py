@@ -35,7 +35,6 @@ from pate_jax.runs.release.findings import Finding, failed, judged, passed, unch
 from pate_jax.runs.settings import CrowdChoice
 from pate_jax.system import storage
 
-
 _ROUNDED = 1 << 12  # of weights: what least squares on another machine may move them by
 
 
@@ -291,9 +290,8 @@ def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
         yield "the table is not the one that was released"
     if line.public != _asked_on(run, line):
         yield "the public side is not the one that voters were asked on"
-    if is_table:
-        if line.release != _release_of(run, step):
-            yield "the ledger names another release than the public side"
+    if is_table and line.release != _release_of(run, step):
+        yield "the ledger names another release than the public side"
     charged = ledger.cost_to_dict(line.order, line.cost)
     costs = ledger.cost_to_dict(*budget.release_cost(line.budget, line.release))
     if list(differences(charged, costs)):

@@ -93,7 +93,7 @@ def of_crowd(run: RunDirectory) -> tuple[Tables, Promise]:
     for line in steps.shown(run).tables:
         here = opened.at(steps.step_of(line))
         people = Voters(here.seen.public.inputs[some], labels.astype(np.int32), None)
-        each.append(replicas.round_of(here, line.release, people, which))
+        each.append(replicas.made_of(here, line.release, people, which))
     made = Tables(tuple(each), labels, which, number, max(1, len(some) // _REFERENCE))
     return made, made.promise(opened.choice.delta)
 

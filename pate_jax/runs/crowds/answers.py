@@ -53,7 +53,7 @@ def classifier(crowd: Crowd) -> Linear:
 
 
 def after(crowd: Crowd) -> Weights:
-    """The weights that follow from all tables up to this step's; of the first step, those that others need."""
+    """The weights that follow from all tables up to this step's, where another step takes its gradients."""
     made = _steps(crowd)
     if crowd.step > 1:
         return steps.moved(_weights(crowd), lines.load_noisy(crowd.run, crowd.step)[1], made.rate)

@@ -28,7 +28,7 @@ def rivals(config: StudentConfig, crowd: Crowd) -> list[Settings]:
     for an encoder of the owner's, over several processes, and where the owner does not declare that
     ids stay with their records, since others may be held out by them. Nothing of private records is read.
     """
-    dataset, choice = crowd.dataset, crowd.choice
+    dataset = crowd.dataset
     image = dataset.kind == "image" and not dataset.synthetic and crowd.kind != "encoder"
     if not isinstance(config, Auto) or not image or devices.processes() > 1:
         return []

@@ -22,6 +22,7 @@ from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount
 
+
 class Candidate(NamedTuple):
     """A crowd that may vote."""
 

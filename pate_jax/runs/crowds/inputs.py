@@ -258,9 +258,7 @@ class Crowd:
         if self.choice.voters == "sums":
             number = self.choice.steps
             return stepped(*self.wide, self.labels, **asked, users=self.public_users, number=number)
-        return plan(
-            "neighbours", *self.wide, **asked, queries=self.choice.queries, users=self.public_users
-        )
+        return plan("neighbours", *self.wide, **asked, queries=self.choice.queries, users=self.public_users)
 
     @property
     def labels(self) -> list[Labels]:

@@ -111,9 +111,7 @@ def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
         if not isinstance(release, crowds.ClassSums | crowds.NeighbourCounts):
             raise ValueError("the release is no table")
         steps = _steps_of(made, preprocessing, path) if f"{STEPS}number" in made else None
-        return Plan(
-            archive.space_of(own, preprocessing), scaling, queries, release, steps, made.get("slope")
-        )
+        return Plan(archive.space_of(own, preprocessing), scaling, queries, release, steps, made.get("slope"))
     except (KeyError, TypeError, ValueError) as error:
         raise PateError(f"{path} holds no public side ({error}): restore it from a backup") from error
 

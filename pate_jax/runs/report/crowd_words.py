@@ -92,8 +92,8 @@ def steps_planned(number: int, directions: int, noise: float) -> str:
 public inputs with made-up labels'
     """
     return (
-        f"{number} steps in {directions:,} directions, with noise of scale {noise:,.0f} in each, because these "
-        "do better than one table on public inputs with made-up labels"
+        f"{number} steps in {directions:,} directions, with noise of scale {noise:,.0f} in each, because "
+        "these do better than one table on public inputs with made-up labels"
     )
 
 
