@@ -16,7 +16,7 @@ from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.runs import batches, pipeline, stages
-from pate_jax.runs.crowds import comparison, rounds
+from pate_jax.runs.crowds import comparison
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.runs.tune import pipeline as tuning
@@ -162,42 +162,23 @@ def crowd(voters: str, by: str = "record", seed: int | None = None) -> RunDirect
 
 @functools.cache
 def many() -> DataChoice:
-    """A larger table of the same kind: 200 people, of whom 20 are held out where there are several rounds."""
+    """A larger table of the same kind: 200 people."""
     folder = _once("many", functools.partial(_write_table, private=400))
     return DataChoice(**{name: folder / f"{name}.npz" for name in ("private", "public", "test")})
 
 
-def of_rounds(
-    out: Path, voters: str, by: str = "record", seed: int | None = None, rounds: int = 2
-) -> RunConfig:
-    """A run in several rounds whose students learn enough to go on: the scores have little noise."""
-    partition, of = PartitionChoice(by=by, seed=seed), {"voters": voters, **NEAR[voters]}
-    small = Supervised(net="table", steps=60, batch_size=16)
-    of |= {"register": UNCOUNTED, "student": small}
-    return RunConfig(many(), partition, epsilon=8.0, rounds=rounds, out=out, **of)
+def of_steps(out: Path, by: str = "record", seed: int | None = None, steps: int = 3) -> RunConfig:
+    """A run of sums in several steps."""
+    cut = PartitionChoice(by=by, seed=seed)
+    more = {"voters": "sums", "epsilon": 8.0, "steps": steps, "student": Linear(), "register": UNCOUNTED}
+    return RunConfig(many(), cut, out=out, **more)
 
 
 @functools.cache
-def ended() -> RunDirectory:
-    """A seeded run of three rounds at most, whose first score, drowned in noise, ends them.
-
-    The noise of a seed follows from the last digits of the public side, which machines may compute
-    differently, so seeds are tried until one ends.
-    """
-    for seed in range(20):
-        config = functools.partial(of_rounds, voters="sums", seed=seed, rounds=3)
-        make = lambda out, config=config: pipeline.run(replace(config(out), epsilon=0.05))  # noqa: E731
-        run = RunDirectory(_once(f"rounds-ended-{seed}", make))
-        if len(rounds.shown(run).scores) == 1:
-            return run
-    raise AssertionError("no seed ended the rounds")
-
-
-@functools.cache
-def in_rounds(voters: str, by: str = "record", seed: int | None = None) -> RunDirectory:
-    """A whole run in two rounds."""
-    make = functools.partial(of_rounds, voters=voters, by=by, seed=seed)
-    return RunDirectory(_once(f"rounds-{voters}-{by}-{seed}", lambda out: pipeline.run(make(out))))
+def in_steps(by: str = "record", seed: int | None = None) -> RunDirectory:
+    """A whole run in three steps."""
+    make = functools.partial(of_steps, by=by, seed=seed)
+    return RunDirectory(_once(f"steps-{by}-{seed}", lambda out: pipeline.run(make(out))))
 
 
 @functools.cache

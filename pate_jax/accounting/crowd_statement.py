@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from pate_jax.accounting import composition, figures, trade_off
 from pate_jax.accounting.exact import counts
-from pate_jax.accounting.exact.counts import Unmade
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.open_statement import OpenStatement
@@ -43,7 +42,6 @@ _FIELDS = frozenset(
         "trade_off",
         "warning",
         "releases",
-        "unmade",
         "tuned",
         "voters",
         "delta",
@@ -70,7 +68,6 @@ class CrowdStatement(OpenStatement):
     relation: Covered
     private: bool
     figure: Figure
-    unmade: Unmade | None = None  # rounds that were planned, and that the figure covers
     tuned: Tuned | None = None  # the choice of settings whose best candidate made the releases
 
     declared = False  # the relation follows from how the run counted
@@ -94,20 +91,18 @@ class CrowdStatement(OpenStatement):
     @property
     def trade_off(self) -> TradeOff:
         """What the best guesser can reach."""
-        return _trade_off(self.releases, self.delta, self.unmade, self.tuned)
+        return _trade_off(self.releases, self.delta, self.tuned)
 
     @property
     def charged(self) -> str:
         """What the figure covers, in words."""
         made = [_described(release, self.relation, self.voters) for release in self.releases]
-        made += [] if self.unmade is None else [_planned(self.unmade)]
         return "; ".join(made if self.tuned is None else [*made, self.tuned.words])
 
     def publishable(self) -> dict[str, Any]:
         """The statement as JSON."""
         own = {
             "releases": [to_dict(release) for release in self.releases],
-            **({"unmade": self.unmade._asdict()} if self.unmade else {}),
             **({"tuned": self.tuned.to_dict()} if self.tuned else {}),
             "voters": self.voters,
         }
@@ -125,7 +120,6 @@ class CrowdStatement(OpenStatement):
                 description["relation"],
                 description["private"],
                 Figure(**named[1]),
-                Unmade(**description["unmade"]) if "unmade" in description else None,
                 Tuned.from_dict(description["tuned"]) if "tuned" in description else None,
             )
             _check(found, description, named[0])
@@ -161,16 +155,14 @@ def crowd_statement(
     voters: int,
     private: bool,
     relation: Covered = "record",
-    unmade: Unmade | None = None,
     tuned: Tuned | None = None,
 ) -> CrowdStatement:
     """The statement of the tables that a crowd released, one after another.
 
     It covers a voter whose contents change, and also one that is added or removed, which moves a table by
     less. `voters` is their number as it was released; `private` is true only if every key that draws the
-    noise comes from `fresh_key()`. `unmade` are rounds that the plan had room for and that were not made:
-    they stay in the figure. If the releases are those of the best of several candidates, `tuned` says how it
-    was chosen, and the figure is that of the choice.
+    noise comes from `fresh_key()`. If the releases are those of the best of several candidates, `tuned` says
+    how it was chosen, and the figure is that of the choice.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
     >>> made = crowd_statement([release], 1e-5, voters=60_000, private=True)
@@ -182,14 +174,13 @@ def crowd_statement(
     if relation not in COVERED:
         raise PateError(f"relation={relation!r} of a crowd must be one of {', '.join(COVERED)}")
     check_delta(delta)
-    figure = figure_of(tuple(releases), delta, unmade, tuned)
-    return CrowdStatement(tuple(releases), voters, delta, relation, private, figure, unmade, tuned)
+    figure = figure_of(tuple(releases), delta, tuned)
+    return CrowdStatement(tuple(releases), voters, delta, relation, private, figure, tuned)
 
 
 def figure_of(
     releases: Sequence[CrowdRelease],
     delta: float,
-    unmade: Unmade | None = None,
     tuned: Tuned | None = None,
 ) -> Figure:
     """The figure of some tables together: the exact one if all noise is rounded Gaussian noise.
@@ -197,7 +188,7 @@ def figure_of(
     >>> figure_of([NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)], 1e-5).basis == GAUSSIAN
     True
     """
-    found = counts.worst(releases, delta, unmade)
+    found = counts.worst(releases, delta)
     if tuned is not None:
         return _of_choice(releases, found, delta, tuned)
     exact = all(counts.gaussian_mu(release) is not None for release in releases)
@@ -207,15 +198,13 @@ def figure_of(
 
 
 @lru_cache(maxsize=256)
-def _trade_off(
-    releases: tuple[CrowdRelease, ...], delta: float, unmade: Unmade | None, tuned: Tuned | None
-) -> TradeOff:
+def _trade_off(releases: tuple[CrowdRelease, ...], delta: float, tuned: Tuned | None) -> TradeOff:
     """The curve of all releases together, or that of the choice whose winner made them."""
     if tuned is not None:
         return trade_off.of(tuned.epsilon, delta, tuned.gaussian)
-    mu, strays = counts.worst_mu(releases, unmade), 2 * counts.slack_of(releases)
+    mu, strays = counts.worst_mu(releases), 2 * counts.slack_of(releases)
     gaussian = None if mu is None else Gaussian(mu, strays)
-    return trade_off.of(lambda at: counts.worst(releases, at, unmade), delta, gaussian)
+    return trade_off.of(lambda at: counts.worst(releases, at), delta, gaussian)
 
 
 def _of_choice(releases: Sequence[CrowdRelease], alone: float, delta: float, tuned: Tuned) -> Figure:
@@ -256,14 +245,6 @@ def _described(release: CrowdRelease, whom: str, voters: int) -> str:
     )
 
 
-def _planned(unmade: Unmade) -> str:
-    """What is said of rounds that were not made."""
-    return (
-        f"and {unmade.rounds} more round{'s' * (unmade.rounds > 1)} for which the budget had room and which "
-        "the released numbers showed not to be needed"
-    )
-
-
 def _check(found: CrowdStatement, description: Mapping[str, Any], name: str) -> None:
     if (
         type(found.voters) is not int
@@ -275,13 +256,6 @@ def _check(found: CrowdStatement, description: Mapping[str, Any], name: str) -> 
         raise PateError(f"voters={found.voters}, {len(found.releases)} releases and the figure {name!r}")
     if found.relation not in COVERED:
         raise PateError(f"relation={found.relation!r} of a crowd must be one of {', '.join(COVERED)}")
-    if found.unmade is not None and not (
-        type(found.unmade.rounds) is int
-        and found.unmade.rounds > 0
-        and type(found.unmade.mu) is float
-        and 0 < found.unmade.mu < math.inf
-    ):
-        raise TypeError(f"unmade={found.unmade!r}")
     if unknown := sorted({*description} - _FIELDS):
         raise TypeError(f"the field {unknown[0]!r}")
     if type(found.delta) not in (int, float):

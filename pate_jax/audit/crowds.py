@@ -22,9 +22,10 @@ from pate_jax.audit.subject import Subject
 from pate_jax.crowd import vectors
 from pate_jax.crowd.plan import Plan
 from pate_jax.data import partition
-from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, HeadCount, Score
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import MOST_STEPS, ClassSums, Comparison, CrowdRelease, HeadCount, Score
 from pate_jax.runs import batches, budget, chain, ledger, trials
-from pate_jax.runs.crowds import comparison, public_side, release, rivals, rounds, stages, students
+from pate_jax.runs.crowds import comparison, public_side, release, rivals, stages, steps, students
 from pate_jax.runs.crowds.certificate import faults, held_out
 from pate_jax.runs.crowds.certificate import voters as certified_voters
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
@@ -35,6 +36,8 @@ from pate_jax.runs.release.findings import Finding, failed, judged, passed, unch
 from pate_jax.runs.settings import CrowdChoice
 from pate_jax.system import storage
 
+_ROUNDED = 1 << 12  # of weights: what least squares on another machine may move them by
+
 
 def opened(subject: Subject) -> Crowd | Finding:
     """The crowd of a run, or why its data cannot be had."""
@@ -44,12 +47,12 @@ def opened(subject: Subject) -> Crowd | Finding:
 
 def voters(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
     """Whether certificates fit the tables and their releases, and the data are the certified ones."""
-    for round in begun(run):
-        missing = [path for path in _files(run, round) if not path.exists()]
+    for step in begun(run):
+        missing = [path for path in _files(run, step) if not path.exists()]
         if missing:
             yield absent(run, missing[0], "run")
             return
-        yield from _certified(run, round)
+        yield from _certified(run, step)
     if isinstance(crowd, Finding):
         yield crowd
         return
@@ -59,48 +62,55 @@ def voters(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
         )
     private, key = crowd.dataset.private, crowd.inputs.partition_key
     alone = partition.divide(private, 1, key=key, by=crowd.choice.by)
-    for round in begun(run):
-        certificate = storage.read_json(run.certificate_of(round), "certificate")
+    for step in begun(run):
+        certificate = storage.read_json(run.certificate_of(step), "certificate")
         differing = partition.check_certificate(certificate, alone, private, key=key)
         faults = [one.removeprefix("teacher 0: ") for one in differing]
         if held_out(certificate) != crowd.judging:
             faults += [f"{held_out(certificate)} voters are certified as held out, and {crowd.judging} are"]
         yield from judged(
-            (f"{named(round)}{fault}" for fault in faults),
-            f"{named(round)}ids and contents of all records are the certified ones",
+            (f"{named(step)}{fault}" for fault in faults),
+            f"{named(step)}ids and contents of all records are the certified ones",
         )
 
 
-def _certified(run: RunDirectory, round: int) -> Iterator[Finding]:
-    """Whether the certificate of a round fits the files and the settings of the run."""
+def _certified(run: RunDirectory, step: int) -> Iterator[Finding]:
+    """Whether the certificate of a step fits the files and the settings of the run."""
     choice = run.record.read().crowd
-    certificate = storage.read_json(run.certificate_of(round), "certificate")
-    made = public_side.read(run.public_side_of(round))
-    plan = public_side.plan_of(made, run.public_side_of(round))
-    public, table = public_side.digest(made), release.load_table(run, round)
-    whom = f"{named(round)}{certificate.get('records')} records by {certificate.get('by')}"
+    certificate = storage.read_json(run.certificate_of(step), "certificate")
+    public = public_side.digest(public_side.read(run.public_side_of(step)))
+    table, released = release.load_table(run, step), _release_of(run, step)
+    whom = f"{named(step)}{certificate.get('records')} records by {certificate.get('by')}"
     yield from judged(
-        faults(certificate, plan.release, table, public),
+        faults(certificate, released, table, public),
         f"{whom} are certified, and the table holds no more than they can cast",
     )
     if (certificate.get("by"), certificate.get("voters")) != (choice.by, choice.voters):
         yield failed(f"{whom} are certified, and the run claims {choice.voters} by {choice.by}")
 
 
+def _release_of(run: RunDirectory, step: int) -> CrowdRelease | None:
+    """The release that the public side plans for a step."""
+    plan = public_side.plan_of(public_side.read(run.public_side), run.public_side)
+    if step == 1:
+        return plan.release
+    return None if plan.steps is None else plan.steps.release
+
+
 def begun(run: RunDirectory) -> range:
-    """The rounds that a run has begun: the first, and those of which a file or a line is there."""
-    lines = len(list(ledger.releases(run.ledger))) if run.ledger.exists() else 0
-    return range(1, max(1, lines // 2, _last_file(run)) + 1)
+    """The steps that a run has begun: the first, and those of which a file or a line is there."""
+    shown = ledger.releases(run.ledger) if run.ledger.exists() else ()
+    tables = sum(isinstance(line.release, ClassSums) for line in shown)
+    return range(1, max(1, tables, _last_file(run)) + 1)
 
 
 def _last_file(run: RunDirectory) -> int:
-    most = run.record.read().crowd.rounds
-    return max((round for round in range(1, most + 1) if run.table_of(round).exists()), default=0)
+    every = range(1, MOST_STEPS + 1)
+    return max((step for step in every if run.table_of(step).exists()), default=0)
 
 
-def _files(run: RunDirectory, round: int) -> tuple[Path, ...]:
-    first = () if round == 1 else (run.student_of(round - 1) / "student.json", run.score_of(round))
-    return (*first, run.public_side_of(round), run.table_of(round), run.certificate_of(round))
+def _files(run: RunDirectory, step: int) -> tuple[Path, ...]:
+    return run.public_side_of(step), run.table_of(step), run.certificate_of(step)
 
 
 def _read_by(run: RunDirectory, line: CrowdLine) -> tuple[Path, ...]:
@@ -108,51 +118,89 @@ def _read_by(run: RunDirectory, line: CrowdLine) -> tuple[Path, ...]:
     if isinstance(line.release, Comparison):
         kept = (run.compared(method) / "student.json" for method in comparison.methods(run))
         return (*kept, run.comparison)
-    files = _files(run, rounds.round_of(line))
-    return files[:2] if isinstance(line.release, Score) else files
+    if isinstance(line.release, Score):
+        return run.scored / "student.json", run.score
+    return _files(run, 1 if isinstance(line.release, HeadCount) else steps.step_of(line))
 
 
-def named(round: int) -> str:
-    """What a sentence about a round begins with; nothing for the first.
+def named(step: int) -> str:
+    """What a sentence about a step begins with; nothing for the first.
 
     >>> named(2)
-    'round 2: '
+    'step 2: '
     """
-    return "" if round == 1 else f"round {round}: "
+    return "" if step == 1 else f"step {step}: "
 
 
 def public(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
     """Whether space, weights, queries and noise are those that public inputs and settings give."""
-    for round in begun(run):
-        path = run.public_side_of(round)
+    for step in begun(run):
+        path = run.public_side_of(step)
         if not path.exists():
             yield absent(run, path, "run")
             return
         if isinstance(crowd, Finding):
             yield crowd
             return
-        yield from _planned(path, crowd.at(round))
+        yield from _planned(path, crowd.at(step))
 
 
 def _planned(path: Path, crowd: Crowd) -> Iterator[Finding]:
-    """Whether the public side of a round comes out again."""
-    kept, which = public_side.read(path), named(crowd.round)
+    """Whether the public side of a step comes out again."""
+    kept, which = public_side.read(path), named(crowd.step)
+    if crowd.step > 1:
+        yield from _weighed(kept, crowd)
+        return
     plan = crowd.planned()
     again = crowd.arrays(plan)
-    before = public_side.plan_of(kept, path).release
+    before_plan = public_side.plan_of(kept, path)
+    before = before_plan.release
     if plan.release != before:
         yield failed(
             f"{which}public inputs and settings give the release {plan.release}, and the run has {before}"
         )
         return
-    what = "public inputs and settings" if crowd.round == 1 else "public inputs and released answers"
     yield from public_part.learned(
         seen(public_side.plan_of(kept, path), kept),
         seen(plan, again),
         crowd.seen.public.inputs,
         f"{which}space, weights, queries and noise",
-        what,
+        "public inputs and settings",
         public_side.SPACE,
+    )
+    yield from _same_steps(before_plan, plan)
+
+
+def _same_steps(kept: Plan, again: Plan) -> Iterator[Finding]:
+    """Whether as many steps are planned, as wide and with as much noise."""
+    found = [None if one.steps is None else one.steps._replace(space=None) for one in (kept, again)]  # type: ignore[arg-type]
+    told = [None if one is None else (one.number, one.release, one.rate, one.scaling[1:]) for one in found]
+    yield from judged(
+        [f"the run has the steps {told[0]}, and public inputs and settings give {told[1]}"]
+        if told[0] != told[1]
+        else [],
+        "the steps follow from public inputs and settings",
+    )
+
+
+def _weighed(kept: Mapping[str, np.ndarray], crowd: Crowd) -> Iterator[Finding]:
+    """Whether the weights of a step are those that the tables before it give."""
+    try:
+        again = release.public(crowd)
+    except PateError as error:
+        yield failed(str(error))
+        return
+    same = kept.keys() == again.keys() and all(
+        np.array_equal(kept[name], again[name]) for name in ("step", "first")
+    )
+    off = int(np.abs(kept["slope"] - again["slope"]).max(initial=0)) if same else 0
+    which = named(crowd.step)
+    if same and 0 < off <= (_ROUNDED if crowd.step == 2 else 0):
+        yield unchecked(f"{which}weights differ by {off} in their last digits, as rounding may make them")
+        return
+    yield from judged(
+        [f"{which}the weights are not those that the noisy tables before it give"] if off or not same else [],
+        f"{which}the weights follow from the noisy tables before it",
     )
 
 
@@ -175,7 +223,7 @@ def lines(run: RunDirectory) -> Iterator[Finding]:
             f"release {line.batch}: what was counted, its cost and the noisy numbers are the recorded ones",
         )
     yield from _in_order(run, wished)
-    cost = counts.worst([line.release for line in found], wished.delta, rounds.unmade(run, wished))
+    cost = counts.worst([line.release for line in found], wished.delta)
     if cost > wished.epsilon:
         yield failed(f"epsilon {wished.epsilon:g} was allowed, and the releases cost {cost:g}")
     state = chain.check(run.ledger)
@@ -185,29 +233,26 @@ def lines(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
-    """Whether the lines are those of a run with these settings, and its rounds ended as its scores say."""
-    shown, entries = rounds.shown(run), list(ledger.entries(run.ledger))
+    """Whether the lines are those of a run with these settings, and all its steps were made."""
+    shown, entries = steps.shown(run), list(ledger.entries(run.ledger))
     names = [entry.release.name for entry in entries if isinstance(entry, CrowdLine)]
-    made, scored = len(shown.tables), len(shown.scores)
+    made, due = len(shown.tables), steps.planned(run)
     others = any(line.release.name != wished.voters for line in shown.tables)
-    if len(names) != len(entries) or others or made > wished.rounds or not made:
-        yield failed(f"the ledger shows {names}, and this run releases tables of {wished.voters}")
+    if len(names) != len(entries) or others or made > due or not made:
+        yield failed(f"the ledger shows {names}, and this run releases {due} tables of {wished.voters}")
         return
     numbers = [line.release for line in (*shown.numbers, *shown.scores)]
-    scored_by_plan = wished.rounds > 1 or is_candidate(run)
-    if scored_by_plan and numbers != (planned := _numbers(run, wished, scored)):
+    planned = _numbers(run, wished, len(shown.scores))
+    if is_candidate(run) and numbers != planned:
         yield failed(f"numbers of voters are released as {numbers}, and {planned} was planned")
     yield from _compared(run, shown, wished)
-    early = [round for round in range(2, made + 1) if not rounds.continues(run, round - 1)]
-    if early:
-        yield failed(f"round {early[0]} was made, and the score before it says that rounds end there")
-    elif not rounds.finished(run, wished):
-        yield unchecked(f"{made} of at most {wished.rounds} rounds were made, and the run can go on")
-    elif made < wished.rounds:
-        yield passed(f"{made} of at most {wished.rounds} rounds were made, as the last score says")
+    if not steps.finished(run, wished):
+        yield unchecked(f"{made} of {due} steps were made, and the run can go on")
+    elif due > 1:
+        yield passed(f"all {due} steps were made")
 
 
-def _compared(run: RunDirectory, shown: rounds.Shown, wished: CrowdChoice) -> Iterator[Finding]:
+def _compared(run: RunDirectory, shown: steps.Shown, wished: CrowdChoice) -> Iterator[Finding]:
     """Whether students were compared only if this run does that, and the best of them was taken."""
     found = [line.release for line in shown.comparisons]
     planned = [comparison_of(run, wished)] if shown.numbers and compares(run, wished) else []
@@ -229,7 +274,7 @@ def _numbers(run: RunDirectory, wished: CrowdChoice, scored: int) -> list[CrowdR
     Where the run chose its voters, their number has noise that suits all.
     """
     mu = counts.mu_for(wished.epsilon, wished.delta)
-    score = counts.score_for(mu, wished.voters, max(1, wished.rounds - 1))
+    score = counts.score_for(mu, wished.voters)
     chosen = PLANNED in run.record.read()
     number = after_count.headcount(wished.epsilon, wished.delta) if chosen else None
     return [number or counts.headcount_for(mu, wished.voters), *[score] * scored]
@@ -237,7 +282,7 @@ def _numbers(run: RunDirectory, wished: CrowdChoice, scored: int) -> list[CrowdR
 
 def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
     """What of one line differs from the files of the run."""
-    round, is_table = rounds.round_of(line), not _is_number(line)
+    step, is_table = steps.step_of(line), not _is_number(line)
     files = _read_by(run, line)
     missing = [path.name for path in files if not path.exists()]
     if missing:
@@ -247,18 +292,16 @@ def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
         yield "the table is not the one that was released"
     if line.public != _asked_on(run, line):
         yield "the public side is not the one that voters were asked on"
-    if is_table:
-        made = public_side.read(run.public_side_of(round))
-        if line.release != public_side.plan_of(made, run.public_side_of(round)).release:
-            yield "the ledger names another release than the public side"
+    if is_table and line.release != _release_of(run, step):
+        yield "the ledger names another release than the public side"
     charged = ledger.cost_to_dict(line.order, line.cost)
     costs = ledger.cost_to_dict(*budget.release_cost(line.budget, line.release))
     if list(differences(charged, costs)):
         yield f"it was charged {charged} and costs {costs}"
-    if is_table and not run.answers_of(round).exists():
-        yield f"{run.answers_of(round).name} is missing; the command that made the run writes it again"
+    if is_table and not run.answers_of(step).exists():
+        yield f"{run.answers_of(step).name} is missing; the command that made the run writes it again"
     elif is_table:
-        rounds.load_noisy(run, round)
+        steps.load_noisy(run, step)
 
 
 def _is_number(line: CrowdLine) -> bool:
@@ -271,22 +314,20 @@ def _asked_on(run: RunDirectory, line: CrowdLine) -> str:
         return release.NOTHING
     if isinstance(line.release, Comparison):
         return rivals.digest(run)
-    round = rounds.round_of(line)
     if isinstance(line.release, Score):
-        return students.digest(student.Student.load(run.student_of(round - 1)), round)
-    return public_side.digest(public_side.read(run.public_side_of(round)))
+        return students.digest(student.Student.load(run.scored))
+    return public_side.digest(public_side.read(run.public_side_of(steps.step_of(line))))
 
 
 def _exact(run: RunDirectory, line: CrowdLine) -> np.ndarray:
     """What a release is the noisy form of: the certified number of voters, a score, a comparison, a table."""
-    round = rounds.round_of(line)
     if isinstance(line.release, Score):
-        return students.load_score(run, round)
+        return students.load_score(run)
     if isinstance(line.release, Comparison):
         return rivals.load(run)
     if isinstance(line.release, HeadCount):
         return np.array([[certified_voters(storage.read_json(run.certificate, "certificate"))]])
-    return release.load_table(run, round)
+    return release.load_table(run, steps.step_of(line))
 
 
 def noise(run: RunDirectory) -> Iterator[Finding]:
@@ -342,7 +383,7 @@ def stated(run: RunDirectory) -> Iterator[Finding]:
 
 def published(statement: accounting.CrowdStatement) -> Iterator[Finding]:
     """The published figure again, from the releases that a statement names."""
-    again = figure_of(statement.releases, statement.delta, statement.unmade, statement.tuned).epsilon
+    again = figure_of(statement.releases, statement.delta, statement.tuned).epsilon
     epsilon = statement.headline.epsilon
     same = epsilon is None if again is None else epsilon is not None and covers(epsilon, again)
     yield from judged(

@@ -43,7 +43,7 @@ def public_space(member: Member) -> Iterator[Finding]:
         return
     crowd, agreement = ballot.crowd_of(member), member.agreement
     if crowd.choice.voters == "neighbours":
-        crowd = replace(crowd, choice=replace(crowd.choice, queries=agreement.queries), rounds={})
+        crowd = replace(crowd, choice=replace(crowd.choice, queries=agreement.queries), steps={})
     voters = sum(member.vote.voters_of_parties)
     again = asking.of_crowd(crowd, voters, terms.mu_of(agreement)).plan
     if again is None:

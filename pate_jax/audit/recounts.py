@@ -12,7 +12,7 @@ from pate_jax.audit.crowds import begun, named
 from pate_jax.audit.retraining import compared, method_again
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
-from pate_jax.runs.crowds import answers, comparison, release, rivals, rounds, stages, students
+from pate_jax.runs.crowds import answers, comparison, release, rivals, stages, steps, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Finding, judged, unchecked
@@ -32,20 +32,25 @@ def recounted(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
     if isinstance(crowd, Finding):
         yield crowd
         return
-    for round in begun(run):
-        if not (run.table_of(round).exists() and run.public_side_of(round).exists()):
-            yield absent(run, run.table_of(round), "run")
+    for step in begun(run):
+        if not (run.table_of(step).exists() and run.public_side_of(step).exists()):
+            yield absent(run, run.table_of(step), "run")
             return
-        yield from _recounted(run, crowd.at(round))
-    for line in rounds.shown(run).scores:
-        yield from _judged_again(run, crowd.at((line.batch + 1) // 2))
-    if rounds.shown(run).comparisons:
-        yield from _compared_again(run, crowd)
+        yield from _recounted(run, crowd.at(step))
+    if steps.shown(run).scores:
+        yield from _same(students.load_score(run), students.counted(crowd), crowd.judging, "the score")
+    if steps.shown(run).comparisons:
+        yield from _compared_again(run, _last(run, crowd))
+
+
+def _last(run: RunDirectory, crowd: Crowd) -> Crowd:
+    """The crowd in its last step."""
+    return crowd.at(len(steps.shown(run).tables))
 
 
 def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
-    """Whether the records give the table of one round again."""
-    table, people, which = release.load_table(run, crowd.round), crowd.people, named(crowd.round)
+    """Whether the records give the table of one step again."""
+    table, people, which = release.load_table(run, crowd.step), crowd.people, named(crowd.step)
     of = np.arange(len(people.labels)) if people.users is None else people.users
     random = np.random.default_rng(secrets.randbits(64))
     half = random.random(int(of.max(initial=0)) + 1) < 0.5
@@ -65,16 +70,6 @@ def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
         (f"{which}{fault}" for fault in beyond[:3]),
         f"{which}{len(sample)} voters, each counted alone, say no more than they may",
     )
-
-
-def _judged_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
-    """Whether the voters who are held out give the score before a round again."""
-    kept, again, what = (
-        students.load_score(run, crowd.round),
-        students.counted(crowd),
-        "the score before round",
-    )
-    yield from _same(kept, again, crowd.judging, f"{what} {crowd.round}")
 
 
 def _compared_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
@@ -121,7 +116,7 @@ def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding
     if not run.results.exists():
         yield unchecked("there is no student yet: run `pate student`")
         return
-    last = crowd.at(len(rounds.shown(run).tables))
+    last = _last(run, crowd)
     config = run.record.read().student
     yield from method_again(run, lambda: students.chosen(config, last, *answers.given(last)))
     again = stages.learn(last, taught(run))[0]
@@ -130,11 +125,11 @@ def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding
 
 
 def between_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
-    """Whether the students between rounds, and those that were compared, come out again."""
-    for line in rounds.shown(run).scores:
-        here = crowd.at((line.batch + 1) // 2)
-        which, again = f"the student before round {here.round}", students.learned(here)
-        yield compared(here.before.parameters, again.parameters, which, _LEARNED_FROM)
-    for method in comparison.methods(run) if rounds.shown(run).comparisons else ():
-        kept, again = rivals.kept(crowd, method), rivals.learned(crowd, method)
+    """Whether the student of a candidate, and those that were compared, come out again."""
+    last = _last(run, crowd)
+    if steps.shown(run).scores:
+        again = students.learned(last)
+        yield compared(last.scored.parameters, again.parameters, "the scored student", _LEARNED_FROM)
+    for method in comparison.methods(run) if steps.shown(run).comparisons else ():
+        kept, again = rivals.kept(last, method), rivals.learned(last, method)
         yield compared(kept.parameters, again.parameters, f"the compared student {method}", _LEARNED_FROM)

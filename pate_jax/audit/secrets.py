@@ -107,9 +107,9 @@ def _printed(epsilon: float) -> set[str]:
 
 def _arrays(run: RunDirectory) -> Iterator[tuple[str, np.ndarray]]:
     """The votes, and every array of every stored teacher."""
-    for round in itertools.takewhile(lambda round: run.table_of(round).exists(), itertools.count(1)):
-        which = "the exact table" if round == 1 else f"the exact table of round {round}"
-        yield which, storage.read_arrays(run.table_of(round), "crowd-table")["table"]
+    for step in itertools.takewhile(lambda step: run.table_of(step).exists(), itertools.count(1)):
+        which = "the exact table" if step == 1 else f"the exact table of step {step}"
+        yield which, storage.read_arrays(run.table_of(step), "crowd-table")["table"]
     for batch in range(1, run.batches + 1):
         votes = voting.load_votes(run.votes_of(batch))
         yield f"the votes of batch {batch}", votes.votes

@@ -110,7 +110,7 @@ def chosen(choice: Choice) -> Iterator[Finding]:
     )
     kept, shown = (
         students.digest(student.Student.load(folder), 2)
-        for folder in (Place(run.root, number).student_of(1), run.student)
+        for folder in (Place(run.root, number).scored, run.student)
     )
     yield from judged(
         [] if kept == shown else ["the published student is not the one that was scored"],

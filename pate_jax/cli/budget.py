@@ -135,16 +135,10 @@ def _released(found: dict[str, Any]) -> list[str]:
     for one in found["releases"]:
         kind, sigma = one["release"]["name"], one["release"]["sigma"]
         lines.append(f"  release {one['batch']}: {kind}, with noise of scale {sigma:,.4g}")
-    spent, unmade = found["spent"], found.get("unmade")
-    if unmade is not None:
-        lines.append(
-            f"Left: {unmade['share']:.0%} of the squared mu of all tables, for {unmade['rounds']} rounds "
-            "that were not made."
-        )
+    spent = found["spent"]
     return [
         *lines,
-        f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g} together, whatever the records"
-        f"{', with what is left' if unmade else ''}.",
+        f"Spent: {_said(spent['epsilon'])} at delta {spent['delta']:g} together, whatever the records.",
         "Labels for any number of public inputs follow from that; nothing more can be released by this run.",
     ]
 

@@ -20,8 +20,8 @@ from scipy.linalg import cho_factor, cho_solve
 from pate_jax.crowd import classifier, shares, slope, steps
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.queries import Queries
-from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.roles import Labels, Roles, Rows, assigned
+from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.vectors import vectors
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.models import clusters

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from pate_jax.crowd import classifier, evidence
+from pate_jax.crowd import classifier, evidence, slope, steps
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import vectors
 from pate_jax.errors import PateError
@@ -145,3 +145,22 @@ def of_sums(
     seen = vectors(plan.scaling, (public if others is None else others)[:, : len(plan.space.variances)])
     linear = model.linear(seen).astype(np.float32)
     return Shares(model.probabilities(seen), linear, model.deviation(seen), model.evidence)
+
+
+def of_steps(
+    weights: slope.Weights,
+    seen: Int[np.ndarray, "query entries"],
+    made: steps.Steps,
+    taken: int,
+    evidence: float,
+) -> Shares:
+    """Shares of the classifier at the weights that so many steps have led to; `evidence` is the first one's.
+
+    The noise of a step moves an input's logit by `rate * sigma * |vector|`, and its probabilities by at most
+    `p (1 - p)` times that; the noise of all steps but the first adds up.
+    """
+    probabilities = steps.probabilities(weights, seen)
+    length = np.linalg.norm(seen.astype(np.float64), axis=1)
+    logit = made.rate * made.release.sigma * length * np.sqrt(taken - 1) / 2**slope.FINE
+    unsure = (probabilities * (1 - probabilities)).mean(1)
+    return Shares(probabilities, probabilities, (logit * unsure).astype(np.float32), evidence)

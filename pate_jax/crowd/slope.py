@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from pate_jax.crowd.sums import shortened
 from pate_jax.mechanisms.crowds import ClassSums
@@ -138,7 +138,7 @@ def clipped(found: Residuals, vectors: Vectors, length: int) -> Residuals:
 
 
 def _rounded(found: Residuals, vectors: Vectors, whole: Int[np.ndarray, " record"] | int) -> Residuals:
-    """`ONE * found / whole`, up or down as the record's own vector says, so that small ones count in the mean.
+    """`ONE * found / whole`, up or down as the record's own vector says: small ones count in the mean.
 
     To the nearest, most small residuals would be 0, and their sum lost.
     """

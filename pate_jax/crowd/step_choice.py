@@ -1,17 +1,16 @@
 """How many steps sums take, in how many directions and how strongly whitened; from public things alone.
 
-What noise moves the score of a usual input by, in all steps together, is known beforehand: with vectors of the
-usual length m, n voters and K steps that share mu, it is K times `rate * 2 clip m / (mu n)` by the added noise,
-and about K times `rate * sqrt(q (1 - q) / n) m` by the draw of the records, q being 1/classes. Each is kept
-below a bound, so K follows from the rest. A rehearsal on the pool with made-up labels compares a few directions
-and strengths, each at its K, with the one table of before, which is taken where steps are not ahead of it.
+What noise moves the score of a usual input by, in all steps together, is known beforehand: with vectors of
+the usual length m, n voters and K steps that share mu, it is K times `rate * 2 clip m / (mu n)` by the added
+noise, and about K times `rate * sqrt(q (1 - q) / n) m` by the draw of the records, q being 1/classes. Each is
+kept below a bound, so K follows from the rest. A rehearsal on the pool with made-up labels compares a few
+directions and strengths, each at its K, with one table alone, which is taken where steps are not ahead of it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from pate_jax.crowd import rehearsal, steps
 from pate_jax.crowd.directions import label_variance
 from pate_jax.crowd.plan import Plan, plan
 from pate_jax.crowd.roles import Labels
+from pate_jax.mechanisms.crowds import MOST_STEPS
 from pate_jax.models.spaces.space import Space
 
 _ADDED, _DRAWN = 0.35, 0.8  # of a score: what added noise and the draw of records may move it by
@@ -98,7 +98,7 @@ def candidates(
     for wide in sorted({min(one, len(space.variances)) for one in _DIRECTIONS}):
         for strength in _STRENGTHS:
             added, drawn = noises(space, public, wide, strength, voters, classes, mu)
-            most = min(_ADDED / added, _DRAWN / drawn, steps.MOST)
+            most = min(_ADDED / added, _DRAWN / drawn, MOST_STEPS)
             if number is not None or most >= _FEWEST:
                 found.append(Candidate(number or int(most), wide, strength))
     return found

@@ -1,10 +1,10 @@
 """Steps down the slope: what follows the first table of sums, as a plan and as weights; all of it is public.
 
 A step asks for the sum of the voters' clipped gradients of softmax regression (`slope`) at the weights that
-the tables before it give, and moves the weights against it. Vectors have `D` directions of the space, whitened
-by `(v + strength * v_1)^(-1/2)`, where v is how much the pool varies along each, and a constant entry that is
-as long as a direction of variance 1. The weights begin as what the classifier of the first table says of the
-pool, by least squares.
+the tables before it give, and moves the weights against it. Vectors have some directions of the space,
+whitened by `(v + strength * v_1)^(-1/2)`, where v is how much the pool varies along each, and a constant
+entry that is as long as a direction of variance 1. The weights begin as what the classifier of the first
+table says of the pool, by least squares.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-
 from pate_jax.crowd.classifier import Linear
 from pate_jax.crowd.discriminant import Discriminant, discriminant
 from pate_jax.crowd.slope import FINE, ONE, Weights, logits
@@ -23,7 +22,6 @@ from pate_jax.crowd.vectors import LONGEST, Scaling
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA, ClassSums
 from pate_jax.models.spaces.space import Space
 
-MOST = 20  # steps
 _CLIP, _RATE = 0.9, 0.7  # of the usual gradient's length; of a step
 _LENGTH = 4000  # of a gradient, in whole numbers, where there is noise for it
 _LONG = 3  # usual lengths that a vector has at most
@@ -101,7 +99,9 @@ def rate_of(classes: int) -> float:
     return _RATE * (8 if classes == 2 else 2 * classes / (classes - 1))
 
 
-def started(model: Linear, first: Int[np.ndarray, "pool entries"], seen: Int[np.ndarray, "pool others"]) -> Weights:
+def started(
+    model: Linear, first: Int[np.ndarray, "pool entries"], seen: Int[np.ndarray, "pool others"]
+) -> Weights:
     """The weights with which steps begin: those that come closest to the first classifier's logits.
 
     `first` are the pool's vectors of the first table, and `seen` those of the steps.

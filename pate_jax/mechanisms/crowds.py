@@ -14,7 +14,8 @@ are released. The sampler and the accountant read the same description.
   there is one row, and a record with label 0 adds the negative of its vector. A user adds the sum of its
   records' tables, shortened to `length` where it is longer. A voter that is added or removed moves the sum
   by at most `length`, and a voter that changes by at most twice that (by the triangle inequality; two
-  records of one class with opposite vectors attain it).
+  records of one class with opposite vectors attain it). A step's sum of gradients is such a table too: what
+  a record or user adds is no longer than `length`, whatever it is.
 
 The rounded Gaussian is the default noise: a Gaussian rounded to the nearest whole number. Because the sums
 are whole numbers, `sum + round(noise) = round(sum + noise)` is a function of the sum with Gaussian noise. So
@@ -39,6 +40,7 @@ Change = Literal["changed", "joined"]  # a voter's contents are replaced, or the
 Voting = Literal["neighbours", "sums"]  # how a crowd votes
 WholeFamily = Literal["rounded_gaussian", "discrete_gaussian"]
 LARGEST_SIGMA = 149_000.0  # the widest noise that a table of `laws` holds
+MOST_STEPS = 20  # tables of sums that follow each other
 
 
 @dataclass(frozen=True)

@@ -118,29 +118,27 @@ class RunDirectory:
         """Which query answers each row of a batch that was handed in; absent where each answers its own."""
         return _numbered(self.rows, batch)
 
-    def public_side_of(self, round: int) -> Path:
-        """What the voters of one round of a crowd are compared in and asked; the first has the plain name."""
-        return _numbered(self.public_side, round)
+    def public_side_of(self, step: int) -> Path:
+        """What the voters of one step of a crowd are compared in and asked; the first has the plain name."""
+        return _numbered(self.public_side, step)
 
-    def table_of(self, round: int) -> Path:
-        """The exact table of one round of a crowd."""
-        return _numbered(self.table, round)
+    def table_of(self, step: int) -> Path:
+        """The exact table of one step of a crowd."""
+        return _numbered(self.table, step)
 
-    def certificate_of(self, round: int) -> Path:
-        """Who voted in one round of a crowd."""
-        return _numbered(self.certificate, round)
+    def certificate_of(self, step: int) -> Path:
+        """Who voted in one step of a crowd."""
+        return _numbered(self.certificate, step)
 
-    def score_of(self, round: int) -> Path:
-        """How many held-out voters agree with the student before a round, exactly; from the second round on.
+    @property
+    def score(self) -> Path:
+        """How many held-out voters agree with the student of a candidate, exactly."""
+        return self.home / "score.npz"
 
-        >>> RunDirectory("run").score_of(2).name
-        'score-0002.npz'
-        """
-        return _numbered(self.home / "score.npz", round)
-
-    def student_of(self, round: int) -> Path:
-        """The folder of the student of one round of a crowd, whose last layer is the next round's space."""
-        return self.home / "rounds" / f"{round:04d}"
+    @property
+    def scored(self) -> Path:
+        """The folder of the student that they judge."""
+        return self.home / "scored"
 
     def compared(self, method: str) -> Path:
         """The folder of one of the students that held-out voters compared.

@@ -54,8 +54,7 @@ class Rehearsed(NamedTuple):
         """
         if self.of_teachers is not None:
             return f"--voters teachers --epsilon {epsilon:g}"
-        rounds = f" --rounds {self.crowd.rounds}" if self.crowd.rounds > 1 else ""
-        return f"--voters {self.crowd.voters}{rounds} --epsilon {epsilon:g}"
+        return f"--voters {self.crowd.voters} --epsilon {epsilon:g}"
 
 
 def rehearsed(dataset: Dataset, *, records: int, epsilon: float, delta: float, own: bool = True) -> Rehearsed:

@@ -23,7 +23,6 @@ from pate_jax.system import storage
 
 Stages = dict[str, dict[str, Any]]
 CROWD = "crowd"  # the stage that only the run of a crowd has
-ROUNDS = "rounds"  # and the one that it has where it votes more than once
 COMPARED = "compared"  # how students are trained that a crowd's sums may be compared with
 CANDIDATE = "candidate"  # of a choice of settings: whom it holds out, and what the choice costs
 BASELINE = "baseline"  # the stage that only a net trained on the records themselves has
@@ -105,11 +104,6 @@ class Settings:
     def crowd(self) -> CrowdChoice:
         """How records or users voted by themselves."""
         return from_settings(CrowdChoice, self.of(CROWD))
-
-    @property
-    def between(self) -> StudentConfig:
-        """How a crowd's student of every round but the last was trained."""
-        return student.from_dict(self.of(ROUNDS))
 
     @property
     def rivals(self) -> dict[str, StudentConfig]:

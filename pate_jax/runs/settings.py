@@ -13,7 +13,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME
-from pate_jax.mechanisms.crowds import Voting
+from pate_jax.mechanisms.crowds import MOST_STEPS, Voting
 from pate_jax.models.names import Space
 from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.student.settings import Auto, Linear, Selection, Settings, StudentConfig
@@ -137,7 +137,7 @@ class CrowdChoice:
     queries: int | None = None  # of neighbours; unset: by rule
     encoder: str = ""  # module:function that makes the space; unset: by the kind of the inputs
     space: Space | None = None  # unset: the encoder's, if there is one, or by the kind of the inputs
-    rounds: int = 1  # at most; each but the first in the space of the student before it
+    steps: int | None = None  # tables of sums; unset: by rule
 
     def __post_init__(self) -> None:
         from pate_jax.accounting.inputs import check_delta
@@ -150,8 +150,10 @@ class CrowdChoice:
             )
         if not (type(self.epsilon) in (int, float) and 0 < self.epsilon < float("inf")):
             raise PateError(f"epsilon={self.epsilon!r} must be a finite number above 0; 1 is an example")
-        if type(self.rounds) is not int or self.rounds < 1:
-            raise PateError(f"rounds={self.rounds!r} must be a whole number of at least 1; 2 is an example")
+        if self.steps is not None and not (type(self.steps) is int and 1 <= self.steps <= MOST_STEPS):
+            raise PateError(f"steps={self.steps!r} must be a whole number from 1 to {MOST_STEPS}")
+        if self.steps is not None and self.voters != "sums":
+            raise PateError(f"--steps {self.steps} is for --voters sums: leave it out")
         if self.space is not None and self.space not in get_args(Space):
             raise PateError(f"space={self.space!r} must be one of {', '.join(get_args(Space))}")
         if self.encoder and self.space not in (None, "encoder"):
@@ -189,9 +191,9 @@ class RunConfig:
     space: Space | None = None
     """For neighbours and sums: what they are compared in. Unset: your encoder's, or by the kind of inputs;
     contrast (images; a few minutes) is what a net learned of the public part. Free."""
-    rounds: int = 1
-    """For neighbours and sums: how often they vote at most, at the same cost in all. A further round
-    compares them in the last layer of the student so far, which one voter in ten is held out to judge."""
+    steps: int | None = None
+    """For sums: how many tables they release, at the same cost in all. Each but the first corrects the
+    classifier so far. Unset: as many as public inputs, epsilon and the number of voters favour."""
     queries: int | None = None
     """Number of public inputs that the voters are asked about; unset: as many as the noise allows, and 500
     of teachers whose mechanism you set."""
@@ -224,7 +226,7 @@ class RunConfig:
         check_distance(self.min_distance)
         if self.queries is not None:
             check_queries(self.queries)
-        if isinstance(self.student, Linear) and (self.voters, self.rounds) != ("sums", 1):
+        if isinstance(self.student, Linear) and self.voters != "sums":
             self.student.resolved(image=True)  # refuses
         if self.who == "teachers":
             self._check_of_teachers()
@@ -261,11 +263,8 @@ class RunConfig:
                 f"{given} makes the space of a crowd: give --voters neighbours, sums or auto with it; linear "
                 "teachers (--net linear) take theirs by --front"
             )
-        if self.rounds != 1:
-            raise PateError(
-                f"--rounds {self.rounds} is for a crowd: leave it out (`pate vote --more` asks teachers "
-                "again), or give --voters neighbours or sums"
-            )
+        if self.steps is not None:
+            raise PateError(f"--steps {self.steps} is for sums: leave it out, or give --voters sums")
 
     def _of_teachers(self) -> list[str]:
         """What was set that only teachers take."""
@@ -288,10 +287,8 @@ class RunConfig:
                 f"{given[0]} belongs to teachers, and --voters {self.voters} trains none: leave it out; "
                 "--epsilon says what the one noisy table may cost"
             )
-        if self.voters == "auto" and self.rounds != 1:
-            raise PateError(
-                f"--rounds {self.rounds} goes with voters that you choose: give --voters neighbours or sums"
-            )
+        if self.voters == "auto" and self.steps is not None:
+            raise PateError(f"--steps {self.steps} goes with voters that you choose: give --voters sums")
         self.crowd_as("neighbours" if self.voters == "auto" else cast(Voting, self.voters))  # checks the rest
 
     @property
@@ -312,7 +309,7 @@ class RunConfig:
             self.queries,
             self.encoder,
             self.space,
-            self.rounds,
+            self.steps,
         )
 
     @property

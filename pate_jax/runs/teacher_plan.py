@@ -167,8 +167,9 @@ def _way_out(
 ) -> str:
     """What another kind of voters is expected to bring, where teachers bring nothing."""
     mu, voters = counts.mu_for(epsilon, delta), headcount.coarse(records)
-    once = forecast.candidates(voters, mu, several=False)
-    found = forecast.of_crowds(once, wide, labels, voters=voters, classes=dataset.classes, mu=mu)
+    found = forecast.of_crowds(
+        forecast.candidates(), wide, labels, voters=voters, classes=dataset.classes, mu=mu
+    )
     best = forecast.leader(found)
     if found[best].accuracy < found[best].majority + _AHEAD:
         return ""

@@ -112,13 +112,13 @@ def of_linear_teachers(folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["linear teachers", "neighbours", "rounds"])
+@pytest.mark.parametrize("kind", ["linear teachers", "neighbours", "steps"])
 def test_other_runs_have_twins_of_public_inputs_too(tmp_path, monkeypatch, kind):
     """Their private inputs are out of reach from when the run is done."""
     made = {
         "linear teachers": lambda: of_linear_teachers(tmp_path),
         "neighbours": lambda: honest_runs.crowd("neighbours", "user"),
-        "rounds": lambda: honest_runs.in_rounds("sums"),
+        "steps": lambda: honest_runs.in_steps(),
     }
     run = made[kind]()
     real = inputs.open_data

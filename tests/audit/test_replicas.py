@@ -116,8 +116,8 @@ def test_teachers_without_noise_are_found_by_every_attack(attack):
 RUNS = {
     "neighbours": lambda: honest_runs.crowd("neighbours"),
     "users": lambda: honest_runs.crowd("sums", "user"),
-    "users in rounds": lambda: honest_runs.in_rounds("neighbours", "user"),
-    "rounds": lambda: honest_runs.in_rounds("sums"),
+    "users in steps": lambda: honest_runs.in_steps("user"),
+    "steps": lambda: honest_runs.in_steps(),
 }
 
 
@@ -125,9 +125,9 @@ RUNS = {
 def test_a_crowds_own_pipeline_counts_what_the_run_counted(name):
     opened = crowd_inputs.opened(RUNS[name]())
     made = replicas.of_crowd(opened)
-    for round, one in enumerate(made.rounds, 1):
-        there = np.ones(one.own.shape[0], bool)
-        np.testing.assert_array_equal(one.table(there), release.load_table(opened.run, round))
+    for step, one in enumerate(made.steps, 1):
+        there = np.ones(one.voters, bool)
+        np.testing.assert_array_equal(one.table(there), release.load_table(opened.run, step))
     shown = [line.release for line in ledger.releases(opened.run.ledger)]
     promised = accounting.crowd_statement(shown, opened.choice.delta, voters=1, private=True).headline.epsilon
     assert made.promise(opened.choice.delta).epsilon <= promised * (1 + 1e-9)
@@ -139,7 +139,7 @@ def test_voters_who_are_held_out_are_in_no_game():
     assert len(made.labels) == (~opened.held_out).sum() < len(opened.held_out)
 
 
-@pytest.mark.parametrize("name", ["neighbours", "users in rounds"])
+@pytest.mark.parametrize("name", ["neighbours", "users in steps", "steps"])
 def test_attacks_on_a_crowd_leave_its_run_as_it_is(name):
     run = RUNS[name]()
     before = contents(run.root)

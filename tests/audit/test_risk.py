@@ -19,7 +19,7 @@ from pate_jax.data import partition
 from pate_jax.errors import PateError
 from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.student import spaces
@@ -114,19 +114,18 @@ def recounted(run):
     names = partition.units_of(crowd.dataset.private, crowd.choice.by)
     everybody, held = sorted(set(names.tolist())), crowd.held_out
     some = [everybody[0], everybody[-1], *sorted(set(names[held].tolist()))[:2]]
-    shown = rounds.shown(run)
+    shown = steps.shown(run)
     for name in some:
         total = 1 / shown.numbers[0].release.sigma ** 2
         for line in shown.tables:
-            here = crowd.at(rounds.round_of(line))
+            here = crowd.at(steps.step_of(line))
             kept = names[~held] != name
             whole = tables.table(here.plan, here.people)
             rest = tables.table(here.plan, here.people.take(np.flatnonzero(kept)))
             total += int(((whole - rest) ** 2).sum()) / line.release.sigma**2
         for line in shown.scores:
-            before = crowd.at(rounds.round_of(line)).before
             judges, kept = crowd.judges, names[held] != name
-            rule = lambda seen, before=before: spaces.labels(before, seen)  # noqa: E731
+            rule = lambda seen: spaces.labels(crowd.scored, seen)  # noqa: E731
             off = agreement.agreeing(judges, rule) - agreement.agreeing(judges.take(kept), rule)
             total += off**2 / line.release.sigma**2
         yield name, math.sqrt(total)
@@ -149,9 +148,9 @@ def test_a_voters_shift_is_what_a_recount_without_it_lacks(voters, by):
     assert len(found.names) == (80 if by == "record" else 40)
 
 
-@pytest.mark.parametrize("voters, by", [("sums", "user"), ("neighbours", "record")])
-def test_a_held_out_voter_moves_scores_alone(voters, by):
-    run = honest_runs.in_rounds(voters, by)
+@pytest.mark.parametrize("by", ["record", "user"])
+def test_a_voter_moves_the_table_of_every_step(by):
+    run = honest_runs.in_steps(by)
     found = shifts.of(crowd_inputs.opened(run))
     for name, exact in recounted(run):
         assert found.removed[found.names.tolist().index(name)] == pytest.approx(exact, rel=1e-12)
@@ -163,7 +162,7 @@ def test_a_changed_voters_bound_holds_for_what_it_may_become():
         crowd = crowd_inputs.opened(honest_runs.crowd(voters))
         found, here = shifts.of(crowd), crowd.at(1)
         names, people = crowd.dataset.private.ids, here.people
-        line = rounds.shown(crowd.run).tables[0]
+        line = steps.shown(crowd.run).tables[0]
         for row, other in ((0, 41), (7, 3), (20, 66)):
             own, new = (tables.table(here.plan, people.take(np.array([one]))) for one in (row, other))
             moved = math.sqrt(int(((own - new) ** 2).sum())) / line.release.sigma

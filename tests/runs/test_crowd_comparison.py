@@ -20,7 +20,7 @@ from pate_jax.audit.attacks import shifts
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount
 from pate_jax.runs import chain, ledger, pipeline
-from pate_jax.runs.crowds import answers, comparison, inputs, processes, release, rivals, rounds, students
+from pate_jax.runs.crowds import answers, comparison, inputs, processes, release, rivals, steps, students
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import CrowdChoice
@@ -60,9 +60,9 @@ def test_pages_and_results_tell_of_it():
     run = honest_runs.compared()
     told = storage.read_json(run.results, "results")
     found = told["compared"]
-    assert [*found["leads"]] == METHODS and found["voters"] == rounds.held_out(run)
+    assert [*found["leads"]] == METHODS and found["voters"] == steps.held_out(run)
     assert told["method"] == max(found["leads"], key=found["leads"].get) == comparison.taken(run)
-    (line,) = rounds.shown(run).comparisons
+    (line,) = steps.shown(run).comparisons
     cells = ledger.unpack_table(line.values, line.release.shape)[0]
     assert found["leads"]["ridge"] * found["voters"] == pytest.approx((cells[1] - cells[0]) / 3)
     assert found["noise"] * found["voters"] == pytest.approx(line.release.between_two)
@@ -222,7 +222,6 @@ def test_the_noise_is_that_which_is_charged():
     [
         ({}, Linear()),  # the user names a method
         ({}, Ridge()),
-        ({"rounds": 2}, Auto()),
         ({"encoder": "numpy:ravel"}, Auto()),
     ],
 )
@@ -347,4 +346,4 @@ def test_a_line_after_a_comparison_is_refused(tmp_path):
         for line in [*lines, lines[1]._replace(batch=4)]:
             ledger.append_crowd(book, line)
     with pytest.raises(PateError, match="does not come there"):
-        rounds.shown(run)
+        steps.shown(run)

@@ -1,4 +1,4 @@
-"""Which student a crowd has: the classifier of sums where it can be released, and a net between rounds."""
+"""Which student a crowd has: the classifier of sums where it can be released, or not."""
 
 import shutil
 
@@ -12,11 +12,11 @@ from pate_jax.crowd.vectors import vectors
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.runs import ledger, pipeline
-from pate_jax.runs.crowds import answers, rounds, students
+from pate_jax.runs.crowds import answers, steps
 from pate_jax.runs.crowds.inputs import opened
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
-from pate_jax.runs.settings import CrowdChoice, PartitionChoice, RunConfig
+from pate_jax.runs.settings import PartitionChoice, RunConfig
 from pate_jax.runs.students import taught
 from pate_jax.student import Auto, Linear, Ridge, Student, choice
 from pate_jax.student.methods import METHODS
@@ -61,7 +61,7 @@ def test_sums_are_read_by_the_number_of_voters_as_released_and_planned_by_it_rou
     (line,) = [one for one in ledger.releases(run.ledger) if isinstance(one.release, HeadCount)]
     number = int(ledger.unpack_table(line.values, (1, 1))[0, 0])
     assert crowd.counted == number and crowd.voting == headcount.coarse(number) <= number
-    kept, values = rounds.load_noisy(run)
+    kept, values = steps.load_noisy(run)
     found = shares.of_sums(values, crowd.plan._replace(release=kept), crowd.pool, number)
     np.testing.assert_array_equal(answers.shares(crowd)[0].linear, found.linear)
 
@@ -115,17 +115,3 @@ def test_methods_are_compared_on_answers_of_neighbours_once(tmp_path, monkeypatc
     monkeypatch.setattr("pate_jax.runs.students.choose", None)  # a student that is there is not chosen again
     pipeline.run(wanted)
     assert copy.results.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("crowd", "pool", "image", "method"),
-    [
-        (CrowdChoice("neighbours"), 90, False, "supervised"),  # answers of a table leave little to guess
-        (CrowdChoice("sums"), 90, False, "supervised"),
-        (CrowdChoice("neighbours"), 90, True, "fixmatch"),
-        (CrowdChoice("neighbours", queries=45), 90, True, "supervised"),
-        (CrowdChoice("sums"), 90, True, "supervised"),
-    ],
-)
-def test_students_between_rounds_are_nets_by_how_many_answers_there_are(crowd, pool, image, method):
-    assert students.between(Auto(), crowd, pool=pool, image=image).method == method

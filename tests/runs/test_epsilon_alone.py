@@ -20,10 +20,10 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.runs import config_file, ledger, pipeline, register, teacher_plan
-from pate_jax.runs.crowds import choice, forecast, inputs, release, stages
+from pate_jax.runs.crowds import choice, forecast, release, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import CrowdPlan
-from pate_jax.runs.record import COMPARED, CROWD, PLANNED
+from pate_jax.runs.record import CROWD, PLANNED
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Vat
 from pate_jax.system import storage
@@ -80,7 +80,6 @@ def test_who_votes_is_chosen_after_the_number_of_voters_and_recorded(run):
     first, table = ledger.releases(run.ledger)
     assert isinstance(first.release, HeadCount)
     assert settings.crowd.voters == settings.of(PLANNED)["voters"] == table.release.name
-    assert settings.crowd.rounds == settings.of(PLANNED)["rounds"] == 1
     assert set(settings.of(PLANNED)["expected"]) == {"neighbours", "sums"}
     assert [one["epsilon"] for one in settings.of(PLANNED)["at"]] == [2.0, 4.0, 8.0]
 
@@ -100,16 +99,6 @@ def test_the_number_of_voters_leaves_room_for_either_table(epsilon, voters):
     mu, joined = counts.mu_for(epsilon, 1e-5), {"neighbours": 1 / 2, "sums": 1 / 4}[voters]
     number = after_count.headcount(epsilon, 1e-5)
     assert 1 / number.sigma**2 + joined * mu**2 <= mu**2
-
-
-@pytest.mark.parametrize("epsilon", [0.05, 1.0, 9.0])
-@pytest.mark.parametrize("voters", ["neighbours", "sums"])
-def test_the_number_of_voters_leaves_room_for_two_rounds(epsilon, voters):
-    """By hand: somebody who is held out moves the number and the score, and everybody else the tables."""
-    mu, joined = counts.mu_for(epsilon, 1e-5), {"neighbours": 1 / 2, "sums": 1 / 4}[voters]
-    number, score = after_count.headcount(epsilon, 1e-5), counts.score_for(mu, voters, 1)
-    assert 1 / number.sigma**2 + 2 * joined * (mu / 2**0.5) ** 2 <= mu**2
-    assert 1 / number.sigma**2 + 1 / score.sigma**2 <= mu**2
 
 
 @pytest.mark.parametrize("ahead, voters", [(0.02, "sums"), (0.04, "neighbours")])
@@ -140,54 +129,6 @@ def test_two_public_inputs_with_labels_choose_nothing():
     }
     assert [(round(one.low, 1), round(one.high, 1)) for one in found.values()] == [(0.2, 1.0), (0.0, 0.8)]
     assert forecast.best(found).voters == "sums"
-
-
-def two_rounds(monkeypatch, voters):
-    """A rehearsal in which two rounds are ahead."""
-    once, again = forecast.Candidate(voters), forecast.Candidate(voters, 2)
-
-    def ahead(crowd, labels):
-        found = choice._expected(crowd, crowd.mu, labels, [once])
-        return found | {again: found[once]}
-
-    monkeypatch.setattr(choice, "_rehearsed", ahead)
-    monkeypatch.setattr(forecast, "best", lambda found: again)
-
-
-@pytest.mark.parametrize("voters", [pytest.param("neighbours", marks=pytest.mark.long), "sums"])
-def test_two_rounds_that_were_chosen_cost_no_more_and_stand_every_check(tmp_path, monkeypatch, voters):
-    two_rounds(monkeypatch, voters)
-    stopped_at(monkeypatch, release, "_charge", config(tmp_path / "run"))
-    monkeypatch.setattr(choice, "_rehearsed", lambda *_: pytest.fail("a second choice was made"))
-    pipeline.run(config(tmp_path / "run"))
-    run = RunDirectory(tmp_path / "run")
-    settings = run.record.read()
-    assert (settings.crowd.voters, settings.crowd.rounds) == (voters, 2)
-    first = next(iter(ledger.releases(run.ledger))).release
-    assert first == after_count.headcount(4.0, 1e-5)
-    statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
-    assert 3.9 < statement.headline.epsilon <= 4.0
-    assert verify.of_run(run, deep=True).of("failed") == []
-    assert "rounds = 2" in run.config.read_text()
-
-
-def test_two_rounds_after_a_number_with_too_little_noise_are_found(tmp_path, monkeypatch):
-    """A run that begins with the number that sums need, and is then made one of neighbours."""
-    two_rounds(monkeypatch, "neighbours")
-    little = counts.headcount_for(counts.mu_for(4.0, 1e-5), "sums")
-    with monkeypatch.context() as patch:
-        patch.setattr(after_count, "headcount", lambda *_: little)
-        pipeline.run(config(tmp_path / "run", register=honest_runs.UNCOUNTED))  # a register would refuse it
-    said = " ".join(str(one) for one in verify.of_run(RunDirectory(tmp_path / "run")).of("failed"))
-    assert "epsilon 4 was allowed, and the releases cost" in said
-    assert "numbers of voters are released as" in said
-
-
-def test_images_that_vote_in_two_rounds_compare_no_students(tmp_path):
-    """A comparison is of one round; the run began with one in view."""
-    run = RunDirectory(tmp_path / "run")
-    run.record.agree(COMPARED, {})
-    assert not inputs.compares(run, CrowdChoice("sums", rounds=2))
 
 
 def test_labels_of_the_users_public_file_judge_and_those_of_a_data_set_by_name_do_not(tmp_path):

@@ -117,7 +117,7 @@ KINDS = {
     "stable answers": (stable, answered),
     "sums": (lambda: honest_runs.crowd("sums"), counted),
     "neighbours by user": (lambda: honest_runs.crowd("neighbours", "user"), counted),
-    "several rounds": (lambda: honest_runs.in_rounds("sums"), counted),
+    "several steps": (lambda: honest_runs.in_steps(), counted),
     "students compared": (honest_runs.compared, counted),
     "dp-sgd": (dpsgd, trained),
     "a choice of settings": (choice, chosen),
@@ -168,9 +168,9 @@ def test_a_lost_secret_is_not_drawn_anew_beside_any_file_of_a_release(tmp_path):
             run.secret.draw(None)
 
 
-@pytest.mark.parametrize("stage", ["another table", "the score of the second round"])
+@pytest.mark.parametrize("stage", ["another table", "the table of the second step"])
 def test_a_crowd_whose_ledger_is_cut_short_draws_no_further_line(stage, tmp_path):
-    shutil.copytree(honest_runs.in_rounds("sums").root, tmp_path / "run")
+    shutil.copytree(honest_runs.in_steps().root, tmp_path / "run")
     run = RunDirectory(tmp_path / "run")
     cut(run, 3 if stage == "another table" else 2)
     with run.writing(), pytest.raises(PateError, match=UNSHOWN):

@@ -87,7 +87,7 @@ def test_nothing_that_is_published_or_said_tells_how_many_there_were(made, capsy
 def test_the_noisy_score_decides_and_is_no_exact_one(made):
     choice = Choice(RunDirectory(made[0].directory), None)
     places = [Place(choice.run.root, number) for number in choice.numbers]
-    exact = [int(students.load_score(place, 2)[0, 0]) for place in places]
+    exact = [int(students.load_score(place)[0, 0]) for place in places]
     noisy = [pipeline.score(place) for place in places]
     assert exact != noisy
     assert choice.run.record.read().of("chosen") == {"number": draws.best(noisy)}
@@ -196,7 +196,7 @@ def test_a_winner_that_was_made_again_is_found_out(copy):
     candidates.make(choice, 4)  # beside a release it is refused
     for path, aside in kept:
         aside.rename(path)
-    shutil.copytree(Place(copy.root, 4).student_of(1), copy.student, dirs_exist_ok=True)
+    shutil.copytree(Place(copy.root, 4).scored, copy.student, dirs_exist_ok=True)
     assert failures(copy, "drawn", "chosen", "charge") == {"drawn", "chosen"}
 
 
@@ -314,10 +314,10 @@ def test_what_one_candidate_releases_costs_no_more_than_its_part(epsilon, voters
     table = ClassSums(3, 4, 100, 200 / mu * (1 + 2e-6))
     if voters == "neighbours":
         table = NeighbourCounts(20, 3, 2, 2 / mu * (1 + 2e-6))
-    released = [table, counts.headcount_for(mu, voters), counts.score_for(mu, voters, 1)]
+    released = [table, counts.headcount_for(mu, voters), counts.score_for(mu, voters)]
     assert counts.worst(released, 1e-5) <= composition.gaussian_epsilon(tuned.mu, 1e-5)
     assert crowd_statement(released, 1e-5, voters=9, tuned=tuned, private=True).headline.epsilon <= epsilon
-    dear = [*released[:2], counts.score_for(3 * mu, voters, 1)]
+    dear = [*released[:2], counts.score_for(3 * mu, voters)]
     with pytest.raises(PateError, match="more than a candidate"):
         crowd_statement(dear, 1e-5, voters=9, tuned=tuned, private=True)
 

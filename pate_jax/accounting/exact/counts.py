@@ -21,7 +21,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -209,18 +209,16 @@ def headcount_for(mu: float, voting: Voting) -> HeadCount:
     return HeadCount(max(1.0, 1 / mu / math.sqrt(1 - _JOINED[voting]) * _MORE))
 
 
-def score_for(mu: float, voting: Voting, scores: int) -> Score:
-    """One of several scores that cost nothing more than tables which cost `mu` together.
+def score_for(mu: float, voting: Voting) -> Score:
+    """A score that costs nothing more than tables which cost `mu` together.
 
     A held-out voter moves no table. Added or removed, it moves the number of voters, which `headcount_for`
-    charges for with 3/4 or 1/2 of `mu^2`. The rest is for the scores, an equal part of `mu^2` for each.
+    charges for with 3/4 or 1/2 of `mu^2`. The rest is for the score.
 
-    >>> round(score_for(0.1, "sums", 1).sigma, 2), round(score_for(0.1, "neighbours", 2).sigma, 2)
-    (20.0, 20.0)
+    >>> round(score_for(0.1, "sums").sigma, 2), round(score_for(0.1, "neighbours").sigma, 2)
+    (20.0, 14.14)
     """
-    if scores < 1:
-        raise PateError(f"scores={scores} must be at least 1")
-    return Score(max(1.0, math.sqrt(scores / _JOINED[voting]) / mu * _MORE))
+    return Score(max(1.0, math.sqrt(1 / _JOINED[voting]) / mu * _MORE))
 
 
 def comparison_for(mu: float, students: int) -> Comparison:
@@ -238,39 +236,26 @@ def comparison_for(mu: float, students: int) -> Comparison:
     return Comparison(students, max(1.0, length / mu * _MORE))
 
 
-class Unmade(NamedTuple):
-    """Rounds that a run had planned and did not make: what each table might have cost, as its mu.
-
-    A score went with each but the first of them, whose score is what ended the rounds.
-    """
-
-    rounds: int
-    mu: float
-
-
-def worst(releases: Sequence[CrowdRelease], delta: float, unmade: Unmade | None = None) -> float:
+def worst(releases: Sequence[CrowdRelease], delta: float) -> float:
     """The epsilon of several releases together for a voter who is changed, added or removed.
 
     Where there are scores, or a comparison, a voter is held out or votes in tables, or a change moves it
-    from one to the other. `unmade` counts as made: the released numbers decided that it was not needed.
+    from one to the other.
 
     >>> from pate_jax.mechanisms.crowds import ClassSums
     >>> table, mu = ClassSums(classes=3, directions=4, length=100, sigma=2000.0), 0.1
     >>> alone = epsilon([table], 1e-5)
     >>> worst([table, headcount_for(mu, "sums")], 1e-5) == alone
     True
-    >>> worst([table, headcount_for(mu, "sums"), score_for(mu, "sums", 2)], 1e-5) == alone
+    >>> worst([table, headcount_for(mu, "sums"), score_for(mu, "sums")], 1e-5) == alone
     True
     >>> worst([table, headcount_for(mu, "sums"), comparison_for(mu, 3)], 1e-5) == alone
     True
     """
-    return max(
-        epsilon(together, delta, change=change, other_mu=other)
-        for together, change, other in _cases(releases, unmade)
-    )
+    return max(epsilon(together, delta, change=change) for together, change in _cases(releases))
 
 
-def worst_mu(releases: Sequence[CrowdRelease], unmade: Unmade | None = None) -> float | None:
+def worst_mu(releases: Sequence[CrowdRelease]) -> float | None:
     """The mu of Gaussian-DP of several releases together, for the same voters as `worst`; None if none is.
 
     Whole-number noise has one where no cell moves by more than one, or where a move of a whole length in one
@@ -279,36 +264,28 @@ def worst_mu(releases: Sequence[CrowdRelease], unmade: Unmade | None = None) -> 
     >>> round(worst_mu([NeighbourCounts(queries=80, classes=10, votes=2, sigma=20.0)] * 4), 9)
     0.2
     """
-    found = [_joint_mu(*case) for case in _cases(releases, unmade)]
+    found = [_joint_mu(*case) for case in _cases(releases)]
     known = [mu for mu in found if mu is not None]
     return max(known) if len(known) == len(found) else None
 
 
-def _cases(
-    releases: Sequence[CrowdRelease], unmade: Unmade | None
-) -> list[tuple[list[CrowdRelease], Change, float]]:
-    """What a voter may move: which releases, by which change, and the mu of unmade rounds beside them."""
-    rounds, mu = unmade or (0, 0.0)
+def _cases(releases: Sequence[CrowdRelease]) -> list[tuple[list[CrowdRelease], Change]]:
+    """What a voter may move: which releases, by which change."""
     judged: list[CrowdRelease] = [release for release in releases if isinstance(release, Judgement)]
     others = [release for release in releases if not isinstance(release, Judgement)]
     tables = [release for release in others if not isinstance(release, HeadCount)]
-    kept = {"changed": mu * math.sqrt(rounds)}
-    kept["joined"] = kept["changed"] * math.sqrt(_JOINED[tables[0].name]) if tables else 0.0
     changes: tuple[Change, ...] = get_args(Change)
-    found: list[tuple[list[CrowdRelease], Change, float]] = [
-        (list(others), change, kept[change]) for change in changes
-    ]
+    found: list[tuple[list[CrowdRelease], Change]] = [(list(others), change) for change in changes]
     if judged:
         numbers = [release for release in others if isinstance(release, HeadCount)]
-        judged = [*judged, *[judged[0]] * (rounds - 1)]
-        found += [(list(judged), "changed", 0.0), ([*numbers, *judged], "joined", 0.0)]
+        found += [(list(judged), "changed"), ([*numbers, *judged], "joined")]
         # A voter whose new contents come under another name may move from tables to judging, or back.
-        found.append(([*tables, *judged], "joined", kept["joined"]))
+        found.append(([*tables, *judged], "joined"))
     return found
 
 
-def _joint_mu(releases: Sequence[CrowdRelease], change: Change, other: float) -> float | None:
-    squares = [other * other]
+def _joint_mu(releases: Sequence[CrowdRelease], change: Change) -> float | None:
+    squares = []
     for release in releases:
         shift = release.squared_shift(change)
         each = composition.unit_mu(release.noise, math.isqrt(shift) + 1)

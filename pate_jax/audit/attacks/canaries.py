@@ -31,6 +31,7 @@ from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import budget, ledger
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
@@ -84,10 +85,9 @@ class Bounds(NamedTuple):
 
 
 def unfit(run: RunDirectory) -> str | None:
-    """Why canaries cannot play in a run's pipeline: one round of class sums, or linear teachers, can."""
+    """Why canaries cannot play in a run's pipeline: one table of class sums, or linear teachers, can."""
     if crowd_inputs.is_crowd(run):
-        choice = run.record.read().crowd
-        fits = choice.voters == "sums" and choice.rounds == 1
+        fits = run.record.read().crowd.voters == "sums" and steps.planned(run) == 1
     else:
         settings = run.record.read()
         if (reason := mechanism.unfit(run)) is not None:
@@ -96,7 +96,7 @@ def unfit(run: RunDirectory) -> str | None:
     if fits:
         return canary_bounds.missing()
     return (
-        f"{run.root} is a run neither of class sums in one round nor of linear teachers (--net linear), the "
+        f"{run.root} is a run neither of class sums in one step nor of linear teachers (--net linear), the "
         "only pipelines that canaries are planted in: --only mechanism audits the noise of every run"
     )
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from pate_jax.audit.attacks import poisoning
-from pate_jax.audit.attacks.attack import Attack, Flags, suits_all
+from pate_jax.audit.attacks.attack import Attack, Flags
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
 from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
 from pate_jax.audit.attacks.trials import Poisoned
 from pate_jax.ensemble import checkpoint
 from pate_jax.runs import answers, inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties.join import is_party
+
+
+def unfit(run: RunDirectory) -> str | None:
+    """Why bad voters cannot be followed: where sums take steps, each of them answers all tables before it."""
+    if not is_crowd(run) or steps.planned(run) == 1:
+        return None
+    return (
+        f"{run.root} took {steps.planned(run)} steps, in each of which bad voters move what all others add "
+        "later: no label can be certified from the noisy tables; a run with --steps 1 can be looked at"
+    )
 
 
 def of_run(run: RunDirectory, flags: Flags) -> Poisoned:
@@ -34,12 +44,11 @@ def of_teachers(run: RunDirectory) -> Poisoned:
 
 
 def of_crowd(run: RunDirectory) -> Poisoned:
-    """Of a crowd's run, round by round."""
-    opened = crowd_inputs.opened(run, tolerant=True)
-    each = [PoisonedCrowd(opened.at(round)) for round in range(1, 1 + len(rounds.shown(run).tables))]
-    found = [poisoning.of_withstood(one.withstood, "labels", poisoning.OF_A_CROWD) for one in each]
-    alone = [told for one in each if (told := one.targeted()) is not None]
-    return Poisoned(found, [trial for one in each for trial in one.trials()], alone)
+    """Of a crowd's run of one table."""
+    made = PoisonedCrowd(crowd_inputs.opened(run, tolerant=True))
+    found = poisoning.of_withstood(made.withstood, "labels", poisoning.OF_A_CROWD)
+    alone = made.targeted()
+    return Poisoned([found], list(made.trials()), [] if alone is None else [alone])
 
 
-ATTACK = Attack("poisoning", suits_all, of_run)
+ATTACK = Attack("poisoning", unfit, of_run)

@@ -1,8 +1,7 @@
 """Bad voters in a crowd: their tables are taken out of the sum, and those of poisoned records put in.
 
-The noise is added, so the noisy table moves by the same. The public side of a round is held: a poisoned first
-round would give the second another space. A table is certified under the rule by which it was read; what
-follows from the poisoned table, its rule among it, is measured beside.
+The noise is added, so the noisy table moves by the same. A table is certified under the rule by which it was
+read; what follows from the poisoned table, its rule among it, is measured beside.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pate_jax.crowd.plan import Plan
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import students as training
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.students import taught
@@ -37,26 +36,25 @@ _ANYWHERE: Placement = "spread"  # a crowd has no shards
 
 @dataclass(frozen=True)
 class PoisonedCrowd:
-    """One round of a crowd's run whose voters may be bad."""
+    """A crowd's run of one table whose voters may be bad."""
 
     crowd: Crowd
 
     @cached_property
     def released(self) -> Student | None:
-        """The run's student, if it has one and one round."""
+        """The run's student, if it has one."""
         run = self.crowd.run
-        known = run.results.exists() and self.crowd.choice.rounds == 1
-        return Student.load(run.student) if known else None
+        return Student.load(run.student) if run.results.exists() else None
 
     @cached_property
     def noisy(self) -> Table:
         """The table that was released."""
-        return rounds.load_noisy(self.crowd.run, self.crowd.round)[1]
+        return steps.load_noisy(self.crowd.run)[1]
 
     @cached_property
     def plan(self) -> Plan:
-        """The round's plan, with the release that the ledger shows."""
-        release, _ = rounds.load_noisy(self.crowd.run, self.crowd.round)
+        """The plan, with the release that the ledger shows."""
+        release, _ = steps.load_noisy(self.crowd.run)
         return self.crowd.plan._replace(release=release)
 
     @cached_property
@@ -109,7 +107,6 @@ class PoisonedCrowd:
             float((given != before).mean()),
             self._trigger(noisy, before) if poison == "backdoor" else None,
             self._student(noisy, last) if poison == "backdoor" else None,
-            self.crowd.round,
         )
 
     def _moved(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> Table:

@@ -29,7 +29,7 @@ from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties.join import is_party
@@ -87,13 +87,13 @@ def of_crowd(run: RunDirectory) -> tuple[Tables, Promise]:
     """The pipeline of a crowd's run on public inputs, each of which is a voter."""
     opened = crowd_inputs.opened(run, tolerant=True)
     some, labels = _records(opened.inputs)
-    number = next(one.release for one in rounds.shown(run).numbers if isinstance(one.release, HeadCount))
+    number = next(one.release for one in steps.shown(run).numbers if isinstance(one.release, HeadCount))
     which = np.arange(len(some))
     each = []
-    for line in rounds.shown(run).tables:
-        here = opened.at(rounds.round_of(line))
+    for line in steps.shown(run).tables:
+        here = opened.at(steps.step_of(line))
         people = Voters(here.seen.public.inputs[some], labels.astype(np.int32), None)
-        each.append(replicas.round_of(here, line.release, people, which))
+        each.append(replicas.made_of(here, line.release, people, which))
     made = Tables(tuple(each), labels, which, number, max(1, len(some) // _REFERENCE))
     return made, made.promise(opened.choice.delta)
 

@@ -32,7 +32,7 @@ from pate_jax.data import duplicates
 from pate_jax.errors import PateError
 from pate_jax.models import trees
 from pate_jax.runs import students
-from pate_jax.runs.crowds import rounds, stages
+from pate_jax.runs.crowds import stages, steps
 from pate_jax.runs.crowds.inputs import Crowd, is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
@@ -51,7 +51,7 @@ _RELEASED = (
     "results.json",
     "answers*.npz",
     "public_side*.npz",
-    "rounds",
+    "scored",
 )
 _HELD = ("examples", "patches/examples")  # where students hold inputs
 _UNKNOWN = "a file that no release has"
@@ -162,7 +162,7 @@ def rebuilt(run: RunDirectory, opened: Inputs, folder: Path) -> Student:
         config = students.taught(there)
         for part in asked:
             return students.learn(there, config, public, part)
-        last = Crowd(inputs, there.record.read().crowd).at(len(rounds.shown(there).tables))
+        last = Crowd(inputs, there.record.read().crowd).at(len(steps.shown(there).tables))
         return stages.learn(last, config)[0]
 
 

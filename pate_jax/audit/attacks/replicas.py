@@ -12,16 +12,19 @@ from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Int
+from scipy import sparse
 
 from pate_jax import crowd as voting
 from pate_jax.accounting import Statement
 from pate_jax.audit.attacks import tables_pipeline
 from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.sums_pipeline import Sums
-from pate_jax.audit.attacks.tables_pipeline import Round, Tables
+from pate_jax.audit.attacks.tables_pipeline import Gradients, Step, Tables
 from pate_jax.audit.attacks.teachers_pipeline import LinearTeachers
-from pate_jax.crowd import classifier, neighbours, shares
+from pate_jax.crowd import classifier, neighbours, shares, slope
+from pate_jax.crowd import steps as of_steps
 from pate_jax.crowd.classifier import Pool
+from pate_jax.crowd.slope import Weights
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
@@ -29,7 +32,7 @@ from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, Neigh
 from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
@@ -106,15 +109,15 @@ def numbered(names: np.ndarray) -> tuple[Int[np.ndarray, " record"], int]:
 
 def of_crowd(opened: Crowd) -> Sums | Tables:
     """The pipeline of a crowd's run, for all voters of its tables: those that are held out move no table."""
-    shown, choice = rounds.shown(opened.run), opened.choice
+    shown, choice = steps.shown(opened.run), opened.choice
     if not shown.tables:
         raise PateError(f"{opened.run.ledger} shows no table yet: repeat the command that made the run")
     number = next(one.release for one in shown.numbers if isinstance(one.release, HeadCount))
     which, reference = numbered(units_of(opened.seen.private, choice.by)[~opened.held_out])
     if choice.voters == "sums" and choice.by == "record" and len(shown.tables) == 1:
         return _sums(opened, shown.tables[0].release, number, which, reference)
-    heres = [(opened.at(rounds.round_of(line)), line.release) for line in shown.tables]
-    made = [round_of(here, release, here.people, which) for here, release in heres]
+    heres = [(opened.at(steps.step_of(line)), line.release) for line in shown.tables]
+    made = [made_of(here, release, here.people, which) for here, release in heres]
     return Tables(tuple(made), _labels(opened.people), which, number, reference)
 
 
@@ -126,18 +129,20 @@ def _sums(opened: Crowd, release: CrowdRelease, number: HeadCount, which: Number
     return Sums(vectors[order], labels[order], _pool(opened, release), release, number, reference)
 
 
-def round_of(opened: Crowd, release: CrowdRelease, people: voting.Voters, which: Numbers) -> Round:
-    """A round's own tables of these voters, and its student."""
+def made_of(opened: Crowd, release: CrowdRelease, people: voting.Voters, which: Numbers) -> Step | Gradients:
+    """A step's own tables of these voters, and its student."""
     queries = opened.plan.queries
+    if isinstance(release, ClassSums) and opened.plan.weights is not None:
+        return _gradients(opened, opened.plan.weights, release, people, which)
     if isinstance(release, ClassSums):
         seen, pool = _vectors(opened, people), _pool(opened, release)
 
         def of_sums(table: np.ndarray, voters: int) -> np.ndarray:
             return classifier.of_pool(table, release, pool, opened.weight(table, voters)).probabilities(seen)
 
-        return Round(tables_pipeline.of_vectors(seen, _labels(people), which, release), release, of_sums)
+        return Step(tables_pipeline.of_vectors(seen, _labels(people), which, release), release, of_sums)
     if not isinstance(release, NeighbourCounts) or queries is None:
-        raise PateError(f"{opened.run.ledger} shows no table in round {opened.round}: restore it")
+        raise PateError(f"{opened.run.ledger} shows no table in step {opened.step}: restore it")
     asked = queries.vectors.T / queries.scaling.length
     places = voting.vectors(queries.scaling, opened.plan.space.coordinates(people.inputs))
 
@@ -150,7 +155,27 @@ def round_of(opened: Crowd, release: CrowdRelease, people: voting.Voters, which:
     votes = neighbours.cast(opened.plan.space, queries, named, release.votes)
     voters = which[votes.voters] if people.users is None else votes.voters
     cells = votes.queries.astype(np.int64) * release.classes + votes.labels
-    return Round(tables_pipeline.of_cells(voters, cells, int(which.max()) + 1, release), release, of_counts)
+    return Step(tables_pipeline.of_cells(voters, cells, int(which.max()) + 1, release), release, of_counts)
+
+
+def _gradients(
+    opened: Crowd, weights: Weights, release: ClassSums, people: voting.Voters, which: Numbers
+) -> Step | Gradients:
+    """The gradients of a step, at the weights that the run took them."""
+    seen, labels, first = _vectors(opened, people), _labels(people), opened.at(1).plan.steps
+    rate = 0.0 if first is None else first.rate
+
+    def after(table: np.ndarray, voters: int) -> np.ndarray:
+        del voters
+        return of_steps.probabilities(of_steps.moved(weights, table, rate), seen)
+
+    if people.users is None:
+        order = np.argsort(which)
+        own = slope.clipped(slope.residuals(seen, labels, weights), seen, release.length)
+        return Gradients(own[order], seen[order], release, after)
+    order = np.argsort(which, kind="stable")
+    own = slope.own_tables(seen[order], labels[order], which[order], weights, release)
+    return Step(sparse.csr_array(own.reshape(len(own), -1).astype(np.float64)), release, after)
 
 
 def _vectors(opened: Crowd, people: voting.Voters) -> Int[np.ndarray, "record entry"]:

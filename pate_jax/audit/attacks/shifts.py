@@ -17,7 +17,7 @@ from pate_jax.crowd import agreement, tables
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
-from pate_jax.runs.crowds import rivals, rounds
+from pate_jax.runs.crowds import rivals, steps
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.student import spaces
@@ -34,18 +34,17 @@ class Shifts(NamedTuple):
 def of(crowd: Crowd) -> Shifts:
     """The shifts of all voters of a crowd's run, over all that it has released."""
     names, which = np.unique(units_of(crowd.dataset.private, crowd.choice.by), return_inverse=True)
-    shown, held = rounds.shown(crowd.run), crowd.held_out
+    shown, held = steps.shown(crowd.run), crowd.held_out
     _check([*shown.numbers, *shown.tables, *shown.scores, *shown.comparisons])
     removed, changed = np.zeros((2, len(names)))
     removed += sum(1 / line.release.sigma**2 for line in shown.numbers)
     for line in shown.tables:
-        here, release = crowd.at(rounds.round_of(line)), line.release
+        here, release = crowd.at(steps.step_of(line)), line.release
         own = tables.own_squares(here.plan, here.people)
         _add(removed, which, ~held, crowd, own / release.sigma**2)
         _add(changed, which, ~held, crowd, _furthest(release, own) / release.sigma**2)
     for line in shown.scores:
-        before = crowd.at(rounds.round_of(line)).before
-        own = agreement.agreed(crowd.judges, lambda seen: spaces.labels(before, seen))  # noqa: B023
+        own = agreement.agreed(crowd.judges, lambda seen: spaces.labels(crowd.scored, seen))
         _add(removed, which, held, crowd, own / line.release.sigma**2)
         _add(changed, which, held, crowd, np.ones(len(own)) / line.release.sigma**2)
     for line in shown.comparisons:

@@ -33,7 +33,6 @@ class Trial(NamedTuple):
     answers: float  # share of answers that changed, with the same noise and all that follows from the table
     trigger: Marked | None  # of the vote
     student: Marked | None  # of the student that learned from these answers
-    round: int = 1  # of a crowd's rounds
 
     @property
     def planted(self) -> bool:

@@ -13,33 +13,31 @@ from dataclasses import replace
 from typing import Any
 
 from pate_jax.accounting.exact import counts
+from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
 from pate_jax.mechanisms.crowds import Voting
-from pate_jax.runs.crowds import forecast, release, students, teachers
+from pate_jax.runs.crowds import forecast, release, teachers
 from pate_jax.runs.crowds.forecast import Candidate
 from pate_jax.runs.crowds.inputs import LEAST, Crowd
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import CROWD, PLANNED, ROUNDS
+from pate_jax.runs.record import CROWD, PLANNED
 from pate_jax.runs.report import crowd_words
-from pate_jax.runs.settings import to_settings
-from pate_jax.student import Auto, StudentConfig
-from pate_jax.system import devices, progress
+from pate_jax.system import progress
 
 FIRST: Voting = "neighbours"  # what a run begins as
 TEACHERS = Candidate("teachers")
-_AUTO = Auto()
 
 
 def begun_as(run: RunDirectory) -> Candidate:
     """The voters with which a run that chooses them begins, or goes on."""
     settings = run.record.read()
-    return Candidate(settings.crowd.voters, settings.crowd.rounds) if CROWD in settings else Candidate(FIRST)
+    return Candidate(settings.crowd.voters) if CROWD in settings else Candidate(FIRST)
 
 
-def decided(crowd: Crowd, config: StudentConfig = _AUTO) -> Crowd | Chosen:
-    """The crowd with the voters and rounds that were chosen for it, now or before; or the teachers."""
+def decided(crowd: Crowd) -> Crowd | Chosen:
+    """The crowd with the voters that were chosen for it, now or before; or the teachers."""
     if _open(crowd.run):
         release.count_voters(crowd)
         labels = judges(crowd)
@@ -56,7 +54,7 @@ def decided(crowd: Crowd, config: StudentConfig = _AUTO) -> Crowd | Chosen:
             "expected": {one.name: expected._asdict() for one, expected in found.items()},
             "at": _at_others(begun, labels, chosen, found[chosen]),
         }
-        crowd.run.record.revise(_recorded(crowd, config) | {PLANNED: facts})
+        crowd.run.record.revise({CROWD: _recorded(crowd), PLANNED: facts})
         for line in said(crowd, facts):
             progress.say(line)
     return crowd
@@ -74,18 +72,12 @@ def _open(run: RunDirectory) -> bool:
 
 def _of(crowd: Crowd, chosen: Candidate) -> Crowd:
     """The same crowd as it was chosen, in a space that is learned once."""
-    return replace(crowd, choice=replace(crowd.choice, **chosen._asdict()), rounds={})
+    return replace(crowd, choice=replace(crowd.choice, **chosen._asdict()), steps={})
 
 
-def _recorded(crowd: Crowd, config: StudentConfig) -> dict[str, dict[str, Any]]:
-    """The settings that follow from the choice; those of one round are what they are where it was named."""
-    choice, dataset = crowd.choice, crowd.dataset
-    wanted = crowd.run.record.read().of(CROWD) | {"voters": choice.voters}
-    if choice.rounds == 1:
-        return {CROWD: wanted}
-    image = dataset.kind == "image"
-    between = students.between(config, choice, pool=len(dataset.public.ids), image=image)
-    return {CROWD: wanted | {"rounds": choice.rounds}, ROUNDS: to_settings(between)}
+def _recorded(crowd: Crowd) -> dict[str, Any]:
+    """The settings that follow from the choice."""
+    return crowd.run.record.read().of(CROWD) | {"voters": crowd.choice.voters}
 
 
 def judges(crowd: Crowd) -> list[Labels]:
@@ -98,18 +90,15 @@ def judges(crowd: Crowd) -> list[Labels]:
 
 def _rehearsed(crowd: Crowd, labels: Sequence[Labels]) -> dict[Candidate, Expected]:
     """What is expected of each kind of voters; the number of queries can be chosen of neighbours only."""
-    queries = crowd.choice.queries
-    several = queries is None and devices.processes() == 1 and crowd.declared
-    wanted = forecast.candidates(crowd.voting, crowd.mu, several=several)
-    return _expected(crowd, crowd.mu, labels, [Candidate(FIRST)] if queries else wanted)
+    wanted = [Candidate(FIRST)] if crowd.choice.queries else forecast.candidates()
+    return _expected(crowd, crowd.mu, labels, wanted)
 
 
 def _expected(
     crowd: Crowd, mu: float, labels: Sequence[Labels], wanted: Sequence[Candidate]
 ) -> dict[Candidate, Expected]:
     """What voters are expected to bring at this cost."""
-    measure = forecast.contenders if len(wanted) > 1 else forecast.of_crowds
-    return measure(
+    return forecast.of_crowds(
         wanted,
         crowd.wide,
         labels,
@@ -130,9 +119,17 @@ def _at_others(
         if epsilon > most:
             continue
         mu = counts.mu_for(epsilon, crowd.choice.delta)
-        if mu >= LEAST * math.sqrt(chosen.rounds):
+        if mu >= LEAST:
             found[epsilon] = _expected(crowd, mu, labels, [chosen])[chosen]
     return [{"epsilon": epsilon, **found[epsilon]._asdict()} for epsilon in sorted(found)]
+
+
+def stepping(made: Plan) -> list[str]:
+    """The line on the steps of a plan, if it has any."""
+    steps = made.steps
+    if steps is None:
+        return []
+    return [crowd_words.steps_planned(steps.number, len(steps.space.variances), steps.release.sigma)]
 
 
 def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
@@ -144,7 +141,7 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     own = some.labels == 1
     alone = f"the most frequent class alone {some.majority:.0%}" + ("" if own else " on average")
     space = crowd_words.space({"space": plan.space.description()._asdict()})
-    name = Candidate(choice.voters, choice.rounds).name
+    name = Candidate(choice.voters).name
     where = "on the labels of your public file" if own else "where labels are least kind to them"
     leading = each[name].least >= max(one.least for one in each.values())
     why = "do best" if leading else "are the simplest of those that do about best"
@@ -155,7 +152,8 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
         f"  voters: {name}, which {why} {where}. Expected with {by}: {expected}; {alone}.",
         f"  space: {space}.",
         f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers"
-        + (", which are all that leaves." if choice.rounds == 1 else " of each round."),
-        "  Change what you like: --voters, --rounds, --space, --queries, --student.method "
+        + (", which are all that leaves." if plan.steps is None else "."),
+        *(f"  steps: {line}." for line in stepping(plan)),
+        "  Change what you like: --voters, --steps, --space, --queries, --student.method "
         "(`pate run --help-all`).",
     ]

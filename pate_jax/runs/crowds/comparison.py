@@ -1,4 +1,4 @@
-"""The comparison of students of one round's sums: when there is one, and what it has shown.
+"""The comparison of students of a run's sums: when there is one, and what it has shown.
 
 All answers of sums share one noise, so no answer can judge a student that learned from the others. Where the
 inputs are images, a student may be right more often than the classifier of the sums, or less. So one voter in
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pate_jax.errors import PateError
-from pate_jax.runs.crowds import rounds
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import Auto, StudentConfig, with_method
@@ -25,12 +25,12 @@ def rivals(config: StudentConfig, crowd: Crowd) -> list[Settings]:
     """How the students are trained that a crowd's classifier is compared with, if its voters are sums.
 
     There are none where the user names a method, for tables and vectors, for images that this package draws,
-    for an encoder of the owner's, over several rounds or processes, and where the owner does not declare that
+    for an encoder of the owner's, over several processes, and where the owner does not declare that
     ids stay with their records, since others may be held out by them. Nothing of private records is read.
     """
-    dataset, choice = crowd.dataset, crowd.choice
+    dataset = crowd.dataset
     image = dataset.kind == "image" and not dataset.synthetic and crowd.kind != "encoder"
-    if not isinstance(config, Auto) or not image or choice.rounds > 1 or devices.processes() > 1:
+    if not isinstance(config, Auto) or not image or devices.processes() > 1:
         return []
     if not crowd.declared:
         progress.say(
@@ -48,7 +48,7 @@ def methods(run: RunDirectory) -> list[str]:
 
 def taken(run: RunDirectory) -> str:
     """The method with which the most held-out voters agree, as far as the released numbers tell."""
-    found = rounds.shown(run)
+    found = steps.shown(run)
     if not found.comparisons:
         raise PateError(f"{run.ledger} shows no comparison of students yet: repeat the command of the run")
     leads = found.leads()
@@ -65,7 +65,7 @@ class Compared(NamedTuple):
 
 def told(run: RunDirectory) -> Compared:
     """What a run has released of its comparison."""
-    found, some = rounds.shown(run), rounds.held_out(run)
+    found, some = steps.shown(run), steps.held_out(run)
     leads = found.leads()
     beyond = {name: (lead - leads[0]) / some for name, lead in zip(methods(run), leads, strict=True)}
     (line,) = found.comparisons

@@ -1,54 +1,42 @@
-"""What crowds are expected to bring on a public pool, in one round or in two; no private record is read."""
+"""What crowds are expected to bring on a public pool, no private record is read."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
 
 from pate_jax.accounting.exact import counts
-from pate_jax.crowd import plan, rehearsal, second_round, space_kind
+from pate_jax.crowd import plan, rehearsal, space_kind
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
+from pate_jax.crowd.step_choice import stepped
 from pate_jax.data import Dataset
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.models.spaces import Learned
-from pate_jax.runs.crowds.inputs import KEY, LEAST
+from pate_jax.runs.crowds.inputs import KEY
 from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount
-
-_ENOUGH = 1000  # voters, of whom a tenth can judge a student between two rounds
 
 
 class Candidate(NamedTuple):
     """Voters that may be chosen."""
 
     voters: Voting | Literal["teachers"]
-    rounds: int = 1
 
     @property
     def name(self) -> str:
-        """In words.
-
-        >>> Candidate("sums").name, Candidate("sums", 2).name
-        ('sums', 'sums in two rounds')
-        """
-        return self.voters if self.rounds == 1 else f"{self.voters} in two rounds"
+        """In a word."""
+        return self.voters
 
 
-def candidates(voters: int, mu: float, *, several: bool = True) -> list[Candidate]:
-    """The crowds that may vote: `several` rounds only of enough voters, and of noise that can be drawn.
-
-    >>> [one.name for one in candidates(5000, 0.3)][:2], len(candidates(90, 0.3)), len(candidates(5000, 3e-4))
-    (['neighbours', 'sums'], 2, 2)
-    """
-    rounds = (1, 2) if several and voters >= _ENOUGH and mu**2 >= 2 * LEAST**2 else (1,)
-    return [Candidate(kind, number) for number in rounds for kind in get_args(Voting)]
+def candidates() -> list[Candidate]:
+    """The crowds that may vote."""
+    return [Candidate(kind) for kind in get_args(Voting)]
 
 
 def expected(
@@ -59,7 +47,7 @@ def expected(
     `records` is rounded down to two digits, as a run does with their noisy number.
     """
     voters, mu, classes = headcount.coarse(records), counts.mu_for(epsilon, delta), dataset.classes
-    return of_crowds(candidates(voters, mu), wide, labels, voters=voters, classes=classes, mu=mu)
+    return of_crowds(candidates(), wide, labels, voters=voters, classes=classes, mu=mu)
 
 
 def learned(dataset: Dataset) -> Learned:
@@ -86,58 +74,29 @@ def of_crowds(
     mu: float,
     queries: int | None = None,
     users: Labels | None = None,
-    draws: int = rehearsal.FEW_DRAWS,
 ) -> dict[Candidate, Expected]:
     """What these crowds are expected to bring; the number of queries can be chosen of neighbours only.
 
-    Where users vote, `users` are those of public inputs, if they have any. `draws` are those of the noise in
-    two rounds.
+    Where users vote, `users` are those of public inputs, if they have any. Sums take the steps that the same
+    labels favour.
     """
 
     def rehearsed(one: Candidate) -> Expected:
-        kind = cast(Voting, one.voters)
-        if one.rounds > 1:
-            return second_round.rehearse(
-                kind, *wide, labels, voters=voters, classes=classes, mu=mu, users=users, draws=draws
-            )
-        made = plan(kind, *wide, voters=voters, classes=classes, mu=mu, queries=queries, users=users)
+        asked = {"voters": voters, "classes": classes, "mu": mu}
+        if one.voters == "sums":
+            made = stepped(*wide, labels, **asked, users=users)
+        else:
+            made = plan("neighbours", *wide, **asked, queries=queries, users=users)
         return rehearsal.rehearse(made, wide.pool, labels, voters, users)
 
     return {one: rehearsed(one) for one in wanted}
-
-
-def contenders(
-    wanted: Sequence[Candidate],
-    wide: Learned,
-    labels: Sequence[Labels],
-    *,
-    voters: int,
-    classes: int,
-    mu: float,
-    queries: int | None = None,
-    users: Labels | None = None,
-) -> dict[Candidate, Expected]:
-    """What the crowds are expected to bring that `best` may take, in a fifth of the time.
-
-    Two rounds count by their least accuracy. So they are out where they are not surely ahead with one of the
-    labels and one draw of the noise, and need no others then.
-    """
-
-    told = partial(of_crowds, wide=wide, voters=voters, classes=classes, mu=mu, queries=queries, users=users)
-    found = told([one for one in wanted if one.rounds == 1], labels=labels)
-    first = found[best(found)]
-    for one in wanted:
-        if one.rounds > 1 and surely(told([one], labels=labels[-1:], draws=1)[one], first):
-            found |= told([one], labels=labels)
-    return found
 
 
 def best(found: Mapping[Candidate, Expected]) -> Candidate:
     """The voters that do best where labels are least kind to them, or simpler ones that are hardly behind.
 
     Sums take half the time of neighbours, and their student of a table holds no public input. So neighbours
-    are taken where they are ahead by more than one standard deviation of such a difference, and two rounds by
-    two of them.
+    are taken where they are ahead by more than one standard deviation of such a difference.
 
     >>> kind, kinder = Expected(0.9, 0.4, 1.0, 0.2, 3000, 5), Expected(0.8, 0.5, 0.9, 0.2, 3000, 5)
     >>> best({Candidate("neighbours"): kind, Candidate("sums"): kinder}).name
@@ -145,14 +104,11 @@ def best(found: Mapping[Candidate, Expected]) -> Candidate:
     >>> nearly = kinder._replace(low=0.51)
     >>> best({Candidate("sums"): kinder, Candidate("neighbours"): nearly}).name
     'sums'
-    >>> best({Candidate("sums"): kinder, Candidate("sums", 2): nearly}).name
-    'sums'
     """
-    first, sums = leader({one: found[one] for one in found if one.rounds == 1}), Candidate("sums")
+    first, sums = leader(found), Candidate("sums")
     if sums in found and not surely(found[first], found[sums], deviations=1):
-        first = sums
-    most = leader(found)
-    return most if surely(found[most], found[first]) else first
+        return sums
+    return first
 
 
 def leader(found: Mapping[Candidate, Expected]) -> Candidate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,6 +15,10 @@ from pate_jax import crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.crowd import classes, shares
 from pate_jax.crowd.plan import Plan, doubts, plan, space_kind, weight_of_users
+from pate_jax.crowd.rehearsal import labellings
+from pate_jax.crowd.roles import Labels
+from pate_jax.crowd.seen import Seen, look
+from pate_jax.crowd.step_choice import stepped
 from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
@@ -52,20 +57,20 @@ class Crowd:
 
     inputs: Inputs
     choice: CrowdChoice
-    round: int = 1  # of the rounds in which its voters vote
-    rounds: dict[int, Crowd] = field(default_factory=dict, repr=False, compare=False)  # that were opened
-    learned: dict[int, Learned] = field(default_factory=dict, repr=False, compare=False)  # by rounds
+    step: int = 1  # of those in which its voters vote
+    steps: dict[int, Crowd] = field(default_factory=dict, repr=False, compare=False)  # that were opened
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # that all steps share
 
     def of(self, voters: Voting) -> Crowd:
         """The same with other voters, in a space that is learned once."""
-        return replace(self, choice=replace(self.choice, voters=voters), rounds={})
+        return replace(self, choice=replace(self.choice, voters=voters), steps={})
 
-    def at(self, round: int) -> Crowd:
-        """The same crowd in another round."""
-        self.rounds.setdefault(self.round, self)
-        if round not in self.rounds:
-            self.rounds[round] = replace(self, round=round)
-        return self.rounds[round]
+    def at(self, step: int) -> Crowd:
+        """The same crowd in another step."""
+        self.steps.setdefault(self.step, self)
+        if step not in self.steps:
+            self.steps[step] = replace(self, step=step)
+        return self.steps[step]
 
     @property
     def run(self) -> RunDirectory:
@@ -79,7 +84,7 @@ class Crowd:
 
     @cached_property
     def kind(self) -> Kind:
-        """The first round's space: as chosen, of the owner's encoder, or by the inputs."""
+        """The space: as chosen, of the owner's encoder, or by the inputs."""
         if self.choice.space is not None:
             return self.choice.space
         encoded = self.choice.encoder or self.dataset.public.features is not None
@@ -87,9 +92,7 @@ class Crowd:
 
     @cached_property
     def seen(self) -> Dataset:
-        """The data set as the space sees it: in the first round features beside inputs take their place."""
-        if self.round > 1:
-            return self.dataset
+        """The data set as the space sees it: features beside inputs take their place."""
         return self.dataset.seen_in(self.kind, self.choice.encoder)
 
     @cached_property
@@ -119,8 +122,8 @@ class Crowd:
 
     @cached_property
     def judged(self) -> bool:
-        """Whether some voters are held out: to judge between rounds, candidates, or students."""
-        return self.choice.rounds > 1 or is_candidate(self.run) or compares(self.run, self.choice)
+        """Whether some voters are held out: to judge candidates, or students."""
+        return is_candidate(self.run) or compares(self.run, self.choice)
 
     @property
     def judging(self) -> int:
@@ -145,18 +148,13 @@ class Crowd:
         """What the run may cost in all, in Gaussian-DP; refused where no table of noise is wide enough."""
         epsilon, delta = self.choice.epsilon, self.choice.delta
         found = counts.mu_for(epsilon, delta)
-        if found / math.sqrt(self.choice.rounds) < LEAST:
-            fewer = ", or ask for fewer rounds" if self.choice.rounds > 1 else ""
+        if found / math.sqrt(self.choice.steps or 1) < LEAST:
+            fewer = ", or ask for fewer steps" if self.choice.steps else ""
             raise PateError(
                 f"epsilon={epsilon:g} at delta={delta:g} needs more noise than tables of it hold, and would "
                 f"drown any votes: raise epsilon, or delta{fewer}"
             )
         return found
-
-    @property
-    def share(self) -> float:
-        """What the table of one round may cost in mu; squares of mu add up, and those of rounds are equal."""
-        return self.mu / math.sqrt(self.choice.rounds)
 
     @property
     def voting(self) -> int:
@@ -204,11 +202,6 @@ class Crowd:
         if not self.run.public_side.exists():
             self.wide  # noqa: B018  # learned now
 
-    def check_rounds(self) -> None:
-        """Refuse several rounds where nobody can be held out."""
-        if self.choice.rounds > 1:
-            self.check_judges(f"--rounds {self.choice.rounds}")
-
     def check_judges(self, what: str) -> None:
         """Refuse what holds out voters, where they are too few or their names are row numbers."""
         if self.number < HELD_OUT:
@@ -236,7 +229,9 @@ class Crowd:
     @cached_property
     def _made(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:
         """The plan, and the coordinates of the pool in its space: kept from before, or made."""
-        path, public = self.run.public_side_of(self.round), self.seen.public.inputs
+        if self.step > 1:
+            return self._made_of_step
+        path, public = self.run.public_side, self.seen.public.inputs
         if path.exists():
             kept = public_side.plan_of(public_side.read(path), path)
             return kept, kept.space.coordinates(public)
@@ -246,36 +241,52 @@ class Crowd:
         progress.warn(doubt)
         return made, seen[:, : len(made.space.variances)]
 
-    def planned(self, mu: float | None = None) -> Plan:
-        """The plan anew, from public inputs, settings and the noisy number of voters; or one of this cost."""
-        return plan(
-            self.choice.voters,
-            *self.wide,
-            voters=self.voting,
-            classes=self.dataset.classes,
-            mu=self.share if mu is None else mu,
-            queries=self.choice.queries,
-            users=self.public_users,
-        )
+    @property
+    def _made_of_step(self) -> tuple[Plan, Int[np.ndarray, "pool directions"]]:
+        """The plan of a later step, whose weights the run keeps, and the coordinates of the pool."""
+        first, path = self.at(1).plan, self.run.existing(self.run.public_side_of(self.step), "run")
+        steps, kept = first.steps, public_side.read(path)
+        if steps is None or "slope" not in kept:
+            raise PateError(f"{path} belongs to no step that {self.run.public_side} plans: restore both")
+        if "places" not in self.kept:
+            self.kept["places"] = steps.space.coordinates(self.seen.public.inputs)
+        return Plan(steps.space, steps.scaling, None, steps.release, None, kept["slope"]), self.kept["places"]
+
+    def planned(self) -> Plan:
+        """The plan of the first step anew, from public inputs, settings and the noisy number of voters."""
+        asked = {"voters": self.voting, "classes": self.dataset.classes, "mu": self.mu}
+        if self.choice.voters == "sums":
+            number = self.choice.steps
+            return stepped(*self.wide, self.labels, **asked, users=self.public_users, number=number)
+        return plan("neighbours", *self.wide, **asked, queries=self.choice.queries, users=self.public_users)
+
+    @property
+    def labels(self) -> list[Labels]:
+        """Made-up labels of the pool, by which a rehearsal chooses."""
+        if "labels" not in self.kept:
+            self.kept["labels"] = labellings(*self.wide, self.dataset.classes)
+        return list(self.kept["labels"])
 
     @property
     def wide(self) -> Learned:
         """The space that a plan is chosen from, with the pool's coordinates in it."""
-        if self.round not in self.learned:
-            self.learned[self.round] = self._taught()
-        return self.learned[self.round]
+        if "wide" not in self.kept:
+            public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
+            made = trained.learned(self.kind, public, key=key, encoder=self.choice.encoder)
+            self.kept["wide"] = made
+        return self.kept["wide"]
 
-    def _taught(self) -> Learned:
-        """What public inputs teach, and in a later round the last layer of the student before it."""
-        if self.round > 1:
-            return trained.learned_from(self.before, self.seen.public.inputs)
-        public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
-        return trained.learned(self.kind, public, key=key, encoder=self.choice.encoder)
+    @property
+    def voted(self) -> Seen:
+        """The vectors of all who vote, which every step but the first looks at again; private."""
+        if "voted" not in self.kept:
+            self.kept["voted"] = look(self.plan.space, self.plan.scaling, self.people)
+        return self.kept["voted"]
 
-    @cached_property
-    def before(self) -> Student:
-        """The student of the round before, as the run keeps it."""
-        return Student.load(self.run.student_of(self.round - 1))
+    @property
+    def scored(self) -> Student:
+        """The student that a candidate's held-out voters judge, as the run keeps it."""
+        return Student.load(self.run.scored)
 
     @property
     def plan(self) -> Plan:
@@ -288,9 +299,8 @@ class Crowd:
         return self._made[1]
 
     def arrays(self, plan: Plan) -> dict[str, np.ndarray]:
-        """A plan of this run as its file holds it; a later round's says which, so that no two are equal."""
-        named = {} if self.round == 1 else {"round": np.array(self.round)}
-        return public_side.arrays(plan, self.dataset.preprocessing) | named
+        """A plan of this run, as its file holds that of the first step."""
+        return public_side.arrays(plan, self.dataset.preprocessing)
 
 
 def compares(run: RunDirectory, choice: CrowdChoice) -> bool:
@@ -299,7 +309,7 @@ def compares(run: RunDirectory, choice: CrowdChoice) -> bool:
     Where the noise is more than a twentieth of their number, they would hardly see what a student gains. The
     number of voters that is read here has been released with noise.
     """
-    if choice.voters != "sums" or choice.rounds > 1 or COMPARED not in run.record.read():
+    if choice.voters != "sums" or COMPARED not in run.record.read():
         return False
     return told(run) >= WORTH * HELD_OUT * comparison_of(run, choice).between_two
 

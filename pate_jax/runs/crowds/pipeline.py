@@ -48,19 +48,16 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
     if before is not None:
         return before
     begun = choice.begun_as(run)
-    if open_yet:
-        wanted = replace(config.crowd_as(cast(Voting, begun.voters)), rounds=begun.rounds)
-    else:
-        wanted = config.crowd
+    wanted = config.crowd_as(cast(Voting, begun.voters)) if open_yet else config.crowd
     crowd = stages.begin(run, config.data, wanted, config.student)
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
     if open_yet:
-        decided = choice.decided(crowd, config.student)
+        decided = choice.decided(crowd)
         if isinstance(decided, Chosen):
             return decided
         crowd = decided
     made = crowd.choice
-    chosen = replace(config, voters=made.voters, rounds=made.rounds, epsilon=made.epsilon)
+    chosen = replace(config, voters=made.voters, epsilon=made.epsilon)
     config_file.write(run.config, chosen)
     release.release(crowd)
     return crowd

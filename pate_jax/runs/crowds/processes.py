@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax import crowd as voting
+from pate_jax.crowd.seen import Seen, look
 from pate_jax.errors import PateError
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import public_side
@@ -88,6 +89,7 @@ def _follow(config: RunConfig) -> None:
     # which kind votes is said with the public side
     wanted = config.crowd_as("neighbours") if config.who == "auto" else config.crowd
     crowd = crowd_inputs.made(RunDirectory(config.directory), config.data, wanted)
+    seen: Seen | None = None  # the vectors of steps, which are the same in each
     while (said := devices.from_first(b""))[:1] != _DONE:
         if said[:1] == _STOP:
             raise PateError(said[1:].decode())
@@ -97,15 +99,12 @@ def _follow(config: RunConfig) -> None:
         else:
             with devices.failing_together():
                 plan = public_side.unpacked(said[1:])
-            voting.table(plan, crowd.people)
+            if plan.weights is not None and seen is None:
+                seen = look(plan.space, plan.scaling, crowd.people)
+            voting.table(plan, crowd.people, seen)
 
 
 def _open(crowd: Crowd) -> None:
-    if crowd.choice.rounds > 1 and devices.processes() > 1:
-        raise PateError(
-            f"--rounds {crowd.choice.rounds} runs in one process, which uses all its devices: leave out "
-            "--processes, or --rounds"
-        )
     if COMPARED in crowd.run.record.read() and devices.processes() > 1:
         raise PateError(
             f"{crowd.run.root} holds out voters to compare students, and was begun in one process: leave "

@@ -14,6 +14,7 @@ import numpy as np
 
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.queries import Queries
+from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
@@ -23,6 +24,7 @@ from pate_jax.system import storage
 
 _KIND = "public-side"
 SPACE = "space/"  # before the names of the space's own arrays
+STEPS = "steps/"  # before the names of what follows the first table
 
 
 def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
@@ -37,7 +39,32 @@ def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
     }
     if queries is not None:
         found |= {"rows": queries.rows, "vectors": queries.vectors, "offsets": queries.offsets}
-    return found | {f"{SPACE}{name}": array for name, array in archive.arrays(plan.space).items()}
+    found |= {f"{SPACE}{name}": array for name, array in archive.arrays(plan.space).items()}
+    if plan.weights is not None:
+        found["slope"] = plan.weights
+    return found | ({} if plan.steps is None else _of_steps(plan.steps))
+
+
+def _of_steps(steps: Steps) -> dict[str, np.ndarray]:
+    """What the steps behind the first table are; their space is that of the table, with other directions."""
+    space = {f"{STEPS}{SPACE}{name}": array for name, array in archive.arrays(steps.space).items()}
+    return space | {
+        f"{STEPS}number": np.array(steps.number),
+        f"{STEPS}rate": np.array(steps.rate),
+        f"{STEPS}release": np.array(json.dumps(crowds.to_dict(steps.release), sort_keys=True)),
+        f"{STEPS}weights": steps.scaling.weights,
+        f"{STEPS}bounds": np.array([steps.scaling.length, steps.scaling.constant]),
+    }
+
+
+def steps_in(made: Mapping[str, np.ndarray]) -> int:
+    """How many tables a run with this public side releases."""
+    return int(made.get(f"{STEPS}number", 1))
+
+
+def of_step(step: int, weights: np.ndarray, first: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The public side of a later step: its number, its weights, and a digest of what it shares with all."""
+    return {"step": np.array(step), "slope": weights, "first": np.array(digest(first))}
 
 
 def digest(made: Mapping[str, np.ndarray]) -> str:
@@ -83,6 +110,19 @@ def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
         release = crowds.from_dict(storage.parse_json(str(made["release"]), path))
         if not isinstance(release, crowds.ClassSums | crowds.NeighbourCounts):
             raise ValueError("the release is no table")
-        return Plan(archive.space_of(own, preprocessing), scaling, queries, release)
+        steps = _steps_of(made, preprocessing, path) if f"{STEPS}number" in made else None
+        return Plan(archive.space_of(own, preprocessing), scaling, queries, release, steps, made.get("slope"))
     except (KeyError, TypeError, ValueError) as error:
         raise PateError(f"{path} holds no public side ({error}): restore it from a backup") from error
+
+
+def _steps_of(made: Mapping[str, np.ndarray], preprocessing: Preprocessing, path: Path) -> Steps:
+    front = f"{STEPS}{SPACE}"
+    own = {name.removeprefix(front): made[name] for name in made if name.startswith(front)}
+    length, constant = made[f"{STEPS}bounds"].tolist()
+    release = crowds.from_dict(storage.parse_json(str(made[f"{STEPS}release"]), path))
+    if not isinstance(release, crowds.ClassSums):
+        raise ValueError("the release of its steps is no sum")
+    scaling = Scaling(made[f"{STEPS}weights"], length, constant)
+    number, rate = int(made[f"{STEPS}number"]), float(made[f"{STEPS}rate"])
+    return Steps(number, archive.space_of(own, preprocessing), scaling, release, rate)

@@ -6,15 +6,17 @@
     ledger.jsonl      the number of voters and the table, both noisy, durable before anything that shows them
     answers.npz       the noisy table; written again from the ledger whenever it is missing
 
-Each of these but the ledger has a number in its name from the second round on, and before such a round come
-
-    rounds/0001/      the student of the rounds so far, public
-    score-0002.npz    how many held-out voters agree with it; private, and a line of the ledger with noise
-
-After the one table of a run whose sums have several students come
+Each of these but the ledger has a number in its name from the second step on; the public side of such a step
+is the weights at which its gradients are taken, from the noisy tables before it. After the tables come, of a
+run whose sums have several students,
 
     compared/         the students, public
     comparison.npz    how many held-out voters agree with each; private, and a line with noise
+
+and of a candidate of a choice of settings
+
+    scored/           its student, public
+    score.npz         how many held-out voters agree with it; private, and a line of the ledger with noise
 
 The noise is derived from the run's secret, the release, and the digests of the table and the public side. So
 no noise serves two tables, nor one table twice, and a run that a crash interrupts ends with the same numbers.
@@ -36,7 +38,7 @@ from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, to_dict
 from pate_jax.runs import batches, budget, chain, ledger, publication, registration
-from pate_jax.runs.crowds import comparison, processes, public_side, rivals, rounds, students
+from pate_jax.runs.crowds import answers, comparison, processes, public_side, rivals, steps, students
 from pate_jax.runs.crowds.certificate import certificate, faults
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
 from pate_jax.runs.directory import RunDirectory
@@ -50,12 +52,12 @@ NOTHING = ""  # the digest of the public side of a number that is asked of nothi
 
 
 def count(crowd: Crowd) -> Table:
-    """The exact table of a round, counted once and certified. It is private."""
-    run, plan, path = crowd.run, crowd.plan, crowd.run.table_of(crowd.round)
-    proof = run.certificate_of(crowd.round)
+    """The exact table of a step, counted once and certified. It is private."""
     public = _asked_on(crowd)
+    run, plan, path = crowd.run, crowd.plan, crowd.run.table_of(crowd.step)
+    proof = run.certificate_of(crowd.step)
     if path.exists() and proof.exists():
-        table = load_table(run, crowd.round)
+        table = load_table(run, crowd.step)
         found = list(faults(storage.read_json(proof, "certificate"), plan.release, table, public))
         if found:
             raise PateError(f"{path} is not the certified one: {found[0]}; restore it from a backup")
@@ -76,11 +78,19 @@ def count(crowd: Crowd) -> Table:
 
 
 def _asked_on(crowd: Crowd) -> str:
-    """The digest of the public side of a round, which is kept before anything is counted on it."""
-    path, plan = crowd.run.public_side_of(crowd.round), crowd.plan
+    """The digest of the public side of a step, which is kept before anything is counted on it."""
+    path = crowd.run.public_side_of(crowd.step)
     if not path.exists():
-        public_side.write(path, crowd.arrays(plan))
+        public_side.write(path, public(crowd))
     return public_side.digest(public_side.read(path))
+
+
+def public(crowd: Crowd) -> dict[str, np.ndarray]:
+    """The public side of a step, made anew."""
+    if crowd.step == 1:
+        return crowd.arrays(crowd.plan)
+    first = public_side.read(crowd.run.public_side)
+    return public_side.of_step(crowd.step, answers.after(crowd.at(crowd.step - 1)), first)
 
 
 def counted(crowd: Crowd, people: voting.Voters | None = None) -> Table:
@@ -88,42 +98,46 @@ def counted(crowd: Crowd, people: voting.Voters | None = None) -> Table:
     if people is not None:
         return voting.table(crowd.plan, people)
     processes.ask_to_count(crowd.arrays(crowd.plan))
-    return voting.table(crowd.plan, crowd.people)
+    return voting.table(crowd.plan, crowd.people, crowd.voted if crowd.step > 1 else None)
 
 
-def load_table(run: RunDirectory, round: int = 1) -> Table:
-    """The exact table of one round of a run."""
-    return storage.read_arrays(run.existing(run.table_of(round), "run"), _TABLE)["table"]
+def load_table(run: RunDirectory, step: int = 1) -> Table:
+    """The exact table of one step of a run."""
+    return storage.read_arrays(run.existing(run.table_of(step), "run"), _TABLE)["table"]
 
 
 def release(crowd: Crowd) -> None:
-    """Release the number of voters, and each round's table, with noise and once; a line each.
+    """Release the number of voters, and each step's table, with noise and once; a line each.
 
-    What the voters are asked follows from the noisy number, so that it comes first. Between two rounds the
-    score of the student so far is released, and rounds end where it says so. After a single table several
-    students may be compared.
+    What the voters are asked follows from the noisy number, so that it comes first. After the last table a
+    candidate is scored, or several students may be compared.
     """
     run = crowd.run
     run.record.agree("budget", ledger.budget_to_dict(None))
     with registration.Ledger(run, lambda: plan_of(run)) as book:
         beside = counts.headcount_for(crowd.mu, crowd.choice.voters)
         _shown(book, run, 1, lambda: _number(crowd, beside))
-        for round in range(1, crowd.choice.rounds + 1):
-            here = crowd.at(round)
-            if round > 1 and not _continues(book, here):
-                break
-            line = _shown(book, run, rounds.table_batch(round), partial(_charge, here))
-            path = run.existing(run.public_side_of(round), "run")
-            if (line.release, line.public) != (here.plan.release, public_side.digest(public_side.read(path))):
-                raise PateError(
-                    f"{run.ledger} shows a release on another public side than that in {path}: "
-                    "restore them from a backup"
-                )
-            rounds.issue(run, round, line)
+        made = crowd.at(1).plan.steps
+        last = 1 if made is None else made.number
+        for step in range(1, last + 1):
+            _table(book, crowd.at(step))
         if is_candidate(run):
-            _scored(book, crowd.at(crowd.choice.rounds + 1))
+            _scored(book, crowd.at(last))
         elif compares(run, crowd.choice):
-            _compare(book, crowd)
+            _compare(book, crowd.at(last))
+
+
+def _table(book: chain.Writer, crowd: Crowd) -> None:
+    """Release the table of a step, once."""
+    run, step = crowd.run, crowd.step
+    line = _shown(book, run, steps.table_batch(step), partial(_charge, crowd))
+    path = run.existing(run.public_side_of(step), "run")
+    if (line.release, line.public) != (crowd.plan.release, public_side.digest(public_side.read(path))):
+        raise PateError(
+            f"{run.ledger} shows a release on another public side than that in {path}: "
+            "restore them from a backup"
+        )
+    steps.issue(run, step, line)
 
 
 def count_voters(crowd: Crowd) -> None:
@@ -144,28 +158,22 @@ def _shown(book: chain.Writer, run: RunDirectory, batch: int, make: Callable[[],
     return ledger.append_crowd(book, make())
 
 
-def _continues(book: chain.Writer, crowd: Crowd) -> bool:
-    """Whether this round takes place: what the score of the student before it says."""
-    _scored(book, crowd)
-    return rounds.continues(crowd.run, crowd.round - 1)
-
-
 def _scored(book: chain.Writer, crowd: Crowd) -> None:
-    """Release the score of the student before a round."""
-    run, taught = crowd.run, students.before(crowd)
-    line = _shown(book, run, rounds.score_batch(crowd.round), partial(_score, crowd))
+    """Release the score of a candidate's student."""
+    run, taught = crowd.run, students.scored(crowd)
+    line = _shown(book, run, steps.table_batch(crowd.step + 1), partial(_score, crowd))
     if line.public != taught:
         raise PateError(
-            f"{run.ledger} shows a score of another student than that in {run.student_of(crowd.round - 1)}: "
+            f"{run.ledger} shows a score of another student than that in {run.scored}: "
             "restore them from a backup"
         )
 
 
 def _compare(book: chain.Writer, crowd: Crowd) -> None:
-    """Release the comparison of the students of a table, once, whatever is asked for later."""
+    """Release the comparison of the students of the last table, once, whatever is asked for later."""
     run = crowd.run
     rivals.every(crowd)
-    line = _shown(book, run, rounds.COMPARISON, partial(_comparison, crowd))
+    line = _shown(book, run, steps.table_batch(crowd.step + 1), partial(_comparison, crowd))
     if line.public != rivals.digest(run):
         raise PateError(
             f"{run.ledger} shows a comparison of other students than those in {run.home / 'compared'}: "
@@ -177,7 +185,7 @@ def _compare(book: chain.Writer, crowd: Crowd) -> None:
 def _comparison(crowd: Crowd) -> CrowdLine:
     """The line of the comparison of students."""
     exact, beside = rivals.exact(crowd), comparison_of(crowd.run, crowd.choice)
-    return _line(crowd.run, rounds.COMPARISON, beside, exact, rivals.digest(crowd.run))
+    return _line(crowd.run, steps.table_batch(crowd.step + 1), beside, exact, rivals.digest(crowd.run))
 
 
 def _number(crowd: Crowd, beside: HeadCount) -> CrowdLine:
@@ -186,15 +194,15 @@ def _number(crowd: Crowd, beside: HeadCount) -> CrowdLine:
 
 
 def _score(crowd: Crowd) -> CrowdLine:
-    """The line of the score before a round."""
-    beside = counts.score_for(crowd.mu, crowd.choice.voters, max(1, crowd.choice.rounds - 1))
-    exact, taught = students.score(crowd), students.before(crowd)
-    return _line(crowd.run, rounds.score_batch(crowd.round), beside, exact, taught)
+    """The line of the score of a candidate's student."""
+    beside = counts.score_for(crowd.mu, crowd.choice.voters)
+    exact, taught = students.score(crowd), students.scored(crowd)
+    return _line(crowd.run, steps.table_batch(crowd.step + 1), beside, exact, taught)
 
 
 def _charge(crowd: Crowd) -> CrowdLine:
-    """The line of the table of a round."""
-    table, batch = count(crowd), rounds.table_batch(crowd.round)
+    """The line of the table of a step."""
+    table, batch = count(crowd), steps.table_batch(crowd.step)
     return _line(crowd.run, batch, crowd.plan.release, table, _asked_on(crowd))
 
 

@@ -39,7 +39,7 @@ def kept(crowd: Crowd, method: str) -> Student:
 
 
 def learned(crowd: Crowd, method: str) -> Student:
-    """One of the students anew, from public inputs and the noisy table."""
+    """One of the students anew, from public inputs and the noisy tables."""
     if method == FIRST:
         return students.of_sums(crowd)
     found, asked = answers.given(crowd)
@@ -48,7 +48,7 @@ def learned(crowd: Crowd, method: str) -> Student:
 
 def digest(run: RunDirectory) -> str:
     """What names the students that are kept, and the noise of their comparison."""
-    names = [students.digest(Student.load(run.compared(method)), 1) for method in methods(run)]
+    names = [students.digest(Student.load(run.compared(method))) for method in methods(run)]
     return public_side.digest({"compared": np.array(json.dumps(names))})
 
 

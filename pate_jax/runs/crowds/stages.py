@@ -13,12 +13,12 @@ from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.runs import budget, ledger, public_part, queries, registration, trials
 from pate_jax.runs import stages as shared
-from pate_jax.runs.crowds import answers, comparison, processes, rivals, rounds, students
+from pate_jax.runs.crowds import answers, comparison, processes, rivals, steps, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import Crowd, compares, is_candidate, told
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import same_records
-from pate_jax.runs.record import COMPARED, CROWD, PLANNED, RECORDS, ROUNDS
+from pate_jax.runs.record import COMPARED, CROWD, PLANNED, RECORDS
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import crowd_pages, seen, sheet
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
@@ -34,7 +34,7 @@ def begin(
     voters: CrowdChoice,
     config: student.StudentConfig = _AUTO,
 ) -> Crowd:
-    """Open the data of a run, and record what it is made from; `config` is read if there are several rounds.
+    """Open the data of a run, and record what it is made from; `config` is that of the student.
 
     Nothing is recorded before the data were opened and found fit, so a mistyped command can be given again.
     """
@@ -43,7 +43,6 @@ def begin(
     processes.check(crowd)
     students.check(config, crowd)
     crowd.check_public()
-    crowd.check_rounds()
     records = same_records(run, crowd.dataset)
     run.secret.draw(voters.seed)
     public_part.agree(run, crowd.dataset)
@@ -51,10 +50,6 @@ def begin(
     trials.record(run, crowd.dataset.trial)
     run.record.agree(RECORDS, records)
     _agree(crowd, config)
-    if voters.rounds > 1:
-        pool, image = len(crowd.dataset.public.ids), crowd.dataset.kind == "image"
-        chosen = students.between(config, voters, pool=pool, image=image)
-        run.record.agree(ROUNDS, to_settings(chosen))
     run.record.agree("relation", {"relation": voters.by})
     budget.warn_of_delta(voters.delta, len(crowd.dataset.private.ids))
     return crowd
@@ -62,18 +57,12 @@ def begin(
 
 def _agree(crowd: Crowd, config: student.StudentConfig) -> None:
     """Record a crowd, and with it whether its students may be compared; later commands change neither."""
-    wanted, record = _recorded(crowd.choice), crowd.run.record
+    wanted, record = to_settings(crowd.choice), crowd.run.record
     found = comparison.rivals(config, crowd)
     if CROWD in record.read() or not found:
         record.agree(CROWD, wanted)
     else:
         record.revise({COMPARED: {one.method: to_settings(one) for one in found}, CROWD: wanted})
-
-
-def _recorded(voters: CrowdChoice) -> dict[str, Any]:
-    """The settings of a crowd; those of one round are what they were before there were several."""
-    settings = to_settings(voters)
-    return settings if voters.rounds > 1 else {name: settings[name] for name in settings if name != ROUNDS}
 
 
 def state(run: RunDirectory, delta: float) -> CrowdStatement:
@@ -92,7 +81,6 @@ def state(run: RunDirectory, delta: float) -> CrowdStatement:
         voters=told(run),
         relation=by,
         private=run.secret.seed is None,
-        unmade=rounds.unmade(run, settings.crowd),
         tuned=settings.tuned,
     )
 
@@ -109,13 +97,13 @@ def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
 
 
 def _check_finished(run: RunDirectory) -> None:
-    found, choice = rounds.shown(run), run.record.read().crowd
-    for round in range(1, max(1, len(found.tables)) + 1):
-        rounds.load_noisy(run, round)
-    if not rounds.finished(run, choice):
+    found, choice = steps.shown(run), run.record.read().crowd
+    for step in range(1, max(1, len(found.tables)) + 1):
+        steps.load_noisy(run, step)
+    if not steps.finished(run, choice):
         raise PateError(
-            f"{run.ledger} shows {len(found.tables)} of at most {choice.rounds} rounds, and nothing ended "
-            "them: repeat the command that made the run, and it goes on"
+            f"{run.ledger} shows {len(found.tables)} of {steps.planned(run)} steps, or a judgement is left: "
+            "repeat the command that made the run, and it goes on"
         )
 
 
@@ -127,7 +115,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
         if before.exists() and storage.read_json(before, "statement") == statement:
             return storage.read_json(run.results, "results")
-    made = rounds.shown(run)
+    made = steps.shown(run)
     crowd = (crowd or crowd_inputs.opened(run)).at(len(made.tables))
     dataset = crowd.dataset
     students.check(config, crowd)
@@ -151,7 +139,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "queries": len(asked.ids),
         "near": queries.near(dataset, asked) if crowd.choice.voters == "neighbours" else None,
         "pool": len(dataset.public.ids),
-        **_told_of_rounds(run, crowd),
+        **_told_of_steps(crowd),
         **_told_of_rivals(run, crowd),
         **_told_of_choice(run),
         "others": _others(run),
@@ -183,7 +171,7 @@ def learn(
     if not again and isinstance(config, student.Auto) and compares(crowd.run, crowd.choice):
         return rivals.kept(crowd, choice.config.method), found, asked, choice
     if not again and is_candidate(crowd.run):
-        return crowd.at(crowd.round + 1).before, found, asked, choice
+        return crowd.scored, found, asked, choice
     return students.final(crowd, choice), found, asked, choice
 
 
@@ -192,19 +180,10 @@ def _others(run: RunDirectory) -> str | None:
     return registration.published(RunDirectory(run.root))
 
 
-def _told_of_rounds(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
-    """What is said of a run's rounds, if it had several: how many were made, and the noisy scores."""
-    if crowd.choice.rounds == 1:
-        return {}
-    found, some = rounds.shown(run), rounds.held_out(run)
-    scores = [min(max(score / some, 0.0), 1.0) for score in found.outcomes()]
-    noise = [line.release.sigma / some for line in found.scores]
-    return {
-        "rounds": crowd.round,
-        "planned_rounds": crowd.choice.rounds,
-        "scores": scores,
-        "score_noise": noise,
-    }
+def _told_of_steps(crowd: Crowd) -> dict[str, Any]:
+    """What is said of a run's steps, if it had several."""
+    made = crowd.at(1).plan.steps
+    return {} if made is None else {"steps": crowd.step, "step_directions": len(made.space.variances)}
 
 
 def _told_of_rivals(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
@@ -217,8 +196,8 @@ def _told_of_choice(run: RunDirectory) -> dict[str, Any]:
     tuned = run.record.read().tuned
     if tuned is None:
         return {}
-    (line,), some = rounds.shown(run).scores, rounds.held_out(run)
-    score = min(max(rounds.shown(run).outcomes()[0] / some, 0.0), 1.0)
+    (line,), some = steps.shown(run).scores, steps.held_out(run)
+    score = min(max(steps.shown(run).outcomes()[0] / some, 0.0), 1.0)
     said = {"settings": tuned.settings, "expected": tuned.expected, "random": not tuned.of_all}
     return {"tuned": {**said, "score": score, "noise": line.release.sigma / some}}
 
@@ -259,11 +238,4 @@ def summary(run: RunDirectory) -> dict[str, Any]:
         "budget": None,
         "spent": spent,
         "left": None,
-        **_unspent(run, settings.crowd),
     }
-
-
-def _unspent(run: RunDirectory, choice: CrowdChoice) -> dict[str, Any]:
-    """The rounds that were planned and not made, and what part of the squared mu of all tables they are."""
-    found = rounds.unmade(run, choice)
-    return {} if found is None else {"unmade": {**found._asdict(), "share": found.rounds / choice.rounds}}

@@ -18,7 +18,7 @@ from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.runs.crowds.inputs import Crowd, told
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import COMPARED, CROWD, HEADCOUNT, PLANNED, ROUNDS
+from pate_jax.runs.record import COMPARED, CROWD, HEADCOUNT, PLANNED
 from pate_jax.runs.settings import RunConfig
 
 Planned = dict[str, Any]  # as `teacher_plan` records a plan
@@ -84,6 +84,6 @@ def go_on(crowd: Crowd, found: Rehearsed, kinds: dict[str, Expected]) -> Chosen:
     whom = {"relation": relation.of(crowd.dataset, crowd.choice.by)}
     both = {"epsilon": limit.epsilon, "delta": limit.delta}
     crowd.run.record.revise(
-        {PLANNED: planned, HEADCOUNT: both, "relation": whom}, forgotten=(CROWD, COMPARED, ROUNDS)
+        {PLANNED: planned, HEADCOUNT: both, "relation": whom}, forgotten=(CROWD, COMPARED)
     )
     return Chosen(planned, found.net)

@@ -53,7 +53,6 @@ _STATEMENT = frozenset(
             "declared",
             "rule",
             "releases",
-            "unmade",
             "tuned",
             "training",
             "voters",

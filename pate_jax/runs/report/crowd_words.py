@@ -64,38 +64,37 @@ def explained(facts: Mapping[str, Any]) -> str:
             f"{who} voted with its own label at the few that are nearest, random noise was added to every "
             "count of votes, and labels were read from the noisy counts"
         )
-    if "rounds" in facts:
+    if "steps" in facts:
         said += (
-            ". This was done in several rounds: inputs were then compared as a student of the labels so far "
-            "sees them, and the labels of all rounds were put together"
+            f". That was the first of {facts['steps']} steps; in each other one every {who} added the "
+            "direction in which the labels so far should be corrected, with noise again"
         )
     return f"{said}. A student model learned from these labels and public inputs. It saw no private record."
 
 
-def rounds(facts: Mapping[str, Any]) -> list[str]:
-    """How often the voters voted, and how many of those held out agreed with the student in between.
+def steps(facts: Mapping[str, Any]) -> list[str]:
+    """How many tables the voters' sums took, if there were several.
 
-    >>> rounds({"voters": "sums"})
-    []
-    >>> facts = {"rounds": 2, "planned_rounds": 3, "scores": [0.861, 0.863], "score_noise": [0.004, 0.004]}
-    >>> rounds(facts)[0]
-    'They voted in 2 of at most 3 rounds, and one voter in ten was held out to judge.'
-    >>> rounds(facts)[1]
-    'The student of round 1 gave about 86.1% of the held-out voters their label (noise: 0.4 points).'
-    >>> rounds(facts)[-1]
-    'The last grew by no more than its noise, so what the next round might cost was not spent.'
+    >>> steps({"voters": "sums"}), steps({"steps": 8, "step_directions": 200})
+    ([], ['Their sums were released in 8 steps, each at the weights so far, along 200 directions.'])
     """
-    if "rounds" not in facts:
+    if "steps" not in facts:
         return []
-    made, planned = facts["rounds"], facts["planned_rounds"]
-    lines = [f"They voted in {made} of at most {planned} rounds, and one voter in ten was held out to judge."]
-    for round, (score, noise) in enumerate(zip(facts["scores"], facts["score_noise"], strict=True), 1):
-        agreed = f"about {score:.1%} of the held-out voters their label (noise: {100 * noise:.1f} points)"
-        lines.append(f"The student of round {round} gave {agreed}.")
-    if made < planned:
-        last = "The last grew by no more than its noise"
-        lines.append(f"{last}, so what the next round might cost was not spent.")
-    return lines
+    made, wide = facts["steps"], facts["step_directions"]
+    return [f"Their sums were released in {made} steps, each at the weights so far, along {wide} directions."]
+
+
+def steps_planned(number: int, directions: int, noise: float) -> str:
+    """The plan's line about steps.
+
+    >>> steps_planned(8, 200, 4000.0)
+    '8 steps in 200 directions, with noise of scale 4,000 in each, because these do better than one table on \
+public inputs with made-up labels'
+    """
+    return (
+        f"{number} steps in {directions:,} directions, with noise of scale {noise:,.0f} in each, because "
+        "these do better than one table on public inputs with made-up labels"
+    )
 
 
 def compared(found: Mapping[str, Any]) -> str:
@@ -143,16 +142,11 @@ several noisy scores, which is too high as a rule).'
     ]
 
 
-def _taught(facts: Mapping[str, Any]) -> str:
-    later = facts.get("rounds", 1) > 1
-    return "the rounds before taught" if later else "public inputs alone taught"
-
-
 def sentences(facts: Mapping[str, Any]) -> list[str]:
     """What came of it."""
     lines = [f"{voters(facts).capitalize()}, gave labels to {asked(facts)}."]
-    lines += [f"Their space, which {_taught(facts)}: {space(facts)}."]
-    lines += rounds(facts)
+    lines += [f"Their space, which public inputs alone taught: {space(facts)}."]
+    lines += steps(facts)
     if "compared" in facts:
         lines += ["One voter in ten was held out, to compare students.", compared(facts["compared"])]
     lines += tuned(facts)

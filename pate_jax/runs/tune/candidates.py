@@ -90,7 +90,6 @@ class Choice:
         """What the settings of a candidate say."""
         place, setting = Place(self.run.root, number), self.setting(number)
         crowd = to_settings(self.chosen(setting, place.secret.seed))
-        del crowd["rounds"]
         held_out = self.run.secret.derive("held out").hex()
         return {
             "data": self.run.record.read().of("data"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from pate_jax.errors import PateError
 from pate_jax.runs import registration
-from pate_jax.runs.crowds import rounds, stages
+from pate_jax.runs.crowds import stages, steps
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.tune import candidates, draws
 from pate_jax.runs.tune.candidates import Choice
@@ -34,7 +34,7 @@ def run(config: TuneConfig) -> dict[str, Any]:
 
 def score(place: Place) -> int:
     """The noisy score of a candidate: how many held-out voters agree with its student."""
-    return rounds.shown(place).outcomes()[0]
+    return steps.shown(place).outcomes()[0]
 
 
 def publish(choice: Choice, number: int) -> dict[str, Any]:

@@ -46,10 +46,10 @@ class Setting:
     @classmethod
     def of(cls, config: RunConfig) -> Setting:
         """What a run of a crowd is set to, without its data and costs."""
-        if config.voters not in ("neighbours", "sums") or config.rounds != 1:
+        if config.voters not in ("neighbours", "sums"):
             raise PateError(
-                f"voters={config.voters!r} with rounds={config.rounds} is no candidate: each setting of a "
-                'list needs voters = "sums" or "neighbours", and votes in one round'
+                f"voters={config.voters!r} is no candidate: each setting of a list needs "
+                'voters = "sums" or "neighbours"'
             )
         return cls(config.voters, config.space, config.encoder, config.queries, config.student)
 

@@ -11,7 +11,7 @@ from catalogue import case, fails, is_caught, replaced, source
 from pate_jax.audit.attacks import attributes, every, reconstruction
 from pate_jax.errors import PateError
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import release, rounds, stages
+from pate_jax.runs.crowds import release, stages, steps
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.students import taught
 
@@ -19,7 +19,7 @@ from pate_jax.runs.students import taught
 def of_crowd(patch, folder):
     """What is found in a crowd's run whose student is trained by the code that is there."""
     run = RunDirectory(shutil.copytree(honest_runs.crowd("sums").root, folder))
-    crowd = crowd_inputs.opened(run).at(len(rounds.shown(run).tables))
+    crowd = crowd_inputs.opened(run).at(len(steps.shown(run).tables))
     stages.learn(crowd, taught(run))[0].save(run.student)
     try:
         found = reconstruction.of_run(run, every.Flags())
@@ -42,7 +42,7 @@ def of_seal(patch, folder):
 MISTAKES = [
     case(
         "the student learns from the exact table",
-        replaced(rounds, "load_noisy", exact),
+        replaced(steps, "load_noisy", exact),
         of_crowd,
         "released/private/table.npz does not exist",
     ),

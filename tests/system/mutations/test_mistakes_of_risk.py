@@ -37,7 +37,11 @@ def truth(name):
 
 @functools.cache
 def truths(voters):
-    return list(recounted(honest_runs.in_rounds(voters, "user")))
+    return list(recounted(seen_by(voters)))
+
+
+def seen_by(voters):
+    return honest_runs.in_steps("user") if voters == "sums" else honest_runs.crowd(voters, "user")
 
 
 def of_teachers(patch, folder: Path) -> list[str]:
@@ -67,7 +71,7 @@ def of_files(patch, folder: Path) -> list[str]:
 
 def of_crowd(voters, patch, folder: Path) -> list[str]:
     """The shifts of a few voters, beside tables that are counted without them."""
-    run = honest_runs.in_rounds(voters, "user")
+    run = seen_by(voters)
     found = shifts.of(crowd_inputs.opened(run))
     said = dict(zip(found.names.tolist(), found.removed.tolist(), strict=True))
     return [f"{name} moves more" for name, exact in truths(voters) if abs(said[name] / exact - 1) > 1e-9]
@@ -134,9 +138,9 @@ MISTAKES = [
         "moves more",
     ),
     case(
-        "the score that a held-out voter moves is forgotten",
-        source(shifts, "of", "for line in shown.scores", "for line in shown.scores[1:]"),
-        NEIGHBOURS,
+        "all steps but the first are forgotten",
+        source(shifts, "of", "for line in shown.tables", "for line in shown.tables[:1]"),
+        SUMS,
         "moves more",
     ),
     case(
