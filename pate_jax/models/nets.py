@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 from pate_jax.errors import PateError
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
+from pate_jax.models import photos as known_photos
 from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
 from pate_jax.models.nearness import nearness
 from pate_jax.models.preprocessing import Preprocessing
@@ -143,8 +144,8 @@ class RowsNet(Layered):
 class SumsNet(Layered):
     """The classifier that class sums give: linear in an input's vector, as voters have it (`crowd.vectors`).
 
-    `front` says what a space's directions measure: patches, a table's columns, or where a net taught by
-    contrast points. Features and vectors are whole numbers where those of voters are.
+    `front` says what a space's directions measure: patches, photos, a table's columns, or where a net taught
+    by contrast points. Features and vectors are whole numbers where those of voters are.
     """
 
     def __init__(
@@ -159,6 +160,7 @@ class SumsNet(Layered):
         directions: int,
         length: int,
         ramps: int,
+        sides: int,
         **patches,
     ):
         self.kind, self.length, features = front, length, math.prod(inputs) + ramps
@@ -167,6 +169,11 @@ class SumsNet(Layered):
         if front == "patches":
             features = patches["cells"] ** 2 * patches["kinds"]
             _add_patches(self, inputs[-1], rngs, **patches)
+        elif front == "photos":
+            known = known_photos.empty(inputs, sides=sides, **patches)
+            features = known.features
+            for name, leaf in known._asdict().items():
+                setattr(self, name, nnx.Param(jnp.asarray(leaf)))
         elif front == "contrast":
             features = CONTRAST
             self.front = ConvolutionalNet(inputs, features, jax.nn.relu, form, rngs, **_CNN)
@@ -196,6 +203,11 @@ class SumsNet(Layered):
     def _seen(self, inputs):
         if self.kind == "patches":
             return known_patches.looked(_patches_of(self), inputs)
+        if self.kind == "photos":
+            names_of = known_photos.Photos._fields
+            return known_photos.looked(
+                known_photos.Photos(*(getattr(self, n)[...] for n in names_of)), inputs
+            )
         if self.kind == "columns":
             return self._with_ramps(inputs.reshape(inputs.shape[0], -1))
         found = self.front(inputs)
@@ -239,7 +251,7 @@ _NO_SHARE, _TINY = 1e-30, 1e-12  # the least share of a class; a length is above
 _CNN: dict[str, Any] = {"maps": (16, 32), "size": 3, "hidden": (64,)}
 _SEEN = {"kinds": known_patches.KINDS, "size": known_patches.SIZE, "cells": known_patches.CELLS}
 _PATCHES: dict[str, Any] = {**_SEEN, "examples": 1000}
-_SUMS: dict[str, Any] = {"front": "columns", "directions": 1, "length": 1000, "ramps": 0, **_SEEN}
+_SUMS: dict[str, Any] = {"front": "columns", "directions": 1, "length": 1000, "ramps": 0, "sides": 1, **_SEEN}
 NETS: Mapping[names.Net | names.Solved, tuple[type[Layered], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),

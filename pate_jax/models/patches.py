@@ -9,20 +9,16 @@ what images are made of. No private image is looked at to learn them, and each i
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
-from pate_jax.models import clusters, iteration
-from pate_jax.system import devices, progress
+from pate_jax.models import clusters, image_blocks, iteration
 from pate_jax.system.eigen import eigensystem
 
 SIZE, KINDS, CELLS, SHAKY = 5, 100, 7, 100
@@ -34,8 +30,7 @@ _OVERLAP = 1  # rows and columns of pixels that a cell takes from its neighbours
 _MOVED = 1000  # images that are moved by a pixel to see what changes
 _STEADY = 0.3  # weight of what changes, against all directions alike
 _TURNS = 8  # of orthogonal iteration
-_BLOCK = 100  # images that a device looks at together, at most
-_TOGETHER = 2000  # images that all devices look at together, at least: as many as `spaces` hands over
+_BLOCK = 100  # images whose patches are drawn at the same places
 _LENGTH = 8000  # of an image on the grid of `_shaken`
 
 
@@ -102,47 +97,8 @@ def learn(
 
 
 def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[np.ndarray, "image features"]:
-    """`look` at any number of images, each by itself, so that no image changes another's last bit.
-
-    All devices of this process take part, whichever one a caller prefers.
-    """
-    present = devices.local()
-    each = min(_BLOCK, -(-_TOGETHER // len(present)))
-    places = tuple(present[: max(1, -(-len(images) // each))])
-    program, rows, everywhere = _looking(places)
-    there, step = jax.device_put(known, everywhere), each * len(places)
-    found = np.zeros((len(images), len(known.middle)), np.float32)
-
-    def begun(start: int) -> Array:
-        given = np.zeros((step, *images.shape[1:]), np.float32)
-        given[: len(images) - start] = images[start : start + step]
-        return program(there, jax.device_put(given, rows))
-
-    with devices.kept_memory():
-        starts = range(0, len(images), step)
-        blocks = [begun(start) for start in starts[:1]]  # and one more while the first is computed
-        for start in progress.track(starts, "comparing patches", total=len(starts)):
-            if start + step < len(images):
-                blocks.append(begun(start + step))
-            for shard in blocks.pop(0).addressable_shards:
-                first = start + (shard.index[0].start or 0)
-                room = found[first : first + each]
-                room[:] = np.asarray(shard.data)[: len(room)]
-    return found
-
-
-@functools.cache
-def _looking(places: tuple[jax.Device, ...]) -> tuple[Callable[..., Array], NamedSharding, NamedSharding]:
-    """The program that looks at blocks of images on these devices at once, and where its arguments lie.
-
-    It is one program: were each device to run its own, each would compile it.
-    """
-    mesh = Mesh(np.array(places), ("image",))
-    split, whole = PartitionSpec("image"), PartitionSpec()
-    mapped = jax.shard_map(_looked, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
-    # Where a device is a core: all devices share a pool of threads, where their products wait for each other.
-    options = devices.compiling(places[0].platform)
-    return jax.jit(mapped, compiler_options=options), NamedSharding(mesh, split), NamedSharding(mesh, whole)
+    """`look` at any number of images, each by itself, so that no image changes another's last bit."""
+    return image_blocks.features(_looked, known, images, len(known.middle))
 
 
 def look(known: Patches, images: Float[Array | np.ndarray, "image h w c"]) -> Float[Array, "image features"]:

@@ -30,7 +30,7 @@ def holds(front: Front) -> bool:
     >>> holds(fronts.Identity("identity")), holds(fronts.Identity("encoder"))
     (True, False)
     """
-    if isinstance(front, fronts.Patches | fronts.Columns):
+    if isinstance(front, fronts.Patches | fronts.Photos | fronts.Columns):
         return True
     return front.kind in ("identity", "contrast")
 
@@ -93,7 +93,7 @@ def _behind(
         "name": name,
         "input_shape": list(public.inputs.shape[1:]),
         "classes": public.classes,
-        "front": "columns" if kind == "identity" else kind,
+        "front": _named(space.front),
         "directions": directions,
         "length": inner,
         **_sizes(space.front, public.inputs.shape[-1]),
@@ -103,10 +103,21 @@ def _behind(
     return Learned(net, trees.nested(flat), 1.0).student(public)
 
 
+def _named(front: Front) -> str:
+    """How the net calls what its directions measure."""
+    if isinstance(front, fronts.Photos):
+        return "photos"
+    return "columns" if front.kind == "identity" else front.kind
+
+
 def _sizes(front: Front, channels: int) -> dict[str, int]:
     """How many ramps; of typical patches, and of the grid of cells in which they are counted."""
     if isinstance(front, fronts.Columns):
         return {"ramps": len(front.ramps.column)}
+    if isinstance(front, fronts.Photos):
+        sides, pixels, kinds = front.known.filters.shape
+        cells = math.isqrt(front.known.within.shape[2])
+        return {"kinds": kinds, "size": math.isqrt(pixels // channels), "cells": cells, "sides": sides}
     if not isinstance(front, fronts.Patches):
         return {}
     kinds, pixels = front.known.typical.shape
@@ -125,7 +136,7 @@ def _of_front(space: Space) -> dict[str, Any]:
             name: (np.concatenate(end) - space.middle) * np.float32(space.steps) for name, end in ends.items()
         }
         return found | (front.ramps._asdict() if len(front.ramps.column) else {})
-    if isinstance(front, fronts.Patches):
+    if isinstance(front, fronts.Patches | fronts.Photos):
         return found | front.known._asdict()
     if isinstance(front, fronts.Net) and front.kind == "contrast":
         return found | {"front": front.parameters}

@@ -12,7 +12,7 @@ import pytest
 from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.models import integers, patches, spaces
+from pate_jax.models import integers, patches, photos, spaces
 from pate_jax.models.preprocessing import AsStored
 from pate_jax.models.spaces import archive, fronts, likeness
 from pate_jax.models.spaces.space import BLOCK
@@ -22,6 +22,7 @@ from pate_jax.student.released import predict
 RANDOM = np.random.default_rng(3)
 POOL = RANDOM.normal(size=(300, 7)) * [9, 5, 3, 2, 1, 1, 0.1] + 4
 IMAGES = RANDOM.integers(0, 256, (40, 9, 9, 1)).astype(np.uint8)
+PHOTOS = RANDOM.integers(0, 256, (40, 16, 17, 3)).astype(np.uint8)
 AS_PIXELS = Preprocessing((0.0,), (255.0,))
 
 
@@ -39,6 +40,15 @@ def image_space():
         return spaces.learn("patches", IMAGES, AS_PIXELS, directions=11)
 
 
+@functools.cache
+def photo_space():
+    """The same of photos, which are told from other images by their colours and sides."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(photos, "_SAMPLE", 3000)
+        patch.setattr(photos, "learn", functools.partial(photos.learn, kinds=9, cells=2))
+        return spaces.learn("patches", PHOTOS, AS_PIXELS, directions=11)
+
+
 def net_space(name="cnn", inputs=IMAGES, **sizes):
     """The last hidden layer of an untrained net."""
     net = models.build(name, input_shape=inputs.shape[1:], classes=3, **sizes)
@@ -53,18 +63,19 @@ def net_space(name="cnn", inputs=IMAGES, **sizes):
         lambda: (spaces.learn("identity", POOL), POOL),
         lambda: (spaces.learn("columns", POOL, AS_PIXELS), POOL),
         lambda: (image_space(), IMAGES),
+        lambda: (photo_space(), PHOTOS),
         lambda: (net_space(maps=(4, 5), hidden=(7,)), IMAGES),
         lambda: (net_space("table", POOL), POOL),
         lambda: (likeness.lifted(spaces.learn("identity", POOL), POOL, directions=30), POOL),
     ],
-    ids=["identity", "columns", "patches", "cnn", "table", "likeness"],
+    ids=["identity", "columns", "patches", "photos", "cnn", "table", "likeness"],
 )
 def test_coordinates_do_not_depend_on_the_batch_or_the_place_in_it(make):
     space, inputs = make()
     whole_batch = space.coordinates(inputs)
     turned = space.coordinates(inputs[::-1])[::-1]
     alone = np.concatenate([space.coordinates(inputs[row : row + 1]) for row in range(0, len(inputs), 13)])
-    several = 3 if inputs is IMAGES else BLOCK // len(inputs) + 2  # beyond a block of either front
+    several = 3 if inputs.ndim == 4 else BLOCK // len(inputs) + 2  # beyond a block of either front
     many = space.coordinates(np.concatenate([inputs] * several))[-len(inputs) :]
     assert np.array_equal(whole_batch, turned)
     assert np.array_equal(whole_batch[::13], alone)
@@ -150,6 +161,7 @@ def test_a_description_tells_spaces_apart_and_says_what_they_are():
         (lambda: spaces.learn("columns", POOL, AS_PIXELS), POOL, AS_PIXELS),
         (lambda: net_space("table", POOL).narrowed(2), POOL, AS_PIXELS),
         (image_space, IMAGES, AS_PIXELS),
+        (photo_space, PHOTOS, AS_PIXELS),
     ],
 )
 @pytest.mark.long

@@ -14,7 +14,7 @@ from pate_jax.crowd.vectors import vectors
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
-from pate_jax.models import patches, spaces
+from pate_jax.models import patches, photos, spaces
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.space import over
 from pate_jax.runs.release import check
@@ -27,6 +27,7 @@ RANDOM = np.random.default_rng(5)
 SCALED = Preprocessing((3.0,), (2.0,))
 TABLE = (RANDOM.standard_t(3, size=(300, 5)) * [9, 1, 3, 0.5, 2] + 3).astype(np.float32)
 IMAGES = RANDOM.integers(0, 256, (120, 9, 8, 1)).astype(np.uint8)
+PHOTOS = RANDOM.integers(0, 256, (120, 17, 16, 3)).astype(np.uint8)
 
 
 def net_of_contrast():
@@ -40,11 +41,16 @@ def few_patches():
     return fronts.Patches(known, SCALED)
 
 
+def few_photos():
+    return fronts.Photos(photos.learn(SCALED.apply(PHOTOS), kinds=7, size=5, cells=2), SCALED)
+
+
 SPACES = {
     "identity": lambda: (TABLE, spaces.learn("identity", TABLE, SCALED)),
     "columns": lambda: (TABLE, spaces.learn("columns", TABLE, SCALED)),
     "pixels": lambda: (IMAGES, spaces.learn("identity", IMAGES, SCALED, directions=9)),
     "patches": lambda: (IMAGES, over(few_patches(), IMAGES, 12)),
+    "photos": lambda: (PHOTOS, over(few_photos(), PHOTOS, 12)),
     "contrast": lambda: (IMAGES, over(net_of_contrast(), IMAGES, 12)),
 }
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pate_jax.errors import PateError
-from pate_jax.models import patches, trees
+from pate_jax.models import patches, photos, trees
 from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.ramps import NONE, Ramps
 from pate_jax.models.spaces import fronts
@@ -47,7 +47,7 @@ def space_of(stored: Mapping[str, np.ndarray], preprocessing: Preprocessing) -> 
 
 
 def _of_front(front: Front) -> dict[str, np.ndarray]:
-    if isinstance(front, fronts.Patches):
+    if isinstance(front, fronts.Patches | fronts.Photos):
         return {name: np.asarray(array) for name, array in front.known._asdict().items()}
     if isinstance(front, fronts.Columns):
         return {"low": front.low, "high": front.high, **front.ramps._asdict()}
@@ -64,6 +64,8 @@ def _of_front(front: Front) -> dict[str, np.ndarray]:
 
 def _front(own: dict[str, np.ndarray], preprocessing: Preprocessing) -> Front:
     kind: Any = str(own.pop("kind"))
+    if kind == "patches" and "filters" in own:
+        return fronts.Photos(photos.Photos(**own), preprocessing)
     if kind == "patches":
         known = patches.Patches(**{name: jnp.asarray(array) for name, array in own.items()})
         return fronts.Patches(known, preprocessing)

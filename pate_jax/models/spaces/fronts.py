@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from pate_jax.errors import PateError
-from pate_jax.models import nets, patches
+from pate_jax.models import nets, patches, photos
 from pate_jax.models.layers import Form
 from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.ramps import NONE, Ramps, ramps_of
@@ -28,6 +28,7 @@ from pate_jax.system import devices, progress
 
 _TAIL = 0.005  # share of public values on either side beyond which a number is drawn in
 _TINY = 1e-12  # a length is above
+_COLOURS = 3  # channels of a photo
 _BLOCK = 250  # records that a net looks at in one call
 Features = Float[np.ndarray, "record features"]
 
@@ -55,6 +56,18 @@ class Patches(NamedTuple):
     def __call__(self, inputs: np.ndarray) -> Features:
         """Features of images."""
         return patches.features(self.known, np.asarray(self.preprocessing.apply(inputs), np.float32))
+
+
+class Photos(NamedTuple):
+    """The same of colour photos: of many more kinds, in fewer cells (`models.photos`)."""
+
+    known: photos.Photos
+    preprocessing: Preprocessing
+    kind: str = "patches"
+
+    def __call__(self, inputs: np.ndarray) -> Features:
+        """Features of photos."""
+        return photos.features(self.known, np.asarray(self.preprocessing.apply(inputs), np.float32))
 
 
 class Columns(NamedTuple):
@@ -167,9 +180,13 @@ def _looking(
     return jax.jit(block)
 
 
-def patches_of(public: np.ndarray, preprocessing: Preprocessing, *, seed: int = 0) -> Patches:
-    """The front of images, learned from public ones."""
+def patches_of(
+    public: np.ndarray, preprocessing: Preprocessing, *, seed: int = 0, number: int | None = None
+) -> Patches | Photos:
+    """The front of images, learned from public ones; `number` says how many photos will be looked at."""
     seen = np.asarray(preprocessing.apply(public), np.float32)
+    if seen.ndim == 4 and seen.shape[3] == _COLOURS and min(seen.shape[1:3]) >= photos.LEAST_SIDE:
+        return Photos(photos.learn(seen, seed=seed, number=number or photos.USUAL), preprocessing)
     return Patches(patches.learn(seen, seed=seed), preprocessing)
 
 

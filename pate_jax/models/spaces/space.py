@@ -116,19 +116,29 @@ def learn(
     directions: int = 400,
     encoder: str = "",
     seed: int = 0,
+    number: int | None = None,
 ) -> Space:
     """The space that public inputs, as stored, teach: as many directions as wanted, or as there are.
+
+    Of `number` records that will be looked at, photos are seen as closely as there is time for.
 
     >>> pool = np.random.default_rng(0).normal(size=(50, 3)) * [9, 1, 3]
     >>> space = learn("identity", pool, directions=2)
     >>> space.coordinates(pool).shape, bool(space.variances[0] > 4 * space.variances[1])
     ((50, 2), True)
     """
-    return over(front_of(kind, public, preprocessing, encoder=encoder, seed=seed), public, directions)
+    front = front_of(kind, public, preprocessing, encoder=encoder, seed=seed, number=number)
+    return over(front, public, directions)
 
 
 def front_of(
-    kind: Kind, public: np.ndarray, preprocessing: Preprocessing, *, encoder: str = "", seed: int = 0
+    kind: Kind,
+    public: np.ndarray,
+    preprocessing: Preprocessing,
+    *,
+    encoder: str = "",
+    seed: int = 0,
+    number: int | None = None,
 ) -> Front:
     """What a space of this kind looks at, where public inputs need not train a net for it."""
     if kind not in get_args(Kind):
@@ -136,7 +146,7 @@ def front_of(
     if kind == "contrast":
         raise PateError("space='contrast' is a net that has to be trained: pate_jax.student.spaces learns it")
     if kind == "patches":
-        return fronts.patches_of(public, preprocessing, seed=seed)
+        return fronts.patches_of(public, preprocessing, seed=seed, number=number)
     if kind == "columns":
         return fronts.columns_of(public, preprocessing)
     if kind == "encoder" and encoder:

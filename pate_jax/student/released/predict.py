@@ -108,8 +108,7 @@ class Student:
             seen = self._front.logits(inputs)
             seen = seen / (np.linalg.norm(seen, axis=1, keepdims=True) + np.float32(_FAINT))
         else:
-            patches = "typical" in self.parameters
-            seen = self._patch_features(inputs) if patches else self._columns(inputs)
+            seen = self._seen(inputs)
         grid = (seen - self.parameters["origin"]) * self.parameters["steps"]
         grid = np.clip(grid, self.parameters["low"], self.parameters["high"])
         along = _whole(grid, _FEATURES) @ self.parameters["directions"]
@@ -117,6 +116,23 @@ class Student:
         vectors = _whole(along * self.parameters["weights"], length) / np.float32(length)
         found = self._dense("dense0", vectors)
         return found if self.net["name"] == "head" else np.log(np.maximum(found, np.float32(_NO_SHARE)))
+
+    def _seen(self, inputs: np.ndarray) -> np.ndarray:
+        """What a space looks at: photos one by one, whose patches need much memory, others together."""
+        if "filters" in self.parameters:
+            return np.stack([self._photo_features(photo) for photo in inputs])
+        return self._patch_features(inputs) if "typical" in self.parameters else self._columns(inputs)
+
+    def _photo_features(self, photo: np.ndarray) -> np.ndarray:
+        """How much of each typical direction is in each cell of a photo."""
+        filters, within, offset = (self.parameters[name] for name in ("filters", "within", "offset"))
+        size = math.isqrt(filters.shape[1] // photo.shape[-1])
+        windows = np.lib.stride_tricks.sliding_window_view(photo, (size, size), (0, 1))
+        seen = windows.transpose(0, 1, 3, 4, 2).reshape(-1, filters.shape[1])
+        seen = seen - seen.mean(1, keepdims=True)
+        seen /= np.sqrt((seen**2).mean(1, keepdims=True) + self.parameters["flat"])
+        beyond = np.concatenate([seen @ side for side in filters]) - (offset + self.parameters["threshold"])
+        return np.sqrt(np.maximum(beyond, 0).T @ np.concatenate(within)).ravel()
 
     def _columns(self, inputs: np.ndarray) -> np.ndarray:
         """The columns of a table, and how far up its ramps each number is."""
