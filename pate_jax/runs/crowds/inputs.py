@@ -18,7 +18,7 @@ from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount, Voting
-from pate_jax.models.spaces import Kind, Learned
+from pate_jax.models.spaces import Kind, Learned, effort
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
@@ -54,7 +54,9 @@ class Crowd:
     choice: CrowdChoice
     round: int = 1  # of the rounds in which its voters vote
     rounds: dict[int, Crowd] = field(default_factory=dict, repr=False, compare=False)  # that were opened
-    learned: dict[int, Learned] = field(default_factory=dict, repr=False, compare=False)  # by rounds
+    learned: dict[tuple[int, int], Learned] = field(  # by rounds, and by how closely photos are looked at
+        default_factory=dict, repr=False, compare=False
+    )
 
     def of(self, voters: Voting) -> Crowd:
         """The same with other voters, in a space that is learned once."""
@@ -261,16 +263,24 @@ class Crowd:
     @property
     def wide(self) -> Learned:
         """The space that a plan is chosen from, with the pool's coordinates in it."""
-        if self.round not in self.learned:
-            self.learned[self.round] = self._taught()
-        return self.learned[self.round]
+        place = self.round, effort(self.kind, self.seen.public.inputs, self._looked_at)
+        if place not in self.learned:
+            self.learned[place] = self._taught()
+        return self.learned[place]
+
+    @property
+    def _looked_at(self) -> int | None:
+        """About how many records there are, once the run has told it; users have an unknown number."""
+        return self.voting if self.choice.by == "record" and has_told(self.run) else None
 
     def _taught(self) -> Learned:
         """What public inputs teach, and in a later round the last layer of the student before it."""
         if self.round > 1:
             return trained.learned_from(self.before, self.seen.public.inputs)
         public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
-        return trained.learned(self.kind, public, key=key, encoder=self.choice.encoder)
+        return trained.learned(
+            self.kind, public, key=key, encoder=self.choice.encoder, number=self._looked_at
+        )
 
     @cached_property
     def before(self) -> Student:
@@ -313,6 +323,11 @@ def comparison_of(run: RunDirectory, choice: CrowdChoice) -> Comparison:
 def told(run: RunDirectory) -> int:
     """The number of voters as the run has released it, with noise, then rounded down to two digits."""
     return max(1, headcount.coarse(noisy_number(run)))
+
+
+def has_told(run: RunDirectory) -> bool:
+    """Whether a run has released the number of its voters."""
+    return any(isinstance(line.release, HeadCount) for line in ledger.releases(run.ledger))
 
 
 def noisy_number(run: RunDirectory) -> int:
