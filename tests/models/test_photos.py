@@ -98,6 +98,15 @@ def test_more_photos_have_fewer_kinds_and_none_too_few():
     assert photos.kinds_for(60_000, (128, 128, 3)) < photos.kinds_for(60_000, shape)
 
 
+def test_as_many_kinds_are_learned_as_there_is_time_for(monkeypatch):
+    monkeypatch.setattr(photos, "_SAMPLE", 2000)
+    monkeypatch.setattr(photos, "_KINDS", (8, 4))
+    monkeypatch.setattr(photos, "_OPERATIONS", 8 * 4 * 27 * 7 * 8 * 1000)  # of 8 kinds in 1,000 photos
+    size = {"size": 3, "cells": 2}
+    found = [photos.learn(drawn(), number=number, **size).filters.shape[2] for number in (1000, 1001)]
+    assert found == [8, 4]
+
+
 def test_flat_photos_have_features_too(known):
     assert np.isfinite(photos.features(known, np.full((2, 9, 10, 3), 0.5, np.float32))).all()
 

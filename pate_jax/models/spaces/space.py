@@ -25,7 +25,7 @@ from pate_jax.system.eigen import eigensystem
 Kind = names.Space
 _AS_STORED = AsStored()
 BLOCK, _PIECE = 2000, 250  # records looked at together, and measured together
-_POOL = 5000  # public inputs that directions are learned from, at most
+_POOL, _EACH = 5000, 10  # public inputs that directions are learned from, at most; more where each needs them
 _TURNS, _MORE = 3, 32  # of orthogonal iteration, and directions beyond those wanted
 _SMALL = 600  # features up to which the eigensystem is computed in full
 _DIRECTION = 2000  # length of directions: their product with features on their grid is below 2^24
@@ -171,12 +171,12 @@ def over(front: Front, public: np.ndarray, directions: int, *, faint: float = _F
 
     Directions that vary less than `faint`, of the largest variance, are left out.
     """
-    return _over(front, public, _sample(public), directions, faint).space
+    return _over(front, public, _sample(public, directions), directions, faint).space
 
 
 def over_pool(front: Front, public: np.ndarray, directions: int) -> Learned:
     """The space, and the coordinates of all public inputs, each of which is looked at once."""
-    rows = _sample(public)
+    rows = _sample(public, directions)
     space, known = _over(front, public, rows, directions, _FAINT)
     pool = np.empty((len(public), known.shape[1]), np.int32)
     pool[rows] = known
@@ -185,9 +185,9 @@ def over_pool(front: Front, public: np.ndarray, directions: int) -> Learned:
     return Learned(space, pool)
 
 
-def _sample(public: np.ndarray) -> Int[np.ndarray, " sample"]:
+def _sample(public: np.ndarray, directions: int) -> Int[np.ndarray, " sample"]:
     """The rows of the public inputs that directions are learned from."""
-    return np.random.default_rng(0).permutation(len(public))[:_POOL]
+    return np.random.default_rng(0).permutation(len(public))[: max(_POOL, _EACH * directions)]
 
 
 def _over(
