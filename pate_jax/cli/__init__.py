@@ -84,7 +84,7 @@ COMMANDS = {
     ),
     "sweep": Command(
         "sweep.sweep",
-        "Judge a grid of settings on votes: what each answers, how right it is, and what it costs.",
+        "Cross teachers, nets, queries, noise and students: what each setting gives, and what it costs.",
     ),
     "compare": Command(
         "compare.compare",

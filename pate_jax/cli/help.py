@@ -35,7 +35,8 @@ COMMON = {  # commands that have more flags than two screens hold, and the flags
     "compare": "--epsilon --delta --methods --draws --minutes --judged-on --out --private --public --test "
     "--label-column --id-column --json",
     "sweep": "--out --mechanisms --epsilons --noises --thresholds --test-noises --queries --selections "
-    "--teachers --nets --students --most-students --seeds --delta --judged-on --exact --json",
+    "--teachers --nets --students --most-students --seeds --delta --judged-on --exact --private --public "
+    "--test --label-column --json",
 }
 
 

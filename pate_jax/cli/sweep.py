@@ -1,4 +1,4 @@
-"""`pate sweep`: which setting to use, judged on votes."""
+"""`pate sweep`: which setting to use, judged on votes and by students."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from pate_jax.sweep import sweep as judge
 
 
 def sweep(config: Annotated[SweepConfig, arg(name="")], json: bool = False) -> None:
-    """Judge a grid of settings on votes: what each answers, how right it is, and what it costs.
+    """Cross teachers, nets, queries, noise and students: what each setting gives, and what it costs.
 
+    Teachers are trained once and vote once on each list of queries; students learn where the answers are
+    worth it. The picture shows accuracy against publishable epsilon, a line for each number of teachers.
     Repeat the same command to go on after a stop; a finished cell is never done again. What is written is
     as sensitive as the votes: keep the folder inside.
 
@@ -30,3 +32,4 @@ def sweep(config: Annotated[SweepConfig, arg(name="")], json: bool = False) -> N
     told, _ = page.judged(found["rows"])
     Console().print(page.terminal(found["rows"], found["front"]))
     print(f"{told}\n\nRows: {found['folder']}/results*.jsonl   Page: {found['page']}")
+    print(f"Picture: {found['picture']}")

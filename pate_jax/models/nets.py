@@ -29,6 +29,7 @@ from pate_jax.models import photos as known_photos
 from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
 from pate_jax.models.nearness import nearness
 from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.products import Products
 from pate_jax.models.ramps import Ramps
 from pate_jax.models.residual import ResidualNet
 from pate_jax.models.strided import StridedNet
@@ -144,8 +145,9 @@ class RowsNet(Layered):
 class SumsNet(Layered):
     """The classifier that class sums give: linear in an input's vector, as voters have it (`crowd.vectors`).
 
-    `front` says what a space's directions measure: patches, photos, a table's columns, or where a net taught
-    by contrast points. Features and vectors are whole numbers where those of voters are.
+    `front` says what a space's directions measure: patches, photos, a table's columns, the numbers themselves
+    (identity), or where a net taught by contrast points. Features and vectors are whole numbers where those
+    of voters are.
     """
 
     def __init__(
@@ -160,11 +162,12 @@ class SumsNet(Layered):
         directions: int,
         length: int,
         ramps: int,
+        products: int,
         sides: int,
         **patches,
     ):
-        self.kind, self.length, features = front, length, math.prod(inputs) + ramps
-        if front != "columns" and len(inputs) != 3:
+        self.kind, self.length, features = front, length, math.prod(inputs) + ramps + products
+        if front not in ("columns", "identity") and len(inputs) != 3:
             raise PateError(f"front={front!r} takes images and input_shape={inputs} is none; use columns")
         if front == "patches":
             features = patches["cells"] ** 2 * patches["kinds"]
@@ -177,12 +180,14 @@ class SumsNet(Layered):
         elif front == "contrast":
             features = CONTRAST
             self.front = ConvolutionalNet(inputs, features, jax.nn.relu, form, rngs, **_CNN)
-        self.ramps = ramps
-        if ramps:
-            for name in Ramps._fields:
-                setattr(self, name, nnx.Param(jnp.zeros(ramps)))
+        elif front == "columns":
+            columns = math.prod(inputs)
+            self.low, self.high = nnx.Param(-jnp.ones(columns)), nnx.Param(jnp.ones(columns))
+        self.bends = ((Ramps, ramps), (Products, products))
+        for bend, count in self.bends:
+            for name in bend._fields if count else ():
+                setattr(self, name, nnx.Param(jnp.zeros(count)))
         self.origin, self.steps = nnx.Param(jnp.zeros(features)), nnx.Param(jnp.ones(()))
-        self.low, self.high = nnx.Param(-jnp.ones(features)), nnx.Param(jnp.ones(features))
         normal = jax.nn.initializers.normal(1.0)
         self.directions = nnx.Param(normal(rngs.params(), (features, directions)))
         self.weights = nnx.Param(jnp.ones(directions))
@@ -190,8 +195,7 @@ class SumsNet(Layered):
 
     def hidden(self, inputs):
         """The vector over its length, but for the constant that counts voters."""
-        low, high = self.low[...], self.high[...]
-        grid = jnp.clip((self._seen(inputs) - self.origin) * self.steps, low, high)
+        grid = (self._seen(inputs) - self.origin) * self.steps
         along = integers.measured(grid, self.directions[...]).astype(jnp.float32)
         vectors = integers.shortened(integers.rounded(along * self.weights), self.length)
         return vectors.astype(jnp.float32) / self.length
@@ -208,16 +212,17 @@ class SumsNet(Layered):
             return known_photos.looked(
                 known_photos.Photos(*(getattr(self, n)[...] for n in names_of)), inputs
             )
-        if self.kind == "columns":
-            return self._with_ramps(inputs.reshape(inputs.shape[0], -1))
+        if self.kind in ("columns", "identity"):
+            rows = inputs.reshape(inputs.shape[0], -1)
+            return rows if self.kind == "identity" else self._bent(rows)
         found = self.front(inputs)
         return found / (jnp.linalg.norm(found, axis=1, keepdims=True) + _TINY)
 
-    def _with_ramps(self, rows):
-        if not self.ramps:
-            return rows
-        known = Ramps(*(getattr(self, name)[...] for name in Ramps._fields))
-        return jnp.concatenate([rows, known.up(rows)], 1)
+    def _bent(self, rows):
+        """Columns drawn in to what is usual, and what bends along them."""
+        rows = jnp.clip(rows, self.low[...], self.high[...])
+        held = [bend(*(getattr(self, n)[...] for n in bend._fields)) for bend, count in self.bends if count]
+        return jnp.concatenate([rows, *(each.of(rows) for each in held)], 1)
 
 
 class HeadNet(SumsNet):
@@ -251,7 +256,15 @@ _NO_SHARE, _TINY = 1e-30, 1e-12  # the least share of a class; a length is above
 _CNN: dict[str, Any] = {"maps": (16, 32), "size": 3, "hidden": (64,)}
 _SEEN = {"kinds": known_patches.KINDS, "size": known_patches.SIZE, "cells": known_patches.CELLS}
 _PATCHES: dict[str, Any] = {**_SEEN, "examples": 1000}
-_SUMS: dict[str, Any] = {"front": "columns", "directions": 1, "length": 1000, "ramps": 0, "sides": 1, **_SEEN}
+_SUMS: dict[str, Any] = {
+    "front": "columns",
+    "directions": 1,
+    "length": 1000,
+    "ramps": 0,
+    "products": 0,
+    "sides": 1,
+    **_SEEN,
+}
 NETS: Mapping[names.Net | names.Solved, tuple[type[Layered], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),

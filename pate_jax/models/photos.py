@@ -25,7 +25,7 @@ SIZE, CELLS, THRESHOLD = 6, 3, 1.0
 LEAST_SIDE = 16  # pixels; what is smaller is seen as grey pictures are
 _KINDS = (1600, 800, 400, 200, 100)  # the first for which there is time
 _OPERATIONS = 4e13  # for all photos; what this is in minutes: docs/voters.md
-USUAL = 60_000  # photos, where nobody says how many there will be
+_USUAL = 60_000  # photos, where nobody says how many there will be
 _SAMPLE, _PHOTOS, _ROUNDS = 100_000, 3000, 12  # patches, of how many photos, and rounds of k-means on them
 _FLAT, _RIDGE = 0.1, 0.1  # added to the variance of a patch and of a direction, as shares of the mean
 _JUDGED, _TOLD = (
@@ -59,11 +59,11 @@ def learn(
     kinds: int | None = None,
     size: int = SIZE,
     cells: int = CELLS,
-    number: int = USUAL,
+    number: int | None = None,
 ) -> Photos:
     """What is typical of public photos, which are scaled as a net sees them.
 
-    `number` says how many will be looked at, and so how many kinds there is time for.
+    Unless `kinds` are given, there are as many as there is time for: `number` photos will be looked at.
 
     >>> pool = np.random.default_rng(0).random((30, 16, 18, 3)).astype(np.float32)
     >>> known = learn(pool, kinds=5, cells=2)
@@ -77,20 +77,23 @@ def learn(
     raw = _some_patches(photos[random.permutation(len(photos))[:_PHOTOS]], size, random)
     plain = _typical(raw, min(kinds or _FEW, _FEW), random, shape, cells)
     sides = 1 if tells_mirrored(plain, photos) else 2
-    kinds = kinds or kinds_for(number, shape, sides=sides, size=size)
+    kinds = kinds or kinds_for(number, shape, size)
     return _with_sides(_typical(raw, kinds, random, shape, cells), shape, sides)
 
 
-def kinds_for(number: int, shape: tuple[int, ...], *, sides: int = 2, size: int = SIZE) -> int:
+def kinds_for(number: int | None, shape: tuple[int, ...], size: int = SIZE) -> int:
     """For how many kinds of patches there is time, counted in operations: the same on every machine.
 
-    >>> [kinds_for(number, (32, 32, 3)) for number in (5_000, 60_000, 1_000_000)]
-    [1600, 1600, 100]
+    It is counted as if mirrored copies were looked at. Where nobody says the number of photos it is 60,000.
+
+    >>> [kinds_for(number, (32, 32, 3)) for number in (5_000, None, 100_000, 1_000_000)]
+    [1600, 1600, 800, 100]
     """
     high, wide, channels = shape
     places = (high - size + 1) * (wide - size + 1)
-    each = 2 * size * size * channels * places * sides  # of a kind in a photo
-    return next((kinds for kinds in _KINDS if kinds * each * number <= _OPERATIONS), _KINDS[-1])
+    each = 2 * 2 * size * size * channels * places  # operations of a kind in a photo and its mirrored copy
+    photos = _USUAL if number is None else number
+    return next((kinds for kinds in _KINDS if kinds * each * photos <= _OPERATIONS), _KINDS[-1])
 
 
 def empty(shape: tuple[int, ...], *, kinds: int, size: int, cells: int, sides: int) -> Photos:

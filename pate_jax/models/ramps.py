@@ -27,10 +27,10 @@ class Ramps(NamedTuple):
     steepness: Float[np.ndarray, " ramps"]
     height: Float[np.ndarray, " ramps"]
 
-    def up(self, rows: Any) -> Any:
+    def of(self, rows: Any) -> Any:
         """How far up its ramps each row is, [row, ramp]; of NumPy or JAX arrays.
 
-        >>> ramps_of(np.arange(11.0)[:, None]).up(np.array([[-3.0], [3.0], [99.0]])).round(2).tolist()
+        >>> ramps_of(np.arange(11.0)[:, None]).of(np.array([[-3.0], [3.0], [99.0]])).round(2).tolist()
         [[0.0, 0.0, 0.0, 0.0, 0.0], [3.16, 1.58, 0.0, 0.0, 0.0], [3.16, 3.16, 3.16, 3.16, 3.16]]
         """
         found = rows[:, self.column.astype(int)]  # a net holds them as floats

@@ -34,10 +34,16 @@ def learn(
 
 
 def learned(
-    kind: Kind, public: PublicInputs, *, key: jax.Array, directions: int = 400, encoder: str = ""
+    kind: Kind,
+    public: PublicInputs,
+    *,
+    key: jax.Array,
+    directions: int = 400,
+    encoder: str = "",
+    number: int | None = None,
 ) -> Learned:
-    """The same space, and where all public inputs lie in it."""
-    return over_pool(_front_of(kind, public, key, encoder), public.inputs, directions)
+    """The same space, and where all public inputs lie in it; so many records will be looked at (`effort`)."""
+    return over_pool(_front_of(kind, public, key, encoder, number), public.inputs, directions)
 
 
 def space(student: Student, public: np.ndarray, *, directions: int = 400) -> Space:
@@ -62,10 +68,12 @@ def labels(student: Student, inputs: np.ndarray) -> Int[np.ndarray, " record"]:
     return _front(student).labels(check_inputs(student, inputs))
 
 
-def _front_of(kind: Kind, public: PublicInputs, key: jax.Array, encoder: str) -> Front:
+def _front_of(
+    kind: Kind, public: PublicInputs, key: jax.Array, encoder: str, number: int | None = None
+) -> Front:
     if kind == "contrast":
         return contrast.learn(public.inputs, public.preprocessing, key=key)
-    return front_of(kind, public.inputs, public.preprocessing, encoder=encoder)
+    return front_of(kind, public.inputs, public.preprocessing, encoder=encoder, number=number)
 
 
 def _front(student: Student) -> Net:

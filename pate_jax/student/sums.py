@@ -15,7 +15,7 @@ from pate_jax.crowd.classifier import Linear
 from pate_jax.crowd.vectors import Scaling, inner_length
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
-from pate_jax.models import integers, trees
+from pate_jax.models import trees
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Front
 from pate_jax.models.spaces.space import Space
@@ -81,7 +81,7 @@ def _behind(
     dense = {"kernel": kernel[:directions] * inner / scaling.length, "bias": bias}
     kind = space.front.kind
     parameters = {
-        **_of_front(space),
+        **_of_front(space.front),
         "origin": space.middle,
         "steps": np.array(space.steps),
         "directions": space.directions,
@@ -105,15 +105,13 @@ def _behind(
 
 def _named(front: Front) -> str:
     """How the net calls what its directions measure."""
-    if isinstance(front, fronts.Photos):
-        return "photos"
-    return "columns" if front.kind == "identity" else front.kind
+    return "photos" if isinstance(front, fronts.Photos) else front.kind
 
 
 def _sizes(front: Front, channels: int) -> dict[str, int]:
-    """How many ramps; of typical patches, and of the grid of cells in which they are counted."""
+    """How many ramps and products; of typical patches, and of the grid of cells in which they are counted."""
     if isinstance(front, fronts.Columns):
-        return {"ramps": len(front.ramps.column)}
+        return {"ramps": len(front.ramps.column), "products": len(front.products.left)}
     if isinstance(front, fronts.Photos):
         sides, pixels, kinds = front.known.filters.shape
         cells = math.isqrt(front.known.within.shape[2])
@@ -125,21 +123,19 @@ def _sizes(front: Front, channels: int) -> dict[str, int]:
     return {"kinds": kinds, "size": math.isqrt(pixels // channels), "cells": cells}
 
 
-def _of_front(space: Space) -> dict[str, Any]:
-    """The parameters of a front, and between what its features are drawn in, on the grid."""
-    front = space.front
-    most = np.full(len(space.middle), float(integers.largest(len(space.middle))))
-    found: dict[str, Any] = {"low": -most, "high": most}
+def _of_front(front: Front) -> dict[str, Any]:
+    """The parameters of a front."""
     if isinstance(front, fronts.Columns):
-        ends = {"low": (front.low, 0 * front.ramps.height), "high": (front.high, front.ramps.height)}
-        found = {
-            name: (np.concatenate(end) - space.middle) * np.float32(space.steps) for name, end in ends.items()
+        bends = [each._asdict() for each in (front.ramps, front.products) if len(each[0])]
+        return {
+            "low": front.low,
+            "high": front.high,
+            **{name: leaf for one in bends for name, leaf in one.items()},
         }
-        return found | (front.ramps._asdict() if len(front.ramps.column) else {})
     if isinstance(front, fronts.Patches | fronts.Photos):
-        return found | front.known._asdict()
+        return front.known._asdict()
     if isinstance(front, fronts.Net) and front.kind == "contrast":
-        return found | {"front": front.parameters}
+        return {"front": front.parameters}
     if not holds(front):
         raise PateError(f"no student can hold the space {front.kind!r}: choose another method than linear")
-    return found
+    return {}

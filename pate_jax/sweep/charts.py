@@ -32,7 +32,7 @@ def accuracy(rows: Sequence[Row]) -> bytes | None:
     some = [row for row in averaged(taught or known) if _accuracy(row) is not None]
     if not some:
         return None
-    figure, axes = canvas("publishable epsilon", _what(some), (6.4, 4.0))
+    figure, axes = canvas("publishable epsilon", _what(some))
     kinds = sorted({_kind(row) for row in some})
     for place, kind in enumerate(kinds):
         group = [row for row in some if _kind(row) == kind]

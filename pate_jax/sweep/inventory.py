@@ -82,6 +82,8 @@ def _choice(config: SweepConfig, name: str | None) -> DataChoice:
     choice = DataChoice(
         classes=config.classes,
         records=config.records,
+        label_column=config.label_column,
+        id_column=config.id_column,
         data_dir=config.data_dir,
         manual_dir=config.manual_dir,
         equal_rows_are_coincidences=config.equal_rows_are_coincidences,

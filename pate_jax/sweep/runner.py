@@ -68,12 +68,18 @@ def _judge(sources: Sequence[Source], left: Sequence[Cell], path: Path) -> None:
 
 def _taught(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Cell], path: Path) -> list[Cell]:
     """Train the students that are left of the useful settings among these, and return the cells of all."""
-    if not config.students:
+    if not config.students or not mine:
         return []
     rows = results.read(config.folder)
     settings = useful(rows[cell.digest] for cell in mine)
     chosen = _with_students(config, settings, {cell.digest: cell for cell in mine})
     left = [(student, rows[plain.digest]) for plain, student in chosen if student.digest not in rows]
+    if not chosen:
+        progress.warn(
+            f"none of {len(mine)} settings gives answers that are worth a student, or --most-students allows "
+            "for none: give more teachers, a larger epsilon or fewer queries"
+        )
+        return []
     progress.say(
         f"students: {len(chosen)} ({', '.join(config.students)}) for the most useful of {len(mine)} "
         f"settings; {len(chosen) - len(left)} were trained before"

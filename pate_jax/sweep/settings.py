@@ -64,6 +64,10 @@ class SweepConfig:
     """Your own public inputs; for a votes file and --students, the inputs that were voted on."""
     test: Path | None = None
     """A labelled public test part, to judge students."""
+    label_column: str | None = None
+    """Column of your own tables that holds the label."""
+    id_column: str | None = None
+    """Column of your own tables that holds the id of a record."""
     equal_rows_are_coincidences: bool = False
     """Declare that inputs of --public and --test that are private ones too are of other records."""
     equal_ids_are_coincidences: bool = False

@@ -12,7 +12,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd import shares
 from pate_jax.data import Preprocessing
 from pate_jax.models import ramps, spaces
-from pate_jax.models.spaces import archive, fronts
+from pate_jax.models.spaces import fronts
 
 RANDOM = np.random.default_rng(8)
 FLOATS = st.floats(-(2.0**60), 2.0**60, width=32)
@@ -26,11 +26,11 @@ def test_a_ramp_never_falls_and_ends_at_its_height(public, rows):
     known = ramps.ramps_of(public, 0.01)
     for column in range(2):
         rising = np.sort(rows[:, column])[:, None] * np.ones(2, np.float32)
-        up = known._replace(column=known.column * 0).up(rising)
+        up = known._replace(column=known.column * 0).of(rising)
         assert np.isfinite(up).all() and (np.diff(up, axis=0) >= 0).all()
         assert (up >= 0).all() and (up <= known.height).all()
     ends = np.stack([public.min(0), public.max(0)])
-    low, high = known.up(ends)
+    low, high = known.of(ends)
     assert (low == 0).all() and np.allclose(high, known.height, rtol=1e-3)
 
 
@@ -39,7 +39,7 @@ def test_sums_of_ramps_are_the_functions_that_are_straight_between_public_quanti
     known, cuts = ramps.ramps_of(public), np.quantile(public, np.linspace(0, 1, 6), method="inverted_cdf")
     np.testing.assert_allclose(known.start, cuts[:-1], rtol=1e-6)
     bent = np.interp(public[:, 0], cuts, [3.0, -1, 4, 1, -5, 9])
-    design = np.column_stack([known.up(public), np.ones(500)])
+    design = np.column_stack([known.of(public), np.ones(500)])
     found = design @ np.linalg.lstsq(design, bent, rcond=None)[0]
     np.testing.assert_allclose(found, bent, atol=1e-4)
 
@@ -47,9 +47,9 @@ def test_sums_of_ramps_are_the_functions_that_are_straight_between_public_quanti
 def test_a_row_climbs_by_itself_in_numpy_as_in_jax():
     public = RANDOM.normal(size=(200, 3)).astype(np.float32)
     known, rows = ramps.ramps_of(public), RANDOM.normal(size=(50, 3)).astype(np.float32) * 2
-    alone = np.concatenate([known.up(row[None]) for row in rows])
-    assert np.array_equal(known.up(rows), alone)
-    np.testing.assert_allclose(known.up(jnp.asarray(rows)), alone, atol=1e-6)
+    alone = np.concatenate([known.of(row[None]) for row in rows])
+    assert np.array_equal(known.of(rows), alone)
+    np.testing.assert_allclose(known.of(jnp.asarray(rows)), alone, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,6 @@ def test_a_row_climbs_by_itself_in_numpy_as_in_jax():
 )
 def test_as_many_ramps_as_have_room_and_sense(public, wanted):
     assert len(ramps.ramps_of(public.astype(np.float32)).column) == wanted
-
-
-def test_an_archive_of_before_ramps_is_the_space_that_it_was():
-    table = RANDOM.normal(size=(90, 3)).astype(np.float32)
-    space = spaces.learn("columns", table, AS_STORED)
-    assert space.description().features == 3 + 15
-    bare = spaces.space.over(space.front._replace(ramps=ramps.NONE), table, 3)
-    older = {
-        name: values for name, values in archive.arrays(bare).items() if name[6:] not in ramps.Ramps._fields
-    }
-    assert len(older) == len(archive.arrays(bare)) - 4
-    again = archive.space_of(older, AS_STORED)
-    assert again.front.ramps == ramps.NONE
-    assert np.array_equal(again.coordinates(table), bare.coordinates(table))
 
 
 def test_sums_tell_a_class_in_the_middle_of_a_column():

@@ -62,13 +62,14 @@ def net_space(name="cnn", inputs=IMAGES, **sizes):
     [
         lambda: (spaces.learn("identity", POOL), POOL),
         lambda: (spaces.learn("columns", POOL, AS_PIXELS), POOL),
+        lambda: (spaces.learn("columns", POOL[:, 3:]), POOL[:, 3:]),
         lambda: (image_space(), IMAGES),
         lambda: (photo_space(), PHOTOS),
         lambda: (net_space(maps=(4, 5), hidden=(7,)), IMAGES),
         lambda: (net_space("table", POOL), POOL),
         lambda: (likeness.lifted(spaces.learn("identity", POOL), POOL, directions=30), POOL),
     ],
-    ids=["identity", "columns", "patches", "photos", "cnn", "table", "likeness"],
+    ids=["identity", "columns", "products", "patches", "photos", "cnn", "table", "likeness"],
 )
 def test_coordinates_do_not_depend_on_the_batch_or_the_place_in_it(make):
     space, inputs = make()
@@ -159,6 +160,7 @@ def test_a_description_tells_spaces_apart_and_says_what_they_are():
         (lambda: spaces.learn("encoder", POOL), POOL, AsStored()),
         (lambda: spaces.learn("encoder", IMAGES, encoder=f"{__name__}:first_three"), IMAGES, AsStored()),
         (lambda: spaces.learn("columns", POOL, AS_PIXELS), POOL, AS_PIXELS),
+        (lambda: spaces.learn("columns", POOL[:, 3:]), POOL[:, 3:], AsStored()),
         (lambda: net_space("table", POOL).narrowed(2), POOL, AS_PIXELS),
         (image_space, IMAGES, AS_PIXELS),
         (photo_space, PHOTOS, AS_PIXELS),

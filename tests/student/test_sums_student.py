@@ -48,6 +48,7 @@ def few_photos():
 SPACES = {
     "identity": lambda: (TABLE, spaces.learn("identity", TABLE, SCALED)),
     "columns": lambda: (TABLE, spaces.learn("columns", TABLE, SCALED)),
+    "products": lambda: (TABLE[:, :4], spaces.learn("columns", TABLE[:, :4], SCALED)),
     "pixels": lambda: (IMAGES, spaces.learn("identity", IMAGES, SCALED, directions=9)),
     "patches": lambda: (IMAGES, over(few_patches(), IMAGES, 12)),
     "photos": lambda: (PHOTOS, over(few_photos(), PHOTOS, 12)),
@@ -80,7 +81,7 @@ def test_the_student_is_the_classifier(name, tmp_path):
     scaling, model = fitted(pool, space, classes, constant=0.0 if name == "pixels" else 0.25)
     public = PublicInputs(pool, SCALED, classes, tuple("abc"[:classes]))
     student = sums.of_sums(public, space, scaling, model)
-    others = (pool[:50] * (1.5 if pool is TABLE else 1)).astype(pool.dtype)
+    others = (pool[:50] * (1.5 if pool.ndim == 2 else 1)).astype(pool.dtype)
     wanted = model.judged(vectors(scaling, space.coordinates(others)))
     assert np.ptp(wanted, 0).max() > 0.05, "a classifier that says one thing tests nothing"
     assert near(student(others), wanted)

@@ -15,12 +15,14 @@ from experiments import (
     compare_figure,
     launch,
     partition_figure,
+    pipeline_figure,
     presets,
     publishable,
     published_votes,
     student_cases,
     student_steps,
     students,
+    sweep,
     tutorial_svhn,
     user_sums,
 )
@@ -67,6 +69,29 @@ def test_a_script_explains_itself():
     command = [sys.executable, "-m", "experiments.mnist", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "--teachers" in done.stdout and "2018 paper" in done.stdout
+
+
+def test_the_drawing_of_the_pipeline_is_what_its_script_makes():
+    assert (ROOT / "docs/pipeline.svg").read_text() == pipeline_figure.drawing()
+
+
+@pytest.mark.parametrize("name", presets.SWEEPS)
+def test_a_sweep_is_what_its_preset_says_and_prints_one_line(name, monkeypatch, capsys):
+    told = []
+    found = {"cells": 9, "done_before": 0, "students": 3, "page": "p.html", "picture": "p.svg", "front": []}
+    monkeypatch.setattr(sweep, "sweep", lambda config: told.append(config) or found)
+    sweep.main([name, "--manual-dir", "there"])
+    preset = presets.SWEEPS[name].config
+    assert told == [dataclasses.replace(preset, manual_dir=Path("there"))]
+    assert preset.sources == (name,) and preset.nets == ("linear",) and len(preset.teachers) > 2
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (line["experiment"], line["picture"], line["students"]) == (f"sweep {name}", "p.svg", 3)
+
+
+def test_an_unknown_sweep_is_refused_with_the_names(capsys):
+    with pytest.raises(SystemExit):
+        sweep.main(["cifar"])
+    assert "sweep 'cifar' is unknown; choose one of mnist, fashion_mnist" in capsys.readouterr().err
 
 
 def test_bad_input_ends_with_one_sentence(capsys):

@@ -11,12 +11,13 @@ import numpy as np
 from pate_jax.errors import PateError
 from pate_jax.models import patches, photos, trees
 from pate_jax.models.preprocessing import Preprocessing
-from pate_jax.models.ramps import NONE, Ramps
+from pate_jax.models.products import Products
+from pate_jax.models.ramps import Ramps
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Front
 from pate_jax.models.spaces.space import Space
 
-_FRONT, _WEIGHTS = "front/", "weights/"
+_FRONT, _WEIGHTS, _PRODUCTS = "front/", "weights/", "products/"
 _OWN = ("middle", "steps", "directions", "variances")
 
 
@@ -50,7 +51,8 @@ def _of_front(front: Front) -> dict[str, np.ndarray]:
     if isinstance(front, fronts.Patches | fronts.Photos):
         return {name: np.asarray(array) for name, array in front.known._asdict().items()}
     if isinstance(front, fronts.Columns):
-        return {"low": front.low, "high": front.high, **front.ramps._asdict()}
+        pairs = {f"{_PRODUCTS}{name}": array for name, array in front.products._asdict().items()}
+        return {"low": front.low, "high": front.high, **front.ramps._asdict(), **pairs}
     if isinstance(front, fronts.Net):
         leaves = trees.flat(front.parameters)
         weights = {_WEIGHTS + name: np.asarray(leaf) for name, leaf in leaves.items()}
@@ -70,8 +72,9 @@ def _front(own: dict[str, np.ndarray], preprocessing: Preprocessing) -> Front:
         known = patches.Patches(**{name: jnp.asarray(array) for name, array in own.items()})
         return fronts.Patches(known, preprocessing)
     if kind == "columns":
-        low, high = own.pop("low"), own.pop("high")  # older archives have no ramps
-        return fronts.Columns(preprocessing, low, high, Ramps(**own) if own else NONE)
+        pairs = Products(*(own.pop(f"{_PRODUCTS}{name}") for name in Products._fields))
+        low, high = own.pop("low"), own.pop("high")
+        return fronts.Columns(preprocessing, low, high, Ramps(**own), pairs)
     if "net" in own:
         net = str(own.pop("net"))
         weights = trees.nested({name.removeprefix(_WEIGHTS): leaf for name, leaf in own.items()})

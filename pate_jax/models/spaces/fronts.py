@@ -23,7 +23,8 @@ from pate_jax.errors import PateError
 from pate_jax.models import nets, patches, photos
 from pate_jax.models.layers import Form
 from pate_jax.models.preprocessing import Preprocessing
-from pate_jax.models.ramps import NONE, Ramps, ramps_of
+from pate_jax.models.products import NONE, Products, products_of
+from pate_jax.models.ramps import Ramps, ramps_of
 from pate_jax.system import devices, progress
 
 _TAIL = 0.005  # share of public values on either side beyond which a number is drawn in
@@ -71,7 +72,7 @@ class Photos(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Scaled columns of a table, with numbers beyond what is usual in public drawn in to that, and ramps.
+    """Scaled columns of a table, numbers beyond what is usual in public drawn in to that; ramps; products.
 
     `data.columns` marks missing values, and scales numbers by constants or by the public part.
     """
@@ -79,14 +80,15 @@ class Columns(NamedTuple):
     preprocessing: Preprocessing
     low: np.ndarray
     high: np.ndarray
-    ramps: Ramps = NONE
+    ramps: Ramps
+    products: Products = NONE
     kind: str = "columns"
 
     def __call__(self, inputs: np.ndarray) -> Features:
         """Features of rows."""
         scaled = np.asarray(self.preprocessing.apply(inputs), np.float32)
         scaled = np.clip(scaled, self.low, self.high)
-        return np.concatenate([scaled, self.ramps.up(scaled)], axis=1)
+        return np.concatenate([scaled, self.ramps.of(scaled), self.products.of(scaled)], axis=1)
 
 
 class Identity(NamedTuple):
@@ -185,9 +187,18 @@ def patches_of(
 ) -> Patches | Photos:
     """The front of images, learned from public ones; `number` says how many photos will be looked at."""
     seen = np.asarray(preprocessing.apply(public), np.float32)
-    if seen.ndim == 4 and seen.shape[3] == _COLOURS and min(seen.shape[1:3]) >= photos.LEAST_SIDE:
-        return Photos(photos.learn(seen, seed=seed, number=number or photos.USUAL), preprocessing)
+    if are_photos(seen.shape[1:]):
+        return Photos(photos.learn(seen, seed=seed, number=number), preprocessing)
     return Patches(patches.learn(seen, seed=seed), preprocessing)
+
+
+def are_photos(shape: tuple[int, ...]) -> bool:
+    """Whether inputs of this shape are seen as photos: they have three colours, and are no mere icons.
+
+    >>> are_photos((32, 32, 3)), are_photos((28, 28, 1)), are_photos((8, 8, 3)), are_photos((3072,))
+    (True, False, False, False)
+    """
+    return len(shape) == 3 and shape[2] == _COLOURS and min(shape[:2]) >= photos.LEAST_SIDE
 
 
 def columns_of(public: np.ndarray, preprocessing: Preprocessing) -> Columns:
@@ -203,7 +214,8 @@ def columns_of(public: np.ndarray, preprocessing: Preprocessing) -> Columns:
     same = low == high  # a rare mark would vanish
     low, high = np.where(same, scaled.min(0), low), np.where(same, scaled.max(0), high)
     low, high = low.astype(np.float32), high.astype(np.float32)
-    return Columns(preprocessing, low, high, ramps_of(np.clip(scaled, low, high), _TAIL))
+    drawn_in = np.clip(scaled, low, high)
+    return Columns(preprocessing, low, high, ramps_of(drawn_in, _TAIL), products_of(drawn_in, _TAIL))
 
 
 def encoder_named(name: str) -> Encoder:

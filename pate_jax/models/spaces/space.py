@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError
-from pate_jax.models import integers, iteration, names
+from pate_jax.models import integers, iteration, names, photos
 from pate_jax.models.preprocessing import AsStored, Preprocessing
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Features, Front
@@ -129,6 +129,16 @@ def learn(
     """
     front = front_of(kind, public, preprocessing, encoder=encoder, seed=seed, number=number)
     return over(front, public, directions)
+
+
+def effort(kind: Kind, public: np.ndarray, number: int | None) -> int:
+    """How closely a space would look at photos, of which there are so many: numbers alike in this share one.
+
+    >>> [effort("patches", np.zeros((9, 32, 32, 3)), number) for number in (None, 9_000, 100_000)]
+    [1600, 1600, 800]
+    """
+    is_photo = kind == "patches" and fronts.are_photos(public.shape[1:])
+    return photos.kinds_for(number, public.shape[1:]) if is_photo else 0
 
 
 def front_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount, Voting
-from pate_jax.models.spaces import Kind, Learned
+from pate_jax.models.spaces import Kind, Learned, effort
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
@@ -270,18 +270,26 @@ class Crowd:
     @property
     def wide(self) -> Learned:
         """The space that a plan is chosen from, with the pool's coordinates in it."""
-        if "wide" not in self.kept:
+        closely = effort(self.kind, self.seen.public.inputs, self._looked_at)
+        place = f"wide, looked at by {closely}"
+        if place not in self.kept:
             public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
-            made = trained.learned(self.kind, public, key=key, encoder=self.choice.encoder)
-            self.kept["wide"] = made
-        return self.kept["wide"]
+            self.kept[place] = trained.learned(
+                self.kind, public, key=key, encoder=self.choice.encoder, number=self._looked_at
+            )
+        return cast(Learned, self.kept[place])
+
+    @property
+    def _looked_at(self) -> int | None:
+        """About how many records there are, once the run has told it; users have an unknown number."""
+        return self.voting if self.choice.by == "record" and has_told(self.run) else None
 
     @property
     def voted(self) -> Seen:
         """The vectors of all who vote, which every step but the first looks at again; private."""
         if "voted" not in self.kept:
             self.kept["voted"] = look(self.plan.space, self.plan.scaling, self.people)
-        return self.kept["voted"]
+        return cast(Seen, self.kept["voted"])
 
     @property
     def scored(self) -> Student:
@@ -323,6 +331,11 @@ def comparison_of(run: RunDirectory, choice: CrowdChoice) -> Comparison:
 def told(run: RunDirectory) -> int:
     """The number of voters as the run has released it, with noise, then rounded down to two digits."""
     return max(1, headcount.coarse(noisy_number(run)))
+
+
+def has_told(run: RunDirectory) -> bool:
+    """Whether a run has released the number of its voters."""
+    return any(isinstance(line.release, HeadCount) for line in ledger.releases(run.ledger))
 
 
 def noisy_number(run: RunDirectory) -> int:

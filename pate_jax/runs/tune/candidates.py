@@ -45,7 +45,9 @@ class Choice:
 
     run: RunDirectory
     dataset: Dataset | None = field(repr=False)  # None where they cannot be had
-    learned: dict[tuple[str | None, str], dict[int, Learned]] = field(default_factory=dict, repr=False)
+    learned: dict[tuple[str | None, str], dict[tuple[int, int], Learned]] = field(
+        default_factory=dict, repr=False
+    )
 
     @cached_property
     def facts(self) -> dict[str, Any]:

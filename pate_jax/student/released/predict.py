@@ -110,7 +110,6 @@ class Student:
         else:
             seen = self._seen(inputs)
         grid = (seen - self.parameters["origin"]) * self.parameters["steps"]
-        grid = np.clip(grid, self.parameters["low"], self.parameters["high"])
         along = _whole(grid, _FEATURES) @ self.parameters["directions"]
         length = self.net["length"]
         vectors = _whole(along * self.parameters["weights"], length) / np.float32(length)
@@ -135,12 +134,18 @@ class Student:
         return np.sqrt(np.maximum(beyond, 0).T @ np.concatenate(within)).ravel()
 
     def _columns(self, inputs: np.ndarray) -> np.ndarray:
-        """The columns of a table, and how far up its ramps each number is."""
+        """The columns of a table, how far up its ramps each number is, and products of pairs of columns."""
         rows, known = inputs.reshape(len(inputs), -1), self.parameters
-        if "column" not in known:
+        if "low" not in known:
             return rows
-        along = (rows[:, known["column"].astype(int)] - known["start"]) * known["steepness"]
-        return np.concatenate([rows, np.clip(along, 0, known["height"])], 1)
+        seen = [np.clip(rows, known["low"], known["high"])]
+        if "column" in known:
+            along = (seen[0][:, known["column"].astype(int)] - known["start"]) * known["steepness"]
+            seen.append(np.clip(along, 0, known["height"]))
+        if "left" in known:
+            one, other = (seen[0][:, known[k].astype(int)] - known[f"{k}_middle"] for k in ("left", "right"))
+            seen.append(np.clip(one * other * known["factor"], known["bottom"], known["top"]))
+        return np.concatenate(seen, 1)
 
     def _nearness(self, inputs: np.ndarray) -> np.ndarray:
         """How near rows are to those that the net `rows` holds."""
