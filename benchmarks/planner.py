@@ -6,9 +6,9 @@ part judge; nothing is chosen by them. What is drawn has a seed and is not priva
 what was expected, what came out and in how many seconds; what auto would have taken; and its regret, the
 points by which that is behind the best.
 
-    python -m benchmarks.planner strokes adult --archives FOLDER > benchmarks/results/planner.jsonl
+    python -m benchmarks.planner strokes adult --archives FOLDER > benchmarks/results/kinds.jsonl
     python -m benchmarks.planner --files a.csv b.csv c.csv --label-column died --id-column patient
-    python -m benchmarks.planner --mean benchmarks/results/planner.jsonl
+    python -m benchmarks.planner --mean benchmarks/results/kinds.jsonl
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def caught(p, q, level=trade_off.FALSE_ALARMS):
         order = np.argsort(-np.where(q > 0, p / q, np.inf))
     p, q = p[order], q[order]
     room = level - (np.cumsum(q) - q)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = np.where(q > 0, np.clip(room / q, 0, 1), 1.0)
     return float((p * share).sum())
 

@@ -233,7 +233,7 @@ def test_linear_teachers_are_ahead_where_their_space_bends_what_no_line_of_sums_
     found = teacher_rehearsal.rehearse(dataset, [labels], **settings)
     space = spaces.learn("identity", places)
     wide, mu = Learned(space, space.coordinates(places)), counts.mu_for(2.0, 1e-5)
-    once = forecast.candidates(50_000, mu, several=False)
+    once = forecast.candidates()
     crowds = forecast.of_crowds(once, wide, [labels], voters=50_000, classes=2, mu=mu)
     both = every_kind.Rehearsed(crowds, found, None)
     assert both.best == every_kind.TEACHERS

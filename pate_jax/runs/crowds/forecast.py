@@ -82,11 +82,12 @@ def of_crowds(
     """
 
     def rehearsed(one: Candidate) -> Expected:
-        asked = {"voters": voters, "classes": classes, "mu": mu}
         if one.voters == "sums":
-            made = stepped(*wide, labels, **asked, users=users)
+            made = stepped(*wide, labels, voters=voters, classes=classes, mu=mu, users=users)
         else:
-            made = plan("neighbours", *wide, **asked, queries=queries, users=users)
+            made = plan(
+                "neighbours", *wide, voters=voters, classes=classes, mu=mu, queries=queries, users=users
+            )
         return rehearsal.rehearse(made, wide.pool, labels, voters, users)
 
     return {one: rehearsed(one) for one in wanted}
