@@ -40,7 +40,8 @@ _STANDING = 3000  # public inputs at most that stand for the public part
 _LABELLED = 150_000  # labels of them at most, over all labels and classes
 _DRAWN = 12_000  # records of the teachers that stand for all
 _TEACHERS = (25, 150)  # of them, at least and at most
-_DRAWS = 2  # of the noise
+_LISTS = 100  # of answers to the same questions at once, over all labels, classes and draws of the noise
+_DRAWS = (2, 8)  # of the noise, at least and at most
 _INDEX = 1.53  # queries times this, over mu squared, is about the variance of the noise
 _NEARLY = 0.98  # of the best student's share: plans above it are as good, and the surest is taken
 _FOUR_OF_FIVE = 1.28  # standard deviations
@@ -104,7 +105,7 @@ def rehearse(
     public = len(parts(len(entries), labels, dataset.classes).public)
     asked = _lists(public, queries, most_queries)
     tried = list(_tried(entries, labels, dataset.classes, numbers, planning.mu(epsilon, delta), asked))
-    best = chosen(tried, dataset.classes)
+    best = chosen(tried, dataset.classes, image=dataset.kind == "image")
     if best is None:
         raise NoUse(_refusal(tried, records, epsilon, dataset.classes))
     option = _option(best, dataset.classes, epsilon, delta)
@@ -157,7 +158,8 @@ def _tried(
     }
     public = entries[roles.public]
     near = stand_ins.graph(public)
-    noise = random.normal(size=(_DRAWS, len(labels), len(public), classes)).astype(np.float32)
+    draws = int(np.clip(_LISTS // (len(labels) * classes), *_DRAWS))
+    noise = random.normal(size=(draws, len(labels), len(public), classes)).astype(np.float32)
     for queries, stood in lists.items():
         rows = select("kmeans", public, stood, key=b"rehearsal")
         others = np.setdiff1d(np.arange(len(public)), rows)
@@ -252,35 +254,44 @@ def _students(
     truth: Int[np.ndarray, "labels public"],
     classes: int,
 ) -> Float[np.ndarray, "plans draws labels"]:
-    """How right each plan's student is about the others: the better of two students, label by label."""
+    """How right each plan's student is about the others: the better of two students, label by label.
+
+    Which inputs are left depends on the number of queries, and so does the share of the most frequent class
+    among them: that a share is larger there than in all counts for nothing.
+    """
     lists = answers.reshape(-1, len(rows))
     told = np.eye(classes, dtype=np.float32)[lists].transpose(1, 0, 2)
-    found = stand_ins.ridge(public[rows], told, public[others]), stand_ins.spread(near, rows, told, others)
+    both = stand_ins.ridge(public[rows], told, public[others]), stand_ins.spread(near, rows, told, others)
     wanted = truth[:, others].T[:, None, None, :]
     shape = len(others), *answers.shape[:3]
-    each = np.stack([(said.argmax(2).reshape(shape) == wanted).mean(0) for said in found])
+    each = np.stack([(said.argmax(2).reshape(shape) == wanted).mean(0) for said in both])
     better = each.mean((1, 2)).argmax(0)  # of the two, for each of the labels
-    return np.asarray(each[better, :, :, np.arange(len(better))].transpose(1, 2, 0))
+    usual = np.stack([one == np.bincount(one).argmax() for one in truth])
+    easier = usual[:, others].mean(1) - usual.mean(1)
+    found = each[better, :, :, np.arange(len(better))].transpose(1, 2, 0) - easier
+    return np.clip(found, 0.0, 1.0)
 
 
-def chosen(tried: Sequence[Tried], classes: int) -> Tried | None:
-    """The plan of the best student in the mean over labels; of nearly equal ones that of the surest answers.
+def chosen(tried: Sequence[Tried], classes: int, *, image: bool) -> Tried | None:
+    """The plan of the best student in the mean over labels.
 
-    Students of a run learn more from sure answers than those that stand for them here. None: answers of all
-    plans are hardly better than chance.
+    Of images, of nearly equal ones that of the surest answers: nets learn more from these than the students
+    that stand for them here, while those of tables are much like them. None: answers of all plans are hardly
+    better than chance.
 
     >>> one = Tried(100, 30, 80, np.array([0.9]), np.array([[0.8]]))
     >>> sure, wrong = one._replace(queries=40, answers_right=np.array([1.0])), one._replace(queries=20)
-    >>> chosen([one, sure._replace(right=np.array([[0.79]]))], 2).queries
-    40
-    >>> chosen([wrong._replace(answers_right=np.array([0.51]))], 2) is None
+    >>> nearly = sure._replace(right=np.array([[0.79]]))
+    >>> [chosen([one, nearly], 2, image=image).queries for image in (True, False)]
+    [40, 80]
+    >>> chosen([wrong._replace(answers_right=np.array([0.51]))], 2, image=False) is None
     True
     """
     told = [one for one in tried if _tells(one, classes)]
     if not told:
         return None
     most = max(one.right.mean() for one in told)
-    good = [one for one in told if one.right.mean() >= _NEARLY * most]
+    good = [one for one in told if one.right.mean() >= (_NEARLY if image else 1) * most]
     return max(good, key=lambda one: (one.answers_right.mean(), one.right.mean()))
 
 
@@ -308,7 +319,8 @@ def _expected(best: Tried, labels: Sequence[Labels], public: int) -> Expected:
     noise = float(np.sqrt(best.right.var(0, ddof=1).mean()))
     ends = (each.min(), each.max()) if several > 1 else _around(float(each[0]), judged, noise)
     low, high = map(float, ends)
-    return Expected(float(each.mean()), low, high, float(np.mean(usual)), judged, several, noise, _DRAWS)
+    draws = len(best.right)
+    return Expected(float(each.mean()), low, high, float(np.mean(usual)), judged, several, noise, draws)
 
 
 def _around(share: float, judged: int, noise: float) -> tuple[float, float]:

@@ -227,7 +227,7 @@ def test_linear_teachers_are_ahead_where_their_space_bends_what_no_line_of_sums_
     radius = (places**2).sum(1)
     labels = (radius > np.median(radius)).astype(int)
     ids = np.arange(len(places)).astype(str)
-    dataset = SimpleNamespace(public=Part(places, labels, ids), classes=2)
+    dataset = SimpleNamespace(public=Part(places, labels, ids), classes=2, kind="table")
     monkeypatch.setattr(teacher_rehearsal, "seen", lambda *_: lifted(places))
     settings = {"records": 50_000, "epsilon": 2.0, "delta": 1e-5}
     found = teacher_rehearsal.rehearse(dataset, [labels], **settings)

@@ -65,7 +65,9 @@ def rehearsed():
     """A rehearsal on 600 public inputs with their labels, for any records and epsilon."""
     inputs, labels = heaps(600, 5)
     entries = np.c_[inputs / 4, np.full(len(inputs), 0.2)].astype(np.float32)
-    dataset = SimpleNamespace(public=Part(inputs, labels, np.arange(600).astype(str)), classes=CLASSES)
+    dataset = SimpleNamespace(
+        public=Part(inputs, labels, np.arange(600).astype(str)), classes=CLASSES, kind="table"
+    )
 
     def made(exact=False, **wish):
         with pytest.MonkeyPatch.context() as patch:
@@ -135,13 +137,15 @@ TRIED = Tried(100, 30, 80, np.array([0.9, 0.7]), np.array([[0.8, 0.6]]))
 def test_the_best_student_decides_and_not_the_number_of_answers_or_their_accuracy():
     many = TRIED._replace(queries=500, answers_right=np.array([0.8, 0.6]), right=np.array([[0.9, 0.6]]))
     few = TRIED._replace(queries=20, answers_right=np.array([1.0, 0.9]), right=np.array([[0.5, 0.5]]))
-    assert teacher_rehearsal.chosen([TRIED, many, few], 2) == many
+    assert all(teacher_rehearsal.chosen([TRIED, many, few], 2, image=one) == many for one in (True, False))
 
 
-def test_of_plans_that_are_nearly_as_good_the_surest_answers_win():
+def test_of_images_the_surest_answers_win_among_plans_that_are_nearly_as_good():
     sure = TRIED._replace(queries=40, answers_right=np.array([0.95, 0.8]), right=TRIED.right - 0.01)
-    assert teacher_rehearsal.chosen([TRIED, sure], 2) == sure
-    assert teacher_rehearsal.chosen([TRIED, sure._replace(right=TRIED.right - 0.02)], 2) == TRIED
+    behind = sure._replace(right=TRIED.right - 0.02)
+    assert teacher_rehearsal.chosen([TRIED, sure], 2, image=True) == sure
+    assert teacher_rehearsal.chosen([TRIED, behind], 2, image=True) == TRIED
+    assert teacher_rehearsal.chosen([TRIED, sure], 2, image=False) == TRIED
 
 
 def test_few_teachers_that_stand_for_many_give_answers_as_right_as_many_do():
