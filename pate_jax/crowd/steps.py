@@ -100,7 +100,7 @@ def rate_of(classes: int) -> float:
 
 
 def started(
-    model: Linear, first: Int[np.ndarray, "pool entries"], seen: Int[np.ndarray, "pool others"]
+    model: Linear, first: Int[np.ndarray, "pool others"], seen: Int[np.ndarray, "pool entries"]
 ) -> Weights:
     """The weights with which steps begin: those that come closest to the first classifier's logits.
 
