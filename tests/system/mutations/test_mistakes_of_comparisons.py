@@ -25,7 +25,6 @@ from pate_jax.student import Linear
 from pate_jax.system import storage
 
 
-@pytest.fixture(autouse=True)
 def without(kind):
     """A statement that leaves out releases of a kind."""
 
@@ -47,6 +46,7 @@ def everybody_judges(crowd):
     return inputs.crowd.voters(crowd.dataset.private, crowd.dataset.classes, by=crowd.choice.by)
 
 
+@pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr(comparison, "rivals", honest_runs.rivals)
 
