@@ -1,10 +1,10 @@
 """Steps beside one table of sums: `python -m benchmarks.steps fashion_mnist --archives FOLDER`.
 
 For each data set and epsilon it plans sums as `pate run --voters sums` does, from the public inputs, the
-rounded number of records and epsilon. Then it really counts all records, once for each draw of the noise:
-with one table, and with the steps that were chosen. Labels of the test part judge; nothing is chosen by them. The
-figures are percent right on the test part before any student, as a mean with its standard error. Lines are
-printed, and appended to results/steps.jsonl.
+rounded number of records and epsilon. Then it really counts all records, with one table and with the steps
+that were chosen, once for each draw of the noise. Labels of the test part judge; nothing is chosen by them.
+The figures are percent right on the test part before any student, as a mean with its standard error. Lines
+are printed, and appended to results/steps.jsonl.
 
     python -m benchmarks.steps strokes glyphs --records 6000 --draws 2
     python -m benchmarks.steps --files a.csv b.csv c.csv --label-column died --id-column patient
