@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Int
 
 from pate_jax.crowd import slope
+from pate_jax.crowd.sums import Constants
 from pate_jax.crowd.vectors import Scaling, bounded
 from pate_jax.crowd.voters import Voters, check_labels, each_block, own_rows
 from pate_jax.mechanisms.crowds import ClassSums
@@ -43,16 +46,21 @@ def look(space: Space, scaling: Scaling, people: Voters) -> Seen:
     """The vectors of these voters, as whole numbers of 16 bits; they are private."""
     rows = own_rows(people)
 
-    def work(public: tuple[object, np.ndarray], seen: np.ndarray, there: np.ndarray) -> np.ndarray:
-        axes, weights = public
-        coordinates = along(axes, seen)  # type: ignore[arg-type]
-        made = bounded(coordinates, weights, scaling.length, scaling.constant)
+    def work(public: Constants, seen: np.ndarray, there: np.ndarray) -> np.ndarray:
+        made = _vectors(public, seen, length=scaling.length, constant=scaling.constant)
         return np.asarray(made, np.int16)[: len(there)]
 
     with devices.failing_together():
-        blocks = each_block(space, people.inputs, rows, work, (space.axes, scaling.weights))
+        constants = Constants(space.axes, scaling.weights)
+        blocks = each_block(space, people.inputs, rows, work, constants)
         entries = len(scaling.weights) + (scaling.constant > 0)
         vectors = np.concatenate([np.zeros((0, entries), np.int16), *blocks])
     own = np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
     users = None if people.users is None else people.users[own]
     return Seen(vectors, people.labels[own], users)
+
+
+@partial(jax.jit, static_argnames=("length", "constant"))
+def _vectors(public: Constants, seen: Array, *, length: int, constant: int) -> Int[Array, "row entries"]:
+    """The vectors of one block; no entry is above the length, which is below 2^15."""
+    return bounded(along(public.axes, seen), public.weights, length, constant)

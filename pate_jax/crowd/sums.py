@@ -26,7 +26,7 @@ from pate_jax.system import devices as system
 _LARGE = 1 << 30  # length of sums whose squares are well below 2^63
 
 
-class _Constants(NamedTuple):
+class Constants(NamedTuple):
     """What is public in the kernel."""
 
     axes: Axes
@@ -73,11 +73,11 @@ def squares(space: Space, scaling: Scaling, people: Voters, release: ClassSums) 
     """
     if people.users is None:
 
-        def work(public: _Constants, seen: np.ndarray, there: np.ndarray) -> np.ndarray:
+        def work(public: Constants, seen: np.ndarray, there: np.ndarray) -> np.ndarray:
             found = _squared(public, seen, length=scaling.length, constant=scaling.constant)
             return np.asarray(found)[: len(there)]
 
-        rows, constants = range(len(people.labels)), _Constants(space.axes, scaling.weights)
+        rows, constants = range(len(people.labels)), Constants(space.axes, scaling.weights)
         blocks = each_block(space, people.inputs, rows, work, constants)
         return np.concatenate([np.zeros(0, np.int64), *blocks])
     table = np.zeros(people.users.max(initial=-1) + 1, np.int64)
@@ -88,7 +88,7 @@ def squares(space: Space, scaling: Scaling, people: Voters, release: ClassSums) 
 
 
 @partial(jax.jit, static_argnames=("length", "constant"))
-def _squared(public: _Constants, seen: Array, *, length: int, constant: int) -> Int[Array, " row"]:
+def _squared(public: Constants, seen: Array, *, length: int, constant: int) -> Int[Array, " row"]:
     """The squares of vectors' lengths, which are at most 8,000: below 2^31."""
     vectors = bounded(along(public.axes, seen), public.weights, length, constant)
     return (vectors * vectors).sum(1)
@@ -114,7 +114,7 @@ def _pieces(
     height = release.shape[0]
     most = height if people.users is None else BLOCK
 
-    def work(public: _Constants, seen: np.ndarray, there: np.ndarray) -> _Pieces:
+    def work(public: Constants, seen: np.ndarray, there: np.ndarray) -> _Pieces:
         labels = people.labels[there].astype(np.int64)
         rows, signs = (labels, np.ones_like(labels)) if height > 1 else (0 * labels, 2 * labels - 1)
         users = 0 if people.users is None else people.users[there]
@@ -130,13 +130,13 @@ def _pieces(
         )
         return _Pieces(names // height, names % height, np.asarray(found)[: len(names)].astype(np.int64))
 
-    constants = _Constants(space.axes, scaling.weights)
+    constants = Constants(space.axes, scaling.weights)
     return each_block(space, people.inputs, order, work, constants, count=count)
 
 
 @partial(jax.jit, static_argnames=("length", "constant", "most"))
 def _summed(
-    public: _Constants, seen: Array, piece: Array, signs: Array, *, length: int, constant: int, most: int
+    public: Constants, seen: Array, piece: Array, signs: Array, *, length: int, constant: int, most: int
 ) -> Int[Array, "piece entries"]:
     """The sums of one block, of 2,000 vectors of length 8,000 at most: far below 2^31."""
     vectors = bounded(along(public.axes, seen), public.weights, length, constant)

@@ -122,7 +122,8 @@ def test_a_changed_voter_moves_every_step_by_no_more_than_its_bound(tmp_path, by
         tables = [release.counted(one.at(step)) for one in (before, after)]
         np.testing.assert_array_equal(tables[0], release.load_table(run, step))
         moved = int(((tables[0] - tables[1]) ** 2).sum())
-        assert 0 < moved <= before.at(step).plan.release.squared_shift("changed")
+        assert moved <= before.at(step).plan.release.squared_shift("changed")
+        assert moved > 0 or step > 1  # one that is surely right, before and after, corrects nothing
 
 
 def test_the_plan_of_all_steps_reads_no_private_record(tmp_path):

@@ -10,19 +10,40 @@ import pytest
 from catalogue import case, edit, is_caught, is_found, replaced, verified
 from test_edited_runs import both, settings
 from test_mistakes_of_crowds import crowd_lines, patched
-from test_mistakes_of_rounds import everybody_judges, other_student, without
 
+from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import crowds, recounts
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Comparison
 from pate_jax.runs import ledger
-from pate_jax.runs.crowds import comparison, release, rivals, stages
+from pate_jax.runs.crowds import comparison, inputs, release, rivals, stages
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import Linear
 from pate_jax.system import storage
+
+
+def without(kind):
+    """A statement that leaves out releases of a kind."""
+
+    def change(run, statement):
+        kept = tuple(one for one in statement.releases if not isinstance(one, kind))
+        return replace(statement, releases=kept, figure=figure_of(kept, statement.delta))
+
+    return change
+
+
+def other_student(run, folder):
+    """A student that somebody exchanged, as one that has seen private records would be."""
+    path = folder / "parameters.npz"
+    arrays = {name: array + 0.01 for name, array in storage.read_arrays(path, "student-parameters").items()}
+    storage.write_arrays(path, "student-parameters", arrays)
+
+
+def everybody_judges(crowd):
+    return inputs.crowd.voters(crowd.dataset.private, crowd.dataset.classes, by=crowd.choice.by)
 
 
 @pytest.fixture(autouse=True)
