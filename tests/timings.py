@@ -51,10 +51,14 @@ class Timings:
 
     def pytest_terminal_summary(self, terminalreporter):
         """The dearest files, the sum of compiling, and how long the processes collected and lived."""
-        reports = [one for some in terminalreporter.stats.values() for one in some if hasattr(one, "when")]
+        every = [one for some in terminalreporter.stats.values() for one in some]
+        reports = [
+            one for one in every if isinstance(one, pytest.TestReport)
+        ]  # not of files or left-out tests
         spent = Counter()
         for report in reports:
-            file, compiling = report.nodeid.partition("::")[0], dict(report.user_properties)["compiling"]
+            file = report.nodeid.partition("::")[0]
+            compiling = dict(report.user_properties).get("compiling", 0.0)  # a process that died tells none
             phase = "running" if report.when == "call" else "preparing"
             spent.update({(file, phase): report.duration, (file, "compiling"): compiling})
         files = Counter()
