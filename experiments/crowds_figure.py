@@ -51,7 +51,7 @@ def main(
     Args:
         results: JSON lines of `experiments.crowds`.
         teachers: JSON lines of `experiments.linear_teachers`.
-        rounds: JSON lines of `experiments.crowd_rounds`.
+        rounds: JSON lines of the second rounds that there were before steps.
         out: the figure.
     """
     lines = [json.loads(line) for line in results.read_text().splitlines()]

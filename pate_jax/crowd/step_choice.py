@@ -26,7 +26,7 @@ from pate_jax.models.spaces.space import Space
 _ADDED, _DRAWN = 0.35, 0.8  # of a score: what added noise and the draw of records may move it by
 _FEWEST = 3  # tables: fewer are not worth their noise
 _DIRECTIONS, _STRENGTHS = (200, 800), (0.003, 0.03)
-_AHEAD = 0.002  # of the judged inputs: by how much steps must be ahead of one table in the mean
+_AHEAD = 0.01  # of the judged inputs: by how much steps must be ahead of one table in the mean
 _VOTING, _JUDGED = 6000, 1500  # public inputs that stand for voters, and that are judged
 
 

@@ -104,7 +104,7 @@ MISTAKES = [
     case("noise of one step reused in the next", replaced(release, "stream", one_stream), made, "noise"),
     case("weights that know private labels", replaced(answers, "after", secret_weights), made, "weights"),
     case("a step too many", replaced(of_steps, "made", a_step_more), made, "ledger: epsilon 8 was allowed"),
-    case("a clip that looks at the mean", replaced(slope, "clipped", by_the_mean), LENGTHS, "squared_shift"),
+    case("a clip that looks at the mean", replaced(slope, "clipped", by_the_mean), LENGTHS, "AssertionError"),
     case(
         "those held out vote as well",
         patched(Crowd, "people", property(lambda crowd: crowd.everybody.take(np.arange(9)))),
