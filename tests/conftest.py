@@ -59,6 +59,12 @@ def pytest_configure(config):
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop("PATE_HONEST_RUNS"), ignore_errors=True))
 
 
+def pytest_collection_finish():
+    """No search for garbage looks again at what lives as long as the process: libraries and the tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Tests that share programs go to one process."""
