@@ -170,7 +170,7 @@ def _blocks(users: Int[np.ndarray, " record"] | None, number: int) -> Iterator[s
     if users is None:
         yield from (slice(start, start + _BLOCK) for start in range(0, number, _BLOCK))
         return
-    ends = np.append(np.flatnonzero(np.diff(users)) + 1, number) if number else []
+    ends = np.append(np.flatnonzero(np.diff(users)) + 1, number)[: number and None]
     start = 0
     for place, end in enumerate(ends):
         if end - start >= _BLOCK // 4 or place + 1 == len(ends):

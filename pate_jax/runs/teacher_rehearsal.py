@@ -269,7 +269,7 @@ def _students(
     usual = np.stack([one == np.bincount(one).argmax() for one in truth])
     easier = usual[:, others].mean(1) - usual.mean(1)
     found = each[better, :, :, np.arange(len(better))].transpose(1, 2, 0) - easier
-    return np.clip(found, 0.0, 1.0)
+    return np.asarray(np.clip(found, 0.0, 1.0))
 
 
 def chosen(tried: Sequence[Tried], classes: int, *, image: bool) -> Tried | None:

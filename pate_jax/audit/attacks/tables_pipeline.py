@@ -75,7 +75,8 @@ class Gradients:
 
     def table(self, member: Bool[np.ndarray, " voter"]) -> Table:
         """The exact sum of members' gradients."""
-        return self.residuals[member].T.astype(np.int64) @ self.vectors[member].astype(np.int64)
+        found = self.residuals[member].T.astype(np.int64) @ self.vectors[member].astype(np.int64)
+        return np.asarray(found)
 
     def products(self, table: Table) -> Float[np.ndarray, " voter"]:
         """Of each voter's gradient with a table, in units of the noise's variance."""

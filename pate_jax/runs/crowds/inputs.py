@@ -254,11 +254,16 @@ class Crowd:
 
     def planned(self) -> Plan:
         """The plan of the first step anew, from public inputs, settings and the noisy number of voters."""
-        asked = {"voters": self.voting, "classes": self.dataset.classes, "mu": self.mu}
+        voters, classes, users = self.voting, self.dataset.classes, self.public_users
         if self.choice.voters == "sums":
             number = self.choice.steps
-            return stepped(*self.wide, self.labels, **asked, users=self.public_users, number=number)
-        return plan("neighbours", *self.wide, **asked, queries=self.choice.queries, users=self.public_users)
+            return stepped(
+                *self.wide, self.labels, voters=voters, classes=classes, mu=self.mu, users=users, number=number
+            )
+        queries = self.choice.queries
+        return plan(
+            "neighbours", *self.wide, voters=voters, classes=classes, mu=self.mu, queries=queries, users=users
+        )
 
     @property
     def labels(self) -> list[Labels]:
