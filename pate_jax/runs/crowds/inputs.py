@@ -59,11 +59,12 @@ class Crowd:
     choice: CrowdChoice
     step: int = 1  # of those in which its voters vote
     steps: dict[int, Crowd] = field(default_factory=dict, repr=False, compare=False)  # that were opened
-    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # that all steps share
+    learned: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # from the public part
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # that its steps share
 
     def of(self, voters: Voting) -> Crowd:
         """The same with other voters, in a space that is learned once."""
-        return replace(self, choice=replace(self.choice, voters=voters), steps={})
+        return replace(self, choice=replace(self.choice, voters=voters), steps={}, kept={})
 
     def at(self, step: int) -> Crowd:
         """The same crowd in another step."""
@@ -263,18 +264,18 @@ class Crowd:
     @property
     def labels(self) -> list[Labels]:
         """Made-up labels of the pool, by which a rehearsal chooses."""
-        if "labels" not in self.kept:
-            self.kept["labels"] = labellings(*self.wide, self.dataset.classes)
-        return list(self.kept["labels"])
+        if "labels" not in self.learned:
+            self.learned["labels"] = labellings(*self.wide, self.dataset.classes)
+        return list(self.learned["labels"])
 
     @property
     def wide(self) -> Learned:
         """The space that a plan is chosen from, with the pool's coordinates in it."""
-        if "wide" not in self.kept:
+        if "wide" not in self.learned:
             public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
             made = trained.learned(self.kind, public, key=key, encoder=self.choice.encoder)
-            self.kept["wide"] = made
-        return self.kept["wide"]
+            self.learned["wide"] = made
+        return self.learned["wide"]
 
     @property
     def voted(self) -> Seen:
