@@ -59,11 +59,12 @@ class Crowd:
     choice: CrowdChoice
     step: int = 1  # of those in which its voters vote
     steps: dict[int, Crowd] = field(default_factory=dict, repr=False, compare=False)  # that were opened
-    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # that all steps share
+    learned: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # from the public part
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # that its steps share
 
     def of(self, voters: Voting) -> Crowd:
         """The same with other voters, in a space that is learned once."""
-        return replace(self, choice=replace(self.choice, voters=voters), steps={})
+        return replace(self, choice=replace(self.choice, voters=voters), steps={}, kept={})
 
     def at(self, step: int) -> Crowd:
         """The same crowd in another step."""
@@ -258,7 +259,13 @@ class Crowd:
         if self.choice.voters == "sums":
             number = self.choice.steps
             return stepped(
-                *self.wide, self.labels, voters=voters, classes=classes, mu=self.mu, users=users, number=number
+                *self.wide,
+                self.labels,
+                voters=voters,
+                classes=classes,
+                mu=self.mu,
+                users=users,
+                number=number,
             )
         queries = self.choice.queries
         return plan(
@@ -268,21 +275,21 @@ class Crowd:
     @property
     def labels(self) -> list[Labels]:
         """Made-up labels of the pool, by which a rehearsal chooses."""
-        if "labels" not in self.kept:
-            self.kept["labels"] = labellings(*self.wide, self.dataset.classes)
-        return list(self.kept["labels"])
+        if "labels" not in self.learned:
+            self.learned["labels"] = labellings(*self.wide, self.dataset.classes)
+        return list(self.learned["labels"])
 
     @property
     def wide(self) -> Learned:
         """The space that a plan is chosen from, with the pool's coordinates in it."""
         closely = effort(self.kind, self.seen.public.inputs, self._looked_at)
         place = f"wide, looked at by {closely}"
-        if place not in self.kept:
+        if place not in self.learned:
             public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
-            self.kept[place] = trained.learned(
+            self.learned[place] = trained.learned(
                 self.kind, public, key=key, encoder=self.choice.encoder, number=self._looked_at
             )
-        return cast(Learned, self.kept[place])
+        return cast(Learned, self.learned[place])
 
     @property
     def _looked_at(self) -> int | None:

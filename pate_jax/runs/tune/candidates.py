@@ -20,7 +20,6 @@ from pate_jax.accounting.tuning import Tuned
 from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.models.spaces import Learned
 from pate_jax.runs import budget, chain, public_part, publication, registration, trials
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
@@ -45,9 +44,7 @@ class Choice:
 
     run: RunDirectory
     dataset: Dataset | None = field(repr=False)  # None where they cannot be had
-    learned: dict[tuple[str | None, str], dict[tuple[int, int], Learned]] = field(
-        default_factory=dict, repr=False
-    )
+    learned: dict[tuple[str | None, str], dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
