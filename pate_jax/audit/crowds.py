@@ -23,7 +23,15 @@ from pate_jax.crowd import vectors
 from pate_jax.crowd.plan import Plan
 from pate_jax.data import partition
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import MOST_STEPS, ClassSums, Comparison, CrowdRelease, HeadCount, Score
+from pate_jax.mechanisms.crowds import (
+    MOST_STEPS,
+    ClassSums,
+    Comparison,
+    CrowdRelease,
+    HeadCount,
+    NeighbourCounts,
+    Score,
+)
 from pate_jax.runs import batches, budget, chain, ledger, trials
 from pate_jax.runs.crowds import comparison, public_side, release, rivals, stages, steps, students
 from pate_jax.runs.crowds.certificate import faults, held_out
@@ -80,6 +88,9 @@ def _certified(run: RunDirectory, step: int) -> Iterator[Finding]:
     certificate = storage.read_json(run.certificate_of(step), "certificate")
     public = public_side.digest(public_side.read(run.public_side_of(step)))
     table, released = release.load_table(run, step), _release_of(run, step)
+    if not isinstance(released, ClassSums | NeighbourCounts):
+        yield failed(f"{named(step)}a table was counted, and the public side plans none")
+        return
     whom = f"{named(step)}{certificate.get('records')} records by {certificate.get('by')}"
     yield from judged(
         faults(certificate, released, table, public),
