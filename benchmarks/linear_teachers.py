@@ -30,7 +30,7 @@ from sklearn.linear_model import Ridge  # noqa: E402
 from pate_jax import ensemble, models  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.data.partition import Shards  # noqa: E402
-from pate_jax.ensemble import feeding, plan, programs, solution, training, waves  # noqa: E402
+from pate_jax.ensemble import feeding, plan, programs, ridge, training, waves  # noqa: E402
 from pate_jax.models import spaces  # noqa: E402
 
 DIRECTIONS, CLASSES, ROUNDS, WANTED = 400, 10, 5, 10
@@ -71,8 +71,8 @@ def model() -> models.Model:
 
 def one(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """scikit-learn's answer for a shard."""
-    ridge = Ridge(alpha=CONFIG.resolved().weight_decay, fit_intercept=False)
-    found: np.ndarray = ridge.fit(inputs, targets).coef_
+    estimator = Ridge(alpha=CONFIG.resolved().weight_decay, fit_intercept=False)
+    found: np.ndarray = estimator.fit(inputs, targets).coef_
     return found
 
 
@@ -102,7 +102,7 @@ def parts(records: Records, net: models.Model) -> dict[str, float]:
     fit = training._machine(net, SAME, config, made, chosen)
     took = {"programs": 0.0, "cutting_shards": 0.0}
     began = time.perf_counter()
-    for group, feed in solution.feeds(fit, data, np.arange(teachers)):
+    for group, feed in ridge.feeds(fit, data, np.arange(teachers)):
         took["cutting_shards"] += time.perf_counter() - began
         attempts = waves.spread(np.zeros(len(group), np.int32), fit)
         resident = jax.block_until_ready(programs.place(feed, chosen, made.width))

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.bounds import gnmax, laplace, threshold
-from pate_jax.accounting.counts_curve import argmax_bound, counts_curve
-from pate_jax.accounting.index_curve import index_curve
+from pate_jax.accounting.index_curve import argmax_bound, counts_curve, index_curve
 from pate_jax.accounting.inputs import check_curve, check_delta, check_orders, check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, check_votes_suffice

@@ -17,7 +17,7 @@ from scipy import special
 from pate_jax.accounting import curves
 from pate_jax.accounting.best_order import Columns, Places, least
 from pate_jax.accounting.bounds import gnmax, threshold
-from pate_jax.accounting.counts_curve import argmax_bound
+from pate_jax.accounting.index_curve import argmax_bound
 from pate_jax.accounting.inputs import check_votes
 from pate_jax.mechanisms import LNMax, Mechanism, ThresholdTest, check_votes_suffice
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.bounds import argmax_worst_case, threshold
-from pate_jax.accounting.counts_curve import argmax_bound
-from pate_jax.accounting.index_curve import index_curve
+from pate_jax.accounting.index_curve import argmax_bound, index_curve
 from pate_jax.accounting.inputs import check_orders
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.shared_votes import SharedVote

@@ -17,12 +17,14 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
+from jaxtyping import Int
 
 from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
@@ -304,3 +306,20 @@ def _fit(function: Callable[[np.ndarray], np.ndarray], degree: int) -> np.ndarra
 _COSINE = _fit(lambda square: np.cos(np.pi / 2 * np.sqrt(square)), 4)
 _SINE = _fit(lambda square: np.pi / 2 * np.sinc(np.sqrt(square) / 2), 4)
 _FROM_PAIR = {"laplace": _signed_log, "gumbel": _minus_log_log, "exponential": _minus_log}
+
+
+def share(of: Noise, shape: tuple[int, ...], *, key: jax.Array) -> Int[np.ndarray, "*shape"]:
+    """Independent whole noise for every number of a table; a key serves one table only.
+
+    >>> share(Noise("discrete_gaussian", 28.3), (2, 3), key=noise.seeded_key(7)).shape
+    (2, 3)
+    """
+    check_key(key)
+    if not of.is_discrete:
+        raise PateError(f"noise of {of.family!r} is not whole: shares are added up as whole numbers")
+    return np.asarray(_drawn(source(of), key, shape), np.int64)
+
+
+@partial(jax.jit, static_argnames="shape")
+def _drawn(source: Source, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return draw(source, key, shape)

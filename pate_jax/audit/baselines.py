@@ -13,7 +13,7 @@ from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
 from pate_jax.models import trees
 from pate_jax.runs import batches, chain, registration, trials
-from pate_jax.runs.baselines import heads, tasks, training
+from pate_jax.runs.baselines import tasks, training
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import TRAINING
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -69,10 +69,10 @@ def space(subject: Subject) -> Iterator[Finding]:
     if found.head is None:
         yield passed("the net learned from the records as they are, through no space")
         return
-    kept, again = found.head, heads.learned(found.dataset, found.settings)
+    kept, again = found.head, tasks.learned(found.dataset, found.settings)
     yield from public.learned(
-        public.Seen(heads.arrays(kept), kept.front),
-        public.Seen(heads.arrays(again), again.front),
+        public.Seen(tasks.arrays(kept), kept.front),
+        public.Seen(tasks.arrays(again), again.front),
         found.dataset.public.inputs,
         "space and weights of the head",
         "public inputs and settings",

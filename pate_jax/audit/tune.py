@@ -18,9 +18,8 @@ from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import TUNE
 from pate_jax.runs.release.findings import Finding, failed, judged, passed
-from pate_jax.runs.tune import candidates, draws, ledger, pipeline, place
-from pate_jax.runs.tune.candidates import Choice
-from pate_jax.runs.tune.place import Place
+from pate_jax.runs.tune import candidates, ledger, pipeline
+from pate_jax.runs.tune.candidates import Choice, Place
 from pate_jax.system import storage
 
 Check = Callable[[RunDirectory, Crowd | Finding], Iterable[Finding]]
@@ -61,7 +60,7 @@ def charged(choice: Choice) -> Iterator[Finding]:
 def drawn(choice: Choice) -> Iterator[Finding]:
     """Whether number, settings and secrets of the candidates follow from the secret of the choice."""
     names = [f"{number:04d}" for number in choice.numbers]
-    there = place.found(choice.run.root)
+    there = candidates.candidate_folders(choice.run.root)
     yield from judged(
         [] if there == names else ["the candidates are not as many as the secret says"],
         "the candidates are as many as the secret says",
@@ -103,7 +102,7 @@ def chosen(choice: Choice) -> Iterator[Finding]:
         yield shards.absent(run, run.results, "tune")
         return
     number = run.record.read().of("chosen")["number"]
-    best = draws.best([pipeline.score(Place(run.root, one)) for one in choice.numbers])
+    best = candidates.best([pipeline.score(Place(run.root, one)) for one in choice.numbers])
     yield from judged(
         [] if number == best else [f"candidate {number} was published, and {best} has the best score"],
         "the candidate with the best score was published",

@@ -26,7 +26,6 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
         json: print one JSON object in place of the table: sensitive too.
     """
     from pate_jax.audit.attacks import risk as risks
-    from pate_jax.audit.attacks import risk_page
     from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
@@ -34,7 +33,7 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
     with directory.writing():
         found = risks.assess(directory, people)
         risks.keep(found)
-    print(json_format.dumps(found.to_dict()) if json else risk_page.text(found))
+    print(json_format.dumps(found.to_dict()) if json else risks.terminal_page(found))
 
 
 def attack(

@@ -8,17 +8,20 @@ for as many records as the teacher's own count wants (`places`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from pate_jax.ensemble import cholesky
+from pate_jax.ensemble import feeding, programs, waves
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import News, Shard, State, Teacher
+from pate_jax.ensemble.waves import Machine, Tell, Wave
 from pate_jax.models import Model
 from pate_jax.models.trees import Tree
 
@@ -79,14 +82,14 @@ def _products(tall: Array, few: Array) -> Array:
 
 
 def _solved(tall: Array, right: Array, penalty: float) -> Array:
-    return cholesky.solve(gram(tall) + penalty * jnp.eye(len(right)), right)
+    return solve(gram(tall) + penalty * jnp.eye(len(right)), right)
 
 
 def gram(tall: Float[Array, "rows columns"]) -> Float[Array, "columns columns"]:
     """`tall' tall` in blocks of columns, with zeros above the blocks on the diagonal: nothing reads those."""
     blocks = []
-    for start in range(0, tall.shape[1], cholesky.SIZE):
-        end = min(start + cholesky.SIZE, tall.shape[1])
+    for start in range(0, tall.shape[1], SIZE):
+        end = min(start + SIZE, tall.shape[1])
         block = tall[:, start:end].T @ tall[:, :end]
         blocks.append(jnp.pad(block, ((0, 0), (0, tall.shape[1] - end))))
     return jnp.concatenate(blocks)
@@ -132,3 +135,126 @@ def teacher(model: Model, config: TeacherConfig) -> Teacher:
         return state._replace(epoch=epoch), news
 
     return Teacher(start, step, turn)
+
+
+SIZE = 96  # columns of a block: with fewer, products are slow
+_ELIMINATED = 32  # columns, together: with more, each step of elimination is slow
+
+
+def solve(
+    matrix: Float[Array, "rows rows"], right: Float[Array, "rows columns"]
+) -> Float[Array, "rows columns"]:
+    """`matrix^-1 right`, from the blocked Cholesky factors of a positive definite matrix.
+
+    Only the lower half of the matrix is read, and whole blocks of `SIZE` columns on its diagonal.
+
+    >>> solve(jnp.array([[4.0, 2], [2, 5]]), jnp.array([[8.0], [12]])).ravel().tolist()
+    [1.0, 2.0]
+    """
+    inverses, below, middle = [], [], []
+    while len(matrix):
+        inverse = inverse_factor(matrix[:SIZE, :SIZE])
+        lower = _product(matrix[SIZE:, :SIZE], inverse.T)
+        middle.append(_product(inverse, right[:SIZE]))
+        matrix = matrix[SIZE:, SIZE:] - _product(lower, lower.T)
+        right = right[SIZE:] - _product(lower, middle[-1])
+        inverses.append(inverse)
+        below.append(lower)
+    found = right  # no rows are left
+    for inverse, lower, part in zip(inverses[::-1], below[::-1], middle[::-1], strict=True):
+        found = jnp.concatenate([_product(inverse.T, part - _product(lower.T, found)), found])
+    return found
+
+
+def inverse_factor(block: Float[Array, "size size"]) -> Float[Array, "size size"]:
+    """`L^-1` where `block = L L'`, from those of its first columns and of what is left."""
+    if len(block) <= _ELIMINATED:
+        return _eliminated(block)
+    first = inverse_factor(block[:_ELIMINATED, :_ELIMINATED])
+    lower = _product(block[_ELIMINATED:, :_ELIMINATED], first.T)
+    last = inverse_factor(block[_ELIMINATED:, _ELIMINATED:] - _product(lower, lower.T))
+    corner = jnp.zeros((len(first), len(last)))
+    return jnp.block([[first, corner], [-_product(last, _product(lower, first)), last]])
+
+
+def _eliminated(block: Array) -> Array:
+    """The same for few columns: what elimination makes of the identity beside the block, rows scaled."""
+    size = len(block)
+
+    def eliminate(column: Array, beside: Array) -> Array:
+        pivot = beside[column]
+        shares = jnp.where(jnp.arange(size) > column, beside[:, column] / pivot[column], 0.0)
+        return beside - shares[:, None] * pivot
+
+    done = jax.lax.fori_loop(0, size, eliminate, jnp.concatenate([block, jnp.eye(size)], axis=1))
+    return done[:, size:] * jax.lax.rsqrt(jnp.diagonal(done))[:, None]
+
+
+def _product(left: Array, right: Array) -> Array:
+    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
+
+
+Made = TypeVar("Made")
+
+
+def longest(counts: np.ndarray, plan: Plan) -> int:
+    """Places for the records of the longest shard."""
+    return int(places(counts, sizes(plan, len(counts))).max())
+
+
+def train(machine: Machine, data: feeding.Records, ids: np.ndarray, wave: Wave, tell: Tell) -> Wave:
+    """Solve a wave's teachers."""
+    waiting = None
+    for group, feed in ahead(feeds(machine, data, ids)):
+        real = group >= 0
+        resident, state = waves.begin(machine, feed)
+        state, news = machine.programs.turn(machine.programs.steps(state, resident, 1), resident)
+        if waiting is not None:
+            _store(wave, *waiting)
+        waiting = state, news, waves.rows_of(ids, group[real]), real
+        tell(float(feed.count.sum()))
+    if waiting is not None:
+        _store(wave, *waiting)
+    return wave
+
+
+def _store(wave: Wave, state: State, news: News, rows: np.ndarray, real: np.ndarray) -> None:
+    waves.store(wave, state, programs.fetch(news), rows, real)
+
+
+def feeds(machine: Machine, data: feeding.Records, ids: np.ndarray) -> Iterator[tuple[np.ndarray, Shard]]:
+    """The rounds of a wave: the teachers of each, and their shards."""
+    for length, group in rounds(ids, data.counts, machine.plan, len(machine.devices)):
+        yield group, feeding.take(data._replace(length=length), group, machine.config)
+
+
+def rounds(ids: np.ndarray, counts: np.ndarray, plan: Plan, devices: int) -> Iterator[tuple[int, np.ndarray]]:
+    """The rounds of a wave, each with the places of its shards, which shape its program.
+
+    One by one, a teacher may have any place, and devices share a round evenly. In a vmap its place follows
+    from its id alone, since bits may depend on the place: a round is done once for each length, with the
+    others' places left empty.
+    """
+    lengths, size = places(counts, sizes(plan, len(counts))), plan.width * devices
+    for length in np.unique(lengths[ids]).tolist():
+        if plan.one_by_one:
+            for group in waves.cut(ids[lengths[ids] == length], size):
+                yield length, group.reshape(plan.width, devices).T.ravel()
+        else:
+            for group in waves.cut(ids, size):
+                mine = np.where(lengths[group] == length, group, -1)
+                if (mine >= 0).any():
+                    yield length, mine
+
+
+def ahead(made: Iterator[Made]) -> Iterator[Made]:
+    """The same, each made by a thread while the one before is in use.
+
+    >>> list(ahead(iter([2, 3, 5])))
+    [2, 3, 5]
+    """
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, made, None)
+        while (one := coming.result()) is not None:
+            coming = thread.submit(next, made, None)
+            yield one

@@ -16,7 +16,7 @@ from jaxtyping import Array
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs, report, ridge, solution, waves
+from pate_jax.ensemble import programs, report, ridge, waves
 from pate_jax.ensemble import teacher as single_teacher
 from pate_jax.ensemble.checkpoint import Store, share_of
 from pate_jax.ensemble.plan import Plan
@@ -112,7 +112,7 @@ def _tell_of_cores(chosen: list[jax.Device], config: TeacherConfig) -> None:
 
 def _length(data: cutting.Records, plan: Plan, config: TeacherConfig) -> int:
     """Places for the records of the longest shard."""
-    return solution.longest(data.counts, plan) if config.closed_form else max(plan.length, data.length)
+    return ridge.longest(data.counts, plan) if config.closed_form else max(plan.length, data.length)
 
 
 def _behind(front: Any, data: cutting.Records, mine: np.ndarray, store: Store | None) -> cutting.Records:
@@ -324,7 +324,7 @@ def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Sto
 def _train_wave(machine, data, ids, index: int, store: Store | None, bar: progress.Bar) -> tuple[Any, News]:
     wave = waves.empty(machine, data, ids)
     if machine.config.closed_form:
-        wave = solution.train(machine, data, ids, wave, bar.advance)
+        wave = ridge.train(machine, data, ids, wave, bar.advance)
     elif store is None:
         wave = waves.train(machine, data, ids, wave, save=lambda fill: None, tell=bar.advance)
     else:

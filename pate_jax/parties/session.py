@@ -16,11 +16,11 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32, Int64, Shaped, UInt8
 
 from pate_jax.errors import PateError
-from pate_jax.parties import argmax, certificates, connections, engine, inputs, presence, ranges
-from pate_jax.parties.agreement import Agreement
+from pate_jax.parties import certificates, connections, engine, presence, ranges
+from pate_jax.parties.agreement import Agreement, Party
 from pate_jax.parties.connections import Hub, Refusal
 from pate_jax.parties.shamir import MERSENNE, Mersenne, Prime
 
@@ -115,7 +115,7 @@ class Session:
 
     async def _sum(self, own: np.ndarray) -> Int64[np.ndarray, "query class"]:
         prime, field = Mersenne(), engine.library().finfields.GF(MERSENNE)
-        parts = await inputs.shared(self._runtime, prime, self.agreement, self._members(), own)
+        parts = await shared(self._runtime, prime, self.agreement, self._members(), own)
         total = prime.add(parts[0], parts[1]).astype(object)
         opened = (await self._runtime.output(field.array(total))).value.astype(np.int64)
         signed: np.ndarray = np.where(opened > MERSENNE // 2, opened - MERSENNE, opened)
@@ -124,16 +124,16 @@ class Session:
     async def _answers(self, own: np.ndarray) -> Int32[np.ndarray, " query"]:
         agreement, members = self.agreement, self._members()
         scale = agreement.noise.test_scale
-        limits = argmax.Limits(
+        limits = ranges.Limits(
             sum(party.votes for party in members),
             len(members) * ranges.noise_range(agreement, agreement.noise.scale),
             0 if scale is None else len(members) * ranges.noise_range(agreement, scale),
         )
-        prime = Prime(argmax.modulus(self._runtime, limits))
-        parts = await inputs.shared(self._runtime, prime, agreement, members, own)
+        prime = Prime(ranges.modulus(self._runtime, limits))
+        parts = await shared(self._runtime, prime, agreement, members, own)
         test = parts[2][:, 0] if len(parts) > 2 else None
-        race = argmax.Race(parts[0], parts[1], test, agreement.noise.threshold)
-        return await argmax.answers(self._runtime, prime, limits, race)
+        race = ranges.Race(parts[0], parts[1], test, agreement.noise.threshold)
+        return await ranges.answers(self._runtime, prime, limits, race)
 
     async def _confirmed(self, work: Coroutine[Any, Any, np.ndarray]) -> np.ndarray:
         """The result, after all parties have shown that they have the same."""
@@ -248,3 +248,71 @@ def _check_present(agreement: Agreement, name: str, present: tuple[str, ...]) ->
 
 def _left(name: str) -> str:
     return f"{name} left before the vote was over: start it again"
+
+
+async def shared(
+    runtime: Any,
+    prime: Prime,
+    agreement: Agreement,
+    present: tuple[Party, ...],
+    own: UInt8[np.ndarray, " digit"],
+) -> list[Shaped[np.ndarray, "row column"]]:
+    """Shares of the sums of all parties' numbers, after all of them passed the check."""
+    pieces = prime.split(prime.of(own.astype(np.int64)), runtime.threshold, len(present))
+    received = await runtime.round([prime.pack(piece) for piece in pieces])
+    shares = [_read(prime, agreement, *pair) for pair in zip(present, received, strict=True)]
+    await runtime.round([b"received"] * len(present))
+    bad = await _failing(runtime, prime, agreement, present, shares)
+    await _agree(runtime, agreement, present, bad)
+    total: list[np.ndarray] = []
+    for party, piece in zip(present, shares, strict=True):
+        own_numbers = ranges.numbers(prime, ranges.sent(agreement, party), piece)  # type: ignore[arg-type]
+        votes = own_numbers[0][:, : agreement.classes]  # without the class "no vote"
+        parts = [votes, *own_numbers[1:]]
+        total = [prime.add(*pair) for pair in zip(total, parts, strict=True)] if total else parts
+    return total
+
+
+def _read(prime: Prime, agreement: Agreement, party: Party, content: bytes) -> np.ndarray | None:
+    """A party's shares, or None where they are not what the agreement asks of it."""
+    try:
+        return prime.unpack(content, ranges.sent(agreement, party).digits)
+    except PateError:
+        return None
+
+
+async def _failing(
+    runtime: Any, prime: Prime, agreement: Agreement, present: tuple[Party, ...], shares: list[Any]
+) -> list[int]:
+    """Which parties sent no votes, as far as this party sees."""
+    field = engine.library().finfields.GF(prime.modulus)
+    coin = await runtime.output(field.array(runtime._np_randoms(field, 2).value))
+    seed = b"|".join(str(int(number)).encode() for number in coin.value)
+    sums = [
+        0 if piece is None else ranges.combination(prime, agreement, party, piece, seed)
+        for party, piece in zip(present, shares, strict=True)
+    ]
+    hidden = field.array(np.array(sums, object)) + runtime.zeros(field, len(sums))
+    opened = await runtime.output(hidden, threshold=2 * runtime.threshold)
+    return [i for i, piece in enumerate(shares) if piece is None or int(opened.value[i]) != 0]
+
+
+async def _agree(runtime: Any, agreement: Agreement, present: tuple[Party, ...], bad: list[int]) -> None:
+    """Refuse, all with one sentence, if any party saw another fail."""
+    verdicts = await runtime.round([bytes(int(i in bad) for i in range(len(present)))] * len(present))
+    named = [
+        party.name
+        for i, party in enumerate(present)
+        if any(len(verdict) == len(present) and verdict[i] for verdict in verdicts)
+    ]
+    if named:
+        rule = {
+            "teachers": "with exactly its teachers' votes on each query",
+            "neighbours": "with its agreed votes at most on each query",
+            "sums": "with sums within the agreed size",
+        }[agreement.voters]
+        raise Refusal(
+            f"{', '.join(named)} sent numbers out of the agreed range: each party sends "
+            f"{agreement.queries} x {agreement.classes} counts {rule}, and noise of the agreed scale; "
+            "nothing was opened"
+        )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax.aggregate import seeded_key, shares
+from pate_jax.aggregate import noise, seeded_key
 from pate_jax.mechanisms.noise_shares import NoiseShares
 
 DRAWS = 30_000
@@ -33,7 +33,7 @@ def chance(drawn: np.ndarray, law: np.ndarray) -> float:
 @pytest.mark.parametrize(("colluding", "absent"), [(0, 0), (1, 0), (1, 1)])
 def test_what_nobody_can_subtract_has_the_agreed_noise(colluding, absent):
     agreed = NoiseShares(6.0, parties=4, colluding=colluding, absent=absent)
-    drawn = np.stack([shares.share(agreed.share, (DRAWS,), key=seeded_key(one)) for one in range(4)])
+    drawn = np.stack([noise.share(agreed.share, (DRAWS,), key=seeded_key(one)) for one in range(4)])
     left = drawn[colluding : 4 - absent].sum(axis=0)  # without what colluders know, and what did not come
     assert chance(left, convolved(agreed.share.scale, agreed.honest)) > 1e-4
     assert chance(left, convolved(6.0, 1)) > 1e-4  # hardly another law: the gap is below 1e-16

@@ -13,7 +13,7 @@ from pate_jax import ensemble, voting
 from pate_jax.audit.attacks import leads, poisoned, poisoning
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
 from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
-from pate_jax.audit.attacks.poisons import Trigger
+from pate_jax.audit.attacks.poisoning import Trigger
 from pate_jax.crowd import classifier, shares, tables
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import inputs

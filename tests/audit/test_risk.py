@@ -12,7 +12,7 @@ from test_pair import both, least
 
 from pate_jax import accounting, ensemble
 from pate_jax.accounting.exact import pair
-from pate_jax.audit.attacks import persons, removals, risk, risk_page, shifts
+from pate_jax.audit.attacks import removals, risk, shifts
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.crowd import agreement, tables
 from pate_jax.data import partition
@@ -228,20 +228,20 @@ def test_teachers_that_do_not_come_out_again_are_refused(teachers, monkeypatch):
 def test_people_are_named_by_a_list(tmp_path):
     path = tmp_path / "ids.csv"
     path.write_text('patient,age\n"bob",3\nann,4\nbob,3\n')
-    assert persons.chosen(["ann", "bob", "eve"], str(path), key=b"k") == ["bob", "ann"]
+    assert risk.chosen_people(["ann", "bob", "eve"], str(path), key=b"k") == ["bob", "ann"]
     path.write_text("ann\nzoe\n")
     with pytest.raises(PateError, match=r"'zoe'.*as the private records have them"):
-        persons.chosen(["ann", "bob"], str(path), key=b"k")
+        risk.chosen_people(["ann", "bob"], str(path), key=b"k")
     path.write_text("\n")
     with pytest.raises(PateError, match="nobody"):
-        persons.chosen(["ann", "bob"], str(path), key=b"k")
+        risk.chosen_people(["ann", "bob"], str(path), key=b"k")
     for wanted, said in (
         ("0", "from 1 to the 2 people"),
         ("3", "or `all`"),
         ("nowhere.csv", "one id a line"),
     ):
         with pytest.raises(PateError, match=said):
-            persons.chosen(["ann", "bob"], wanted, key=b"k")
+            risk.chosen_people(["ann", "bob"], wanted, key=b"k")
 
 
 def test_equal_and_infinite_figures_are_shown(assessed):
@@ -249,7 +249,7 @@ def test_equal_and_infinite_figures_are_shown(assessed):
     run = honest_runs.crowd("neighbours")
     same = risk.assess(run)
     assert same.histogram() == ([80], [same.exposure.epsilon[0]] * 2)
-    assert " 80" in risk_page.text(same)
+    assert " 80" in risk.terminal_page(same)
     _, found = assessed
     endless = found.exposure._replace(epsilon=np.where(np.arange(40) < 3, np.inf, found.exposure.epsilon))
     told = risk.Risk(**{**vars(found), "exposure": endless, "promised": {"published": np.inf}})
@@ -257,7 +257,7 @@ def test_equal_and_infinite_figures_are_shown(assessed):
     assert json.loads(json.dumps(told.to_dict(), allow_nan=False))["promised_to_everybody"] == {
         "published": None
     }
-    assert "inf" in risk_page.text(told)
+    assert "inf" in risk.terminal_page(told)
 
 
 def test_a_run_from_votes_alone_knows_nobody():

@@ -21,7 +21,7 @@ from scipy.io import savemat
 
 from pate_jax import data
 from pate_jax.data import relation
-from pate_jax.data.archives import adult, formats, network, sources
+from pate_jax.data.archives import adult, formats, sources
 from pate_jax.data.archives import tfds as others
 from pate_jax.data.archives.sources import Archive
 from pate_jax.errors import PateError
@@ -455,14 +455,14 @@ def test_a_name_that_does_not_resolve(monkeypatch):
         socket, "create_connection", functools.partial(_raise, socket.gaierror(-2, "no such name"))
     )
     with pytest.raises(PateError, match=r"svhn must be downloaded, but host\.invalid:80 cannot be reached"):
-        network.check_reachable("svhn", ["http://host.invalid/a", "http://host.invalid/b"])
+        others.check_reachable("svhn", ["http://host.invalid/a", "http://host.invalid/b"])
 
 
 def test_a_host_that_never_answers(monkeypatch):
-    monkeypatch.setattr(network, "SECONDS", 0.05)
-    monkeypatch.setattr(network, "_try", lambda *_: time.sleep(5))
+    monkeypatch.setattr(others, "SECONDS", 0.05)
+    monkeypatch.setattr(others, "_try", lambda *_: time.sleep(5))
     with pytest.raises(PateError, match="did not answer in time"):
-        network.check_reachable("svhn", ["http://one.invalid/", "https://two.invalid/"])
+        others.check_reachable("svhn", ["http://one.invalid/", "https://two.invalid/"])
 
 
 def test_a_proxy_is_asked_in_place_of_the_host(monkeypatch):
@@ -479,12 +479,12 @@ def test_a_proxy_is_asked_in_place_of_the_host(monkeypatch):
     monkeypatch.setattr(socket, "create_connection", connect)
     monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
     monkeypatch.setenv("no_proxy", "inside.invalid")
-    network.check_reachable("x", ["https://outside.invalid/a", "https://very.inside.invalid/b"])
+    others.check_reachable("x", ["https://outside.invalid/a", "https://very.inside.invalid/b"])
     assert sorted(asked) == [("proxy.invalid", 3128), ("very.inside.invalid", 443)]
 
 
 def test_no_addresses_need_no_network():
-    network.check_reachable("x", [])
+    others.check_reachable("x", [])
 
 
 # Other names

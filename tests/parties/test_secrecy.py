@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import small_votes
 
-from pate_jax.parties import argmax, engine, ranges, wire
+from pate_jax.parties import engine, ranges, wire
 from pate_jax.parties.shamir import MERSENNE, Mersenne, Prime
 
 
@@ -224,7 +224,7 @@ def test_a_shuffle_is_one_uniform_order_that_t_parties_do_not_know(parties, t):
     table = np.stack([np.tile([4, 9, 9], (queries, 1)), np.tile([0, 1, 2], (queries, 1))]).astype(object)
     shares = prime.split(table.reshape(-1), t, parties)
     places = [Shuffling(party, parties, t, keys) for party in range(parties)]
-    works = [argmax.shuffle(places[i], prime, shares[i].reshape(table.shape)) for i in range(parties)]
+    works = [ranges.shuffle(places[i], prime, shares[i].reshape(table.shape)) for i in range(parties)]
     found = asyncio.run(meet(places, works))
     points = [*range(1, t + 2)]
     flat = zip(*(one.reshape(-1).tolist() for one in found[: t + 1]), strict=True)

@@ -17,7 +17,7 @@ from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
 from pate_jax.runs import batches, chain, plans, register, sums
-from pate_jax.runs.baselines import heads, report, tasks, training
+from pate_jax.runs.baselines import report, tasks, training
 from pate_jax.runs.baselines.tasks import Task, opened
 from pate_jax.runs.baselines.training import BaselineConfig
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -350,7 +350,7 @@ def test_a_linear_head_is_released_verified_and_served_by_numpy(headed):
     seen = head.front(inputs)
     assert seen.shape == (40, 21) and np.linalg.norm(seen, axis=1).max() <= 1
     with pytest.raises(PateError, match=r"space='encoder' cannot be released"):
-        heads.learned(opened(run).dataset, dataclasses.replace(opened(run).settings, space="encoder"))
+        tasks.learned(opened(run).dataset, dataclasses.replace(opened(run).settings, space="encoder"))
 
 
 def test_the_noise_of_a_head_is_named_after_its_space_and_the_space_is_kept(headed, tmp_path):
@@ -367,11 +367,11 @@ def test_the_noise_of_a_head_is_named_after_its_space_and_the_space_is_kept(head
         )
         == 3
     )
-    assert heads.read(run.public_side, task.dataset).digest == task.head.digest
+    assert tasks.read(run.public_side, task.dataset).digest == task.head.digest
     shutil.copytree(run.root, tmp_path / "copy")
     copy = RunDirectory(tmp_path / "copy")
     copy.public_side.unlink()
-    heads.keep(copy, other)
+    tasks.keep(copy, other)
     assert any(
         "bounds of space and weights of the head are not" in one for one in verify.of_run(copy).of("failed")
     )

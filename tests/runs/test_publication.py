@@ -21,7 +21,7 @@ from pate_jax.runs.crowds import release
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import join
 from pate_jax.runs.tune import candidates
-from pate_jax.runs.tune.place import Place, folder
+from pate_jax.runs.tune.candidates import Place, candidates_folder
 from pate_jax.system import storage
 
 UNSHOWN = "does not show: private/ was lost, or is an older copy"
@@ -40,7 +40,7 @@ def restore(run):
     for pattern in OLDER:
         for path in run.private.glob(pattern):
             path.unlink()
-    shutil.rmtree(folder(run.root), ignore_errors=True)
+    shutil.rmtree(candidates_folder(run.root), ignore_errors=True)
     return run
 
 

@@ -18,7 +18,7 @@ from pate_jax.runs import stages
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, pictures
-from pate_jax.runs.report import sections, seen, sheet, summary, thumbnails, words
+from pate_jax.runs.report import sections, seen, sheet, summary, words
 from pate_jax.system import storage
 
 RUNS = {"teachers": honest_runs.whole, "sums": lambda: honest_runs.crowd("sums")}
@@ -71,9 +71,9 @@ def test_a_picture_holds_its_pixels_and_nothing_else():
     random = np.random.default_rng(1)
     for shape in ((1, 1, 1), (28, 28, 1), (64, 9, 3)):
         pixels = random.integers(0, 256, shape, dtype=np.uint8)
-        whole = thumbnails.png(pixels)
-        assert np.array_equal(thumbnails.read(whole), pixels) and np.array_equal(
-            thumbnails.small(pixels), pixels
+        whole = sheet.png(pixels)
+        assert np.array_equal(sheet.read_png(whole), pixels) and np.array_equal(
+            sheet.thumbnail(pixels), pixels
         )
         for broken in (
             whole + b"x",
@@ -83,13 +83,13 @@ def test_a_picture_holds_its_pixels_and_nothing_else():
             whole[:33] + whole[45:],
         ):
             with pytest.raises(ValueError):
-                thumbnails.read(broken)
+                sheet.read_png(broken)
 
 
 def test_pillow_reads_the_same_pixels(tmp_path):
     image = pytest.importorskip("PIL.Image")
     pixels = np.random.default_rng(2).integers(0, 256, (5, 7, 3), dtype=np.uint8)
-    (tmp_path / "a.png").write_bytes(thumbnails.png(pixels))
+    (tmp_path / "a.png").write_bytes(sheet.png(pixels))
     with image.open(tmp_path / "a.png") as opened:
         assert np.array_equal(np.asarray(opened), pixels)
 
@@ -199,7 +199,7 @@ def test_what_is_planted_in_private_records_is_not_shown(tmp_path):
 
 def test_pictures_of_private_inputs_and_anything_but_pixels_are_found(tmp_path):
     private = np.random.default_rng(4).integers(0, 256, (9, 80, 70, 1), dtype=np.uint8)
-    harmless, held = (thumbnails.address(thumbnails.small(one)) for one in (private[0] // 2, private[3]))
+    harmless, held = (sheet.address(sheet.thumbnail(one)) for one in (private[0] // 2, private[3]))
     (tmp_path / "report.html").write_text(f'<img src="{harmless}"><img src="{held}">')
     secrets = check.Secrets(inputs=lambda: iter([private]))
     found = [fault for fault in check.audit(tmp_path, secrets) if "report.html" in fault]

@@ -27,9 +27,8 @@ from pate_jax.runs.crowds import students
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import TunePlan
 from pate_jax.runs.settings import DataChoice, RunConfig
-from pate_jax.runs.tune import candidates, draws, pipeline
-from pate_jax.runs.tune.candidates import Choice
-from pate_jax.runs.tune.place import Place
+from pate_jax.runs.tune import candidates, pipeline
+from pate_jax.runs.tune.candidates import Choice, Place
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.student import Ridge, Supervised
 from pate_jax.system import storage
@@ -90,7 +89,7 @@ def test_the_noisy_score_decides_and_is_no_exact_one(made):
     exact = [int(students.load_score(place)[0, 0]) for place in places]
     noisy = [pipeline.score(place) for place in places]
     assert exact != noisy
-    assert choice.run.record.read().of("chosen") == {"number": draws.best(noisy)}
+    assert choice.run.record.read().of("chosen") == {"number": candidates.best(noisy)}
 
 
 def test_all_candidates_hold_out_the_same_users_and_train_on_none_of_them(made):
@@ -231,7 +230,7 @@ class Fake:
 
 def test_numbers_and_settings_are_drawn_by_their_laws():
     tuned = Tuned(NegativeBinomial(1.0, 0.4), 0.1, 3)
-    drawn = [draws.picks(Fake(number), tuned) for number in range(2000)]
+    drawn = [candidates.picks(Fake(number), tuned) for number in range(2000)]
     lengths = np.bincount([min(len(one), 6) for one in drawn], minlength=7)[1:]
     chances = repetitions.law(tuned.law)
     wished = np.append(chances[1:6], chances[6:].sum()) * 2000
@@ -255,7 +254,7 @@ def test_the_first_of_the_best_has_the_law_of_the_theorem():
     found, wished = np.zeros(4), np.zeros(4)
     for number in range(1, 8):
         for one in itertools.product(range(4), repeat=number):
-            winner = one[draws.best([scores[outcome] for outcome in one]) - 1]
+            winner = one[candidates.best([scores[outcome] for outcome in one]) - 1]
             found[winner] += law[number] * chances[list(one)].prod()
         below = np.array([0.0, 0.5, 0.9, 1.0]) ** number
         of_score = np.diff(below)
@@ -265,7 +264,7 @@ def test_the_first_of_the_best_has_the_law_of_the_theorem():
 
 def test_each_setting_once_is_charged_as_all_of_them(made):
     config = TuneConfig(**{**vars(made[0]), "each_once": True})
-    assert config.tuned.of_all and draws.picks(Fake(1), config.tuned) == [0, 1]
+    assert config.tuned.of_all and candidates.picks(Fake(1), config.tuned) == [0, 1]
     assert composition.gaussian_epsilon(config.tuned.mu * 2**0.5, 1e-5) == pytest.approx(3.0, rel=1e-5)
 
 

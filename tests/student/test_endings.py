@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_student_methods import SMALL, answers_of, leaves, pictures, public
 
-from pate_jax.student import FixMatch, endings, fit, training
-from pate_jax.student.endings import Clear, Ending, Settling
+from pate_jax.student import FixMatch, fit, training
 from pate_jax.student.lesson import lesson
 from pate_jax.student.methods import NETS, nets
-from pate_jax.student.training import Loop
+from pate_jax.student.training import Clear, Ending, Loop, Settling
 
 
 def end_by_hand(steps, share, changes):
@@ -61,7 +60,7 @@ def looked_at(monkeypatch):
 
         return Recorded
 
-    monkeypatch.setattr(endings, "_EVERY", 20)
+    monkeypatch.setattr(training, "_EVERY", 20)
     monkeypatch.setattr(training, "TICK", 20)
     for kind in (Ending, Settling, Clear):
         monkeypatch.setattr(nets, kind.__name__, recording(kind))

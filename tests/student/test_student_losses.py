@@ -8,7 +8,7 @@ import pytest
 from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.student import FixMatch, Gan, calibration, training
-from pate_jax.student.methods import fixmatch, gan, head, losses
+from pate_jax.student.methods import fixmatch, gan, losses
 from pate_jax.student.methods.views import Views
 from pate_jax.student.training import Batch
 
@@ -199,7 +199,7 @@ def test_features_and_last_layer_make_the_logits(name):
     shape = (8, 8, 1) if name == "cnn" else (6,)
     model = models.build(name, input_shape=shape, classes=CLASSES)
     parameters, inputs = model.init(jax.random.key(0)), jax.random.normal(jax.random.key(1), (3, *shape))
-    found = head.logits_of(parameters, head.features(model)(parameters, inputs))
+    found = gan.logits_of(parameters, gan.features(model)(parameters, inputs))
     np.testing.assert_allclose(found, model.apply(parameters, inputs), atol=1e-5)
 
 

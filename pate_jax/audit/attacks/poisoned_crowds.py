@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from pate_jax.audit.attacks import leads, trials
 from pate_jax.audit.attacks.leads import Rule, Table
 from pate_jax.audit.attacks.poisoned_teachers import QUICK, judged, of_student
-from pate_jax.audit.attacks.poisons import POISONS, Placement, Poison, Trigger, numbers, poisoned
+from pate_jax.audit.attacks.poisoning import POISONS, Placement, Poison, Trigger, numbers, poisoned
 from pate_jax.audit.attacks.trials import Marked, Targeted, Trial, compared
 from pate_jax.crowd import Voters, shares, tables, vectors
 from pate_jax.crowd.plan import Plan

@@ -17,7 +17,7 @@ from jaxtyping import Int
 from pate_jax import aggregate, ensemble, student, voting
 from pate_jax.aggregate import Answers, noise, stable
 from pate_jax.audit.attacks import poisoning, trials
-from pate_jax.audit.attacks.poisons import Placement, Poison, Trigger, numbers, placed, poisoned
+from pate_jax.audit.attacks.poisoning import Placement, Poison, Trigger, numbers, placed, poisoned
 from pate_jax.audit.attacks.removals import WAVE, Removals, trained
 from pate_jax.audit.attacks.trials import Marked, Trial, compared
 from pate_jax.data import Part

@@ -8,9 +8,12 @@ them is ever published, and the guarantee stays what the statement says. docs/at
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from pate_jax import accounting
 from pate_jax.accounting import figures
 from pate_jax.accounting.exact import counts, pair
 from pate_jax.accounting.exact.pair import Exposure
-from pate_jax.audit.attacks import persons, shifts
+from pate_jax.audit.attacks import shifts
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
@@ -167,7 +170,7 @@ def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
     """The risk of a crowd's voters: one Gaussian shift each."""
     crowd = crowd_inputs.opened(run, tolerant=True)
     found, delta = shifts.of(crowd), _delta(run)
-    wanted = persons.chosen(found.names.tolist(), people or persons.EVERYBODY, key=_sampling(run))
+    wanted = chosen_people(found.names.tolist(), people or EVERYBODY, key=_sampling(run))
     rows = np.searchsorted(found.names, wanted)
     slack = counts.slack_of([line.release for line in ledger.releases(run.ledger)])
     exposure = pair.of_shifts(found.removed[rows], delta, slack)
@@ -184,8 +187,8 @@ def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
     opened = inputs.open(run, tolerant=True)
     removals = Removals(opened, run.risk)
     names = np.unique(units_of(opened.dataset.private, opened.cut.by))
-    usual = persons.EVERYBODY if removals.config.closed_form else str(min(SAMPLE, len(names)))
-    wanted = persons.chosen(names.tolist(), people or usual, key=_sampling(run))
+    usual = EVERYBODY if removals.config.closed_form else str(min(SAMPLE, len(names)))
+    wanted = chosen_people(names.tolist(), people or usual, key=_sampling(run))
     delta, moved = _delta(run), removals.moves(wanted)
     exposure = pair.of_votes(mechanism, removals.votes.votes, moved, delta)
     number = np.array([len(one.queries) for one in moved], np.float64)
@@ -222,3 +225,97 @@ def _promised(run: RunDirectory) -> dict[str, float]:
     if smallest.note != figures.HISTORY:
         found["of these data"] = smallest.epsilon
     return {name: float("inf") if epsilon is None else epsilon for name, epsilon in found.items()}
+
+
+EVERYBODY = "all"
+
+
+def chosen_people(names: Sequence[str], wanted: str, *, key: bytes) -> list[str]:
+    """The names of the wanted people: all, as many as a number says, or those that a file lists.
+
+    A sample is the people whose keyed hashes come first. So the same command names the same ones again, and a
+    larger sample holds the smaller one.
+
+    >>> names = ["ann", "bob", "eve"]
+    >>> chosen_people(names, "all", key=b"k"), len(chosen(names, "2", key=b"k"))
+    (['ann', 'bob', 'eve'], 2)
+    >>> set(chosen_people(names, "1", key=b"k")) < set(chosen(names, "2", key=b"k"))
+    True
+    """
+    if wanted == EVERYBODY:
+        return list(names)
+    if not wanted.isdecimal():
+        return _listed(names, Path(wanted))
+    number = int(wanted)
+    if not 1 <= number <= len(names):
+        raise PateError(f"people={wanted} must be from 1 to the {len(names):,} people of this run, or `all`")
+    return sorted(names, key=lambda name: _keyed_hash(name, key))[:number]
+
+
+def _keyed_hash(name: str, key: bytes) -> bytes:
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), key=key, digest_size=16).digest()
+
+
+def _listed(names: Sequence[str], path: Path) -> list[str]:
+    """The people in the first column of a file, whose first line may be a heading."""
+    if not path.exists():
+        raise PateError(
+            f"people={str(path)!r} is no file: give `all`, a number, or a file with one id a line"
+        )
+    lines = storage.read_bytes(path).decode("utf-8-sig").splitlines()
+    listed = [line.split(",")[0].strip().strip('"') for line in lines if line.strip()]
+    known = set(names)
+    if listed and listed[0] not in known:
+        listed = listed[1:]
+    unknown = [name for name in listed if name not in known]
+    if unknown or not listed:
+        what = f"{unknown[0]!r}, which is" if unknown else "nobody who is"
+        raise PateError(f"{path} names {what} in this run: give ids as the private records have them")
+    return list(dict.fromkeys(listed))
+
+
+_WIDTH = 40
+_TOLD = {
+    "epsilon": "epsilon",
+    "best_guess": "best guess",
+    "caught": "caught at 0.1%",
+}
+
+
+def terminal_page(risk: Risk) -> str:
+    """The page of a terminal."""
+    asked = "all" if len(risk.names) == risk.everybody else f"a sample or list of {risk.everybody:,}"
+    lines = [
+        SENSITIVE + ".",
+        f"{len(risk.names):,} people ({asked}) by {risk.by}, each taken out alone, at delta {risk.delta:g}:",
+        "",
+        *_levels(risk),
+        "",
+        *_bars(risk),
+        "",
+        "The run promises everybody "
+        + ", ".join(f"epsilon {epsilon:.4g} ({name})" for name, epsilon in risk.promised.items())
+        + ".",
+        f"The most exposed by id: {risk.run.risk / 'risk.json'}",
+        f"Everybody: {risk.run.risk / 'people.csv'}",
+    ]
+    return "\n".join(lines)
+
+
+def _levels(risk: Risk) -> list[str]:
+    """A row for each figure, a column for each quantile."""
+    found = risk.levels()
+    lines = [f"{'':<16}" + "".join(f"{level:>10}" for level in found["epsilon"])]
+    for name, told in _TOLD.items():
+        lines.append(f"{told:<16}" + "".join(f"{value:>10.4f}" for value in found[name].values()))
+    return lines
+
+
+def _bars(risk: Risk) -> list[str]:
+    """A bar for the people between two epsilons."""
+    people, edges = risk.histogram()
+    most = max(1, *people)
+    return [
+        f"{low:>8.4f} to {high:<8.4f} {'#' * -(-_WIDTH * number // most):<{_WIDTH}} {number:,}"
+        for number, low, high in zip(people, edges[:-1], edges[1:], strict=True)
+    ]

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from pate_jax.audit.attacks.attack import OF_RECORDS, OF_VOTES
-from pate_jax.audit.attacks.poisoning import Certified
-from pate_jax.audit.attacks.poisons import PLACEMENTS, POISONS, TARGET, Placement, Poison
+from pate_jax.audit.attacks.poisoning import PLACEMENTS, POISONS, TARGET, Certified, Placement, Poison
 
 
 class Marked(NamedTuple):

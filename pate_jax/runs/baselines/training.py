@@ -29,7 +29,7 @@ from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
 from pate_jax.runs import batches, budget, chain, public_part, publication, registration, trials
-from pate_jax.runs.baselines import heads, report
+from pate_jax.runs.baselines import report, tasks
 from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
@@ -107,7 +107,7 @@ class BaselineConfig:
     def _parameters(self, dataset: Dataset) -> int | None:
         """How many the rules should reckon with: of a table's net or a head; None for a net of images."""
         if self.net == LINEAR:
-            return dataset.classes * (heads.DIRECTIONS + 1)
+            return dataset.classes * (tasks.DIRECTIONS + 1)
         if dataset.kind == "image":
             return None
         from pate_jax.baselines.dpsgd import training  # which needs the extra
@@ -157,7 +157,7 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
     public_part.refuse_others(run, dataset)
     _check_users(dataset)
     settings = config.settings(dataset)
-    task = Task(dataset, settings, heads.made(run, dataset, settings))
+    task = Task(dataset, settings, tasks.made(run, dataset, settings))
     parameters(task)  # what cannot be trained is refused before anything is recorded
     run.secret.draw(config.seed)
     run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
@@ -165,7 +165,7 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
     run.record.agree("data", to_settings(choice), but_not=_WHERE)
     trials.record(run, dataset.trial)
     run.record.agree("relation", {"relation": RELATION})
-    heads.keep(run, task.head)
+    tasks.keep(run, task.head)
     budget.warn_of_delta(settings.delta, len(dataset.private.ids))
     return task
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from pate_jax.data import duplicates
-from pate_jax.runs.report import thumbnails
+from pate_jax.data import overlap
+from pate_jax.runs.report import sheet
 
 MOST = 60
-_ADDRESS = re.compile(re.escape(thumbnails.PREFIX) + r"([A-Za-z0-9+/=]*)")
+_ADDRESS = re.compile(re.escape(sheet.PREFIX) + r"([A-Za-z0-9+/=]*)")
 
 
 def parted(page: str) -> tuple[str, list[np.ndarray]]:
@@ -27,7 +27,7 @@ def parted(page: str) -> tuple[str, list[np.ndarray]]:
 
     def taken(match: re.Match[str]) -> str:
         try:
-            found.append(thumbnails.read(base64.b64decode(match[1], validate=True)))
+            found.append(sheet.read_png(base64.b64decode(match[1], validate=True)))
         except (ValueError, binascii.Error):
             return match[0]
         return ""
@@ -45,9 +45,9 @@ def private(
     pictures: list[np.ndarray], forms: Iterable[np.ndarray], whose: str = "private records"
 ) -> Iterator[str]:
     """Pictures of these inputs, in any form that these have; a picture of one colour reveals nothing."""
-    shown = {duplicates.digests(picture[None])[0] for picture in pictures if np.ptp(picture)}
+    shown = {overlap.digests(picture[None])[0] for picture in pictures if np.ptp(picture)}
     for form in forms if shown else ():
         if form.ndim == 4:
-            known = (duplicates.digests(thumbnails.small(image)[None])[0] for image in form)
+            known = (overlap.digests(sheet.thumbnail(image)[None])[0] for image in form)
             if held := sum(name in shown for name in known):
                 yield f"report.html shows the inputs of {held} {whose}"

@@ -8,13 +8,16 @@ whatever its settings are. Whom all of them hold out follows from one key, so th
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pate_jax.accounting import composition
+from pate_jax.accounting import composition, repetitions
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.data import Dataset, relation
@@ -23,16 +26,63 @@ from pate_jax.errors import PateError
 from pate_jax.runs import budget, chain, public_part, publication, registration, trials
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.directory import RunDirectory, close
 from pate_jax.runs.inputs import Inputs, open_data
 from pate_jax.runs.plans import TunePlan
 from pate_jax.runs.record import CANDIDATE, CROWD, TRIAL, TUNE, Settings
+from pate_jax.runs.secret import Secret
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
-from pate_jax.runs.tune import draws
 from pate_jax.runs.tune.ledger import Charge, charge
-from pate_jax.runs.tune.place import Place
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.system import storage
+
+
+@dataclass(frozen=True, init=False)
+class Place(RunDirectory):
+    """The directory of a choice as one of its candidates sees it: the first is number 1.
+
+    >>> Place("run", 2).ledger.as_posix(), Place("run", 2).public_statement.as_posix()
+    ('run/private/candidates/0002/ledger.jsonl', 'run/release/statement.json')
+    """
+
+    number: int
+
+    def __init__(self, root: Path | str, number: int) -> None:
+        super().__init__(root)
+        object.__setattr__(self, "number", number)
+
+    @property
+    def home(self) -> Path:
+        """What is the candidate's own."""
+        return candidates_folder(self.root) / f"{self.number:04d}"
+
+    @property
+    def ledger(self) -> Path:  # type: ignore[override]
+        """The candidate's own ledger, without the cost of the choice."""
+        return self.home / "ledger.jsonl"
+
+    @property
+    def answers(self) -> Path:  # type: ignore[override]
+        """Its noisy table."""
+        return self.home / "answers.npz"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Make its folder; the choice holds the lock."""
+        close(self.home)
+        yield
+
+
+def candidates_folder(root: Path) -> Path:
+    """The folder of all candidates."""
+    return root / "private" / "candidates"
+
+
+def candidate_folders(root: Path) -> list[str]:
+    """The names of the folders that are there."""
+    here = candidates_folder(root)
+    return sorted(path.name for path in here.iterdir()) if here.is_dir() else []
+
 
 _ROOM = 1 - 1e-9  # of a candidate's mu, so that its own epsilon never exceeds it by rounding
 _WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
@@ -64,7 +114,7 @@ class Choice:
     @cached_property
     def picks(self) -> list[int]:
         """The setting of each candidate, by its place in the list."""
-        return draws.picks(self.run.secret, self.tuned)
+        return picks(self.run.secret, self.tuned)
 
     @property
     def numbers(self) -> range:
@@ -199,3 +249,31 @@ def _check(choice: Choice, setting: Setting, how: CrowdChoice, data: DataChoice)
     crowd.check_public()
     crowd.mu  # noqa: B018  # refuses what no noise is wide enough for
     crowd.check_judges("`pate tune`")
+
+
+_BITS = 53  # of a number from 0 to 1 that float64 holds exactly
+
+
+def picks(secret: Secret, tuned: Tuned) -> list[int]:
+    """For each candidate its place in the list of settings, from 0."""
+    if tuned.of_all:
+        return list(range(tuned.settings))
+    drawn = int.from_bytes(secret.derive("number of candidates")[:8], "big") >> (64 - _BITS)
+    number = repetitions.number_at(tuned.law, drawn / 2**_BITS)
+    return [_pick(secret, candidate, tuned.settings) for candidate in range(1, number + 1)]
+
+
+def _pick(secret: Secret, candidate: int, settings: int) -> int:
+    """A place in the list; 256 bits leave no bias that matters."""
+    return int.from_bytes(secret.derive(f"setting of candidate {candidate}"), "big") % settings
+
+
+def best(scores: list[int]) -> int:
+    """The number, from 1, of the first of the candidates with the highest noisy score.
+
+    The first of equal ones is as good as a random one, because candidates are independent and of one law.
+
+    >>> best([7, 9, 9])
+    2
+    """
+    return 1 + scores.index(max(scores))

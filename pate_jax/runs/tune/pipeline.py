@@ -11,9 +11,8 @@ from pate_jax.errors import PateError
 from pate_jax.runs import registration
 from pate_jax.runs.crowds import stages, steps
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.tune import candidates, draws
-from pate_jax.runs.tune.candidates import Choice
-from pate_jax.runs.tune.place import Place
+from pate_jax.runs.tune import candidates
+from pate_jax.runs.tune.candidates import Choice, Place
 from pate_jax.runs.tune.settings import TuneConfig
 from pate_jax.system import devices, progress
 
@@ -29,7 +28,7 @@ def run(config: TuneConfig) -> dict[str, Any]:
             progress.say(line)
         with progress.quiet():
             numbers = [candidates.make(choice, number) for number in choice.numbers]
-            return publish(choice, draws.best([score(place) for place in numbers]))
+            return publish(choice, candidates.best([score(place) for place in numbers]))
 
 
 def score(place: Place) -> int:

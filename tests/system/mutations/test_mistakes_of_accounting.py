@@ -21,11 +21,11 @@ from catalogue import TRIED, case, fails, is_caught, replaced, source
 from pate_jax import accounting
 from pate_jax.accounting import (
     composition,
-    counts_curve,
     curves,
     figure_table,
     figures,
     filter,
+    index_curve,
     slack,
     smooth,
     trade_off,
@@ -181,7 +181,7 @@ PRICES = [
     case(
         "a moved vote charged as one changed count",
         source(
-            counts_curve, "argmax_bound", "laplace.pure(2 / scale, orders)", "laplace.pure(1 / scale, orders)"
+            index_curve, "argmax_bound", "laplace.pure(2 / scale, orders)", "laplace.pure(1 / scale, orders)"
         ),
         fails(partial(test_laplace.test_worst_case_covers_every_histogram, LNMax(0.7), 7, 2)),
         "worst_case",

@@ -16,9 +16,8 @@ from pate_jax.accounting.tuning import Tuned
 from pate_jax.audit import tune as audit
 from pate_jax.runs.crowds import inputs, students
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.tune import candidates, draws, pipeline
-from pate_jax.runs.tune.candidates import Choice
-from pate_jax.runs.tune.place import Place
+from pate_jax.runs.tune import candidates, pipeline
+from pate_jax.runs.tune.candidates import Choice, Place
 
 LAW = test_tuning.LAWS[0]
 exact = partial(test_tuning.test_the_exact_delta_of_the_best_never_exceeds_the_bound_and_comes_near, LAW)
@@ -77,7 +76,7 @@ CASES = [
     ),
     case(
         "settings are not drawn uniformly",
-        source(draws, "_pick", "% settings", "% (settings + 1) % settings"),
+        source(candidates, "_pick", "% settings", "% (settings + 1) % settings"),
         fails(numbers),
         "assert",
     ),
