@@ -22,7 +22,15 @@ from pate_jax.crowd import vectors
 from pate_jax.crowd.plan import Plan
 from pate_jax.data import partition
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import MOST_STEPS, ClassSums, Comparison, CrowdRelease, HeadCount, Score
+from pate_jax.mechanisms.crowds import (
+    MOST_STEPS,
+    ClassSums,
+    Comparison,
+    CrowdRelease,
+    CrowdTable,
+    HeadCount,
+    Score,
+)
 from pate_jax.runs import batches, budget, chain, ledger, trials
 from pate_jax.runs.crowds import choice, comparison, public_side, release, rivals, stages, steps, students
 from pate_jax.runs.crowds.certificate import faults, held_out
@@ -88,12 +96,14 @@ def _certified(run: RunDirectory, step: int) -> Iterator[Finding]:
         yield failed(f"{whom} are certified, and the run claims {choice.voters} by {choice.by}")
 
 
-def _release_of(run: RunDirectory, step: int) -> CrowdRelease | None:
+def _release_of(run: RunDirectory, step: int) -> CrowdTable:
     """The release that the public side plans for a step."""
     plan = public_side.plan_of(public_side.read(run.public_side), run.public_side)
     if step == 1:
         return plan.release
-    return None if plan.steps is None else plan.steps.release
+    if plan.steps is None:
+        raise PateError(f"{run.public_side} plans one table, and a step {step} was made: restore both")
+    return plan.steps.release
 
 
 def begun(run: RunDirectory) -> range:

@@ -109,7 +109,7 @@ def chosen(choice: Choice) -> Iterator[Finding]:
         "the candidate with the best score was published",
     )
     kept, shown = (
-        students.digest(student.Student.load(folder), 2)
+        students.digest(student.Student.load(folder))
         for folder in (Place(run.root, number).scored, run.student)
     )
     yield from judged(

@@ -75,7 +75,7 @@ class Gradients:
 
     def table(self, member: Bool[np.ndarray, " voter"]) -> Table:
         """The exact sum of members' gradients."""
-        return self.residuals[member].T.astype(np.int64) @ self.vectors[member].astype(np.int64)
+        return np.asarray(self.residuals[member].T.astype(np.int64) @ self.vectors[member].astype(np.int64))
 
     def products(self, table: Table) -> Float[np.ndarray, " voter"]:
         """Of each voter's gradient with a table, in units of the noise's variance."""

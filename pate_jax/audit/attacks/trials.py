@@ -42,8 +42,7 @@ class Trial(NamedTuple):
     def sentence(self) -> str:
         """What it says, for people."""
         found = (
-            f"{self.bad:,} bad ({self.poison}, {self.placed}, {self.reached:,} reached"
-            f"{f', round {self.round}' if self.round > 1 else ''}): "
+            f"{self.bad:,} bad ({self.poison}, {self.placed}, {self.reached:,} reached): "
             f"{self.flipped:.2%} of the labels change, {self.may_flip:.2%} might, "
             f"and {self.answers:.2%} of the answers"
         )

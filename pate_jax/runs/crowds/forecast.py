@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -82,7 +82,7 @@ def of_crowds(
     """
 
     def rehearsed(one: Candidate) -> Expected:
-        asked = {"voters": voters, "classes": classes, "mu": mu}
+        asked: dict[str, Any] = {"voters": voters, "classes": classes, "mu": mu}
         if one.voters == "sums":
             made = stepped(*wide, labels, **asked, users=users)
         else:

@@ -255,7 +255,7 @@ class Crowd:
 
     def planned(self) -> Plan:
         """The plan of the first step anew, from public inputs, settings and the noisy number of voters."""
-        asked = {"voters": self.voting, "classes": self.dataset.classes, "mu": self.mu}
+        asked: dict[str, Any] = {"voters": self.voting, "classes": self.dataset.classes, "mu": self.mu}
         if self.choice.voters == "sums":
             number = self.choice.steps
             return stepped(*self.wide, self.labels, **asked, users=self.public_users, number=number)
@@ -275,14 +275,16 @@ class Crowd:
             public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
             made = trained.learned(self.kind, public, key=key, encoder=self.choice.encoder)
             self.learned["wide"] = made
-        return self.learned["wide"]
+        found: Learned = self.learned["wide"]
+        return found
 
     @property
     def voted(self) -> Seen:
         """The vectors of all who vote, which every step but the first looks at again; private."""
         if "voted" not in self.kept:
             self.kept["voted"] = look(self.plan.space, self.plan.scaling, self.people)
-        return self.kept["voted"]
+        found: Seen = self.kept["voted"]
+        return found
 
     @property
     def scored(self) -> Student:
