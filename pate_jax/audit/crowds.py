@@ -28,8 +28,8 @@ from pate_jax.mechanisms.crowds import (
     ClassSums,
     Comparison,
     CrowdRelease,
+    CrowdTable,
     HeadCount,
-    NeighbourCounts,
     Score,
 )
 from pate_jax.runs import batches, budget, chain, ledger, trials
@@ -88,9 +88,6 @@ def _certified(run: RunDirectory, step: int) -> Iterator[Finding]:
     certificate = storage.read_json(run.certificate_of(step), "certificate")
     public = public_side.digest(public_side.read(run.public_side_of(step)))
     table, released = release.load_table(run, step), _release_of(run, step)
-    if not isinstance(released, ClassSums | NeighbourCounts):
-        yield failed(f"{named(step)}a table was counted, and the public side plans none")
-        return
     whom = f"{named(step)}{certificate.get('records')} records by {certificate.get('by')}"
     yield from judged(
         faults(certificate, released, table, public),
@@ -100,12 +97,14 @@ def _certified(run: RunDirectory, step: int) -> Iterator[Finding]:
         yield failed(f"{whom} are certified, and the run claims {choice.voters} by {choice.by}")
 
 
-def _release_of(run: RunDirectory, step: int) -> CrowdRelease | None:
+def _release_of(run: RunDirectory, step: int) -> CrowdTable:
     """The release that the public side plans for a step."""
     plan = public_side.plan_of(public_side.read(run.public_side), run.public_side)
     if step == 1:
         return plan.release
-    return None if plan.steps is None else plan.steps.release
+    if plan.steps is None:
+        raise PateError(f"{run.public_side} plans one table, and a step {step} was made: restore both")
+    return plan.steps.release
 
 
 def begun(run: RunDirectory) -> range:

@@ -105,6 +105,7 @@ def opened_with(run, folder, private):
     return replace(
         found,
         kept={},
+        learned={},
         steps={},
         inputs=replace(found.inputs, choice=replace(found.inputs.choice, private=private)),
     )
@@ -137,7 +138,7 @@ def test_the_plan_of_all_steps_reads_no_private_record(tmp_path):
     honest, swapped = (opened_with(run, tmp_path / one.stem, one) for one in (path, tmp_path / "other.npz"))
     for number in (None, 3):
         made = [
-            replace(one, choice=replace(one.choice, steps=number), kept={}, steps={})
+            replace(one, choice=replace(one.choice, steps=number), kept={}, learned={}, steps={})
             for one in (honest, swapped)
         ]
         first, second = (one.arrays(one.planned()) for one in made)
