@@ -43,9 +43,10 @@ def gradients(
 
     The records of a user come one after another. In a rehearsal a record stands for `times` voters.
 
-    >>> release = ClassSums(classes=3, directions=2, length=90, sigma=200.0)
-    >>> gradients(np.array([[6, 8]]), np.array([1]), None, np.zeros((2, 3), np.int64), release).tolist()
-    [[24, 32], [-60, -80], [30, 40]]
+    >>> release = ClassSums(classes=3, directions=2, length=900, sigma=2000.0)
+    >>> found = gradients(np.array([[6, 8]]), np.array([1]), None, np.zeros((2, 3), np.int64), release)
+    >>> np.sign(found).tolist(), bool(np.linalg.norm(found) <= 900)
+    ([[1, 1], [-1, -1], [1, 1]], True)
     """
     total = np.zeros(release.shape, np.int64)
     for rows in _blocks(users, len(labels)):
@@ -124,8 +125,9 @@ def residuals(vectors: Vectors, labels: Int[np.ndarray, " record"], weights: Wei
 def clipped(found: Residuals, vectors: Vectors, length: int) -> Residuals:
     """Residuals in units of 1/`ONE`, each no longer than lets its gradient be `length` long.
 
-    >>> clipped(np.array([[2048]]), np.array([[30, 40]]), 200).tolist()
-    [[4]]
+    >>> kept, cut = (clipped(np.array([[2048]]), np.array([[30, 40]]), length) for length in (4000, 400))
+    >>> kept.tolist(), bool(abs(cut[0, 0]) * 50 <= 400)
+    ([[16]], True)
     """
     squares = (vectors.astype(np.int64) ** 2).sum(1)
     most = _root(length**2 // np.maximum(squares, 1))  # of the residual
@@ -170,7 +172,9 @@ def _blocks(users: Int[np.ndarray, " record"] | None, number: int) -> Iterator[s
     if users is None:
         yield from (slice(start, start + _BLOCK) for start in range(0, number, _BLOCK))
         return
-    ends = np.append(np.flatnonzero(np.diff(users)) + 1, number)[: number and None]
+    ends: np.ndarray = (
+        np.append(np.flatnonzero(np.diff(users)) + 1, number) if number else np.zeros(0, np.int64)
+    )
     start = 0
     for place, end in enumerate(ends):
         if end - start >= _BLOCK // 4 or place + 1 == len(ends):
