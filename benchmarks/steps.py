@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts as cost
 from pate_jax.aggregate import seeded_key
 from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.crowd import classifier, rehearsal, slope, step_choice, steps
+from pate_jax.crowd import classifier, slope, step_choice, steps
 from pate_jax.crowd.plan import Plan
 
 RESULTS = Path(__file__).parent / "results" / "steps.jsonl"
@@ -62,12 +61,9 @@ def _percent(told: np.ndarray, here: Prepared) -> float:
 def lines(here: Prepared, epsilons: list[float], draws: int) -> Iterator[dict[str, Any]]:
     """One line for each epsilon."""
     pool = here.places["pool"]
-    made_up = rehearsal.labellings(here.space, pool, here.classes)
     for epsilon in epsilons:
         asked = {"voters": here.voters, "classes": here.classes, "mu": cost.mu_for(epsilon, DELTA)}
-        began = time.process_time()
-        chosen = step_choice.stepped(here.space, pool, made_up, **asked)
-        planned = round(time.process_time() - began, 1)
+        chosen = step_choice.stepped(here.space, pool, **asked)
         one = [
             right(step_choice.with_steps(None, here.space, pool, **asked), here, draw)
             for draw in range(draws)
@@ -81,7 +77,7 @@ def lines(here: Prepared, epsilons: list[float], draws: int) -> Iterator[dict[st
             "delta": DELTA,
             "draws": draws,
         }
-        yield {**found, **taken, "one": _mean(one), "with_steps": _mean(many), "planning_cpu": planned}
+        yield {**found, **taken, "one": _mean(one), "with_steps": _mean(many)}
 
 
 def _said(made: steps.Steps) -> dict[str, Any]:

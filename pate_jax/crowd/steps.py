@@ -1,10 +1,11 @@
 """Steps down the slope: what follows the first table of sums, as a plan and as weights; all of it is public.
 
 A step asks for the sum of the voters' clipped gradients of softmax regression (`slope`) at the weights that
-the tables before it give, and moves the weights against it. Vectors have some directions of the space,
+the tables before it give, and moves the weights against it. Vectors have the directions of the space,
 whitened by `(v + strength * v_1)^(-1/2)`, where v is how much the pool varies along each, and a constant
-entry that is as long as a direction of variance 1. The weights begin as what the classifier of the first
-table says of the pool, by least squares.
+entry that is as long as a direction of variance 1. The weights begin as half of what the classifier of the
+first table says of the pool, by least squares: near even shares, softmax has `classes` times a share for its
+logit, and half of that leaves room for steps to take back what was noise.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from pate_jax.crowd.classifier import Linear
-from pate_jax.crowd.discriminant import Discriminant, discriminant
 from pate_jax.crowd.slope import FINE, ONE, Weights, logits
 from pate_jax.crowd.vectors import LONGEST, Scaling
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA, ClassSums
@@ -26,6 +26,7 @@ _CLIP, _RATE = 0.9, 0.7  # of the usual gradient's length; of a step
 _LENGTH = 4000  # of a gradient, in whole numbers, where there is noise for it
 _LONG = 3  # usual lengths that a vector has at most
 _UP = 1 + 1e-6
+_BEGUN = 0.5  # of the first classifier's logits
 _LEAST = 1e-3  # of the mean square of an entry: what is added to it where weights are fitted
 
 
@@ -44,15 +45,13 @@ def made(
     public: Int[np.ndarray, "pool directions"],
     *,
     number: int,
-    directions: int,
     strength: float,
     voters: int,
     classes: int,
     mu: float,
 ) -> Steps:
-    """Steps of which each table costs `mu`, along so many directions, whitened by this strength."""
-    narrow = space.narrowed(directions)
-    flat = _flat(narrow, strength)
+    """Steps of which each table costs `mu`, whitened by this strength."""
+    flat = _flat(space, strength)
     size = usual_length(public[:, : len(flat)] * flat)
     clip = clip_of(size, classes)
     length = int(min(_LENGTH, LARGEST_SIGMA / _UP * mu / 2))
@@ -60,14 +59,14 @@ def made(
     longest = min(int(_LONG * size * unit), LONGEST)
     scaling = Scaling((flat * unit).astype(np.float32), longest, max(1, round(unit)))
     release = ClassSums(classes, len(flat) + 1, length, max(1.0, 2 * length / mu * _UP))
-    return Steps(number, narrow, scaling, release, rate_of(classes) / voters * 2**FINE / ONE / unit**2)
+    return Steps(number, space, scaling, release, rate_of(classes) / voters * 2**FINE / ONE / unit**2)
 
 
 def whitened(
-    space: Space, public: Int[np.ndarray, "pool directions"], directions: int, strength: float
+    space: Space, public: Int[np.ndarray, "pool directions"], strength: float
 ) -> Float[np.ndarray, "pool directions"]:
-    """The pool along the first directions, each over the root of how much it varies and the strength."""
-    flat = _flat(space.narrowed(directions), strength)
+    """The pool, each direction over the root of how much it varies and the strength."""
+    flat = _flat(space, strength)
     return public[:, : len(flat)] * flat
 
 
@@ -102,29 +101,20 @@ def rate_of(classes: int) -> float:
 def started(
     model: Linear, first: Int[np.ndarray, "pool others"], seen: Int[np.ndarray, "pool entries"]
 ) -> Weights:
-    """The weights with which steps begin: those that come closest to the first classifier's logits.
+    """The weights with which steps begin: half of the first classifier's logits, fitted to the pool.
 
-    `first` are the pool's vectors of the first table, and `seen` those of the steps.
+    `first` are the pool's vectors of the first table, and `seen` those of the steps. Of two classes the first
+    has no weights.
     """
-    said = shares_logits(model, first)
+    shares = model.linear(first)
+    said = _BEGUN * shares.shape[1] * (shares - 1 / shares.shape[1])
+    if shares.shape[1] == 2:
+        said = said - said[:, :1]
     rows = seen.astype(np.float64)
     gram = rows.T @ rows
     gram[np.diag_indices(len(gram))] += _LEAST * np.trace(gram) / len(gram)
     found = np.linalg.solve(gram, rows.T @ said)
     return np.rint(found * 2**FINE).astype(np.int64)
-
-
-def shares_logits(model: Linear, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
-    """The logits of a classifier of sums: of its discriminant. Of two classes the first has none."""
-    shares = model.linear(vectors)
-    rule = model.discriminant or _of_two(shares)
-    found = shares @ rule.turn + rule.offset
-    return found - (found[:, :1] if found.shape[1] == 2 else found.mean(1, keepdims=True))
-
-
-def _of_two(shares: np.ndarray) -> Discriminant:
-    usual = np.clip(shares.mean(0), 0.01, 0.99)
-    return discriminant(np.cov(shares.T, bias=True), usual / usual.sum())
 
 
 def moved(weights: Weights, noisy: Int[np.ndarray, "rows entries"], rate: float) -> Weights:

@@ -104,7 +104,7 @@ def test_a_plan_of_crowds_reads_public_inputs_alone(tmp_path, capsys, by_labels)
     said = json.loads(capsys.readouterr().out)
     labels = [TRUTH["pool"]] if by_labels else rehearsal.labellings(SPACE, POOL, CLASSES)
     mu = counts.mu_for(0.5, 1e-5)
-    plan = step_choice.stepped(SPACE, POOL, labels, voters=VOTERS, classes=CLASSES, mu=mu)
+    plan = step_choice.stepped(SPACE, POOL, voters=VOTERS, classes=CLASSES, mu=mu)
     expected = rehearsal.rehearse(plan, POOL, labels, VOTERS)
     assert said["sums"]["accuracy"] == pytest.approx(expected.accuracy, abs=0.02)
     assert set(said) >= {"neighbours", "sums"}

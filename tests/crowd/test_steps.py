@@ -112,7 +112,7 @@ def test_steps_without_noise_come_near_to_what_softmax_regression_reaches():
     table = np.zeros(plan.release.shape, np.int64)
     np.add.at(table, labels, first)
     model = classifier.fit(table, plan.release, first, 900)
-    made = steps.made(space, seen, number=20, directions=8, strength=0.003, voters=900, classes=3, mu=30.0)
+    made = steps.made(space, seen, number=20, strength=0.003, voters=900, classes=3, mu=30.0)
     rows = crowd.vectors(made.scaling, seen)
     weights, losses = steps.started(model, first, rows), []
     for _ in range(20):
@@ -123,23 +123,28 @@ def test_steps_without_noise_come_near_to_what_softmax_regression_reaches():
     assert losses[-1] < losses[1] and (told.argmax(1) == labels).mean() > 0.97 * 0.8
 
 
+def test_more_voters_or_less_noise_take_weaker_whitening_and_no_fewer_steps():
+    space, seen, _ = pool()
+    found = [step_choice.chosen(space, seen, voters, 3, 0.25) for voters in (300, 1_000, 3_000, 300_000)]
+    assert found[0] is None
+    there = [one for one in found if one is not None]
+    assert len(there) >= 2 and all(one.number >= 4 for one in there)
+    assert [one.strength for one in there] == sorted((one.strength for one in there), reverse=True)
+
+
 def test_few_voters_or_much_noise_take_one_table_and_many_take_steps():
-    space, seen, labels = pool()
-    tried = {
-        voters: step_choice.candidates(space, seen, voters=voters, classes=3, mu=0.25)
-        for voters in (100, 100_000)
-    }
-    assert tried[100] == [] and {one.number for one in tried[100_000]} == {20}
-    few = step_choice.stepped(space, seen, [labels], voters=100, classes=3, mu=0.25)
-    many = step_choice.stepped(space, seen, [labels], voters=100_000, classes=3, mu=0.25, number=5)
-    assert few.steps is None and many.steps.number == 5
+    space, seen, _ = pool()
+    few = step_choice.stepped(space, seen, voters=100, classes=3, mu=0.25)
+    most = step_choice.stepped(space, seen, voters=1_000_000, classes=3, mu=0.25)
+    many = step_choice.stepped(space, seen, voters=100_000, classes=3, mu=0.25, number=5)
+    assert few.steps is None and most.steps.number == 20 and many.steps.number == 5
     squares = [(2 * one.length / one.sigma) ** 2 for one in (many.release, *[many.steps.release] * 4)]
     assert sum(squares) <= 0.25**2
 
 
 def test_a_rehearsal_of_steps_says_the_same_twice_and_takes_users():
     space, seen, labels = pool()
-    plan = step_choice.stepped(space, seen, [labels], voters=5000, classes=3, mu=0.5, number=3)
+    plan = step_choice.stepped(space, seen, voters=5000, classes=3, mu=0.5, number=3)
     users = np.arange(900) // 3
     for given_users in (None, users):
         found = [rehearsal.rehearse(plan, seen, [labels], 5000, given_users) for _ in range(2)]

@@ -77,13 +77,13 @@ def of_crowds(
 ) -> dict[Candidate, Expected]:
     """What these crowds are expected to bring; the number of queries can be chosen of neighbours only.
 
-    Where users vote, `users` are those of public inputs, if they have any. Sums take the steps that the same
-    labels favour.
+    Where users vote, `users` are those of public inputs, if they have any. Sums take the
+    steps that a run would.
     """
 
     def rehearsed(one: Candidate) -> Expected:
         if one.voters == "sums":
-            made = stepped(*wide, labels, voters=voters, classes=classes, mu=mu, users=users)
+            made = stepped(*wide, voters=voters, classes=classes, mu=mu, users=users)
         else:
             made = plan(
                 "neighbours", *wide, voters=voters, classes=classes, mu=mu, queries=queries, users=users

@@ -15,8 +15,6 @@ from pate_jax import crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.crowd import classes, shares
 from pate_jax.crowd.plan import Plan, doubts, plan, space_kind, weight_of_users
-from pate_jax.crowd.rehearsal import labellings
-from pate_jax.crowd.roles import Labels
 from pate_jax.crowd.seen import Seen, look
 from pate_jax.crowd.step_choice import stepped
 from pate_jax.data import Dataset, partition, relation
@@ -260,7 +258,6 @@ class Crowd:
             number = self.choice.steps
             return stepped(
                 *self.wide,
-                self.labels,
                 voters=voters,
                 classes=classes,
                 mu=self.mu,
@@ -271,13 +268,6 @@ class Crowd:
         return plan(
             "neighbours", *self.wide, voters=voters, classes=classes, mu=self.mu, queries=queries, users=users
         )
-
-    @property
-    def labels(self) -> list[Labels]:
-        """Made-up labels of the pool, by which a rehearsal chooses."""
-        if "labels" not in self.learned:
-            self.learned["labels"] = labellings(*self.wide, self.dataset.classes)
-        return list(self.learned["labels"])
 
     @property
     def wide(self) -> Learned:

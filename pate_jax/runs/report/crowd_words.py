@@ -88,12 +88,11 @@ def steps_planned(number: int, directions: int, noise: float) -> str:
     """The plan's line about steps.
 
     >>> steps_planned(8, 200, 4000.0)
-    '8 steps in 200 directions, with noise of scale 4,000 in each, because these do better than one table on \
-public inputs with made-up labels'
+    '8 steps in 200 directions, with noise of scale 4,000 in each: as many as noise leaves room for'
     """
     return (
-        f"{number} steps in {directions:,} directions, with noise of scale {noise:,.0f} in each, because "
-        "these do better than one table on public inputs with made-up labels"
+        f"{number} steps in {directions:,} directions, with noise of scale {noise:,.0f} in each: as many as "
+        "noise leaves room for"
     )
 
 
