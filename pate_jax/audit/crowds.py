@@ -178,7 +178,8 @@ def _planned(path: Path, crowd: Crowd) -> Iterator[Finding]:
         "public inputs and settings",
         public_side.SPACE,
     )
-    yield from _same_steps(before_plan, plan)
+    if before_plan.steps is not None or plan.steps is not None:
+        yield from _same_steps(before_plan, plan)
 
 
 def _same_steps(kept: Plan, again: Plan) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ Stages = dict[str, dict[str, Any]]
 CROWD = "crowd"  # the stage that only the run of a crowd has
 COMPARED = "compared"  # how students are trained that a crowd's sums may be compared with
 CANDIDATE = "candidate"  # of a choice of settings: whom it holds out, and what the choice costs
+PARTY = "party"  # the stage that only one party's part of a vote among several has
 BASELINE = "baseline"  # the stage that only a net trained on the records themselves has
 TUNE = "tune"  # the stage that only a choice of settings has
 TRIAL = "trial"  # the stage that only a run on parts of one private file has

@@ -202,11 +202,13 @@ def taught_by_private(patch):
     """A crowd's space is learned from private inputs."""
 
     def taught(crowd):
-        seen = PublicInputs.of(replace(crowd.seen, public=crowd.seen.private))
-        space = trained.learned(crowd.kind, seen, key=kinds.batches.jax.random.key(crowds.KEY)).space
-        return Learned(space, space.coordinates(crowd.seen.public.inputs))
+        if "private" not in crowd.learned:
+            seen = PublicInputs.of(replace(crowd.seen, public=crowd.seen.private))
+            space = trained.learned(crowd.kind, seen, key=kinds.batches.jax.random.key(crowds.KEY)).space
+            crowd.learned["private"] = Learned(space, space.coordinates(crowd.seen.public.inputs))
+        return crowd.learned["private"]
 
-    patch.setattr(crowds.Crowd, "_taught", taught)
+    patch.setattr(crowds.Crowd, "wide", property(taught))
 
 
 def of_sums(out, choice, **more):

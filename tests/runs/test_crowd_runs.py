@@ -195,7 +195,7 @@ REFUSED = [
     ({"epsilon": 1.0, "budget_epsilon": 2.0}, "--epsilon 1 and --budget-epsilon 2 are one thing to teachers"),
     ({"voters": "teachers", "encoder": "numpy:ravel"}, "--encoder numpy:ravel makes the space of a crowd"),
     ({"voters": "teachers", "space": "columns"}, "--space columns makes the space of a crowd"),
-    ({"steps": 2}, "--steps 2 goes with voters that you choose"),
+    ({"voters": "auto", "steps": 2}, "--steps 2 goes with voters that you choose"),
     ({"voters": "teachers", "steps": 2}, "--steps 2 is for sums"),
     ({"voters": "neighbours", "steps": 2}, "--steps 2 is for --voters sums"),
     ({"voters": "sums", "steps": 21}, "steps=21 must be a whole number from 1 to 20"),

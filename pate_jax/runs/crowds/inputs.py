@@ -27,7 +27,7 @@ from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.plans import CrowdPlan
-from pate_jax.runs.record import BASELINE, CANDIDATE, COMPARED, CROWD, HEADCOUNT
+from pate_jax.runs.record import BASELINE, CANDIDATE, COMPARED, CROWD, HEADCOUNT, PARTY
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
@@ -336,8 +336,10 @@ def told(run: RunDirectory) -> int:
 
 
 def has_told(run: RunDirectory) -> bool:
-    """Whether a run has released the number of its voters."""
-    return any(isinstance(line.release, HeadCount) for line in ledger.releases(run.ledger))
+    """Whether a run has released the number of its voters; a party, whose ledger is another, does not."""
+    return PARTY not in run.record.read() and any(
+        isinstance(line.release, HeadCount) for line in ledger.releases(run.ledger)
+    )
 
 
 def noisy_number(run: RunDirectory) -> int:

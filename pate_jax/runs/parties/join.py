@@ -25,12 +25,12 @@ from pate_jax.runs.parties import ballot, cards, claims, ledger, meeting, terms,
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member
 from pate_jax.runs.parties.meeting import Meeting
-from pate_jax.runs.record import CROWD
+from pate_jax.runs.record import CROWD, PARTY
 from pate_jax.runs.settings import DataChoice, to_settings
 from pate_jax.system import progress, storage
 
 Opener = Callable[[Agreement, str, str, tuple[str, ...] | None], AbstractContextManager[Meeting]]
-STAGE, AGREEMENT, QUESTIONS, TRANSCRIPT = "party", "agreement.toml", "questions.npz", "transcript.json"
+AGREEMENT, QUESTIONS, TRANSCRIPT = "agreement.toml", "questions.npz", "transcript.json"
 _OPENED = "opened"
 
 
@@ -93,12 +93,12 @@ def _begin(member: Member) -> None:
     """Record which agreement the run belongs to, with copies of its files."""
     run = member.run
     settings = run.record.read()
-    if STAGE not in settings and any(one in settings for one in ("data", "votes", CROWD)):
+    if PARTY not in settings and any(one in settings for one in ("data", "votes", CROWD)):
         raise PateError(f"{run.root} holds a run of another kind: choose another --out for this vote")
     run.secret.draw(member.seed)
     if ledger.read(run.ledger).opened is None:
         _look_back(member)
-    run.record.agree(STAGE, ballot.facts(member))
+    run.record.agree(PARTY, ballot.facts(member))
     if not (run.private / AGREEMENT).exists():
         dataset = ballot.open_dataset(member)
         trials.record(run, dataset.trial)
@@ -207,7 +207,7 @@ def opened(run: RunDirectory) -> Member:
     """The party of a run directory, from its own copies of the agreement and the questions."""
     settings = run.record.read()
     agreement = agreements.read(run.existing(run.private / AGREEMENT, "party join"))
-    said = settings.of(STAGE)
+    said = settings.of(PARTY)
     if said["agreement"] != agreement.digest:
         raise PateError(
             f"{run.private / AGREEMENT} is not the agreement of this run: restore it from a backup"
@@ -218,7 +218,7 @@ def opened(run: RunDirectory) -> Member:
 
 def is_party(run: RunDirectory) -> bool:
     """Whether a run is a party's part of a vote."""
-    return STAGE in run.record.read()
+    return PARTY in run.record.read()
 
 
 def connected(

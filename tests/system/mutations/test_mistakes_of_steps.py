@@ -130,7 +130,7 @@ MISTAKES = [
     ),
     case(
         "a run goes on with other private records",
-        source(stages, "begin", "storage.digest(*crowd.dataset.private)", '"the same"'),
+        source(stages, "same_records", "storage.digest(*dataset.private)", '"the same"'),
         lambda patch, folder: (
             folder.mkdir()
             or fails(partial(test_crowd_steps.test_a_run_does_not_go_on_with_other_private_records, folder))(
