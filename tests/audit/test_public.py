@@ -204,7 +204,8 @@ def taught_by_private(patch):
     def taught(crowd):
         if "private" not in crowd.learned:
             seen = PublicInputs.of(replace(crowd.seen, public=crowd.seen.private))
-            space = trained.learned(crowd.kind, seen, key=kinds.batches.jax.random.key(crowds.KEY)).space
+            key, most = kinds.batches.jax.random.key(crowds.KEY), len(crowd.seen.public.inputs)
+            space = trained.learned(crowd.kind, seen, key=key, directions=most).space
             crowd.learned["private"] = Learned(space, space.coordinates(crowd.seen.public.inputs))
         return crowd.learned["private"]
 
