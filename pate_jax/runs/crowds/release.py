@@ -43,6 +43,7 @@ from pate_jax.runs.crowds.certificate import certificate, faults
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.record import PLANNED
 from pate_jax.runs.report import crowd_words
 from pate_jax.system import progress, storage
 
@@ -119,6 +120,10 @@ def release(crowd: Crowd) -> None:
         _shown(book, run, 1, lambda: _number(crowd, beside))
         made = crowd.at(1).plan.steps
         last = 1 if made is None else made.number
+        if made is not None and PLANNED not in run.record.stages() and not is_candidate(run):
+            progress.say(
+                f"sums: {crowd_words.steps_planned(last, len(made.space.variances), made.release.sigma)}"
+            )
         for step in range(1, last + 1):
             _table(book, crowd.at(step))
         if is_candidate(run):
