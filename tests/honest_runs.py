@@ -204,9 +204,9 @@ def images(folder: Path) -> DataChoice:
 
 
 def comparing(out: Path, by: str = "record", seed: int | None = None) -> RunConfig:
-    """A run of sums whose classifier some voters compare with other students."""
+    """A run of sums, of one table, whose classifier some voters compare with other students."""
     partition = PartitionChoice(by=by, seed=seed)
-    return RunConfig(most(), partition, voters="sums", epsilon=8.0, out=out, register=UNCOUNTED)
+    return RunConfig(most(), partition, voters="sums", steps=1, epsilon=8.0, out=out, register=UNCOUNTED)
 
 
 def rivals(config: object, crowd: object) -> list[Settings]:

@@ -56,6 +56,17 @@ def test_a_run_that_compares_students_stands_every_check(by):
     assert "how many held-out voters agree with each of 3 students" in statement.charged
 
 
+def test_students_are_compared_after_the_last_step(tmp_path):
+    pipeline.run(replace(honest_runs.comparing(tmp_path), steps=3))
+    run = RunDirectory(tmp_path)
+    names = [line.release.name for line in ledger.releases(run.ledger)]
+    assert names == ["headcount", "sums", "sums", "sums", "comparison"]
+    found = verify.of_run(run, deep=True)
+    assert found.of("failed") == [] and found.of("unchecked") == []
+    statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
+    assert 7.999 < statement.headline.epsilon <= 8.0
+
+
 def test_pages_and_results_tell_of_it():
     run = honest_runs.compared()
     told = storage.read_json(run.results, "results")
