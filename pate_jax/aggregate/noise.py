@@ -311,7 +311,7 @@ _FROM_PAIR = {"laplace": _signed_log, "gumbel": _minus_log_log, "exponential": _
 def share(of: Noise, shape: tuple[int, ...], *, key: jax.Array) -> Int[np.ndarray, "*shape"]:
     """Independent whole noise for every number of a table; a key serves one table only.
 
-    >>> share(Noise("discrete_gaussian", 28.3), (2, 3), key=noise.seeded_key(7)).shape
+    >>> share(Noise("discrete_gaussian", 28.3), (2, 3), key=seeded_key(7)).shape
     (2, 3)
     """
     check_key(key)

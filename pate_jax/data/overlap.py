@@ -32,7 +32,7 @@ _NAMED = 10  # the most rows that the message names
 def rows(private: Collection[str], other: np.ndarray) -> np.ndarray:
     """The rows of another part whose input is also a private one, given the digests of private inputs.
 
-    >>> private = duplicates.digests(np.array([[1.0], [2.0]]))
+    >>> private = digests(np.array([[1.0], [2.0]]))
     >>> rows(private, np.array([[3.0], [2.0], [2.0]])).tolist()
     [1, 2]
     """

@@ -237,9 +237,9 @@ def chosen_people(names: Sequence[str], wanted: str, *, key: bytes) -> list[str]
     larger sample holds the smaller one.
 
     >>> names = ["ann", "bob", "eve"]
-    >>> chosen_people(names, "all", key=b"k"), len(chosen(names, "2", key=b"k"))
+    >>> chosen_people(names, "all", key=b"k"), len(chosen_people(names, "2", key=b"k"))
     (['ann', 'bob', 'eve'], 2)
-    >>> set(chosen_people(names, "1", key=b"k")) < set(chosen(names, "2", key=b"k"))
+    >>> set(chosen_people(names, "1", key=b"k")) < set(chosen_people(names, "2", key=b"k"))
     True
     """
     if wanted == EVERYBODY:

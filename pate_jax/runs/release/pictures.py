@@ -19,7 +19,7 @@ _ADDRESS = re.compile(re.escape(sheet.PREFIX) + r"([A-Za-z0-9+/=]*)")
 def parted(page: str) -> tuple[str, list[np.ndarray]]:
     """A page without its pictures, and their pixels; what is no such picture stays in the page.
 
-    >>> address = thumbnails.address(np.array([[[7]]], np.uint8))
+    >>> address = sheet.address(np.array([[[7]]], np.uint8))
     >>> parted(f"<img src='{address}'>"), parted(address + "AAAA")[1]
     (("<img src=''>", [array([[[7]]], dtype=uint8)]), [])
     """

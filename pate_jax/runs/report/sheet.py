@@ -119,7 +119,7 @@ def thumbnail(
     Numbers that are no bytes are stretched from their least to their greatest. Larger images become the means
     of squares of pixels.
 
-    >>> thumbnail(np.array([[[0.0], [0.5]]])).tolist(), small(np.full((130, 65, 4), 7, np.uint8)).shape
+    >>> thumbnail(np.array([[[0.0], [0.5]]])).tolist(), thumbnail(np.full((130, 65, 4), 7, np.uint8)).shape
     ([[[0], [255]]], (43, 21, 1))
     """
     numbers = image.astype(np.float64)
