@@ -24,7 +24,7 @@ from pate_jax.mechanisms.crowds import MOST_STEPS
 from pate_jax.models.spaces.space import Space
 
 _ADDED, _DRAWN = 0.3, 0.8  # of a score: what added noise and the draw of records may move it by
-_STRENGTHS = (0.003, 0.01, 0.03, 0.1)  # of whitening, the weakest first
+_STRENGTHS = (0.003, 0.01, 0.03)  # of whitening, the weakest first
 _ENOUGH, _FEWEST = (
     8,
     4,
@@ -68,7 +68,7 @@ def chosen(
     >>> space = spaces.learn("identity", pool)
     >>> seen = space.coordinates(pool)
     >>> chosen(space, seen, 300, 3, 0.25) is None, chosen(space, seen, 300, 3, 0.25, 5)
-    (True, Candidate(number=5, strength=0.1))
+    (True, Candidate(number=5, strength=0.03))
     >>> chosen(space, seen, 10**6, 3, 0.25)
     Candidate(number=20, strength=0.003)
     """
