@@ -264,7 +264,7 @@ def test_teachers_get_their_number_noise_and_queries_from_epsilon(epsilon, said,
     made = teacher_plan.settled(run, wished).config
     assert made.mechanism is not None and made.queries and made.budget == float(said)
     assert teacher_plan.settled(run, wished).config == made  # from the record
-    assert f"Chosen for epsilon {said} at delta 1e-05" in capsys.readouterr().err
+    assert f"Chosen by public inputs alone, for epsilon {said} at delta 1e-05" in capsys.readouterr().err
 
 
 CONFIGS = {
