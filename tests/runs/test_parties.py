@@ -83,14 +83,16 @@ def test_a_repeated_command_sends_nothing_and_charges_nothing(voted):
     assert again["north"] == found["north"] and lines(folder, "north") == before
 
 
-def test_the_student_learns_from_what_was_opened(voted):
-    folder, *_ = voted
+def test_the_student_learns_from_what_was_opened(tmp_path, monkeypatch):
+    """The noise is named by the agreement, whose certificates are new each time: a fixed name fixes it."""
+    monkeypatch.setattr(agreements.Agreement, "digest", "5" * 64)
+    folder = files.prepare(tmp_path)
+    files.vote(folder, files.agree(folder, "neighbours"), seed=5)
     run = RunDirectory(folder / "run-west")
     with run.writing():
         results = students.teach(run, student.Ridge())
         assert students.teach(run, student.Ridge()) == results
-    assert results["answered"] == results["queries"] == 9
-    assert results["student_accuracy"] > 0.55  # the noise is fresh, and 0.8 was missed once
+    assert results["student_accuracy"] > 0.8 and results["answered"] == results["queries"] == 9
     card = (run.student / "MODEL_CARD.md").read_text()
     assert "against one party" in card and "what 3 parties opened together" in card
 
