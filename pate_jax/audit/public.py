@@ -9,7 +9,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import Subject
-from pate_jax.data import overlap
+from pate_jax.data import duplicates
 from pate_jax.runs import answers, public_part, queries
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import Spacing, asked_inputs
@@ -121,7 +121,7 @@ def chosen(subject: Subject) -> Iterator[Finding]:
         named = [] if votes.digests is None else votes.digests.tolist()
         yield from judged(
             [f"batch {batch} asks about other inputs than its settings choose here: {ELSEWHERE}"]
-            if named != overlap.digests(wanted)
+            if named != duplicates.digests(wanted)
             else [],
             f"the {len(named):,} queries of batch {batch} follow from public inputs and settings",
         )

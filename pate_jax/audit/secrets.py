@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import Subject
-from pate_jax.data import overlap, readable, relation
+from pate_jax.data import duplicates, readable, relation
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
 from pate_jax.runs import chain, ledger
@@ -70,7 +70,7 @@ def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
     """The private inputs, both stored and preprocessed, except for known coincidences."""
     private = opened.dataset.private.inputs
     if opened.coincide:
-        public = {name for part in public_parts(opened).values() for name in overlap.digests(part.inputs)}
+        public = {name for part in public_parts(opened).values() for name in duplicates.digests(part.inputs)}
         private = private[[name not in public for name in opened.dataset.private_digests]]
     yield private
     yield opened.dataset.preprocessing.apply(private)

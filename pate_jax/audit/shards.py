@@ -13,7 +13,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import ELSEWHERE, Subject
-from pate_jax.data import Part, overlap, partition, relation
+from pate_jax.data import Part, duplicates, overlap, partition, relation
 from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.runs import answers, ledger
@@ -324,11 +324,11 @@ def _other_people(inputs: Inputs, others: Mapping[str, Part]) -> Iterator[Findin
 def _different(inputs: Inputs, batches: list[voting.Votes]) -> Iterator[Finding]:
     """Whether the inputs of all queries differ, and are those that the votes name."""
     asked = asked_inputs(inputs).inputs
-    repeated = len(asked) - len(overlap.unique_queries(asked).first_rows)
+    repeated = len(asked) - len(duplicates.unique_queries(asked).first_rows)
     faults = [f"{repeated} queries repeat the input of another: repeats average the noise away"] * bool(
         repeated
     )
     recorded = [name for part in batches if part.digests is not None for name in part.digests.tolist()]
-    if recorded and not set(overlap.digests(asked)) <= set(recorded):
+    if recorded and not set(duplicates.digests(asked)) <= set(recorded):
         faults.append("the public inputs are not those whose digests were recorded with the votes")
     yield from judged(faults, f"{len(asked):,} queries ask about different public inputs")

@@ -159,7 +159,7 @@ def aggregate(
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
-    from pate_jax.runs import batches, registration, trials
+    from pate_jax.runs import batches, registration, reservation, trials
     from pate_jax.runs.parties import owners
 
     run = _run_of(source, out)
@@ -181,7 +181,7 @@ def aggregate(
                 batches.declare(run, relation)
             if run.votes.exists():
                 progress.warn(threshold_warning(chosen, batches.size_of(run)[0]))
-        registration.before_answers(run, register, chosen, budget_epsilon, delta)
+        reservation.before_answers(run, register, chosen, budget_epsilon, delta)
         answers = batches.answer(run, chosen, budget_epsilon, delta)
         file = run.answers_of(run.batches)
     answered = int(answers.answered.sum())

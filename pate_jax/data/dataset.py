@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pate_jax.data import overlap
+from pate_jax.data import duplicates
 from pate_jax.errors import PateError
 
 IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
@@ -127,7 +127,7 @@ class Dataset:
     @cached_property
     def private_digests(self) -> tuple[str, ...]:
         """A digest of each private input, computed once; an input with one of these must not be public."""
-        return tuple(overlap.digests(self.private.inputs))
+        return tuple(duplicates.digests(self.private.inputs))
 
 
 def check(dataset: Dataset) -> Dataset:

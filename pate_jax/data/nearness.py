@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from pate_jax.data import overlap
+from pate_jax.data import duplicates
 from pate_jax.data.dataset import Preprocessing
 
 NEAR = 0.5  # of the typical distance: below it, two inputs are near-duplicates
@@ -64,7 +64,7 @@ def ruler(public: np.ndarray, preprocessing: Preprocessing) -> Ruler:
     """
     size = min(_SAMPLE, max(2, len(public) // _SHARE))
     some = public[np.random.default_rng(0).permutation(len(public))[:size]]
-    places = coordinates(some[overlap.unique_queries(some).first_rows], preprocessing)
+    places = coordinates(some[duplicates.unique_queries(some).first_rows], preprocessing)
     gaps = _gaps(places, places)
     np.fill_diagonal(gaps, np.inf)
     typical = float(np.median(gaps.min(1))) if len(places) > 1 else 0.0

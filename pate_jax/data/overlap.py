@@ -10,20 +10,18 @@ rest of a public part would then depend on private records.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import folders, nearness, relation
+from pate_jax.data import duplicates, folders, nearness, relation
 from pate_jax.data.dataset import Dataset, Part
-from pate_jax.errors import PateError, SharedInputs
+from pate_jax.errors import SharedInputs
 
 Names = Sequence[str] | np.ndarray
 _NAMED = 10  # the most rows that the message names
@@ -32,11 +30,11 @@ _NAMED = 10  # the most rows that the message names
 def rows(private: Collection[str], other: np.ndarray) -> np.ndarray:
     """The rows of another part whose input is also a private one, given the digests of private inputs.
 
-    >>> private = digests(np.array([[1.0], [2.0]]))
+    >>> private = duplicates.digests(np.array([[1.0], [2.0]]))
     >>> rows(private, np.array([[3.0], [2.0], [2.0]])).tolist()
     [1, 2]
     """
-    return np.flatnonzero(repeats(other, private))
+    return np.flatnonzero(duplicates.repeats(other, private))
 
 
 def parts(dataset: Dataset) -> dict[str, Part]:
@@ -178,60 +176,3 @@ def declared(
     if dataset.equal_rows == "refused":
         refuse(dataset, named)
     return dataset
-
-
-class Unique(NamedTuple):
-    """The queries to ask, and which of them answers each query."""
-
-    first_rows: np.ndarray  # int64[asked]: rows to ask, each the first of its input
-    inverse: np.ndarray  # int64[queries]: the position in `first_rows` that answers each query
-
-
-def digests(inputs: np.ndarray) -> list[str]:
-    """A digest of each input: 128 bits of BLAKE2b over its type, shape and content.
-
-    >>> a, b, c = digests(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0]]))
-    >>> a == b, a == c
-    (False, True)
-    """
-    rows = np.ascontiguousarray(_inputs(inputs))
-    if rows.dtype.kind == "f":
-        rows = rows + 0.0  # -0.0 and 0.0 are the same input
-    head = f"{rows.dtype.str}{rows.shape[1:]};".encode()
-    return [hashlib.blake2b(head + row.tobytes(), digest_size=16).hexdigest() for row in rows]
-
-
-def unique_queries(inputs: np.ndarray) -> Unique:
-    """The first row of each distinct input, and which of them answers each row.
-
-    >>> first_rows, inverse = unique_queries(np.array([[7], [5], [7], [5]]))
-    >>> first_rows, first_rows[inverse]
-    (array([0, 1]), array([0, 1, 0, 1]))
-    """
-    position: dict[str, int] = {}
-    first_rows: list[int] = []
-    inverse: list[int] = []
-    for row, digest in enumerate(digests(inputs)):
-        if digest not in position:
-            position[digest] = len(first_rows)
-            first_rows.append(row)
-        inverse.append(position[digest])
-    return Unique(np.array(first_rows, np.int64), np.array(inverse, np.int64))
-
-
-def repeats(inputs: np.ndarray, answered_digests: Collection[str]) -> np.ndarray:
-    """Whether each input was answered before, by the digests that were stored with the answers.
-
-    >>> inputs = np.array([[1], [2]])
-    >>> repeats(inputs, digests(inputs)[1:])
-    array([False,  True])
-    """
-    known = set(answered_digests)
-    return np.array([one in known for one in digests(inputs)], bool)
-
-
-def _inputs(inputs: np.ndarray) -> np.ndarray:
-    rows = np.asarray(inputs)
-    if rows.ndim < 2 or rows.dtype.kind not in "biuf":
-        raise PateError(f"inputs is {rows.dtype}{rows.shape}; numbers [query, ...] are wanted")
-    return rows

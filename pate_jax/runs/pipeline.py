@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pate_jax.runs import batches, config_file, crowds, processes, registration, stages, teacher_plan
+from pate_jax.runs import (
+    batches,
+    config_file,
+    crowds,
+    processes,
+    registration,
+    reservation,
+    stages,
+    teacher_plan,
+)
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
 from pate_jax.runs.thresholds import check_threshold, default_mechanism, threshold_warning
@@ -49,7 +58,7 @@ def run(config: RunConfig) -> dict[str, Any]:
             net,
         )
         config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism), settled.said)
-        registration.before_training(inputs, config, mechanism)
+        reservation.before_training(inputs, config, mechanism)
         progress.say(_trained(stages.train(inputs)))
         stages.settle(inputs, mechanism, config.budget, config.delta)
         votes = stages.vote(

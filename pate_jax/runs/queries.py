@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax import data
-from pate_jax.data import nearness, overlap
+from pate_jax.data import duplicates, nearness, overlap
 from pate_jax.data.dataset import stored_as
 from pate_jax.errors import PateError
 from pate_jax.runs import answers
@@ -50,7 +50,7 @@ def ruler_of(dataset: data.Dataset) -> nearness.Ruler:
 
 def near(dataset: data.Dataset, asked: data.Part) -> int:
     """How many of the different inputs asked about are near-duplicates of an earlier one."""
-    return ruler_of(dataset).near(asked.inputs[overlap.unique_queries(asked.inputs).first_rows])
+    return ruler_of(dataset).near(asked.inputs[duplicates.unique_queries(asked.inputs).first_rows])
 
 
 def tell_near(inputs: Inputs, asked: data.Part, batch: int = 1) -> None:
@@ -110,8 +110,8 @@ def further(dataset: data.Dataset, public: Path) -> data.Dataset:
 
 def different(pool: data.Part, wanted: int, known: list[str], spacing: Spacing | None = None) -> np.ndarray:
     """The rows that differ from each other and from the known; refused if there are fewer than wanted."""
-    rows = overlap.unique_queries(pool.inputs).first_rows
-    rows = rows[~overlap.repeats(pool.inputs[rows], known)] if known else rows
+    rows = duplicates.unique_queries(pool.inputs).first_rows
+    rows = rows[~duplicates.repeats(pool.inputs[rows], known)] if known else rows
     if spacing is not None:
         rows = rows[spacing.ruler.apart(pool.inputs[rows], spacing.distance, spacing.before)]
     if len(rows) < wanted and spacing is not None:
@@ -152,8 +152,8 @@ def unasked(public: data.Part, asked: data.Part) -> np.ndarray:
     >>> unasked(public, further).tolist()
     [[1.0]]
     """
-    asked_about = set(zip(asked.ids.tolist(), overlap.digests(asked.inputs), strict=True))
-    names = zip(public.ids.tolist(), overlap.digests(public.inputs), strict=True)
+    asked_about = set(zip(asked.ids.tolist(), duplicates.digests(asked.inputs), strict=True))
+    names = zip(public.ids.tolist(), duplicates.digests(public.inputs), strict=True)
     rest: np.ndarray = public.inputs[np.array([name not in asked_about for name in names], bool)]
     return rest
 
@@ -176,7 +176,7 @@ def asked_inputs(inputs: Inputs) -> data.Part:
 
 def _voted_on(part: data.Part, votes: Votes) -> bool:
     """Whether inputs are those that votes were cast on, as far as these say so."""
-    return votes.digests is None or votes.digests.tolist() == overlap.digests(part.inputs)
+    return votes.digests is None or votes.digests.tolist() == duplicates.digests(part.inputs)
 
 
 def rows_of(ids: np.ndarray, wanted: np.ndarray | None) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pate_jax import accounting, data, ensemble, models, student, voting
 from pate_jax.accounting.stable_statement import stable_statement
-from pate_jax.data import overlap, partition, relation
+from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import (
@@ -174,7 +174,7 @@ def votes_on(inputs: Inputs, asked: data.Part) -> voting.Votes:
     labels = ensemble.predict(inputs.net, dataset.preprocessing, _teachers(inputs), seen)
     labels = np.asarray(devices.rows_of_all(labels))
     histograms = np.asarray(voting.histogram(labels, dataset.classes))
-    digests = np.array(overlap.digests(asked.inputs))
+    digests = np.array(duplicates.digests(asked.inputs))
     return voting.Votes(histograms, labels, asked.ids, asked.labels, digests, dataset.trial)
 
 

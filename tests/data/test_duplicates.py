@@ -5,7 +5,7 @@ import pytest
 
 from pate_jax import aggregate
 from pate_jax.aggregate import noise
-from pate_jax.data import overlap
+from pate_jax.data import duplicates
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
 
@@ -14,7 +14,7 @@ INPUTS = np.random.default_rng(0).normal(size=(40, 3, 2)).astype(np.float32)
 
 def test_equal_inputs_are_asked_once_and_share_an_answer():
     rows = np.array([5, 7, 5, 5, 9, 7])
-    unique = overlap.unique_queries(INPUTS[rows])
+    unique = duplicates.unique_queries(INPUTS[rows])
     assert unique.first_rows.tolist() == [0, 1, 4]
     assert unique.inverse.tolist() == [0, 1, 0, 0, 2, 1]
     votes = np.tile([[5, 5]], (3, 1))
@@ -25,17 +25,17 @@ def test_equal_inputs_are_asked_once_and_share_an_answer():
 def test_digests_tell_type_shape_and_content_apart():
     a = np.zeros((1, 4), np.float32)
     different = [a, a.astype(np.int32), a.reshape(1, 2, 2), a + 1]
-    assert len({overlap.digests(one)[0] for one in different}) == 4
+    assert len({duplicates.digests(one)[0] for one in different}) == 4
     zeros = np.zeros((4, 1), np.float32).T
-    assert overlap.digests(a) == overlap.digests(-a) == overlap.digests(zeros)
+    assert duplicates.digests(a) == duplicates.digests(-a) == duplicates.digests(zeros)
 
 
 def test_repeats_are_found_among_stored_answers():
-    stored = overlap.digests(INPUTS[10:20])
-    assert np.flatnonzero(overlap.repeats(INPUTS, stored)).tolist() == list(range(10, 20))
-    assert not overlap.repeats(INPUTS, []).any()
+    stored = duplicates.digests(INPUTS[10:20])
+    assert np.flatnonzero(duplicates.repeats(INPUTS, stored)).tolist() == list(range(10, 20))
+    assert not duplicates.repeats(INPUTS, []).any()
 
 
 def test_bad_input_is_named():
     with pytest.raises(PateError, match=r"\(40,\)"):
-        overlap.digests(INPUTS[:, 0, 0])
+        duplicates.digests(INPUTS[:, 0, 0])

@@ -15,7 +15,7 @@ from pate_jax import data
 from pate_jax.audit import secrets, shards
 from pate_jax.audit.subject import Subject
 from pate_jax.data import Part, Preprocessing, nearness, overlap, relation
-from pate_jax.data.overlap import digests
+from pate_jax.data.duplicates import digests
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.mechanisms import DiscreteGaussianMax

@@ -14,7 +14,7 @@ from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import batches, budget, chain, ledger, record, register, registration, stages
+from pate_jax.runs import batches, budget, chain, ledger, record, register, reservation, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
@@ -32,7 +32,7 @@ def begin(folder, name, epsilon=None, file=None):
     with run.writing():
         batches.adopt(run, votes(), None, relation="record")
         if file is not None:
-            registration.before_answers(run, file, MECHANISM, epsilon, None)
+            reservation.before_answers(run, file, MECHANISM, epsilon, None)
         batches.answer(run, MECHANISM, epsilon)
         stages.account(run)
     return run

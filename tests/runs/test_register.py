@@ -17,7 +17,7 @@ from pate_jax.accounting.index_curve import index_curve
 from pate_jax.audit import verify
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import anchors, batches, chain, ledger, people, register, registration, sums
+from pate_jax.runs import anchors, batches, chain, ledger, people, register, registration, reservation, sums
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import CrowdPlan
 
@@ -50,7 +50,7 @@ def begin(folder, name, file, relation="record", mechanism=MECHANISM, epsilon=No
     run = RunDirectory(folder / name)
     with run.writing():
         batches.adopt(run, votes(shift, rows), None, relation=relation)
-        registration.before_answers(run, file, mechanism, epsilon, None)
+        reservation.before_answers(run, file, mechanism, epsilon, None)
         batches.answer(run, mechanism, epsilon)
     return run
 
@@ -237,7 +237,7 @@ def test_a_run_that_has_answered_is_counted_beyond_the_limit_and_answers_nothing
     run = begin(tmp_path, "a", registration.Path("none"), epsilon=1.0)
     register.set_limit(file, 0.5, 1e-5)
     with run.writing():
-        registration.before_answers(run, file, MECHANISM, None, None)
+        reservation.before_answers(run, file, MECHANISM, None, None)
     (entry,) = register.read(file).entries.values()
     assert len(entry.answers) == 1 and total(file)["record"] > 0.5
     with pytest.raises(PateError, match="would be exceeded"):
@@ -295,8 +295,8 @@ def test_a_seeded_run_is_in_no_register_and_a_file_of_another_kind_is_refused(tm
     with run.writing():
         batches.adopt(run, votes(), 3, relation="record")
         with pytest.raises(PateError, match="leave out --seed"):
-            registration.before_answers(run, file, MECHANISM, None, None)
-        registration.before_answers(run, None, MECHANISM, None, None)
+            reservation.before_answers(run, file, MECHANISM, None, None)
+        reservation.before_answers(run, None, MECHANISM, None, None)
     assert registration.shown(run) == {} and not places(file) and not anchors.default().exists()
     table = tmp_path / "table.csv"
     table.write_text("age")

@@ -8,7 +8,7 @@ import pytest
 
 from pate_jax import voting
 from pate_jax.audit import shards
-from pate_jax.data import overlap
+from pate_jax.data import duplicates
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
@@ -28,7 +28,7 @@ def points(count, seed):
 def votes_on(_, asked):
     """Votes of three teachers that need no training."""
     labels = np.zeros((3, len(asked.ids)), np.int64)
-    votes, digests = np.tile([[3, 0]], (len(asked.ids), 1)), np.array(overlap.digests(asked.inputs))
+    votes, digests = np.tile([[3, 0]], (len(asked.ids), 1)), np.array(duplicates.digests(asked.inputs))
     return voting.Votes(votes, labels, asked.ids, asked.labels, digests)
 
 

@@ -14,7 +14,7 @@ from pate_jax.audit import verify
 from pate_jax.audit.attacks import every, risk
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import batches, budget, ledger, register, registration, stages, sums
+from pate_jax.runs import batches, budget, ledger, register, registration, reservation, stages, sums
 from pate_jax.runs.config_file import expanded, text
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
@@ -152,7 +152,7 @@ def test_a_register_adds_a_list_to_other_runs(tmp_path):
     register.begin(file)
     with run.writing():
         batches.adopt(run, batch_of(1), None, relation="record")
-        registration.before_answers(run, file, LIST, None, None)
+        reservation.before_answers(run, file, LIST, None, None)
         batches.answer(run, LIST)
     copy = RunDirectory(shutil.copytree(run.root, tmp_path / "copy"))
     with run.writing():
@@ -176,7 +176,7 @@ def test_a_list_whose_cutoff_is_changed_before_it_is_asked_counts_as_it_is_asked
     with run.writing():
         batches.adopt(run, batch_of(1), None, relation="record")
         for mechanism in (LIST, StableAnswers(42, 3.0, 1), LIST):
-            registration.before_answers(run, file, mechanism, None, None)
+            reservation.before_answers(run, file, mechanism, None, None)
     (entry,) = register.read(file).entries.values()
     assert [plan.mechanism.cutoff for plan in entry.plans] == [LIST.cutoff]
 

@@ -28,7 +28,7 @@ from pate_jax.audit.attacks.attack import OF_RECORDS, Attack, Flags
 from pate_jax.audit.attacks.attributes import Inferred
 from pate_jax.audit.retraining import compared
 from pate_jax.audit.subject import Subject
-from pate_jax.data import overlap
+from pate_jax.data import duplicates
 from pate_jax.errors import PateError
 from pate_jax.models import trees
 from pate_jax.runs import students
@@ -224,14 +224,14 @@ def held(student: Student, dataset: data.Dataset, public: np.ndarray) -> Held | 
     found = [leaves[name] for name in _HELD if name in leaves]
     if not found:
         return None
-    kept = overlap.digests(np.asarray(found[0], np.float32))
+    kept = duplicates.digests(np.asarray(found[0], np.float32))
     known, private = (_seen(dataset, inputs) for inputs in (public, dataset.private.inputs))
     return Held(len(kept), sum(one in known for one in kept), sum(one in private for one in kept))
 
 
 def _seen(dataset: data.Dataset, inputs: np.ndarray) -> set[str]:
     """Digests of inputs in the form in which a student holds them."""
-    return {*overlap.digests(np.asarray(dataset.preprocessing.apply(inputs), np.float32))}
+    return {*duplicates.digests(np.asarray(dataset.preprocessing.apply(inputs), np.float32))}
 
 
 def unfit(run: RunDirectory) -> str | None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from pate_jax import models
 from pate_jax.accounting.statement import NOT_PRIVATE
-from pate_jax.data import Preprocessing, overlap
+from pate_jax.data import Preprocessing, duplicates
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.runs.release import pictures
@@ -315,10 +315,10 @@ def _inputs(folder: Path, forms: Iterable[np.ndarray], whose: str = "private rec
     student = storage.read_arrays(folder / _PARAMETERS, "student-parameters")
     for form in forms:
         flat = form.reshape(len(form), -1).astype(np.float32)
-        known = set(overlap.digests(flat))
+        known = set(duplicates.digests(flat))
         for name, parameters in student.items():
             pieces = _pieces(parameters.astype(np.float32), flat.shape[1])
-            if held := int(overlap.repeats(pieces, known).sum()):
+            if held := int(duplicates.repeats(pieces, known).sum()):
                 yield f"student/parameters.npz: {name} holds the inputs of {held} {whose}"
 
 

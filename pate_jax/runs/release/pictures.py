@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from pate_jax.data import overlap
+from pate_jax.data import duplicates
 from pate_jax.runs.report import sheet
 
 MOST = 60
@@ -45,9 +45,9 @@ def private(
     pictures: list[np.ndarray], forms: Iterable[np.ndarray], whose: str = "private records"
 ) -> Iterator[str]:
     """Pictures of these inputs, in any form that these have; a picture of one colour reveals nothing."""
-    shown = {overlap.digests(picture[None])[0] for picture in pictures if np.ptp(picture)}
+    shown = {duplicates.digests(picture[None])[0] for picture in pictures if np.ptp(picture)}
     for form in forms if shown else ():
         if form.ndim == 4:
-            known = (overlap.digests(sheet.thumbnail(image)[None])[0] for image in form)
+            known = (duplicates.digests(sheet.thumbnail(image)[None])[0] for image in form)
             if held := sum(name in shown for name in known):
                 yield f"report.html shows the inputs of {held} {whose}"

@@ -16,8 +16,8 @@ import test_release
 from catalogue import case, fails, is_caught, made, replaced
 
 from pate_jax.aggregate import noise
-from pate_jax.data import columns, folders, overlap, own_files, partition
-from pate_jax.data.overlap import Unique
+from pate_jax.data import columns, duplicates, folders, overlap, own_files, partition
+from pate_jax.data.duplicates import Unique
 from pate_jax.ensemble import teacher
 
 
@@ -207,7 +207,7 @@ CASES = [
     ),
     case(
         "one query asked many times",
-        replaced(overlap, "unique_queries", every_row),
+        replaced(duplicates, "unique_queries", every_row),
         fails(partial(test_release.test_a_run_asks_each_chosen_input_once, "first")),
         "asks_each",
     ),
