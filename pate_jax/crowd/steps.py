@@ -51,8 +51,7 @@ def made(
     mu: float,
 ) -> Steps:
     """Steps of which each table costs `mu`, whitened by this strength."""
-    flat = _flat(space, strength)
-    size = usual_length(public[:, : len(flat)] * flat)
+    flat, size = _flat(space, strength), usual_length(whitened(space, public, strength))
     clip = clip_of(size, classes)
     length = int(min(_LENGTH, LARGEST_SIGMA / _UP * mu / 2))
     unit = length / (clip * ONE)
