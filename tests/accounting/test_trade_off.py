@@ -18,6 +18,7 @@ from pate_jax.accounting.repetitions import Fixed, NegativeBinomial
 from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.trade_off import Gaussian
 from pate_jax.accounting.training_losses import REPLACE, composed
+from pate_jax.accounting.training_statement import training_statement
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.audit import spending
 from pate_jax.mechanisms import (
