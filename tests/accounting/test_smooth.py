@@ -13,8 +13,8 @@ import pytest
 from pate_jax import accounting
 from pate_jax.accounting import curves, exact, papers, smooth
 from pate_jax.accounting.bounds import leading_counts
+from pate_jax.accounting.bounds.leading_counts import vote_grid
 from pate_jax.accounting.bounds.moved_vote import GaussianVote, excess
-from pate_jax.accounting.bounds.vote_grid import vote_grid
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
