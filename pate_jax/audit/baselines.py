@@ -12,7 +12,7 @@ from pate_jax.audit.shards import absent
 from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
 from pate_jax.models import trees
-from pate_jax.runs import batches, chain, registration, trials
+from pate_jax.runs import chain, registration, streams, trials
 from pate_jax.runs.baselines import tasks, training
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import TRAINING
@@ -43,7 +43,7 @@ def ledger(subject: Subject) -> Iterator[Finding]:
     if lines[0]["records"] != tasks.records(found.dataset):
         faults.append("the records are others than those that the ledger names")
     yield from judged(faults, "the noise is what the settings plan for so many records, and these are they")
-    commitment = batches.commitment(run, tasks.stream(found))
+    commitment = streams.commitment(run, tasks.stream(found))
     yield from judged(
         [] if lines[0]["noise"] == commitment else ["the ledger commits to another noise than the run's"],
         "the noise follows from the run's secret, the settings and the records",

@@ -32,7 +32,7 @@ from pate_jax.mechanisms.crowds import (
     HeadCount,
     Score,
 )
-from pate_jax.runs import batches, budget, chain, ledger, trials
+from pate_jax.runs import budget, chain, ledger, streams, trials
 from pate_jax.runs.crowds import comparison, public_side, release, rivals, stages, steps, students
 from pate_jax.runs.crowds.certificate import faults, held_out
 from pate_jax.runs.crowds.certificate import voters as certified_voters
@@ -351,7 +351,7 @@ def noise(run: RunDirectory) -> Iterator[Finding]:
     commitments = []
     for line in ledger.releases(run.ledger):
         commitments.append(line.noise)
-        if line.noise != batches.commitment(run, release.stream(line.release, line.table, line.public)):
+        if line.noise != streams.commitment(run, release.stream(line.release, line.table, line.public)):
             yield failed(f"release {line.batch}: the ledger commits to another noise than the run's")
         recorded = ledger.unpack_table(line.values, line.release.shape)
         table = _exact(run, line)

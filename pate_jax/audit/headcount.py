@@ -9,7 +9,7 @@ import numpy as np
 from pate_jax.accounting import after_count
 from pate_jax.audit.spending import differences
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import batches, budget, ledger
+from pate_jax.runs import budget, ledger, streams
 from pate_jax.runs.crowds import release
 from pate_jax.runs.crowds.certificate import voters
 from pate_jax.runs.directory import RunDirectory
@@ -46,7 +46,7 @@ def _faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
     costs = ledger.cost_to_dict(*budget.release_cost(number.budget, number.release))
     if list(differences(charged, costs)):
         yield f"it was charged {charged} and costs {costs}"
-    if number.noise != batches.commitment(run, release.stream(number.release, number.table, number.public)):
+    if number.noise != streams.commitment(run, release.stream(number.release, number.table, number.public)):
         yield "the ledger commits to another noise than the run's"
     if number.public != release.NOTHING:
         yield "it was asked of something, and a number of voters is asked of nothing"

@@ -15,7 +15,7 @@ from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
-from pate_jax.runs import batches, budget, chain, ledger, plans, stable_list, stages, trials
+from pate_jax.runs import batches, budget, chain, ledger, plans, stable_list, stages, streams, trials
 from pate_jax.runs.answers import load_batch, load_charged
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
@@ -108,8 +108,8 @@ def noise(run: RunDirectory) -> Iterator[Finding]:
     before: list[Line] = []
     for line in ledger.lines(run.ledger):
         commitments.append(line.noise)
-        stream = batches.stream(line.mechanism, line.votes, _label(line))
-        if line.noise != batches.commitment(run, stream):
+        stream = streams.name(line.mechanism, line.votes, _label(line))
+        if line.noise != streams.commitment(run, stream):
             yield failed(f"batch {line.batch}: the ledger commits to another noise than the run's")
         yield _drawn_again(run, line, before)
         before.append(line)
@@ -120,7 +120,7 @@ def noise(run: RunDirectory) -> Iterator[Finding]:
 
 
 def _label(line: Line) -> int | str:
-    return batches.noise_label(line.batch, line.queries, line.inputs, line.schema)
+    return streams.label(line.batch, line.queries, line.inputs, line.schema)
 
 
 def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
@@ -143,7 +143,7 @@ def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
 
 def _listed_again(run: RunDirectory, line: Line, mechanism: StableAnswers, before: list[Line]) -> Finding:
     """Whether a batch of a list of stable answers follows, also where the list ends."""
-    stream = batches.stream(mechanism, line.votes, _label(line))
+    stream = streams.name(mechanism, line.votes, _label(line))
     again = stable_list.drawn(run, mechanism, load_charged(run, line).votes, stream, before)
     if ledger.pack(again.labels, again.answered) == line.answers:
         return passed(

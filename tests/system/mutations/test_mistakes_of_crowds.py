@@ -19,7 +19,7 @@ from pate_jax.crowd import tables
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import from_dict, to_dict
 from pate_jax.models import integers
-from pate_jax.runs import batches, budget, ledger
+from pate_jax.runs import budget, ledger, streams
 from pate_jax.runs.crowds import certificate, inputs, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -53,7 +53,7 @@ def claimed(**changes):
                 **body,
                 "release": to_dict(kept),
                 "public": public,
-                "noise": batches.commitment(run, named),
+                "noise": streams.commitment(run, named),
                 "cost": ledger.cost_to_dict(order, cost),
             }
 
@@ -87,7 +87,7 @@ def other_table_everywhere(run):
 
     def line(body):
         kept, exact = from_dict(body["release"]), storage.digest(table)
-        noise = batches.commitment(run, release.stream(kept, exact, body["public"]))
+        noise = streams.commitment(run, release.stream(kept, exact, body["public"]))
         noisy = release.draw(run, kept, table, body["public"])
         storage.write_arrays(run.answers, "noisy-table", {"values": noisy})
         return {**body, "table": exact, "noise": noise, "values": ledger.pack_table(noisy)}
