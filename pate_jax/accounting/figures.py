@@ -73,6 +73,15 @@ FILTER = Fixed("filter", "the budget of a privacy filter, spent in full whatever
 AFTER = Fixed("limit", "the most that a noisy number of voters and any answers chosen by it cost together")
 
 
+def rounded_up(epsilon: float) -> str:
+    """Four decimals, rounded up: a printed figure is never below the computed one.
+
+    >>> rounded_up(1.00001)
+    '1.0001'
+    """
+    return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}" if epsilon < 1e6 else f"{epsilon * (1 + 1e-4):.4g}"
+
+
 def figure(found: Epsilon, status: Status, basis: str, note: str = "") -> Figure:
     """A figure from an epsilon; an infinite one becomes `None` with a note.
 

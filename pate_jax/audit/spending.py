@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import after_count, curves, figures, filter, stable_statement
-from pate_jax.accounting.party_statement import PartyStatement
+from pate_jax.accounting import after_count, curves, figures, filter
+from pate_jax.accounting.answers_statement import stable_headline
 from pate_jax.accounting.slack import sampler_slack
-from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit.shards import absent
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
 from pate_jax.runs import batches, budget, chain, ledger, plans, stable_list, stages, streams, trials
@@ -271,7 +270,7 @@ def covers(stated: float, again: float) -> bool:
 
 def coherent(
     body: dict[str, Any],
-    statement: accounting.Statement | accounting.CrowdStatement | PartyStatement | TrainingStatement,
+    statement: accounting.Statement,
 ) -> Iterator[Finding]:
     """Whether the sentences of a published statement follow from its numbers."""
     yield from judged(
@@ -294,7 +293,7 @@ def asked(run: RunDirectory) -> Plan | CountedPlan | None:
     return plans.beside(settings.limit, answers)
 
 
-def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
+def published(statement: accounting.AnswersStatement, line: Any) -> Iterator[Finding]:
     """Whether the published figure follows from the statement alone."""
     if not 0 <= statement.answered <= statement.asked:
         yield failed(f"{statement.answered} of {statement.asked} queries are said to be answered")
@@ -325,7 +324,7 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
     )
 
 
-def _limited(statement: accounting.Statement) -> Iterator[Finding]:
+def _limited(statement: accounting.AnswersStatement) -> Iterator[Finding]:
     """Whether answers that a number of voters chose are within the limit that the statement names."""
     epsilon, mechanism = statement.headline.epsilon, from_dict(statement.mechanism)
     size = {"queries": statement.asked, "teachers": statement.teachers, "classes": statement.classes}
@@ -345,11 +344,11 @@ def _limited(statement: accounting.Statement) -> Iterator[Finding]:
     )
 
 
-def _headline(statement: accounting.Statement) -> figures.Figure:
+def _headline(statement: accounting.AnswersStatement) -> figures.Figure:
     """The data-independent figure from public numbers alone, as it reads nothing else of a histogram."""
     mechanism = from_dict(statement.mechanism)
     if isinstance(mechanism, StableAnswers):
-        return stable_statement.headline(mechanism, statement.delta)
+        return stable_headline(mechanism, statement.delta)
     anything = np.zeros((1, statement.classes), np.int64)
     anything[:, 0] = statement.teachers
     slack = sampler_slack(mechanism, statement.asked, statement.classes)

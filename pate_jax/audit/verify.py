@@ -19,8 +19,6 @@ from functools import partial
 from pathlib import Path
 
 from pate_jax import accounting
-from pate_jax.accounting.party_statement import PartyStatement
-from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit import (
     baselines,
     crowds,
@@ -245,21 +243,15 @@ def _stated(folder: Path) -> Iterator[Finding]:
     body = storage.read_json(folder / "statement.json", "statement")
     if "trial" in body:
         yield failed(SENTENCE)
-    if "training" in body:
-        trained = TrainingStatement.from_dict(body)
-        yield from spending.coherent(body, trained)
-        yield from baselines.published(trained)
-        return
-    if "shared" in body:
-        shared = PartyStatement.from_dict(body)
-        yield from spending.coherent(body, shared)
-        yield from parties.published(shared)
-        return
     statement = accounting.Statement.from_dict(body)
     yield from spending.coherent(body, statement)
-    if isinstance(statement, accounting.CrowdStatement):
+    if isinstance(statement, accounting.TrainingStatement):
+        yield from baselines.published(statement)
+    elif isinstance(statement, accounting.PartyStatement):
+        yield from parties.published(statement)
+    elif isinstance(statement, accounting.CrowdStatement):
         yield from crowds.published(statement)
-    else:
+    elif isinstance(statement, accounting.AnswersStatement):
         yield from spending.published(statement, body.get("model_card_line"))
 
 

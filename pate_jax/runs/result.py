@@ -30,7 +30,7 @@ class Result:
         return Student.load(self.directory)
 
     @cached_property
-    def statement(self) -> accounting.Statement | accounting.CrowdStatement:
+    def statement(self) -> accounting.Statement:
         """What the run costs, and whom its guarantee covers."""
         return accounting.Statement.from_dict(self.facts["statement"])
 
