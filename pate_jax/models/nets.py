@@ -26,13 +26,18 @@ from pate_jax.errors import PateError
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
 from pate_jax.models import photos as known_photos
-from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
+from pate_jax.models.layers import (
+    Convolution,
+    Form,
+    Layered,
+    ResidualNet,
+    StridedNet,
+    activation_function,
+    dense,
+)
 from pate_jax.models.nearness import nearness
 from pate_jax.models.preprocessing import Preprocessing
-from pate_jax.models.products import Products
-from pate_jax.models.ramps import Ramps
-from pate_jax.models.residual import ResidualNet
-from pate_jax.models.strided import StridedNet
+from pate_jax.models.table_features import Products, Ramps
 
 Params = Any
 

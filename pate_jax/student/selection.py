@@ -23,13 +23,13 @@ from jaxtyping import Float, Int
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.models import iteration
-from pate_jax.models.spaces.medoids import cover
+from pate_jax.models.clusters import cover
 from pate_jax.models.spaces.space import Space
 from pate_jax.student import contrast
-from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.lesson import PublicInputs
 from pate_jax.student.serving import Student
 from pate_jax.student.settings import Selection
+from pate_jax.system import eigen
 
 _DIRECTIONS = 32  # of the space that inputs are compared in
 _CHOICE = 6  # the least sure inputs that a round chooses from, times those it asks
@@ -166,4 +166,4 @@ def _points(inputs: np.ndarray) -> np.ndarray:
     if flat.shape[1] <= _DIRECTIONS:
         return flat
     start = np.random.default_rng(0).standard_normal((flat.shape[1], _DIRECTIONS)).astype(np.float32)
-    return flat @ iteration.leading(flat, start, 4)  # turns enough to order the directions that matter
+    return flat @ eigen.leading(flat, start, 4)  # turns enough to order the directions that matter
