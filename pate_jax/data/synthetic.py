@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.data.dataset import Dataset, Part, Preprocessing, check, class_names_of, numbered_ids
-from pate_jax.errors import PateError
+from pate_jax.errors import at_least, within
 from pate_jax.system.progress import Bar, bar
 
 SIDE = 28  # pixels
@@ -62,8 +62,7 @@ def glyphs(
     >>> glyphs(20, classes=12, public_size=5, test_size=5).classes
     12
     """
-    if not CLASSES[0] <= classes <= CLASSES[1]:
-        raise PateError(f"classes={classes} must be from {CLASSES[0]} to {CLASSES[1]} for glyphs")
+    within(*CLASSES, " for glyphs", classes=classes)
     return _dataset("glyphs", made_up(classes), size, public_size, test_size, difficulty)
 
 
@@ -71,11 +70,8 @@ def _dataset(
     name: str, font: Font, size: int, public_size: int, test_size: int, difficulty: float
 ) -> Dataset:
     sizes = {"size": size, "public_size": public_size, "test_size": test_size}
-    for option, value in sizes.items():
-        if value < 1:
-            raise PateError(f"{option}={value} must be at least 1")
-    if not DIFFICULTY[0] <= difficulty <= DIFFICULTY[1]:
-        raise PateError(f"difficulty={difficulty} must be from {DIFFICULTY[0]:g} to {DIFFICULTY[1]:g}")
+    at_least(1, **sizes)
+    within(*DIFFICULTY, difficulty=difficulty)
     with bar(f"drawing {name}", total=sum(sizes.values())) as progress:
         private, public, test = (
             _part(f"{name}-{part}", records, font, difficulty, progress)

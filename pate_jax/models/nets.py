@@ -22,7 +22,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least, one_of
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
 from pate_jax.models import photos as known_photos
@@ -316,13 +316,11 @@ def build(
 @lru_cache(maxsize=64)
 def _build(name: names.Net | names.Solved, input_shape, classes, activation, form, settings) -> Model:
     """Build once: a net asked for again is the same two functions, so nothing is compiled again for it."""
-    if name not in NETS:
-        raise PateError(f"net={name!r} is unknown; choose one of {', '.join(NETS)}")
+    one_of(NETS, net=name)
     kind, defaults = NETS[name]
     if not issubclass(kind, DenseNet | RowsNet | SumsNet) and len(input_shape) != 3:
         raise PateError(f"net={name!r} takes images and input_shape={input_shape} is none; use mlp or table")
-    if classes < 2:
-        raise PateError(f"classes={classes} must be at least 2")
+    at_least(2, classes=classes)
     given = dict(settings)
     own = {key: given.pop(key) for key in defaults if key in given}
     function = activation_function(activation, **given)

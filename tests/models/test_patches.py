@@ -328,5 +328,5 @@ def test_the_squared_loss_pulls_outputs_to_one_and_zero():
     ((_, load),) = ensemble.fit(model, same, inputs, labels, cut, key=jax.random.key(0), config=config).parts
     outputs = model.apply(jax.tree.map(lambda leaf: leaf[0], load()), np.eye(3, dtype=np.float32))
     np.testing.assert_allclose(outputs, np.eye(3) - 1 / 3, atol=1e-3)
-    with pytest.raises(PateError, match="loss='hinge' is unknown; choose one of cross_entropy, squared"):
+    with pytest.raises(PateError, match="loss='hinge' must be one of cross_entropy, squared"):
         TeacherConfig(loss="hinge").resolved()

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, one_of
 from pate_jax.models import integers, names, patches, photos, trees
 from pate_jax.models.preprocessing import AsStored, Preprocessing
 from pate_jax.models.spaces import fronts
@@ -155,8 +155,7 @@ def front_of(
     number: int | None = None,
 ) -> Front:
     """What a space of this kind looks at, where public inputs need not train a net for it."""
-    if kind not in get_args(Kind):
-        raise PateError(f"space={kind!r} must be one of {', '.join(get_args(Kind))}")
+    one_of(get_args(Kind), space=kind)
     if kind == "contrast":
         raise PateError("space='contrast' is a net that has to be trained: pate_jax.student.spaces learns it")
     if kind == "patches":
