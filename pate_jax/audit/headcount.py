@@ -7,21 +7,23 @@ from collections.abc import Iterator
 import numpy as np
 
 from pate_jax.accounting import after_count
-from pate_jax.audit.spending import differences
+from pate_jax.audit import accounts
+from pate_jax.audit.subject import Subject
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import budget, ledger, streams
+from pate_jax.runs import budget, ledger
 from pate_jax.runs.crowds import release
 from pate_jax.runs.crowds.certificate import voters
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import CrowdLine, Line
+from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.record import PLANNED
-from pate_jax.runs.release.findings import Finding, failed, judged, unchecked
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, unchecked
 from pate_jax.system import storage
 
 
-def line(run: RunDirectory) -> Iterator[Finding]:
+def line(subject: Subject) -> Iterator[Finding]:
     """Whether the ledger begins with the number that the settings name, and with nothing else of a crowd."""
-    entries, limit = list(ledger.entries(run.ledger)), run.record.read().limit
+    run, limit = subject.run, subject.settings.limit
+    entries = list(ledger.entries(run.ledger))
     numbers = [one for one in entries if isinstance(one, CrowdLine)]
     if limit is None:
         if numbers:
@@ -42,12 +44,8 @@ def _faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
     if limit is None or number.release != limit.headcount:
         yield f"{number.release} was released, and {limit and limit.headcount} is planned for"
         return
-    charged = ledger.cost_to_dict(number.order, number.cost)
-    costs = ledger.cost_to_dict(*budget.release_cost(number.budget, number.release))
-    if list(differences(charged, costs)):
-        yield f"it was charged {charged} and costs {costs}"
-    if number.noise != streams.commitment(run, release.stream(number.release, number.table, number.public)):
-        yield "the ledger commits to another noise than the run's"
+    yield from accounts.miscounted(number, budget.release_cost(number.budget, number.release))
+    yield from accounts.uncommitted(run, number.noise, accounts.stream_of(number))
     if number.public != release.NOTHING:
         yield "it was asked of something, and a number of voters is asked of nothing"
     if not run.certificate.exists():
@@ -60,12 +58,11 @@ def _faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
         yield "it does not follow from the certified number and the noise"
 
 
-def within(run: RunDirectory, lines: list[Line]) -> Iterator[Finding]:
+def within(subject: Subject) -> Iterator[Finding]:
     """Whether the answers are within the limit, and of the teachers that were planned after the number."""
+    settings, lines = subject.settings, ledger.read(subject.run.ledger)
     if not lines:
-        yield unchecked("nothing was answered yet after the number of voters: run `pate run`")
-        return
-    settings = run.record.read()
+        raise Ended(unchecked("nothing was answered yet after the number of voters: run `pate run`"))
     limit, planned, mechanism = settings.limit, settings.of(PLANNED), settings.mechanism
     if limit is None or isinstance(mechanism, StableAnswers):
         yield failed("the settings name no limit of what may follow the number of voters")

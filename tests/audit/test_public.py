@@ -239,7 +239,7 @@ def test_what_a_run_keeps_of_its_public_side_fails_where_it_does_not_come_out_ag
         pytest.skip("sums ask no queries")
     kept[name] = kept[name] + np.ones_like(kept[name]) * max(1, kept[name].max() // 10)
     public_side.write(run.public_side, kept)
-    found = list(audit.public(run, crowds.opened(run)))
+    found = list(audit.public(Subject(run)))
     assert [one.outcome for one in found] == ["failed"]
     assert found[0].text.startswith(f"{name} of space, weights, queries and noise are not what public inputs")
 
