@@ -16,7 +16,7 @@ from pate_jax.runs import registration
 from pate_jax.runs.crowds import students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, made, passed
-from pate_jax.runs.tune import candidates, ledger, pipeline
+from pate_jax.runs.tune import candidates, pipeline
 from pate_jax.runs.tune.candidates import Choice, Place
 from pate_jax.system import storage
 
@@ -41,8 +41,8 @@ def charged(subject: Subject) -> Iterator[Finding]:
     choice = subject.choice
     run, facts = choice.run, choice.facts
     subject.needs("tune", run.ledger)
-    line, listed = ledger.read(run.ledger), candidates.digest(facts["settings"])
-    wished = ledger.Charge(choice.tuned, listed, facts["records"], facts["epsilon"], facts["delta"])
+    line, listed = candidates.read(run.ledger), candidates.digest(facts["settings"])
+    wished = candidates.Charge(choice.tuned, listed, facts["records"], facts["epsilon"], facts["delta"])
     yield from judged(
         [] if line == wished else [f"the ledger charges {line}, and the settings say {wished}"],
         "the ledger charges the choice that the settings describe",

@@ -2,8 +2,8 @@
 
 public        the public part, and spaces and queries that follow from it
 shards        keys, partition, the rows that teachers got, votes, queries
-spending      ledger, noise, budget, statement
-headcount     the noisy number of voters that teachers were chosen by
+accounts      what the ledgers, noise and statements of all kinds of runs have in common
+spending      ledger, noise, budget, statement, and the noisy number of voters that chose the teachers
 secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
 retraining    labels, teachers and student, computed again
 crowds        the same checks for a run whose voters are its records or users
@@ -26,7 +26,6 @@ from pate_jax.audit import (
     accounts,
     baselines,
     crowds,
-    headcount,
     parties,
     public,
     recounts,
@@ -123,11 +122,11 @@ def of_release(folder: Path) -> Examination:
 
 def _shown(subject: Subject) -> Iterator[Finding]:
     if subject.run.ledger.exists():
-        yield from headcount.line(subject)
+        yield from spending.headcount(subject)
 
 
 def _spent(subject: Subject) -> Iterator[Finding]:
-    return headcount.within(subject) if HEADCOUNT in subject.settings else spending.spent(subject)
+    return spending.within_limit(subject) if HEADCOUNT in subject.settings else spending.spent(subject)
 
 
 def _released(subject: Subject) -> Iterator[Finding]:
