@@ -125,9 +125,9 @@ def coherent(body: dict[str, Any], again: dict[str, Any]) -> Iterator[Finding]:
     )
 
 
-def figure(stated: float | None, again: float | None, what: str, cost: str) -> Iterator[Finding]:
-    """Whether a published epsilon is what computing it again gives."""
+def figure(stated: float | None, again: float | None, what: str, source: str) -> Iterator[Finding]:
+    """Whether a published epsilon is what its `source` gives again; `what` says who costs it."""
     yield from judged(
-        [] if covers(stated, again) else [f"epsilon {stated} is published for {what}, which cost {again}"],
-        f"epsilon {stated} is what {cost}",
+        [] if covers(stated, again) else [f"epsilon {stated} is published for {what} {again}"],
+        f"epsilon {stated} is what {source}",
     )

@@ -76,7 +76,7 @@ def published(statement: TrainingStatement) -> Iterator[Finding]:
     again = tasks.charged(statement.training, statement.delta, statement.private)
     costs = "the training costs that the statement names"
     for mine, cost in ((statement.changed, again.changed), (statement.added, again.added)):
-        yield from accounts.figure(mine, cost, "a training", costs)
+        yield from accounts.figure(mine, cost, "a training that costs", costs)
 
 
 def student_again(subject: Subject) -> Iterator[Finding]:

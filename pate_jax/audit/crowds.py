@@ -360,4 +360,4 @@ def published(statement: accounting.CrowdStatement) -> Iterator[Finding]:
     """The published figure again, from the releases that a statement names."""
     again = figure_of(statement.releases, statement.delta, statement.tuned).epsilon
     costs = "the tables cost that the statement names"
-    yield from accounts.figure(statement.headline.epsilon, again, "tables", costs)
+    yield from accounts.figure(statement.headline.epsilon, again, "tables that cost", costs)

@@ -242,7 +242,7 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
         return
     asked = f"{statement.asked} queries to {statement.teachers} teachers"
     again, gives = _headline(statement).epsilon, f"the mechanism gives for {asked}"
-    yield from accounts.figure(headline.epsilon, again, asked, gives)
+    yield from accounts.figure(headline.epsilon, again, f"{asked}, which cost", gives)
 
 
 def _limited(statement: accounting.Statement) -> Iterator[Finding]:

@@ -111,7 +111,7 @@ def checks_of(subject: Subject) -> tuple[Checks, Checks]:
 
 def of_release(folder: Path) -> Examination:
     """The checks of an auditor who has only release/."""
-    checks = {
+    checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "release": partial(check.look, folder),
         "agreement": partial(check.agrees, folder),
         "statement": partial(_stated, folder),

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 
 import honest_runs
+import jax
 import numpy as np
 import pytest
 import test_publication as kinds
@@ -204,7 +205,7 @@ def taught_by_private(patch):
     def taught(crowd):
         if "private" not in crowd.learned:
             seen = PublicInputs.of(replace(crowd.seen, public=crowd.seen.private))
-            key, most = kinds.batches.jax.random.key(crowds.KEY), len(crowd.seen.public.inputs)
+            key, most = jax.random.key(crowds.KEY), len(crowd.seen.public.inputs)
             space = trained.learned(crowd.kind, seen, key=key, directions=most).space
             crowd.learned["private"] = Learned(space, space.coordinates(crowd.seen.public.inputs))
         return crowd.learned["private"]
