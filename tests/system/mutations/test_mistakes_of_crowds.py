@@ -13,7 +13,7 @@ from test_edited_runs import both, by_hand, rewrite, settings
 
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
-from pate_jax.audit import crowds, recounts
+from pate_jax.audit import recounts
 from pate_jax.audit.subject import Subject
 from pate_jax.crowd import tables
 from pate_jax.errors import PateError
@@ -196,8 +196,7 @@ def made(voters, by="record"):
         except PateError as error:
             return [f"refused: {error}"]
         patch.undo()
-        subject = Subject(run)
-        again = recounts.recounted(run, crowds.opened(subject))
+        again = recounts.recounted(Subject(run))
         return verified(run) + [f"table: {one.text}" for one in again if one.outcome == "failed"]
 
     return check
@@ -330,7 +329,5 @@ def test_a_table_that_was_changed_in_every_file_is_found_by_counting_again(tmp_p
     run = RunDirectory(tmp_path / "run")
     other_table_everywhere(run)
     assert verified(run) == []  # every file fits every other one
-    (fault, *_) = [
-        one for one in recounts.recounted(run, crowds.opened(Subject(run))) if one.outcome == "failed"
-    ]
+    (fault, *_) = [one for one in recounts.recounted(Subject(run)) if one.outcome == "failed"]
     assert "the records give another table" in fault.text
