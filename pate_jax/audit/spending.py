@@ -16,7 +16,7 @@ from pate_jax.audit import accounts
 from pate_jax.audit.subject import Subject
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
 from pate_jax.runs import batches, budget, ledger, plans, registration, stable_list, stages, streams
-from pate_jax.runs.answers import load_batch, load_charged
+from pate_jax.runs.answers import load_batch, load_charged, same
 from pate_jax.runs.crowds import release
 from pate_jax.runs.crowds.certificate import voters
 from pate_jax.runs.directory import RunDirectory
@@ -74,8 +74,7 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
     digests = storage.digest(named.ids), storage.digest(named.digests)
     if (line.queries, line.inputs, line.asked) != (*digests, len(votes.votes)):
         yield "the queries are not those that were charged"
-    labels, answered = ledger.unpack(line.answers)
-    if not (np.array_equal(labels, answers["labels"]) and np.array_equal(answered, answers["answered"])):
+    if not same(line.given, answers):
         yield "the answers are not those that the ledger recorded"
     totals = np.unique(votes.votes.sum(1)).tolist()
     if totals not in ([], [line.teachers]) or votes.votes.shape[1] != line.classes:
@@ -111,11 +110,13 @@ def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     votes = load_batch(run, line).votes
     label = streams.label(line.batch, line.queries, line.inputs, line.schema)
     again = batches.draw(run, mechanism, votes, label)
-    labels, answered = ledger.unpack(line.answers)
+    labels, answered, counts = line.given
     if len(labels) != len(votes):
         return failed(f"batch {batch}: {len(labels)} answers were given to {len(votes)} queries")
     given = np.where(np.asarray(again.answered), np.asarray(again.labels), -1)
     differ = (given != np.where(answered, labels, -1)) | (np.asarray(again.answered) != answered)
+    if counts is not None:
+        differ |= (np.asarray(again.counts) != counts).any(1)
     if not differ.any():
         return passed(f"batch {batch}: {len(labels):,} answers follow from the votes and the noise")
     if not mechanism.noise.is_discrete and differ.mean() <= _MOVED:

@@ -17,7 +17,7 @@ from pate_jax.data import Dataset, nearness, partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import queries, teacher_rehearsal
+from pate_jax.runs import queries, teacher_rehearsal, teacher_votes
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import front_of, open_data, teachers_net
@@ -169,7 +169,7 @@ def planned(
 
 def _net(config: TeacherConfig, dataset: Dataset, wide: Learned) -> models.Model:
     """The net of the linear teachers that are rehearsed, in the space of crowds unless another is named."""
-    config = config if config.net in (None, "linear") else teacher_rehearsal.CONFIG
+    config = config if config.net in (None, "linear") else teacher_votes.CONFIG
     config = replace(config, net="linear").resolved()
     return teachers_net(config, dataset, wide.space if config.front is None else None)
 
