@@ -310,6 +310,8 @@ def _charged(mechanism: Mechanism, asked: int, budget: Filter | None, after: Lim
             f"{_charged(mechanism, asked, None, None)}, which were chosen by it: together at most epsilon "
             f"{after.epsilon:g}, fixed in advance"
         )
+    if budget is None and mechanism.releases_counts:
+        return f"all {asked} queries asked, each answered by its whole row of noisy counts"
     if budget is None and mechanism.test is None:
         return f"all {asked} queries asked"
     if budget is None:

@@ -20,7 +20,7 @@ from pate_jax.accounting.trade_off import Gaussian
 from pate_jax.accounting.training_losses import REPLACE, composed
 from pate_jax.accounting.training_statement import training_statement
 from pate_jax.accounting.tuning import Tuned
-from pate_jax.audit import spending
+from pate_jax.audit import accounts
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
     ConfidentGNMax,
@@ -388,7 +388,7 @@ def test_a_figure_that_was_changed_by_hand_is_found(field):
     for statement in (crowd, answers):
         body = statement.publishable()
         again = accounting.Statement.from_dict(body)
-        assert all(one.outcome == "passed" for one in spending.coherent(body, again))
+        assert all(one.outcome == "passed" for one in accounts.coherent(body, again.publishable()))
         old = body["trade_off"][field]
         new = (
             old.replace("5", "4")
@@ -399,4 +399,4 @@ def test_a_figure_that_was_changed_by_hand_is_found(field):
         )
         edited = {**body, "trade_off": {**body["trade_off"], field: new}}
         again = accounting.Statement.from_dict(edited)
-        assert any("trade_off" in one.text for one in spending.coherent(edited, again))
+        assert any("trade_off" in one.text for one in accounts.coherent(edited, again.publishable()))
