@@ -14,10 +14,8 @@ LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 FILES = {"accounting.statement": 414, "runs.stages": 426, "student.released.predict": 464}
 FUNCTIONS = {
     "accounting.statement.statement": 75,
-    "cli.account.account": 81,
     "cli.plan.plan": 95,
     "ensemble.teacher.teacher": 61,
-    "parties.connections._exchanger": 92,
 }
 CLASSES = {
     "accounting.party_statement.PartyStatement": 12,
