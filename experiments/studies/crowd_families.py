@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from pate_jax.data.synthetic import draw
+from pate_jax.data import synthetic
 from pate_jax.models import spaces
 
 PRIVATE, POOL, TEST = 20_000, 3_000, 2_000  # records of a family, unless it is a small one
@@ -45,9 +45,9 @@ def images(name: str, kind: str, classes: int, difficulty: float) -> Family:
     """Drawn characters, seen by their patches."""
     sizes = {"public_size": POOL, "test_size": TEST, "difficulty": difficulty}
     made = (
-        draw.strokes(PRIVATE, **sizes)
+        synthetic.strokes(PRIVATE, **sizes)
         if kind == "strokes"
-        else draw.glyphs(PRIVATE, classes=classes, **sizes)
+        else synthetic.glyphs(PRIVATE, classes=classes, **sizes)
     )
     parts = (made.private, made.public, made.test)
     space = spaces.learn("patches", made.public.inputs, made.preprocessing, directions=DIRECTIONS)

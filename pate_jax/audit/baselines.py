@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pate_jax.accounting.training_statement import Training, TrainingStatement
+from pate_jax.accounting.sampled_noise import Training
+from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit import accounts, public
 from pate_jax.audit.subject import Subject
 from pate_jax.models import trees

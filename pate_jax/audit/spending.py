@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import after_count, curves, figures, filter, stable_statement
+from pate_jax.accounting import after_count, curves, figures, filter
+from pate_jax.accounting.answers_statement import stable_headline
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.audit import accounts
 from pate_jax.audit.subject import Subject
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
 from pate_jax.runs import batches, budget, ledger, plans, registration, stable_list, stages, streams
-from pate_jax.runs.answers import load_batch, load_charged
+from pate_jax.runs.answers import load_batch, load_charged, same
 from pate_jax.runs.crowds import release
 from pate_jax.runs.crowds.certificate import voters
 from pate_jax.runs.directory import RunDirectory
@@ -73,8 +74,7 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
     digests = storage.digest(named.ids), storage.digest(named.digests)
     if (line.queries, line.inputs, line.asked) != (*digests, len(votes.votes)):
         yield "the queries are not those that were charged"
-    labels, answered = ledger.unpack(line.answers)
-    if not (np.array_equal(labels, answers["labels"]) and np.array_equal(answered, answers["answered"])):
+    if not same(line.given, answers):
         yield "the answers are not those that the ledger recorded"
     totals = np.unique(votes.votes.sum(1)).tolist()
     if totals not in ([], [line.teachers]) or votes.votes.shape[1] != line.classes:
@@ -110,11 +110,13 @@ def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     votes = load_batch(run, line).votes
     label = streams.label(line.batch, line.queries, line.inputs, line.schema)
     again = batches.draw(run, mechanism, votes, label)
-    labels, answered = ledger.unpack(line.answers)
+    labels, answered, counts = line.given
     if len(labels) != len(votes):
         return failed(f"batch {batch}: {len(labels)} answers were given to {len(votes)} queries")
     given = np.where(np.asarray(again.answered), np.asarray(again.labels), -1)
     differ = (given != np.where(answered, labels, -1)) | (np.asarray(again.answered) != answered)
+    if counts is not None:
+        differ |= (np.asarray(again.counts) != counts).any(1)
     if not differ.any():
         return passed(f"batch {batch}: {len(labels):,} answers follow from the votes and the noise")
     if not mechanism.noise.is_discrete and differ.mean() <= _MOVED:
@@ -220,7 +222,7 @@ def _asked(subject: Subject) -> Plan | CountedPlan | None:
     return plans.beside(settings.limit, answers)
 
 
-def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
+def published(statement: accounting.AnswersStatement, line: Any) -> Iterator[Finding]:
     """Whether the published figure follows from the statement alone."""
     if not 0 <= statement.answered <= statement.asked:
         yield failed(f"{statement.answered} of {statement.asked} queries are said to be answered")
@@ -245,7 +247,7 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
     yield from accounts.figure(headline.epsilon, again, f"{asked}, which cost", gives)
 
 
-def _limited(statement: accounting.Statement) -> Iterator[Finding]:
+def _limited(statement: accounting.AnswersStatement) -> Iterator[Finding]:
     """Whether answers that a number of voters chose are within the limit that the statement names."""
     epsilon, mechanism = statement.headline.epsilon, from_dict(statement.mechanism)
     size = {"queries": statement.asked, "teachers": statement.teachers, "classes": statement.classes}
@@ -265,11 +267,11 @@ def _limited(statement: accounting.Statement) -> Iterator[Finding]:
     )
 
 
-def _headline(statement: accounting.Statement) -> figures.Figure:
+def _headline(statement: accounting.AnswersStatement) -> figures.Figure:
     """The data-independent figure from public numbers alone, as it reads nothing else of a histogram."""
     mechanism = from_dict(statement.mechanism)
     if isinstance(mechanism, StableAnswers):
-        return stable_statement.headline(mechanism, statement.delta)
+        return stable_headline(mechanism, statement.delta)
     anything = np.zeros((1, statement.classes), np.int64)
     anything[:, 0] = statement.teachers
     slack = sampler_slack(mechanism, statement.asked, statement.classes)

@@ -17,11 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pate_jax import accounting
-from pate_jax.accounting.party_statement import PartyStatement
-from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit import (
     accounts,
     baselines,
@@ -141,25 +138,16 @@ def _stated(folder: Path) -> Iterator[Finding]:
     body = storage.read_json(folder / "statement.json", "statement")
     if "trial" in body:
         yield failed(SENTENCE)
-    statement = _read(body)
+    statement = accounting.Statement.from_dict(body)
     yield from accounts.coherent(body, statement.publishable())
-    if isinstance(statement, TrainingStatement):
+    if isinstance(statement, accounting.TrainingStatement):
         yield from baselines.published(statement)
-    elif isinstance(statement, PartyStatement):
+    elif isinstance(statement, accounting.PartyStatement):
         yield from parties.published(statement)
     elif isinstance(statement, accounting.CrowdStatement):
         yield from crowds.published(statement)
-    else:
+    elif isinstance(statement, accounting.AnswersStatement):
         yield from spending.published(statement, body.get("model_card_line"))
-
-
-def _read(
-    body: dict[str, Any],
-) -> accounting.Statement | accounting.CrowdStatement | PartyStatement | TrainingStatement:
-    """A published statement of any kind."""
-    if "training" in body:
-        return TrainingStatement.from_dict(body)
-    return PartyStatement.from_dict(body) if "shared" in body else accounting.Statement.from_dict(body)
 
 
 def _shallow(subject: Subject) -> Iterator[Finding]:

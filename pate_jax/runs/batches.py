@@ -43,7 +43,7 @@ from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.thresholds import check_threshold
 from pate_jax.system import progress, storage
 
-_UNANSWERED = -1
+_NOTHING = {"labels": -1, "answered": False, "counts": 0}  # of a row whose query was not asked
 _NAMELESS = (
     "these votes do not name their inputs, so equal inputs are not noticed, and --more cannot distinguish "
     "them from new ones: next time add `ids`, one for each row. What this run answers counts in any case, "
@@ -161,7 +161,8 @@ def draw(
 ) -> aggregate.Answers:
     """The mechanism's answers to these votes with the run's noise for this batch, the same at every call."""
     if not len(votes):
-        return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
+        counts = jnp.zeros(votes.shape, jnp.int32) if mechanism.releases_counts else None
+        return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool), counts=counts)
     key = streams.key(run, streams.name(mechanism, storage.digest(votes), label))
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
 
@@ -312,7 +313,7 @@ def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost,
         budget=fixed,
         order=order,
         cost=cost,
-        answers=ledger.pack(drawn.labels, drawn.answered),
+        answers=ledger.pack(drawn.labels, drawn.answered, drawn.counts),
     )
 
 
@@ -325,23 +326,23 @@ def _issue(run: RunDirectory, line: Line) -> None:
             f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
             "restore them from a backup, or choose another --out and add up what both have spent"
         )
-    labels, answered = ledger.unpack(line.answers)
-    arrays = {"labels": labels, "answered": answered}
+    arrays = line.given.arrays
     if run.rows_of(batch).exists():
         by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]
         before = [storage.read_arrays(run.answers_of(one), "answers") for one in range(1, batch)]
-        labels, answered = (
-            np.concatenate([*(one[name] for one in before), arrays[name]]) for name in ("labels", "answered")
-        )
-        asked = by < len(labels)
-        by = np.where(asked, by, 0)
-        arrays["row_labels"] = np.where(asked & (len(labels) > 0), _at(labels, by), _UNANSWERED)
-        arrays["row_answered"] = asked & _at(answered, by)
+        arrays |= {
+            f"row_{name}": _at(np.concatenate([*(one[name] for one in before), part]), by, _NOTHING[name])
+            for name, part in arrays.items()
+        }
     storage.write_arrays(run.answers_of(batch), "answers", arrays)
 
 
-def _at(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    return values[places] if len(values) else np.zeros(len(places), values.dtype)
+def _at(values: np.ndarray, places: np.ndarray, otherwise: int | bool) -> np.ndarray:
+    """The values at these places, and something else where there is none yet."""
+    found = np.full((len(places), *values.shape[1:]), otherwise, values.dtype)
+    there = places < len(values)
+    found[there] = values[places[there]]
+    return found
 
 
 def size_of(run: RunDirectory) -> tuple[int, int]:

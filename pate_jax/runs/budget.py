@@ -207,7 +207,7 @@ def _summary_of_list(run: RunDirectory, mechanism: StableAnswers, lines: Sequenc
     known, asked = run.record.read().delta, sum(line.asked for line in lines)
     delta = CUSTOMARY_DELTA if known is None else known
     found = stable.epsilon(mechanism, delta)
-    answered = sum(int(ledger.unpack(line.answers)[1].sum()) for line in lines)
+    answered = sum(int(line.given.answered.sum()) for line in lines)
     unanswered = asked - answered
     return {
         "run_dir": str(run.root),

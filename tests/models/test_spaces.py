@@ -14,9 +14,8 @@ from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.models import integers, patches, photos, spaces
 from pate_jax.models.preprocessing import AsStored
-from pate_jax.models.spaces import archive, fronts, likeness
-from pate_jax.models.spaces.space import BLOCK
-from pate_jax.models.spaces.space import over as space_of
+from pate_jax.models.spaces import fronts, likeness
+from pate_jax.models.spaces.space import BLOCK, arrays_of, over, space_of
 from pate_jax.student.released import predict
 
 RANDOM = np.random.default_rng(3)
@@ -54,7 +53,7 @@ def net_space(name="cnn", inputs=IMAGES, **sizes):
     net = models.build(name, input_shape=inputs.shape[1:], classes=3, **sizes)
     weights = jax.jit(net.init)(jax.random.key(5))
     front = fronts.Net("student", json.dumps(net.description), weights, AS_PIXELS)
-    return space_of(front, inputs, 6)
+    return over(front, inputs, 6)
 
 
 @pytest.mark.parametrize(
@@ -169,18 +168,18 @@ def test_a_description_tells_spaces_apart_and_says_what_they_are():
 @pytest.mark.long
 def test_a_space_is_known_again_from_its_arrays(make, inputs, scaling):
     space = make()
-    again = archive.space_of(archive.arrays(space), scaling)
+    again = space_of(arrays_of(space), scaling)
     assert again.description() == space.description()
     assert np.array_equal(again.coordinates(inputs[:9]), space.coordinates(inputs[:9]))
 
 
 def test_arrays_that_hold_no_space_are_one_sentence():
-    good = archive.arrays(spaces.learn("identity", POOL))
+    good = arrays_of(spaces.learn("identity", POOL))
     for missing in ("middle", "front/kind"):
         with pytest.raises(PateError, match="hold no space"):
-            archive.space_of({name: good[name] for name in good if name != missing}, AsStored())
+            space_of({name: good[name] for name in good if name != missing}, AsStored())
     with pytest.raises(PateError, match="has no name"):
-        archive.arrays(spaces.learn("identity", POOL)._replace(front=fronts.Encoder(np.ravel)))
+        arrays_of(spaces.learn("identity", POOL)._replace(front=fronts.Encoder(np.ravel)))
 
 
 def test_many_features_find_the_same_directions_by_iteration():

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.training_statement import Training, TrainingStatement
+from pate_jax.accounting.sampled_noise import Training
+from pate_jax.accounting.training_statement import TrainingStatement, training_statement
 from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
@@ -226,7 +227,8 @@ def cheaper(run):
     for path in (run.statement, run.public_statement):
         body = json.loads(path.read_text())
         found = TrainingStatement.from_dict(body)
-        lower = TrainingStatement(found.training, found.changed / 2, found.added / 2, found.delta, True)
+        half = found.changed / 2, found.added / 2
+        lower = training_statement(found.training, *half, found.delta, private=True)
         storage.write_json(path, "statement", lower.publishable())
 
 

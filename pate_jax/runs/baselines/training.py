@@ -22,7 +22,7 @@ from tyro.conf import OmitArgPrefixes
 
 from pate_jax import models
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.training_statement import RELATION, TrainingStatement
+from pate_jax.accounting.training_statement import RELATION, TrainingStatement, training_statement
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
@@ -242,7 +242,7 @@ def train(run: RunDirectory, task: Task) -> Student:
 def stated(run: RunDirectory, plan: calibration.Plan, delta: float) -> TrainingStatement:
     """The statement of a plan."""
     private = run.secret.seed is None
-    return TrainingStatement(training_of(plan), plan.replaced, plan.epsilon, delta, private)
+    return training_statement(training_of(plan), plan.replaced, plan.epsilon, delta, private=private)
 
 
 def _results(run: RunDirectory, task: Task, learned: Student) -> Mapping[str, Any]:

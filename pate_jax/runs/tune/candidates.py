@@ -245,7 +245,7 @@ def _check(choice: Choice, setting: Setting, how: CrowdChoice, data: DataChoice)
     """Refuse a setting that cannot be a candidate, by public things alone."""
     cut = PartitionChoice(by=how.by, seed=how.seed)
     probe = Place(choice.run.root, 0)  # nothing is ever written there
-    inputs = Inputs(probe, data, cut, TeacherConfig(), opened=choice.dataset)
+    inputs = Inputs(probe, data, cut, TeacherConfig(), tolerant=True, opened=choice.dataset)  # it is checked
     learned = choice.learned.setdefault((setting.space, setting.encoder), {})
     crowd = Crowd(inputs, how, learned=learned)
     students.check(setting.student, crowd)

@@ -30,7 +30,9 @@ def without(kind):
 
     def change(run, statement):
         kept = tuple(one for one in statement.releases if not isinstance(one, kind))
-        return replace(statement, releases=kept, figure=figure_of(kept, statement.delta))
+        return replace(
+            statement, releases=kept, figures={"data_independent": figure_of(kept, statement.delta)}
+        )
 
     return change
 
