@@ -8,10 +8,10 @@ import functools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "pate_jax"
-MOST_MODULES = 451
+MOST_MODULES = 430
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
-FILES = {"accounting.statement": 414, "runs.stages": 426, "student.released.predict": 464}
+FILES = {"accounting.statement": 414, "models.nets": 401, "runs.stages": 426, "student.released.predict": 515}
 FUNCTIONS = {
     "accounting.statement.statement": 75,
     "cli.plan.plan": 95,
@@ -24,19 +24,6 @@ CLASSES = {
     "runs.directory.RunDirectory": 15,
     "runs.record.Settings": 17,
     "sweep.compare.ground.Ground": 15,
-}
-IN_CIRCLES = {
-    "accounting.answers_trade_off",
-    "accounting.crowd_statement",
-    "accounting.figure_table",
-    "accounting.open_statement",
-    "accounting.parties",
-    "accounting.party_statement",
-    "accounting.statement",
-    "accounting.trade_off",
-    "accounting.training_losses",
-    "accounting.training_statement",
-    "accounting.tuning",
 }
 
 
@@ -100,7 +87,7 @@ def definitions(kind):
 
 def test_no_modules_import_each_other_in_a_circle():
     known = {name: tree for name, tree in trees().items() if not name.endswith("__init__")}
-    assert in_circles({name: set(imported(name, known)) for name in known}) <= IN_CIRCLES
+    assert in_circles({name: set(imported(name, known)) for name in known}) == set()
 
 
 def test_a_circle_is_found_also_inside_functions():

@@ -106,7 +106,8 @@ def _settled(mechanism: MechanismOrRun, votes: Path, delta: float | None) -> Any
         )
     if isinstance(mechanism, StableChoice):
         return mechanism.settled(None, delta or budget.CUSTOMARY_DELTA)
-    return mechanism
+    named: AnyMechanism = mechanism
+    return named
 
 
 def _show(spent: Spent, trial: Mapping[str, str], published: bool, json: bool) -> None:
