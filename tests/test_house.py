@@ -11,15 +11,14 @@ PACKAGE = Path(__file__).parents[1] / "pate_jax"
 MOST_MODULES = 430
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
-FILES = {"accounting.statement": 414, "models.nets": 401, "runs.stages": 426, "student.released.predict": 515}
+FILES = {"models.nets": 401, "runs.stages": 426, "student.released.predict": 515}
 FUNCTIONS = {
-    "accounting.statement.statement": 75,
+    "accounting.answers_statement.statement": 75,
     "cli.plan.plan": 95,
     "ensemble.teacher.teacher": 61,
 }
 CLASSES = {
-    "accounting.party_statement.PartyStatement": 12,
-    "accounting.statement.Statement": 11,
+    "accounting.statement.Statement": 15,
     "runs.crowds.inputs.Crowd": 29,
     "runs.directory.RunDirectory": 15,
     "runs.record.Settings": 17,
