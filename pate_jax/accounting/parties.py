@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, cast, get_args
 from pate_jax.accounting import composition, curves, party_curves, trade_off, unit_shifts
 from pate_jax.accounting.bounds import small_steps
 from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.figures import rounded_up
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import with_slack
@@ -276,6 +277,4 @@ def _methods(vote: SharedVote, shares: int, delta: float, group: int, offset: bo
 
 
 def _printed(figure: float) -> str:
-    from pate_jax.accounting.figure_table import rounded_up  # whose statements use this module
-
     return rounded_up(figure) if math.isfinite(figure) else "none"

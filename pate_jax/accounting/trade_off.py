@@ -18,6 +18,7 @@ from scipy import special
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.figures import rounded_up
 from pate_jax.accounting.slack import with_slack
 
 DELTAS = (1e-5, 1e-6, 1e-9)  # at which a statement gives epsilon
@@ -59,8 +60,6 @@ class TradeOff(NamedTuple):
 1,000 at most 0.239% of the true cases are found; mu 0.2681 of Gaussian differential privacy; epsilon 1.0003 \
 at delta 1e-05, 1.1439 at delta 1e-06, 1.5022 at delta 1e-09'
         """
-        from pate_jax.accounting.figure_table import rounded_up  # whose statements use this module
-
         mu = "no mu" if self.mu is None else f"mu {rounded_up(self.mu)}"
         each = [
             f"{'none' if epsilon is None else rounded_up(epsilon)} at delta {delta:g}"

@@ -10,9 +10,9 @@ import numpy as np
 from tyro.conf import Positional
 
 from pate_jax import accounting
+from pate_jax.accounting import stable_statement
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.smooth import check_confidence
-from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
@@ -32,7 +32,7 @@ class Spent(NamedTuple):
     mechanism: AnyMechanism
     votes: np.ndarray
     delta: float
-    statement: accounting.Statement
+    statement: accounting.AnswersStatement
 
 
 def account(

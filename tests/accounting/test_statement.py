@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate_jax import accounting
-from pate_jax.accounting import figures, filter, smooth
+from pate_jax.accounting import figures, filter, smooth, stable_statement
 from pate_jax.accounting import slack as slacks
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.party_statement import party_statement
-from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
@@ -27,6 +26,7 @@ from pate_jax.mechanisms import (
     GNMax,
     InteractiveGNMax,
 )
+from pate_jax.mechanisms.descriptions import scales
 
 SHARED = Path(__file__).parents[2] / "../shared/data"
 MECHANISM = ConfidentGNMax(60, 40.0, 10.0)
@@ -266,7 +266,8 @@ def _concrete_epsilon(here, there, delta):
 def test_no_statement_holds_nonsense(kind, log_scale, classes, teachers):
     fields = [field.name for field in dataclasses.fields(kind)]
     chosen = {"threshold": teachers / 2, "student_confidence": 0.9}
-    mechanism = kind(**{name: chosen.get(name, float(10**log_scale)) for name in fields})
+    scale = max(float(10**log_scale), scales(kind.family)[0])
+    mechanism = kind(**{name: chosen.get(name, scale) for name in fields})
     votes = np.random.default_rng(teachers).multinomial(teachers, np.full(classes, 1 / classes), size=3)
     found = accounting.statement(mechanism, votes, None, 1e-5, private=True)
     if not mechanism.votes_suffice:

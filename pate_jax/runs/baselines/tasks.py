@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pate_jax.accounting.training_statement import RELATION, Training, TrainingStatement
+from pate_jax.accounting.sampled_noise import Training
+from pate_jax.accounting.training_statement import RELATION, TrainingStatement, training_statement
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import LINEAR, Settings
 from pate_jax.crowd import Scaling, scaling, space_kind, vectors
@@ -164,7 +165,7 @@ def charged(made: Training, delta: float, private: bool) -> TrainingStatement:
     """What a training costs that a ledger shows, whatever the settings say by now."""
     added = calibration.cost(made.noise_multiplier, made.rate, made.steps, delta)
     changed = calibration.cost(made.noise_multiplier, made.rate, made.steps, delta, calibration.REPLACE)
-    return TrainingStatement(made, max(added, changed), added, delta, private)
+    return training_statement(made, max(added, changed), added, delta, private=private)
 
 
 def records(dataset: Dataset) -> str:

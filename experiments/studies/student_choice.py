@@ -1,6 +1,6 @@
-"""Whether `auto` chooses well on made-up tables: `python -m experiments.student_choice`.
+"""Whether `auto` chooses well on made-up tables: `python -m experiments.studies.student_choice`.
 
-Some rows of a table of `experiments.crowd_families` are answered by their labels, of which a share is
+Some rows of a table of `experiments.studies.crowd_families` are answered by their labels, of which a share is
 replaced at random. One line of JSON for each table: what was compared, what was chosen in how many CPU
 seconds, and how often a student of each method, trained whole, is right on test rows.
 """
@@ -19,7 +19,7 @@ devices.prepare()
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
-from experiments.crowd_families import families  # noqa: E402
+from experiments.studies.crowd_families import families  # noqa: E402
 from pate_jax import student  # noqa: E402
 from pate_jax.aggregate import Answers  # noqa: E402
 from pate_jax.data.dataset import AS_STORED  # noqa: E402

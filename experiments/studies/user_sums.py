@@ -1,4 +1,4 @@
-"""What users' sums gain over users' means, on made-up users: `python -m experiments.user_sums`.
+"""What users' sums gain over users' means, on made-up users: `python -m experiments.studies.user_sums`.
 
 Users have one to thirty records with labels of their own, whose coordinates share none, half or most of their
 variance. Percent of other users' records that the classifier of sums names right, at each epsilon: where a

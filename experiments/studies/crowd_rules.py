@@ -1,7 +1,7 @@
-"""What the constants of `crowd.plan` should be, on made-up data alone: `python -m experiments.crowd_rules`.
+"""The constants of `crowd.plan`, judged on made-up data alone: `python -m experiments.studies.crowd_rules`.
 
 Each constant takes a few values around the present one while all others stay. A case is a family
-(`experiments.crowd_families`), a number of private records and an epsilon. The regret of a value is how far
+(`crowd_families`), a number of private records and an epsilon. The regret of a value is how far
 its accuracy lies below that of the best value of the same constant in that case. One line of JSON for each
 value has its mean over all cases, and how it compares with the present value: the mean difference, and its
 standard error over families.
@@ -28,7 +28,7 @@ devices.prepare()
 
 import numpy as np  # noqa: E402
 
-from experiments.crowd_families import Family, families, kept  # noqa: E402
+from experiments.studies.crowd_families import Family, families, kept  # noqa: E402
 from pate_jax import crowd  # noqa: E402
 from pate_jax.accounting.exact import counts as cost  # noqa: E402
 from pate_jax.crowd import classifier, directions, queries, shares, spectrum  # noqa: E402

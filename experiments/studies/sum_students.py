@@ -1,4 +1,4 @@
-"""Which student a classifier of sums is compared with: `python -m experiments.sum_students ridge fixmatch`.
+"""Students compared with a classifier of sums: `python -m experiments.studies.sum_students ridge fixmatch`.
 
 Images are made up: drawn characters, whose class small distortions keep, and stripes, whose class is how they
 lean, so that a turn changes it. One line of JSON for each family has the accuracy in percent of the

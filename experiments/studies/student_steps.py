@@ -1,4 +1,4 @@
-"""Whether students may end early once public inputs keep their labels: `python -m experiments.student_steps`.
+"""May students end early where inputs keep their labels: `python -m experiments.studies.student_steps`
 
 Some drawn characters are answered by their labels, of which a share is replaced at random, and students
 learn by `fixmatch`: with all their steps, and until the labels of public inputs have settled. A line of JSON

@@ -1,4 +1,4 @@
-"""Students of a crowd's soft answers on drawn digits: `python -m experiments.soft_students supervised ridge`.
+"""Students of soft answers on drawn digits: `python -m experiments.studies.soft_students supervised ridge`.
 
 Every record votes by sums for the whole pool, or by neighbours for some of it. No real label is read, so
 defaults may be chosen by what is printed: how often answers and students are right, how sure a student is of

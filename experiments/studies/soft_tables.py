@@ -1,6 +1,6 @@
-"""Which student learns best from soft answers about made-up tables: `python -m experiments.soft_tables`.
+"""Which student learns best from soft answers about tables: `python -m experiments.studies.soft_tables`.
 
-Tables of `experiments.crowd_families` are voted on by sums, which answer the whole public pool, or by
+Tables of `experiments.studies.crowd_families` are voted on by sums, which answer the whole public pool, or by
 neighbours, which answer few public inputs. One line of JSON for each table, voter and student: the accuracy
 on test rows, beside that of the answers themselves and of the most frequent class.
 """
@@ -20,8 +20,8 @@ devices.prepare()
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
-from experiments import crowd_rules  # noqa: E402
-from experiments.crowd_families import Family, families  # noqa: E402
+from experiments.studies import crowd_rules  # noqa: E402
+from experiments.studies.crowd_families import Family, families  # noqa: E402
 from pate_jax import aggregate, crowd, student  # noqa: E402
 from pate_jax.accounting.exact import counts as cost  # noqa: E402
 from pate_jax.crowd import shares  # noqa: E402

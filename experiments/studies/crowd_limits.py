@@ -1,4 +1,4 @@
-"""Where crowds fail, each limit measured: `python -m experiments.crowd_limits --archives DIR`.
+"""Where crowds fail, each limit measured: `python -m experiments.studies.crowd_limits --archives DIR`.
 
 Pixels of MNIST are the space, so that it takes minutes: a pool of other images or of half of the classes, a
 space that hardly separates, and a class of which the private part has few records. Sums are judged by their
