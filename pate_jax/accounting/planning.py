@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from pate_jax import accounting
-from pate_jax.accounting import composition
 from pate_jax.accounting.data_independent import worst_case
+from pate_jax.accounting.exact.counts import largest_epsilon, mu_for
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.vote_models import MODELS, VoteModel, VotesOf
@@ -249,15 +249,7 @@ def _check_use(best: Option, goal: _Goal) -> None:
 
 def mu(epsilon: float, delta: float) -> float:
     """The largest Gaussian-DP mu within epsilon: a first guess at the noise, not the guarantee."""
-    low, high = 0.0, 1.0
-    while composition.gaussian_epsilon(high, delta) <= epsilon:
-        high *= 2
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if composition.gaussian_epsilon(middle, delta) <= epsilon else (low, middle)
-        )
-    return low
+    return mu_for(min(epsilon, largest_epsilon(delta)), delta)
 
 
 def _candidates(mu: float, teachers: int, queries: int) -> list[Mechanism]:
