@@ -38,7 +38,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     _check_folder(config)
     path = results.file_of(config.folder, shard)
     with results.writing(path):
-        sources, every = cells_of(config)
+        sources, every = inventory(config)
         mine = cells.shard_of(every, shard)
         done = results.read(config.folder)
         _judge(sources, [cell for cell in mine if cell.digest not in done], path)
@@ -206,7 +206,7 @@ def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
 _QUERIES = 500  # that teachers of a data set are asked, where the grid does not say
 
 
-def cells_of(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
+def inventory(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
     """The sources, and the cells of all of them; students are added to those that turn out useful."""
     grids = config.grids
     sources = list(_sources(config, grids))

@@ -192,7 +192,7 @@ def test_the_risk_of_single_voters_knows_the_comparison():
     says = [spaces.labels(one, crowd.dataset.private.inputs) for one in rivals.every(crowd)]
     agree = np.array([one == crowd.everybody.labels for one in says]).T.astype(int)
     everything = np.array(list(itertools.product((0, 1), repeat=3)))
-    found = removals.of(crowd)
+    found = removals.shifts_of(crowd)
     places = {name: place for place, name in enumerate(found.names.tolist())}
     ids = crowd.dataset.private.ids.tolist()
     for row in np.flatnonzero(crowd.held_out)[:40]:

@@ -229,7 +229,7 @@ class Shifts(NamedTuple):
     changed: Float[np.ndarray, " voter"]  # whatever its new contents are
 
 
-def of(crowd: Crowd) -> Shifts:
+def shifts_of(crowd: Crowd) -> Shifts:
     """The shifts of all voters of a crowd's run, over all that it has released."""
     names, which = np.unique(units_of(crowd.dataset.private, crowd.choice.by), return_inverse=True)
     shown, held = steps.shown(crowd.run), crowd.held_out

@@ -169,7 +169,7 @@ def refuse_more_than_promised(risk: Risk) -> None:
 def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
     """The risk of a crowd's voters: one Gaussian shift each."""
     crowd = crowd_inputs.opened(run, tolerant=True)
-    found, delta = removals.of(crowd), _delta(run)
+    found, delta = removals.shifts_of(crowd), _delta(run)
     wanted = chosen_people(found.names.tolist(), people or EVERYBODY, key=_sampling(run))
     rows = np.searchsorted(found.names, wanted)
     slack = counts.slack_of([line.release for line in ledger.releases(run.ledger)])

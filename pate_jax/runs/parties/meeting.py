@@ -31,11 +31,12 @@ from pate_jax.runs.parties.ballot import Member, Shares, Table
 from pate_jax.runs.parties.transcript import Transcript
 from pate_jax.system import progress
 
+Lists = Mapping[str, list[bytes]]
 STEPS = 4
 
 
-class Meeting(Protocol):
-    """The protocol as one party sees it, once all who come are there."""
+class Round(Protocol):
+    """What a comparison needs of a meeting: who is there, and to show one another bytes."""
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -43,6 +44,10 @@ class Meeting(Protocol):
 
     def exchange(self, content: bytes) -> Mapping[str, bytes]:
         """Show these bytes to all, and return what each party has shown, by its name."""
+
+
+class Meeting(Round, Protocol):
+    """The protocol as one party sees it, once all who come are there."""
 
     def sum(self, counts: Table, noise: Table) -> Table:
         """Open the sum of all parties' counts and noise."""
@@ -96,20 +101,6 @@ def _opened(
     if found.shape != wanted:
         raise PateError(f"the vote opened {list(found.shape)} numbers where {list(wanted)} were agreed on")
     return np.asarray(found, np.int64)
-
-
-Lists = Mapping[str, list[bytes]]
-
-
-class Round(Protocol):
-    """What a comparison needs of a meeting: who is there, and to show one another bytes."""
-
-    @property
-    def present(self) -> tuple[str, ...]:
-        """The parties that are there."""
-
-    def exchange(self, content: bytes) -> Mapping[str, bytes]:
-        """Show these bytes to all, and return what each party has shown, by its name."""
 
 
 def compare_people(meeting: Round, member: Member) -> None:

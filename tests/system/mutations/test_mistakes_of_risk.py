@@ -72,7 +72,7 @@ def of_files(patch, folder: Path) -> list[str]:
 def of_crowd(voters, patch, folder: Path) -> list[str]:
     """The shifts of a few voters, beside tables that are counted without them."""
     run = seen_by(voters)
-    found = removals.of(crowd_inputs.opened(run))
+    found = removals.shifts_of(crowd_inputs.opened(run))
     said = dict(zip(found.names.tolist(), found.removed.tolist(), strict=True))
     return [f"{name} moves more" for name, exact in truths(voters) if abs(said[name] / exact - 1) > 1e-9]
 
@@ -133,13 +133,13 @@ MISTAKES = [
     ),
     case(
         "the released number of voters is forgotten",
-        source(removals, "of", "for line in shown.numbers", "for line in shown.numbers[1:]"),
+        source(removals, "shifts_of", "for line in shown.numbers", "for line in shown.numbers[1:]"),
         SUMS,
         "moves more",
     ),
     case(
         "all steps but the first are forgotten",
-        source(removals, "of", "for line in shown.tables", "for line in shown.tables[:1]"),
+        source(removals, "shifts_of", "for line in shown.tables", "for line in shown.tables[:1]"),
         SUMS,
         "moves more",
     ),
