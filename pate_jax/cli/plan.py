@@ -11,7 +11,7 @@ from pate_jax import data
 from pate_jax.accounting import planning, stable, vote_models
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
-from pate_jax.voting.files import votes_of
+from pate_jax.voting.votes import votes_of
 
 
 def plan(

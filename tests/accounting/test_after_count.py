@@ -86,7 +86,8 @@ def test_a_number_with_less_noise_leaves_no_room():
 
 CASES = [
     (0.1, 20, DiscreteGaussianMax(100.0), 2),
-    (1.0, 60, ConfidentDiscreteGaussian(36, 14.0, 6.0), 3),
+    (1.0, 60, ConfidentDiscreteGaussian(36, 60.0, 25.0), 2),
+    pytest.param(1.0, 60, ConfidentDiscreteGaussian(36, 60.0, 25.0), 10, marks=pytest.mark.long),
     (3.0, 150, DiscreteGaussianMax(20.0), 2),
 ]
 

@@ -85,23 +85,6 @@ def test_a_printed_epsilon_is_rounded_up(made):
     assert made.headline.epsilon <= printed <= made.headline.epsilon + 1e-4
 
 
-def test_comes_back_from_json(made):
-    assert accounting.Statement.from_dict(json.loads(json.dumps(made.to_dict()))) == made
-    released = accounting.Statement.from_dict(json.loads(json.dumps(made.publishable())))
-    assert released.model_card_line() == made.model_card_line()
-    assert released.publishable() == made.publishable()
-    assert released.figures["exact"].epsilon is None
-
-
-def test_a_seeded_run_says_so_first():
-    seeded = accounting.statement(GNMax(10.0), VOTES, None, 1e-5, private=False, pld=False)
-    assert seeded.text().startswith("NOT PRIVATE")
-    assert seeded.html().startswith("<p><strong>NOT PRIVATE")
-    assert seeded.model_card_line().startswith("NOT PRIVATE")
-    assert next(iter(seeded.to_dict().values())).startswith("NOT PRIVATE")
-    assert next(iter(seeded.publishable().values())).startswith("NOT PRIVATE")
-
-
 @pytest.mark.parametrize(
     "makes", [accounting.statement, accounting.crowd_statement, stable_statement, party_statement]
 )
