@@ -1,9 +1,9 @@
 """`pate party join` in real processes over TLS, with faults: it imports once and forks each party.
 
-Each line of standard input is a job in JSON: the folder, and for each party the faults it shall have. Beside
-those of `forks`, a fault is a `call`: the number of the system call of `storage` at which the party dies, in
-the middle of it if `half`. What a party brings to the sum is kept in NAME.brought. Noise is drawn here by
-NumPy from the same stream and secret, since a forked process cannot begin JAX quickly.
+Jobs come by standard input as those of `forks` do: the folder, and for each party its faults. Beside those
+there, a fault is a `call`: the number of the system call of `storage` at which the party dies, in the middle
+of it if `half`. What a party brings to the sum is kept in NAME.brought. Noise is drawn here by NumPy from the
+same stream and secret, since a forked process cannot begin JAX quickly.
 """
 
 import os
