@@ -37,7 +37,7 @@ os.fsync = lambda _: (
 gc.set_threshold(50_000, 20, 100)  # looking for garbage among what tracing makes takes a sixth of the time
 
 shapes.install()
-forgetting.install(forgetting.all_figures)
+forgetting.install()
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
