@@ -77,9 +77,9 @@ def _drawn_once(request):
     if "data" in request.path.parts[-2:]:
         yield
         return
-    from pate_jax.data.synthetic import draw
+    from pate_jax.data import synthetic
 
-    real = draw._part
+    real = synthetic._part
 
     def part(name, records, font, difficulty, progress):
         key = name, records, font.classes, difficulty
@@ -90,7 +90,7 @@ def _drawn_once(request):
         return DRAWN[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(draw, "_part", part)
+        patch.setattr(synthetic, "_part", part)
         yield
 
 

@@ -33,13 +33,13 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.descriptions import Noise
+from pate_jax.mechanisms.descriptions import ROUNDED_SCALES, Noise
 from pate_jax.mechanisms.numerals import settle_numbers
 
 Change = Literal["changed", "joined"]  # a voter's contents are replaced, or the voter is added or removed
 Voting = Literal["neighbours", "sums"]  # how a crowd votes
 WholeFamily = Literal["rounded_gaussian", "discrete_gaussian"]
-LARGEST_SIGMA = 149_000.0  # the widest noise that a table of `laws` holds
+LARGEST_SIGMA = ROUNDED_SCALES[1]  # the widest noise that a table of `laws` holds
 MOST_STEPS = 20  # tables of sums that follow each other
 
 

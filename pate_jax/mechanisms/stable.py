@@ -44,6 +44,7 @@ class StableAnswers:
     cutoff: int  # the list ends with this many queries that are not answered
 
     name: ClassVar[str] = "stable-answers"  # on the command line and in files
+    releases_counts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         settle_numbers(self)

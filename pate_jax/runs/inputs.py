@@ -48,13 +48,12 @@ class Inputs:
     @cached_property
     def dataset(self) -> data.Dataset:
         """The private, public and test parts."""
-        if self.opened is not None:
-            return self.opened
-        if self.tolerant:
-            return open_tolerantly(self.choice)
-        found = open_data(self.choice)
-        public_part.refuse_others(self.run, found)
-        relation.check_users_count(found, self.cut.by)
+        found = self.opened
+        if found is None:
+            found = open_tolerantly(self.choice) if self.tolerant else open_data(self.choice)
+        if not self.tolerant:
+            public_part.refuse_others(self.run, found)
+            relation.check_users_count(found, self.cut.by)
         return found
 
     @property

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting, data, ensemble, models, student, voting
-from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
@@ -178,12 +177,12 @@ def votes_on(inputs: Inputs, asked: data.Part) -> voting.Votes:
     return voting.Votes(histograms, labels, asked.ids, asked.labels, digests, dataset.trial)
 
 
-def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.Statement:
+def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.AnswersStatement:
     """What the answers cost, from the votes and the answers of the run."""
     answers, settings = load_answers(run), run.record.read()
     if isinstance(settings.mechanism, StableAnswers):
         teachers, classes = batches.size_of(run)
-        return stable_statement(
+        return accounting.stable_statement(
             settings.mechanism,
             delta,
             asked=len(answers.labels),
@@ -226,7 +225,7 @@ def covered(run: RunDirectory) -> accounting.Relation:
 
 def account(
     run: RunDirectory, delta: float | None = None, pld: bool | None = None, sanitise: float | None = None
-) -> accounting.Statement:
+) -> accounting.AnswersStatement:
     """Write the statement whole into private/, and as far as it may be published into release/.
 
     `sanitise` is the confidence at which a limit of the exact cost is released as well; each one costs.

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 
 import honest_runs
+import jax
 import numpy as np
 import pytest
 import test_publication as kinds
@@ -204,7 +205,7 @@ def taught_by_private(patch):
     def taught(crowd):
         if "private" not in crowd.learned:
             seen = PublicInputs.of(replace(crowd.seen, public=crowd.seen.private))
-            key, most = kinds.batches.jax.random.key(crowds.KEY), len(crowd.seen.public.inputs)
+            key, most = jax.random.key(crowds.KEY), len(crowd.seen.public.inputs)
             space = trained.learned(crowd.kind, seen, key=key, directions=most).space
             crowd.learned["private"] = Learned(space, space.coordinates(crowd.seen.public.inputs))
         return crowd.learned["private"]
@@ -239,7 +240,7 @@ def test_what_a_run_keeps_of_its_public_side_fails_where_it_does_not_come_out_ag
         pytest.skip("sums ask no queries")
     kept[name] = kept[name] + np.ones_like(kept[name]) * max(1, kept[name].max() // 10)
     public_side.write(run.public_side, kept)
-    found = list(audit.public(run, crowds.opened(run)))
+    found = list(audit.public(Subject(run)))
     assert [one.outcome for one in found] == ["failed"]
     assert found[0].text.startswith(f"{name} of space, weights, queries and noise are not what public inputs")
 

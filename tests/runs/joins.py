@@ -41,7 +41,7 @@ def join(folder, name, faults):
     longest = faults.get("patience", math.inf)
     connections.Hub.until = partialmethod(patient, connections.Hub.until, longest)
     storage.os = Mortal(faults.get("call"), faults.get("half", False), kill_me)
-    ballot.batches.noise_key = lambda run, stream: run.secret.derive(stream)
+    ballot.streams.key = lambda run, stream: run.secret.derive(stream)
     ballot.share = lambda of, shape, *, key: draw(key, shape)
     ranges.digits = brought(name, ranges.digits)
     words = ["party", "join", "vote.toml", "--key", f"{name}.key.pem", "--out", f"run-{name}"]

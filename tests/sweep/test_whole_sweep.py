@@ -11,7 +11,8 @@ from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import from_dict
 from pate_jax.student import PublicInputs
-from pate_jax.sweep import Grid, SweepConfig, cells, charts, ensembles, results, students, sweep, tallies
+from pate_jax.sweep import Grid, SweepConfig, cells, charts, ensembles, results, students, sweep
+from pate_jax.sweep import rows as judged
 
 GRID = Grid(("gnmax",), ("4", "10"), queries=("20", "40"))
 FIGURES = ("data_independent", "published", "answered", "right", "student_accuracy")
@@ -75,7 +76,7 @@ def again_by_hand(config, files, row):
     asked = [int(name.rpartition("-")[2]) for name in votes.ids]
     mechanism = from_dict(row["mechanism"])
     cell = cells.Cell(row["source"], row["teachers"], mechanism, row["queries"], 1e-5, row["seed"])
-    answers = tallies.answers(mechanism, votes.votes, cell.words("noise"))
+    answers = judged.answers_to(mechanism, votes.votes, cell.words("noise"))
     np.testing.assert_array_equal(public["labels"][asked], votes.labels)
     assert row["right"] == (np.asarray(answers.labels) == votes.labels).sum()
     dataset = data.from_files(*files.values())

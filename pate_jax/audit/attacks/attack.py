@@ -42,7 +42,3 @@ class Attack(NamedTuple):
     name: str  # as `--only` takes it, and as the results are kept
     unfit: Callable[[RunDirectory], str | None]  # why a run does not suit, with the remedy; none: it does
     attacked: Callable[[RunDirectory, Flags], Finding]
-
-
-def suits_all(run: RunDirectory) -> None:
-    """Of an attack that suits every run: nothing speaks against it."""

@@ -37,7 +37,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, to_dict
-from pate_jax.runs import batches, budget, chain, ledger, publication, registration
+from pate_jax.runs import budget, chain, ledger, publication, registration, streams
 from pate_jax.runs.crowds import answers, comparison, processes, public_side, rivals, steps, students
 from pate_jax.runs.crowds.certificate import certificate, faults
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
@@ -118,12 +118,9 @@ def release(crowd: Crowd) -> None:
     with registration.Ledger(run, lambda: plan_of(run)) as book:
         beside = counts.headcount_for(crowd.mu, crowd.choice.voters)
         _shown(book, run, 1, lambda: _number(crowd, beside))
-        made = crowd.at(1).plan.steps
-        last = 1 if made is None else made.number
+        made, last = crowd.at(1).plan.steps, steps.agreed(crowd)
         if made is not None and PLANNED not in run.record.stages() and not is_candidate(run):
-            progress.say(
-                f"sums: {crowd_words.steps_planned(last, len(made.space.variances), made.release.sigma)}"
-            )
+            progress.say(f"sums: {crowd_words.steps_planned(made)}")
         for step in range(1, last + 1):
             _table(book, crowd.at(step))
         if is_candidate(run):
@@ -220,7 +217,7 @@ def _line(run: RunDirectory, batch: int, release: CrowdRelease, table: Table, pu
         release,
         table=exact,
         public=public,
-        noise=batches.commitment(run, stream(release, exact, public)),
+        noise=streams.commitment(run, stream(release, exact, public)),
         budget=None,
         order=order,
         cost=cost,
@@ -230,7 +227,7 @@ def _line(run: RunDirectory, batch: int, release: CrowdRelease, table: Table, pu
 
 def draw(run: RunDirectory, release: CrowdRelease, table: Table, public: str) -> Table:
     """The noisy table under the run's noise: the same at every call."""
-    key = batches.noise_key(run, stream(release, storage.digest(table), public))
+    key = streams.key(run, stream(release, storage.digest(table), public))
     return noisy_table(release, table, key=key).values
 
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from pate_jax.accounting import CrowdStatement, Statement
+from pate_jax.accounting import Statement
 from pate_jax.runs.report import attacks, crowd_words, html, run_pages, sections
 
 
 def private_page(
     results: Mapping[str, Any],
-    statement: Statement | CrowdStatement,
+    statement: Statement,
     settings: Mapping[str, Any],
     sheet: Mapping[str, Any] | None = None,
     attacked: Mapping[str, Any] | None = None,
@@ -30,16 +30,14 @@ def private_page(
 
 def public_page(
     results: Mapping[str, Any],
-    statement: Statement | CrowdStatement,
+    statement: Statement,
     sheet: Mapping[str, Any] | None = None,
 ) -> str:
     """The report that goes with the student."""
     return html.page(f"Student report: {results['dataset']}", _body(results, statement, sheet))
 
 
-def _body(
-    results: Mapping[str, Any], statement: Statement | CrowdStatement, sheet: Mapping[str, Any] | None
-) -> list[str]:
+def _body(results: Mapping[str, Any], statement: Statement, sheet: Mapping[str, Any] | None) -> list[str]:
     said = escape(" ".join(crowd_words.sentences(results)))
     short = f"<p>{crowd_words.explained(results)}</p><p>{said}</p>"
     return [
