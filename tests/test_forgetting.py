@@ -48,7 +48,7 @@ def test_a_patch_above_them_does_not(place):
 @pytest.mark.parametrize(("place", "left"), [(statement, 1), (moved_vote, 0), (Noise, 0)])
 def test_only_what_needs_the_patched_module_is_forgotten(place, left):
     argmax_worst_case.shares.cache_clear()
-    argmax_worst_case.shares(Noise("laplace", 3.0))
+    argmax_worst_case.shares(Noise("discrete_gaussian", 1.0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(place, "TAIL", 1, raising=False)
         assert argmax_worst_case.shares.cache_info().currsize == left
