@@ -25,7 +25,9 @@ from pate_jax.student.methods import nets
 from pate_jax.student.settings import Ridge, check_shown
 from pate_jax.system.eigen import eigensystem
 
+Penalties = Float[np.ndarray, " penalty"]
 _PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself
+_OF_NOISE = np.geomspace(1e-3, 30.0, 18)  # the same for noisy shares, of which an answer alone says little
 _NOTHING = 1e-9  # likeness of equal images, and weight of the others where there are none
 _ROUNDING = 1e-6  # added to the likeness of examples to themselves, so that it has a root
 
@@ -63,6 +65,7 @@ def weighted_least_squares(
     alike: Float[np.ndarray, "answers answers"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
+    penalties: Penalties = _PENALTIES,
 ) -> Line:
     """The same on any targets, each answer with a weight; weights are 1 in the mean.
 
@@ -76,7 +79,7 @@ def weighted_least_squares(
     values, directions = eigensystem(centred)
     turned = directions.T @ (root[:, None] * (targets - shares))
     tried = []
-    for penalty in _PENALTIES * max(np.trace(centred) / len(weights), _NOTHING):
+    for penalty in penalties * max(np.trace(centred) / len(weights), _NOTHING):
         shrunk = values / (values + penalty)
         hat = (directions**2) @ shrunk
         fitted = directions @ (shrunk[:, None] * turned) / root[:, None]
@@ -92,6 +95,7 @@ def of_few_examples(
     across: Float[np.ndarray, "answers examples"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
+    penalties: Penalties = _PENALTIES,
 ) -> Line:
     """Least squares on all answers, by their likeness to a few examples only (Nystroem's approximation).
 
@@ -106,7 +110,7 @@ def of_few_examples(
     """
     root = np.linalg.cholesky(alike + _ROUNDING * np.trace(alike) / len(alike) * np.eye(len(alike)))
     back = np.linalg.inv(root).T
-    line = of_features(across @ back, targets, weights)
+    line = of_features(across @ back, targets, weights, penalties)
     return line._replace(kernel=back @ line.kernel)
 
 
@@ -114,6 +118,7 @@ def of_features(
     features: Float[np.ndarray, "answers features"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
+    penalties: Penalties = _PENALTIES,
 ) -> Line:
     """Least squares on all answers, linear in a few features of each; the kernel is [feature, class].
 
@@ -130,7 +135,7 @@ def of_features(
     along = features @ directions
     turned = along.T @ (each * (targets - shares))
     tried = []
-    for penalty in _PENALTIES * max(values.sum() / len(targets), _NOTHING):
+    for penalty in penalties * max(values.sum() / len(targets), _NOTHING):
         hat = weights * (along**2 @ (1 / (values + penalty)))
         fitted = along @ (turned / (values + penalty)[:, None])
         tried.append((penalty, _left_out(targets, targets - shares - fitted, hat, weights)))
@@ -207,12 +212,18 @@ def left_out(seed: int, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
     return _line(jnp.asarray(patches.features(known, images[lesson.rows])), lesson).unseen
 
 
+def penalties_of(lesson: Lesson) -> Penalties:
+    """The penalties among which left-out answers choose."""
+    noisy = lesson.soft is not None and lesson.soft.plain is not None
+    return _OF_NOISE if noisy else _PENALTIES
+
+
 def _best_of_table(lesson: Lesson) -> OfTable:
     """What predicts left-out answers best: the scaled columns, or nearness to rows, each by its reach."""
     rows, soft = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), lesson.soft
     targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.unshrunk
-    weights = np.ones(len(rows)) if soft is None else soft.weights
-    tried = [OfTable(of_features(rows, targets, weights), rows[:0])]
+    weights, penalties = np.ones(len(rows)) if soft is None else soft.weights, penalties_of(lesson)
+    tried = [OfTable(of_features(rows, targets, weights, penalties), rows[:0])]
     if not lesson.public.shown:
         return tried[0]
     held = rows[np.searchsorted(lesson.rows, lesson.spaced(_HELD).rows)]
@@ -222,9 +233,9 @@ def _best_of_table(lesson: Lesson) -> OfTable:
     for reach in (share * float(np.median(apart)) for share in _REACHES if len(apart)):
         alike = np.exp(-gaps / reach)
         if whole:
-            line = weighted_least_squares(alike, targets, weights)
+            line = weighted_least_squares(alike, targets, weights, penalties)
         else:
-            line = of_few_examples(alike, np.exp(-across / reach), targets, weights)
+            line = of_few_examples(alike, np.exp(-across / reach), targets, weights, penalties)
         tried.append(OfTable(line, held.astype(np.float32), reach))
     return min(tried, key=lambda one: (weights[:, None] * (one.line.unseen - targets) ** 2).mean())
 
@@ -275,10 +286,11 @@ def _line(answered: Array, lesson: Lesson) -> Line:
     alike = np.asarray(patches.likeness(held, held))
     if lesson.soft is None:
         return least_squares(alike, lesson.labels, lesson.public.classes)
+    given, weights, penalties = lesson.soft.unshrunk, lesson.soft.weights, penalties_of(lesson)
     if len(held) == len(answered):
-        return weighted_least_squares(alike, lesson.soft.unshrunk, lesson.soft.weights)
+        return weighted_least_squares(alike, given, weights, penalties)
     across = np.asarray(patches.likeness(answered, held))
-    return of_few_examples(alike, across, lesson.soft.unshrunk, lesson.soft.weights)
+    return of_few_examples(alike, across, given, weights, penalties)
 
 
 def logits(
