@@ -2,7 +2,7 @@
 
 Ridge learns from answered images alone. Where classes lie in heaps, a graph of images that are near to each
 other by their typical patches (`models.graph`) tells more: answers are carried along it to the pool, and
-least squares learn every image's carried label. A quarter of the answers is left out in turn to say how right
+least squares learn every image's carried label. A tenth of the answers is left out in turn to say how right
 the carried labels are.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -21,8 +20,9 @@ from pate_jax.system.eigen import leading
 
 _POOL = 4000  # images of the graph at most
 _DIRECTIONS, _TURNS = 100, 4  # in which they are compared, and of finding these
-_PARTS = 4  # of the answers, each left out once
+_PARTS = 10  # of the answers, each left out once
 _FEW = 20  # answers, below which nothing is carried
+_NOTHING = 1e-12
 
 
 class Carried(NamedTuple):
@@ -47,7 +47,7 @@ def carried(
     others = np.setdiff1d(np.arange(len(images)), lesson.rows)
     count = min(len(others), max(0, _POOL - number))
     rows = np.concatenate([lesson.rows, others[np.arange(count) * len(others) // max(1, count)]])
-    features = np.asarray(patches.features(known, jnp.asarray(images[rows])))
+    features = np.asarray(patches.features(known, images[rows]))
     near, asked, every = graph(_places(features)), np.arange(number), np.arange(len(rows))
     labels = spread(near, asked, targets[:, None, :], every)[:, 0].argmax(1)
     return Carried(rows, features, labels, _unseen(near, targets))
@@ -56,12 +56,15 @@ def carried(
 def _unseen(
     near: Graph, targets: Float[np.ndarray, "answers classes"]
 ) -> Float[np.ndarray, "answers classes"]:
-    """What is carried to each answered image from other parts of the answers."""
+    """What other parts of the answers tell of each answered image, as shares: what is carried, stretched."""
     found, parts = np.zeros(targets.shape), np.arange(len(targets)) % _PARTS
     for part in range(_PARTS):
         held, seen = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
         found[held] = spread(near, seen, targets[seen][:, None, :], held)[:, 0]
-    return found
+    found -= found.mean(0)
+    middle = targets.mean(0)
+    stretch = (found * (targets - middle)).sum() / max((found**2).sum(), _NOTHING)
+    return np.asarray(middle + max(stretch, _NOTHING) * found)
 
 
 def _places(features: Float[np.ndarray, "image features"]) -> Float[np.ndarray, "image directions"]:

@@ -243,7 +243,7 @@ class _OfImages(NamedTuple):
     """The net `patches` by the answers, or by what they say of the pool."""
 
     parameters: dict[str, Any]
-    unseen: Float[np.ndarray, "answers classes"]  # scores of each answered image had its answer been left out
+    unseen: Float[np.ndarray, "answers classes"]  # shares of each answered image had its answer been left out
     logits: Float[np.ndarray, "answers classes"]  # of the net, by which its temperature is set
 
 
@@ -253,10 +253,10 @@ def _of_images(seed: int, lesson: Lesson) -> _OfImages:
     known = patches.learn(images, seed=seed)
     own = fit(known, images, patches.features(known, images[lesson.rows]), lesson)
     soft = lesson.soft
-    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.targets
+    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.unshrunk
     found = propagation.carried(known, images, lesson, targets)
     if found is None or _agreement(found.unseen, targets) <= _agreement(own.unseen, targets):
-        return _OfImages(own.parameters, own.unseen, own.unseen)
+        return _OfImages(own.parameters, own.unseen / _LOUD, own.unseen)
     held = np.arange(min(_HELD, len(found.rows))) * len(found.rows) // min(_HELD, len(found.rows))
     across = np.asarray(patches.likeness(jnp.asarray(found.features), jnp.asarray(found.features[held])))
     line = of_few_examples(
