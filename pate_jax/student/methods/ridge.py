@@ -210,7 +210,7 @@ def left_out(seed: int, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
 def _best_of_table(lesson: Lesson) -> OfTable:
     """What predicts left-out answers best: the scaled columns, or nearness to rows, each by its reach."""
     rows, soft = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), lesson.soft
-    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.targets
+    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.unshrunk
     weights = np.ones(len(rows)) if soft is None else soft.weights
     tried = [OfTable(of_features(rows, targets, weights), rows[:0])]
     if not lesson.public.shown:
@@ -276,9 +276,9 @@ def _line(answered: Array, lesson: Lesson) -> Line:
     if lesson.soft is None:
         return least_squares(alike, lesson.labels, lesson.public.classes)
     if len(held) == len(answered):
-        return weighted_least_squares(alike, lesson.soft.targets, lesson.soft.weights)
+        return weighted_least_squares(alike, lesson.soft.unshrunk, lesson.soft.weights)
     across = np.asarray(patches.likeness(answered, held))
-    return of_few_examples(alike, across, lesson.soft.targets, lesson.soft.weights)
+    return of_few_examples(alike, across, lesson.soft.unshrunk, lesson.soft.weights)
 
 
 def logits(
