@@ -16,7 +16,7 @@ import numpy as np
 
 from pate_jax import ensemble
 from pate_jax.accounting.data_independent import WorstCase
-from pate_jax.audit.attacks import canary_bounds, mechanism, sums_canaries, teacher_canaries
+from pate_jax.audit.attacks import canary_bounds, mechanism, steps_canaries, sums_canaries, teacher_canaries
 from pate_jax.audit.attacks.attack import Attack, Flags
 from pate_jax.audit.attacks.canary_bounds import Lower
 from pate_jax.audit.attacks.sums_pipeline import Sums
@@ -85,9 +85,9 @@ class Bounds(NamedTuple):
 
 
 def unfit(run: RunDirectory) -> str | None:
-    """Why canaries cannot play in a run's pipeline: one table of class sums, or linear teachers, can."""
+    """Why canaries cannot play in a run's pipeline: class sums, or linear teachers, can."""
     if crowd_inputs.is_crowd(run):
-        fits = run.record.read().crowd.voters == "sums" and steps.planned(run) == 1
+        fits = run.record.read().crowd.voters == "sums"
     else:
         settings = run.record.read()
         if (reason := mechanism.unfit(run)) is not None:
@@ -96,7 +96,7 @@ def unfit(run: RunDirectory) -> str | None:
     if fits:
         return canary_bounds.missing()
     return (
-        f"{run.root} is a run neither of class sums in one step nor of linear teachers (--net linear), the "
+        f"{run.root} is a run neither of class sums nor of linear teachers (--net linear), the "
         "only pipelines that canaries are planted in: --only mechanism audits the noise of every run"
     )
 
@@ -113,10 +113,28 @@ def of_run(run: RunDirectory, flags: Flags) -> Bounds:
 def of_sums(run: RunDirectory, canaries: int) -> Bounds:
     """All canaries in one data set, over several runs."""
     opened = crowd_inputs.opened(run, tolerant=True)
+    if steps.planned(run) > 1:
+        return of_steps(opened, releases(run)[1], canaries)
     made = planted(opened, *releases(run), canaries)
     runs = sums_canaries.game(canaries, made.records // 2)
     seen = sums_canaries.played(made, runs, coins=_coins())
     return Bounds(seen.coins.size, runs, sums_canaries.bounds(seen, made, opened.choice.delta))
+
+
+def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
+    """The same where sums take several steps."""
+    made = steps_canaries.planted(
+        opened.plan,
+        opened.pool,
+        opened.at(2).pool,
+        number,
+        voters=opened.counted,
+        most=max(1, canaries // sums_canaries.RUNS),
+        by_user=opened.choice.by == "user",
+    )
+    runs = sums_canaries.game(canaries, made.records // 2)
+    seen = steps_canaries.played(made, runs, coins=_coins())
+    return Bounds(seen.coins.size, runs, steps_canaries.bounds(seen, made, opened.choice.delta))
 
 
 def releases(run: RunDirectory) -> tuple[ClassSums, HeadCount]:

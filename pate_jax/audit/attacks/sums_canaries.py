@@ -28,7 +28,7 @@ from pate_jax.crowd.vectors import Scaling
 from pate_jax.mechanisms.crowds import ClassSums, HeadCount
 
 RUNS = 16  # at least, in which the canaries play
-_FAR = 1 << 30  # coordinate of a canary, far beyond what a vector may hold
+FAR = 1 << 30  # coordinate of a canary, far beyond what a vector may hold
 
 
 class Played(NamedTuple):
@@ -44,8 +44,8 @@ def voters(scaling: Scaling, pool: Pool, release: ClassSums, number: HeadCount, 
     directions, height = len(scaling.weights), release.shape[0]
     some = np.arange(min(most, height * directions))
     coordinates = np.zeros((2 * len(some) + 1, directions), np.int32)
-    coordinates[some, some // height] = _FAR
-    coordinates[len(some) + some, some // height] = -_FAR
+    coordinates[some, some // height] = FAR
+    coordinates[len(some) + some, some // height] = -FAR
     rows = some % height if height > 1 else np.ones_like(some)
     labels = np.concatenate([rows, rows, [0]])
     return Sums(voting.vectors(scaling, coordinates), labels, pool, release, number, reference=1)

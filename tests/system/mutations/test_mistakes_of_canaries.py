@@ -57,7 +57,7 @@ MISTAKES = [
     ),
     case(
         "canaries are too short to show anything",
-        lambda patch: patch.setattr(sums_canaries, "_FAR", 1 << 19),
+        lambda patch: patch.setattr(sums_canaries, "FAR", 1 << 19),
         of_lengths,
         "share_no_entry: AssertionError",
     ),
