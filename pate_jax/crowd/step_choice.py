@@ -5,8 +5,10 @@ the usual length m, n voters and K steps that share mu, it is K times `rate * 2 
 noise, and about K times `rate * sqrt(q (1 - q) / n) m` by the draw of the records, q being 1/classes. Each is
 kept below a bound, which gives the largest K for every space: the fewer directions, and the less they are
 whitened, the shorter the vectors, and the more steps. The widest space is taken that leaves room for enough
-steps; where none does, one table is. Enough are those after which the weights along a direction of variance 1
-are within 3% of where they go. The constants were chosen on drawn strokes, characters and tables.
+steps; where none does, one table is. Enough are those after which the weights along a direction of variance
+1 are within 4% of where they go; of 18 classes and more that is beyond what a run may take. Where no
+direction can be left out, as of most tables, whitening is held back by no more than 0.03, since labels may
+depend on directions that vary little. The constants were chosen on drawn strokes, characters and tables.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from pate_jax.models.spaces.space import Space
 
 _ADDED, _DRAWN = 0.5, 0.8  # of a score: what added noise and the draw of records may move it by
 _SPACES = ((800, 0.01), (800, 0.03), (400, 0.03), (400, 0.1), (200, 0.1), (200, 0.3))  # the widest first
-_NEAR, _LEAST, _MOST = 3.6, 6, 12  # what is enough: log of 1/0.03, and tables whatever the classes
-FIRST = 400  # directions of the first table at most
+_WHOLE = 0.03  # strongest whitening of a space of which no direction is left out
+_NEAR, _LEAST = 3.2, 6  # what is enough: log of 1/0.04, and tables whatever the classes
+WIDEST, FIRST = 800, 400  # directions that a space has for steps, and for the first table
 
 
 class Candidate(NamedTuple):
@@ -68,26 +71,29 @@ def chosen(
     >>> space = spaces.learn("identity", pool)
     >>> seen = space.coordinates(pool)
     >>> chosen(space, seen, 300, 3, 0.25) is None, chosen(space, seen, 300, 3, 0.25, 5)
-    (True, Candidate(number=5, directions=200, strength=0.3))
+    (True, Candidate(number=5, directions=400, strength=0.03))
     >>> chosen(space, seen, 10**6, 3, 0.25)
     Candidate(number=20, directions=800, strength=0.01)
     """
-    least = max(number or 0, enough(classes))
+    least, last = max(number or 0, enough(classes)), _SPACES[0]
     for directions, strength in _SPACES:
+        if directions >= len(space.variances) and strength > _WHOLE:
+            continue
+        last = directions, strength
         added, drawn = noises(space.narrowed(directions), public, strength, voters, classes, mu)
         most = int(min(_ADDED / added, _DRAWN / drawn, MOST_STEPS))
         if most >= least:
             return Candidate(number or most, directions, strength)
-    return None if number is None else Candidate(number, *_SPACES[-1])
+    return None if number is None else Candidate(number, *last)
 
 
 def enough(classes: int) -> int:
     """Steps after which weights are about where they go.
 
-    >>> enough(2), enough(5), enough(10)
-    (6, 8, 12)
+    >>> enough(2), enough(5), enough(10), enough(30)
+    (6, 7, 12, 34)
     """
-    return int(np.clip(math.ceil(_NEAR / steps.rate_of(classes) / label_variance(classes)), _LEAST, _MOST))
+    return max(_LEAST, math.ceil(_NEAR / steps.rate_of(classes) / label_variance(classes)))
 
 
 def with_steps(
