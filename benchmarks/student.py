@@ -37,9 +37,15 @@ from pate_jax.student import (  # noqa: E402
     settings,
     training,
 )
-from pate_jax.student.methods import fixmatch, gan, nets, supervised, vat  # noqa: E402
+from pate_jax.student.methods import gan, nets, objectives  # noqa: E402
 
-METHODS = {"supervised": supervised, "vat": vat, "gan": gan, "fixmatch": fixmatch, "tandem": supervised}
+METHODS = {
+    "supervised": objectives.supervised,
+    "vat": objectives.vat,
+    "gan": gan.objective,
+    "fixmatch": objectives.fixmatch,
+    "tandem": objectives.supervised,
+}
 POOL, ANSWERS, CLASSES, STEPS = 9000, 250, 10, 10
 PACE = np.array([10**5, 10**9, 10**9 + 1])  # steps that are planned, and when the learning rate falls beside
 SCALE = Preprocessing((0.0,), (255.0,))
@@ -81,9 +87,7 @@ def ours(method: str, form: Form | None = None) -> Way:
     chosen = form or nets.form_of(config.net, False)
     model, keys = nets.build(public, config, chosen), jax.random.key(0)[None]
     about = json.dumps(model.description)
-    ready = nets._program(
-        METHODS[method].objective, about, chosen, config, SCALE, nets.implementation(keys), False
-    )
+    ready = nets._program(METHODS[method], about, chosen, config, SCALE, nets.implementation(keys), False)
     rows = jnp.arange(taught(method), dtype=jnp.int32)
     pool = training.Pool(
         jnp.asarray(images), len(rows), rows, jnp.asarray(labels[: len(rows)]), nets.typical_distance(public)

@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 from pate_jax.accounting.exact import counts  # noqa: E402
 from pate_jax.aggregate import noise  # noqa: E402
 from pate_jax.audit.attacks import canaries as canary_audit  # noqa: E402
-from pate_jax.audit.attacks import sums_canaries, twins  # noqa: E402
+from pate_jax.audit.attacks import twins  # noqa: E402
 from pate_jax.audit.attacks.sums_pipeline import Sums  # noqa: E402
 from pate_jax.runs.crowds import inputs as crowd_inputs  # noqa: E402
 from pate_jax.runs.crowds.inputs import Crowd  # noqa: E402
@@ -54,10 +54,10 @@ def line(case: str, epsilon: float, honest: Sums, canaries: int, delta: float) -
     """What canaries show in one case."""
     began, key = time.process_time(), secrets.randbits(31)
     pipeline = TWINS.get(case, lambda same: same)(honest)
-    runs = sums_canaries.game(canaries, honest.records // 2)
+    runs = canary_audit.game(canaries, honest.records // 2)
     drawn = (lambda: noise.seeded_key(key)) if case == REUSED else noise.fresh_key
-    seen = sums_canaries.played(pipeline, runs, coins=np.random.default_rng(key), key=drawn)
-    found = [one.to_dict() for one in sums_canaries.bounds(seen, honest, delta)]
+    seen = canary_audit.played(pipeline, runs, coins=np.random.default_rng(key), key=drawn)
+    found = [one.to_dict() for one in canary_audit.bounds(seen, honest, delta)]
     return {
         "case": case, "epsilon": epsilon, "canaries": seen.coins.size, "runs": runs,
         "bounds": found, "cpu_seconds": round(time.process_time() - began, 1),

@@ -18,7 +18,7 @@ devices.prepare()
 import numpy as np  # noqa: E402
 
 from experiments import crowds  # noqa: E402
-from pate_jax.models import products, spaces  # noqa: E402
+from pate_jax.models import spaces, table_features  # noqa: E402
 
 TEST, CLASSES = 3_000, 3
 
@@ -55,8 +55,8 @@ def gains(sizes: tuple[int, int], numbers: int, together: float, epsilons: list[
     cut = np.split(np.arange(len(inputs)), [records, records + pool])
     rows = dict(zip(("private", "pool", "test"), cut, strict=True))
     found: dict[str, dict[float, float]] = {}
-    for name, most in (("without", 0), ("with", products._MOST)):
-        with patch.object(products, "_MOST", most):
+    for name, most in (("without", 0), ("with", table_features._MOST_PRODUCTS)):
+        with patch.object(table_features, "_MOST_PRODUCTS", most):
             space = spaces.learn("columns", inputs[rows["pool"]])
         places = {part: space.coordinates(inputs[there]) for part, there in rows.items()}
         truth = {part: labels[there] for part, there in rows.items()}

@@ -22,7 +22,7 @@ from pate_jax.accounting import planning, stable
 from pate_jax.aggregate.stable import answer
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.models.spaces import medoids
+from pate_jax.models.clusters import cover
 
 LISTS = ((20, 20), (30, 10), (50, 5), (100, 4))  # clusters, and images of each
 QUERIES = (100, 200, 300, 400)  # first queries of the list that noisy counts are asked
@@ -119,7 +119,7 @@ def density(points: Floats) -> Floats:
 
 def chosen(points: Floats, dense: Floats, clusters: int, each: int, seed: int) -> Whole:
     """The densest points of each cluster: the first of all clusters, then the second ones, and so on."""
-    centres = points[medoids.cover(points, clusters, np.random.default_rng(seed))]
+    centres = points[cover(points, clusters, np.random.default_rng(seed))]
     cluster = ((centres**2).sum(axis=1) - 2 * points @ centres.T).argmin(axis=1)
     ranked = []
     for one in range(clusters):

@@ -1,4 +1,12 @@
-"""The error that this package raises for input it cannot accept, and its warning."""
+"""The error that this package raises for input it cannot accept, its warning, and checks in one line.
+
+The checks take values by name, and a `remedy` that is said behind the rule. A number that is None was not
+given, and passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class PateError(ValueError):
@@ -31,3 +39,56 @@ class PateWarning(UserWarning):
     ...
     pate_jax.errors.PateWarning: random_state=0 makes this fit NOT private
     """
+
+
+def at_least(least: float, remedy: str = "", /, **values: float | None) -> None:
+    """Refuse what is smaller.
+
+    >>> at_least(1, "; leave it out for the default", epochs=None, teachers=0)
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: teachers=0 must be at least 1; leave it out for the default
+    """
+    for name, value in values.items():
+        if value is not None and not value >= least:
+            raise PateError(f"{name}={value} must be at least {least:g}{remedy}")
+
+
+def above(bound: float, remedy: str = "", /, **values: float | None) -> None:
+    """Refuse what is not larger, and what is not a number.
+
+    >>> above(0, learning_rate=float("nan"))
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: learning_rate=nan must be above 0
+    """
+    for name, value in values.items():
+        if value is not None and not value > bound:
+            raise PateError(f"{name}={value} must be above {bound:g}{remedy}")
+
+
+def within(low: float, high: float, remedy: str = "", /, **values: float | None) -> None:
+    """Refuse what is smaller or larger.
+
+    >>> within(1, 4096, " pixels", image_size=5000)
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: image_size=5000 must be from 1 to 4096 pixels
+    """
+    for name, value in values.items():
+        if value is not None and not low <= value <= high:
+            raise PateError(f"{name}={value} must be from {low:g} to {high:g}{remedy}")
+
+
+def one_of(choices: Iterable[str], remedy: str = "", /, **values: object) -> None:
+    """Refuse a word that is no choice; None is none either.
+
+    >>> one_of(("record", "user"), by="household")
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: by='household' must be one of record, user
+    """
+    known = tuple(choices)
+    for name, value in values.items():
+        if value not in known:
+            raise PateError(f"{name}={value!r} must be one of {', '.join(known)}{remedy}")

@@ -93,10 +93,9 @@ def test_only_models_imports_flax(others):
 
 
 @pytest.mark.long
-def test_only_ensemble_names_pmap_and_orbax():
-    for word in ("pmap(", "orbax"):
-        naming = {room(path) for path in FILES if any(word in line for line in code_lines(path))}
-        assert naming <= {"ensemble"}, f"{word} is named in {naming}"
+def test_only_ensemble_names_pmap():
+    naming = {room(path) for path in FILES if any("pmap(" in line for line in code_lines(path))}
+    assert naming <= {"ensemble"}, f"pmap is named in {naming}"
 
 
 def code_lines(path: Path) -> list[str]:

@@ -19,8 +19,7 @@ from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism, from_dict, name_of
-from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, largest_scale
+from pate_jax.mechanisms import Mechanism, descriptions, from_dict, name_of
 
 _CLOSE = 2e-3  # relative: how far below the target epsilon may end; about the error of a searched curve
 _ROUNDING = 1e-7  # the same for curves in closed form
@@ -112,8 +111,9 @@ def _noises(mechanism: Mechanism, noise: Literal["both", "answer", "test"]) -> d
 
 def factors(mechanism: Mechanism, noise: Literal["both", "answer", "test"] = "both") -> tuple[float, float]:
     """The smallest and the largest factor with which every scale stays one that a mechanism may have."""
-    scales, largest = _noises(mechanism, noise).values(), largest_scale(mechanism.noise.family)
-    return SMALLEST_SCALE / min(scales) * (1 + 1e-9), largest / max(scales) * (1 - 1e-9)
+    scales = _noises(mechanism, noise).values()
+    smallest, largest = descriptions.scales(mechanism.noise.family)
+    return smallest / min(scales) * (1 + 1e-9), largest / max(scales) * (1 - 1e-9)
 
 
 def enough_noise(spent: Callable[[float], float], target: float, largest: float) -> float:

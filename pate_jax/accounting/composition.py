@@ -27,14 +27,15 @@ _STEP = 1e-10  # absolute: more than the rounding of one of these steps
 def gaussian_dp(mechanism: Mechanism, queries: int) -> float | None:
     """The mu of `queries` answers: `mu^2 = queries (2 / sigma^2 + 1 / sigma_test^2)`; `None` for other noise.
 
-    A vote vector moves by sqrt(2) in L2, the test's reading by 1 (Dong, Roth, Su 2022, Corollary 3.3).
+    A vote vector moves by sqrt(2) in L2, the test's reading by 1 (Dong, Roth, Su 2022, Corollary 3.3). Counts
+    are whole, so rounding the noise only processes what Gaussian noise would release.
 
-    >>> from pate_jax.mechanisms import GNMax, LNMax
-    >>> gaussian_dp(GNMax(sigma=10.0), 50), gaussian_dp(LNMax(scale=10.0), 50)
-    (1.0, None)
+    >>> from pate_jax.mechanisms import GaussianHistogram, GNMax, LNMax
+    >>> [gaussian_dp(one, 50) for one in (GNMax(10.0), GaussianHistogram(10.0), LNMax(10.0))]
+    [1.0, 1.0, None]
     """
     noises = [(mechanism.noise, 2.0)] + ([] if mechanism.test is None else [(mechanism.test.noise, 1.0)])
-    if any(noise.family != "gaussian" for noise, _ in noises):
+    if any(noise.family not in ("gaussian", "rounded_gaussian") for noise, _ in noises):
         return None
     return math.sqrt(queries * sum(squared / noise.scale / noise.scale for noise, squared in noises))
 

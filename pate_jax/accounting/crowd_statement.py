@@ -6,18 +6,17 @@ noise (`exact.counts`). So all of it may be published, and there is no smaller s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pate_jax.accounting import composition, figures, trade_off
+from pate_jax.accounting import composition, trade_off
+from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.exact import counts
-from pate_jax.accounting.figures import Figure
+from pate_jax.accounting.figures import Figure, figure
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.open_statement import OpenStatement
-from pate_jax.accounting.statement import RELATIONS
+from pate_jax.accounting.statement import HEADLINE, Statement, check_relation
 from pate_jax.accounting.trade_off import Gaussian, TradeOff
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
@@ -37,56 +36,17 @@ GAUSSIAN = "exact Gaussian differential privacy of the whole table"
 RENYI = "Renyi differential privacy of the whole table"
 TUNED = "privacy profiles of the best of several candidates, each Gaussian differentially private"
 WHOLE = "holds for all private records; every cell is released, so whatever follows from the table is free"
-_FIELDS = frozenset(
-    {
-        "trade_off",
-        "warning",
-        "releases",
-        "tuned",
-        "voters",
-        "delta",
-        "relation",
-        "private",
-        "figures",
-        "charged",
-    }
-) | {
-    "trial",
-    "relation_in_words",
-    "model_card_line",
-    "status",
-}
 
 
-@dataclass(frozen=True)
-class CrowdStatement(OpenStatement):
+@dataclass(frozen=True, kw_only=True)
+class CrowdStatement(Statement):
     """What the tables of a crowd cost. `crowd_statement` makes it, and all of it may be published."""
 
     releases: tuple[CrowdRelease, ...]
     voters: int  # as released: with noise, and rounded
-    delta: float
-    relation: Covered
-    private: bool
-    figure: Figure
     tuned: Tuned | None = None  # the choice of settings whose best candidate made the releases
 
-    declared = False  # the relation follows from how the run counted
-    smallest = "data_independent"
-
-    @property
-    def covers(self) -> str:
-        """Whom the guarantee covers, in words."""
-        return RELATIONS[self.relation]
-
-    @property
-    def figures(self) -> dict[str, Figure]:
-        """The only figure, by its name."""
-        return {self.smallest: self.figure}
-
-    @property
-    def headline(self) -> Figure:
-        """The figure to publish."""
-        return self.figure
+    mark, relations = "releases", COVERED
 
     @property
     def trade_off(self) -> TradeOff:
@@ -99,53 +59,32 @@ class CrowdStatement(OpenStatement):
         made = [_described(release, self.relation, self.voters) for release in self.releases]
         return "; ".join(made if self.tuned is None else [*made, self.tuned.words])
 
-    def publishable(self) -> dict[str, Any]:
-        """The statement as JSON."""
-        own = {
+    def own(self) -> dict[str, Any]:
+        """The fields of this kind, as JSON."""
+        return {
             "releases": [to_dict(release) for release in self.releases],
             **({"tuned": self.tuned.to_dict()} if self.tuned else {}),
             "voters": self.voters,
         }
-        return self.described(own, self.relation)
 
     @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> CrowdStatement:
-        """The statement that `publishable` described; refused if a field has another type."""
-        try:
-            (named,) = description["figures"].items()
-            found = cls(
-                tuple(from_dict(release) for release in description["releases"]),
-                description["voters"],
-                description["delta"],
-                description["relation"],
-                description["private"],
-                Figure(**named[1]),
-                Tuned.from_dict(description["tuned"]) if "tuned" in description else None,
-            )
-            _check(found, description, named[0])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PateError(
-                f"this is no statement ({error!r}); write it again with `pate account`"
-            ) from error
-        return found
+    def described(cls, description: Mapping[str, Any]) -> Self:
+        """The statement of this kind that these fields give."""
+        return cls(
+            releases=tuple(from_dict(release) for release in description["releases"]),
+            voters=description["voters"],
+            figures={name: Figure(**one) for name, one in description["figures"].items()},
+            tuned=Tuned.from_dict(description["tuned"]) if "tuned" in description else None,
+            **{name: description[name] for name in ("delta", "relation", "private")},
+        )
 
-    def model_card_line(self) -> str:
-        """One line for a model card."""
-        from pate_jax.accounting import figure_table  # imported here, as it imports this module
-
-        return figure_table.card_line(self)
-
-    def text(self, *, publishable_only: bool = True) -> str:
-        """The table for a terminal; there is nothing to leave out."""
-        from pate_jax.accounting import figure_table  # imported here, as it imports this module
-
-        return figure_table.text(self, list(self.figures.items()), publishable_only=True)
-
-    def html(self, *, publishable_only: bool = True) -> str:
-        """The table as a self-contained HTML fragment; there is nothing to leave out."""
-        from pate_jax.accounting import figure_table  # imported here, as it imports this module
-
-        return figure_table.html(self, list(self.figures.items()))
+    def check(self) -> None:
+        """Refuse what no crowd releases."""
+        super().check()
+        if self.voters < 1 or not self.releases:
+            raise PateError(f"voters={self.voters}, {len(self.releases)} releases: both must be at least one")
+        if [*self.figures] != [HEADLINE] or self.headline.status != "publishable":
+            raise TypeError(f"the figures {self.figures!r}")
 
 
 def crowd_statement(
@@ -171,11 +110,17 @@ def crowd_statement(
     """
     if not releases or voters < 1:
         raise PateError(f"releases={list(releases)} and voters={voters} must be at least one each")
-    if relation not in COVERED:
-        raise PateError(f"relation={relation!r} of a crowd must be one of {', '.join(COVERED)}")
+    check_relation(relation, COVERED)
     check_delta(delta)
-    figure = figure_of(tuple(releases), delta, tuned)
-    return CrowdStatement(tuple(releases), voters, delta, relation, private, figure, tuned)
+    return CrowdStatement(
+        figures={HEADLINE: figure_of(tuple(releases), delta, tuned)},
+        delta=delta,
+        relation=relation,
+        private=private,
+        releases=tuple(releases),
+        voters=voters,
+        tuned=tuned,
+    )
 
 
 def figure_of(
@@ -192,9 +137,7 @@ def figure_of(
     if tuned is not None:
         return _of_choice(releases, found, delta, tuned)
     exact = all(counts.gaussian_mu(release) is not None for release in releases)
-    if math.isfinite(found):
-        return Figure(found, None, "publishable", GAUSSIAN if exact else RENYI, WHOLE)
-    return Figure(None, None, "publishable", GAUSSIAN if exact else RENYI, figures.NO_FINITE)
+    return figure(Epsilon(found, None), "publishable", GAUSSIAN if exact else RENYI, WHOLE)
 
 
 @lru_cache(maxsize=256)
@@ -215,9 +158,7 @@ def _of_choice(releases: Sequence[CrowdRelease], alone: float, delta: float, tun
             f"the releases cost epsilon {alone:g} by themselves, which is more than a candidate that is "
             f"{tuned.mu:g}-Gaussian-DP may cost: restore the statement, and the ledger, from a backup"
         )
-    found = tuned.epsilon(delta)
-    note = WHOLE if math.isfinite(found) else figures.NO_FINITE
-    return Figure(found if math.isfinite(found) else None, None, "publishable", TUNED, note)
+    return figure(Epsilon(tuned.epsilon(delta), None), "publishable", TUNED, WHOLE)
 
 
 def _described(release: CrowdRelease, whom: str, voters: int) -> str:
@@ -243,25 +184,3 @@ def _described(release: CrowdRelease, whom: str, voters: int) -> str:
         f"a table of {rows} x {columns} {what}, to which one {whom} adds {bound}, with {noise} of scale "
         f"{release.sigma:.6g} in every cell"
     )
-
-
-def _check(found: CrowdStatement, description: Mapping[str, Any], name: str) -> None:
-    if (
-        type(found.voters) is not int
-        or type(found.private) is not bool
-        or not isinstance(found.relation, str)
-    ):
-        raise TypeError(f"voters={found.voters!r}, private={found.private!r}, relation={found.relation!r}")
-    if found.voters < 1 or not found.releases or name != found.smallest:
-        raise PateError(f"voters={found.voters}, {len(found.releases)} releases and the figure {name!r}")
-    if found.relation not in COVERED:
-        raise PateError(f"relation={found.relation!r} of a crowd must be one of {', '.join(COVERED)}")
-    if unknown := sorted({*description} - _FIELDS):
-        raise TypeError(f"the field {unknown[0]!r}")
-    if type(found.delta) not in (int, float):
-        raise TypeError(f"delta={found.delta!r}")
-    check_delta(found.delta)
-    epsilon, words = found.figure.epsilon, (found.figure.basis, found.figure.note)
-    number = epsilon is None or (type(epsilon) in (int, float) and 0 <= epsilon < math.inf)
-    if not number or found.figure.status != "publishable" or not all(isinstance(one, str) for one in words):
-        raise TypeError(f"the figure {found.figure!r}")

@@ -196,9 +196,9 @@ def rdp(
 ) -> Curve:
     """Renyi curves [query, order] of a mechanism on vote histograms [query, class].
 
-    `exact` is the joint mechanism in both directions. `published` weighs the argmax by Pr[answered], as the
-    2018 paper's analysis does; it bounds one direction only. `data_independent` reads only the number of
-    queries, classes and votes; `rule` chooses its curve.
+    `exact` is the joint mechanism in both directions; of noisy counts that is the same for all votes.
+    `published` weighs the argmax by Pr[answered], as the 2018 paper's analysis does; it bounds one direction
+    only. `data_independent` reads only the number of queries, classes and votes; `rule` chooses its curve.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> rdp(GNMax(sigma=10.0), [[200, 50], [130, 120]], [2.0], method="data_independent").round(4)
@@ -213,10 +213,11 @@ def rdp(
         parts = published_parts(mechanism, counts, grid)
         return parts.test + np.exp(parts.log_answered)[:, None] * parts.argmax
     if method == "exact":
+        cap = data_independent(mechanism, counts.sum(axis=1), counts.shape[1], grid, rule="counts")
+        if mechanism.releases_counts:
+            return cap
         from pate_jax.accounting import exact
 
-        joint = exact.rdp(mechanism, counts, grid)
-        cap = data_independent(mechanism, counts.sum(axis=1), counts.shape[1], grid, rule="counts")
-        result: Curve = np.minimum(joint, cap)
+        result: Curve = np.minimum(exact.rdp(mechanism, counts, grid), cap)
         return result
     raise PateError(f"method={method!r} must be 'exact', 'published' or 'data_independent'")

@@ -25,6 +25,7 @@ NO_FINITE = "no finite epsilon at this delta; the sampler's own error may exceed
 WORST_CASE = "holds for all data and every history of this many queries; each is charged as if answered"
 LEFT_OUT = "left out: not asked for, or more than the Renyi figure for a sample of these votes"
 BEYOND_VOTES = "the test reads more than the votes"
+SAME_ON_ALL = "noisy counts cost the same whatever the votes: see the data-independent figure"
 PART = 1 << 14  # histograms in one part
 SAMPLE = 64  # size of the sample that decides whether privacy-loss distributions may give less
 
@@ -71,6 +72,15 @@ class Fixed(NamedTuple):
 
 FILTER = Fixed("filter", "the budget of a privacy filter, spent in full whatever the realised sum")
 AFTER = Fixed("limit", "the most that a noisy number of voters and any answers chosen by it cost together")
+
+
+def rounded_up(epsilon: float) -> str:
+    """Four decimals, rounded up: a printed figure is never below the computed one.
+
+    >>> rounded_up(1.00001)
+    '1.0001'
+    """
+    return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}" if epsilon < 1e6 else f"{epsilon * (1 + 1e-4):.4g}"
 
 
 def figure(found: Epsilon, status: Status, basis: str, note: str = "") -> Figure:
@@ -269,9 +279,10 @@ def _worst_case(
 def sums(case: Case) -> dict[str, dict[str, Any]]:
     """The expected and realised sums of the papers, under their own names; neither is a bound by itself.
 
-    Realised sums are left out if the answers are not known, and all sums if a test reads more than the votes.
+    Realised sums are left out if the answers are not known, and all sums if a test reads more than the votes,
+    or if the votes do not matter.
     """
-    if not case.mechanism.votes_suffice:
+    if not case.mechanism.votes_suffice or case.mechanism.releases_counts:
         return {}
     summed = {"published": case.published, "exact": case.exact.sums}
     totals = {}
@@ -307,8 +318,9 @@ def all_figures(
     if sanitised is None:
         sanitised = Figure(None, None, "publishable", "exact joint cost, sanitised", "not computed")
     worst = data_independent(case) if fixed is None else fixed
-    if not case.mechanism.votes_suffice:
-        unknown = Figure(None, None, "sensitive", "", BEYOND_VOTES)
+    if not case.mechanism.votes_suffice or case.mechanism.releases_counts:
+        why = SAME_ON_ALL if case.mechanism.releases_counts else BEYOND_VOTES
+        unknown = Figure(None, None, "sensitive", "", why)
         of_votes = dict.fromkeys(("exact", "pld", "published"), unknown)
     else:
         of_votes = {"exact": exact(case), "pld": pld(case, pld_wanted), "published": published(case)}

@@ -1,7 +1,7 @@
 """The data-independent curve of a mechanism that answers with one index, for any votes and any history.
 
 An index reveals less than the noisy counts from which it is computed, and this curve is never above
-`counts_curve`. The proof is in docs/worst_case.md.
+`counts_curve`. The proof is in docs/worst_case.md. A mechanism that releases the counts has their curve.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: Array
         raise PateError(f"teachers={teachers} and classes={classes} must be at least 1 and 2")
     grid = check_orders(orders)
     of_counts = counts_curve(mechanism, teachers, grid)
+    if mechanism.releases_counts:
+        return of_counts
     if classes == 2 and teachers <= MOST_VOTES and mechanism.votes_suffice:
         return np.minimum(of_counts, _every_histogram(mechanism, teachers, grid))
     return np.minimum(of_counts, _any_histogram(mechanism, teachers, classes, grid))
@@ -73,7 +75,7 @@ def argmax_bound(mechanism: Mechanism, orders: Curve) -> Curve:
     array([0.02])
     """
     family, scale = mechanism.noise
-    if family in ("gaussian", "discrete_gaussian"):
+    if "gaussian" in family:
         return gnmax.data_independent(scale, orders)
     if family == "gumbel":
         return laplace.bounded_range(2 / scale, orders)

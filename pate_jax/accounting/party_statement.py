@@ -7,42 +7,32 @@ the audience that learns most, which may be a party; outsiders, who know nobody'
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, get_args
 
-from pate_jax.accounting import figures
-from pate_jax.accounting.figures import Figure
-from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.open_statement import OpenStatement
+from pate_jax.accounting import parties
+from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.figures import Figure, figure
 from pate_jax.accounting.parties import Audience, Unit, audiences, joint
-from pate_jax.accounting.statement import RELATIONS
+from pate_jax.accounting.statement import HEADLINE, RELATIONS, Statement
 from pate_jax.accounting.trade_off import TradeOff
-from pate_jax.errors import PateError
 from pate_jax.mechanisms.shared_votes import SharedVote
 
 BASIS = "the noise of the parties that an audience cannot subtract"
 NOTE = "holds for all private records, against the audience that learns most"
-_FIELDS = frozenset({"warning", "shared", "audiences", "delta", "relation", "private", "charged"}) | {
-    *("trial", "figures", "trade_off", "relation_in_words", "model_card_line", "status"),
-    *("asked", "answered"),
-}
 
 
-@dataclass(frozen=True)
-class PartyStatement(OpenStatement):
+@dataclass(frozen=True, kw_only=True)
+class PartyStatement(Statement):
     """What one vote among parties costs. `party_statement` makes it, and all of it may be published."""
 
+    relation: Unit
     vote: SharedVote
     answered: int  # of the queries that were asked
-    delta: float
-    relation: Unit
-    private: bool
     audiences: tuple[Audience, ...]
 
-    declared = False
-    smallest = "data_independent"
+    mark, relations = "shared", get_args(Unit)
 
     @property
     def covers(self) -> str:
@@ -54,20 +44,7 @@ class PartyStatement(OpenStatement):
     @property
     def worst(self) -> Audience:
         """The audience that learns most."""
-        return max(self.audiences, key=lambda one: one.epsilon)
-
-    @property
-    def headline(self) -> Figure:
-        """The figure to publish."""
-        epsilon = self.worst.epsilon
-        if math.isfinite(epsilon):
-            return Figure(epsilon, None, "publishable", BASIS, f"{NOTE}: {self.worst.name}")
-        return Figure(None, None, "publishable", BASIS, figures.NO_FINITE)
-
-    @property
-    def figures(self) -> dict[str, Figure]:
-        """The only figure, by its name."""
-        return {self.smallest: self.headline}
+        return max(self.audiences, key=_learned)
 
     @property
     def trade_off(self) -> TradeOff:
@@ -100,57 +77,39 @@ class PartyStatement(OpenStatement):
             f"colluding and {vote.absent} absent parties"
         )
 
-    def publishable(self) -> dict[str, Any]:
-        """The statement as JSON."""
-        own = {
+    def own(self) -> dict[str, Any]:
+        """The fields of this kind, as JSON."""
+        return {
             "shared": dataclasses.asdict(self.vote)
             | {"voters_of_parties": list(self.vote.voters_of_parties)},
             "asked": self.asked,
             "answered": self.answered,
             "audiences": [one._asdict() for one in self.audiences],
         }
-        return self.described(own, self.relation)
 
     @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> PartyStatement:
-        """The statement that `publishable` described; its figures are taken as they are written."""
-        try:
-            if unknown := sorted({*description} - _FIELDS):
-                raise TypeError(f"the field {unknown[0]!r}")
-            settings = dict(description["shared"])
-            vote = SharedVote(**{**settings, "voters_of_parties": tuple(settings["voters_of_parties"])})
-            seen = tuple(Audience(**one) for one in description["audiences"])
-            found = cls(
-                vote,
-                description["answered"],
-                check_delta(description["delta"]),
-                cast(Unit, description["relation"]),
-                description["private"],
-                seen,
-            )
-            _check(found)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PateError(f"this is no statement of a vote among parties ({error!r})") from error
-        return found
+    def described(cls, description: Mapping[str, Any]) -> Self:
+        """The statement of this kind that these fields give; its figure follows from the audiences."""
+        settings = dict(description["shared"])
+        found = tuple(Audience(**one) for one in description["audiences"])
+        return cls(
+            vote=SharedVote(**{**settings, "voters_of_parties": tuple(settings["voters_of_parties"])}),
+            audiences=found,
+            figures=_figures(found),
+            **{name: description[name] for name in ("answered", "delta", "relation", "private")},
+        )
 
-    def model_card_line(self) -> str:
-        """One line for a model card."""
-        from pate_jax.accounting import figure_table  # imported here, as it imports this module
+    def check(self) -> None:
+        """Refuse more answers than questions, and audiences that learn no number."""
+        super().check()
+        known = all(type(one.epsilon) is float and one.epsilon >= 0 for one in self.audiences)
+        if self.answered > self.asked or not known:
+            raise TypeError(f"answered={self.answered}, audiences={self.audiences!r}")
 
-        return figure_table.card_line(self)
-
-    def text(self, *, publishable_only: bool = True) -> str:
+    def text(self, *, publishable_only: bool = False) -> str:
         """The table for a terminal, with a line for each audience."""
-        from pate_jax.accounting import figure_table, parties
-
-        table = figure_table.text(self, list(self.figures.items()), publishable_only=True)
+        table = super().text(publishable_only=publishable_only)
         return f"{parties.text(self.audiences, self.delta, self.relation)}\n{table}"
-
-    def html(self, *, publishable_only: bool = True) -> str:
-        """The table as a self-contained HTML fragment."""
-        from pate_jax.accounting import figure_table
-
-        return figure_table.html(self, list(self.figures.items()))
 
 
 def party_statement(
@@ -170,16 +129,23 @@ def party_statement(
     >>> PartyStatement.from_dict(made.publishable()) == made
     True
     """
-    given = vote.queries if answered is None else answered
-    return PartyStatement(vote, given, delta, unit, private, audiences(vote, delta, unit=unit))
+    found = audiences(vote, delta, unit=unit)
+    return PartyStatement(
+        figures=_figures(found),
+        delta=delta,
+        relation=unit,
+        private=private,
+        vote=vote,
+        answered=vote.queries if answered is None else answered,
+        audiences=found,
+    )
 
 
-def _check(found: PartyStatement) -> None:
-    good = type(found.answered) is int and 0 <= found.answered <= found.vote.queries
-    if not good or type(found.private) is not bool or found.relation not in ("record", "user", "party"):
-        raise TypeError(
-            f"answered={found.answered!r}, private={found.private!r}, relation={found.relation!r}"
-        )
-    numbers = all(type(one.epsilon) is float and one.epsilon >= 0 for one in found.audiences)
-    if not found.audiences or not numbers:
-        raise TypeError(f"audiences={found.audiences!r}")
+def _figures(found: tuple[Audience, ...]) -> dict[str, Figure]:
+    """The figure of the audience that learns most."""
+    worst = max(found, key=_learned)
+    return {HEADLINE: figure(Epsilon(worst.epsilon, None), "publishable", BASIS, f"{NOTE}: {worst.name}")}
+
+
+def _learned(audience: Audience) -> float:
+    return audience.epsilon

@@ -8,6 +8,7 @@ curves to those of other runs. A training by itself is charged by composed priva
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,14 @@ _UP = 1e-9  # relative: more than what the sum below may miss of its integral
 _ROUNDING = 2.0**-49  # relative: of a power's log, whose two parts nearly cancel at high orders
 _TAIL = 30.0  # what is cut off is less than e^-30 of the integral, and so is the error of the steps
 _MOST = 50_000  # points of one sum; where more are needed, the noise is charged without its sample
+
+
+class Training(NamedTuple):
+    """What DP-SGD did to the records."""
+
+    rate: float  # chance of each record to take part in each step
+    steps: int
+    noise_multiplier: float  # standard deviation of the noise, in units of the longest gradient
 
 
 def changed(rate: float, scale: float, orders: Curve) -> Curve:

@@ -282,6 +282,11 @@ def plan_for(
 def _checked(mechanism: Mechanism, votes: ArrayLike) -> NDArray[np.int64]:
     counts = check_votes(votes)
     check_votes_suffice(mechanism)
+    if mechanism.releases_counts:
+        raise PateError(
+            f"{mechanism!r} costs the same whatever the votes: its data-independent figure may be published "
+            "as it is, without --sanitise"
+        )
     totals = counts.sum(axis=1)
     if not len(counts) or np.ptp(totals) or totals[0] < 1:
         raise PateError(

@@ -12,7 +12,7 @@ from functools import lru_cache
 import dp_accounting
 from dp_accounting import pld
 
-from pate_jax.accounting.training_statement import Training
+from pate_jax.accounting.sampled_noise import Training
 
 ADD_OR_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE

@@ -11,67 +11,40 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Self
 
-from pate_jax.accounting import figures, trade_off
+from pate_jax.accounting import trade_off
 from pate_jax.accounting.curves import Epsilon
-from pate_jax.accounting.figure_table import rounded_up
-from pate_jax.accounting.figures import Figure
-from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.open_statement import OpenStatement
+from pate_jax.accounting.figures import Figure, figure, rounded_up
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.slack import with_slack
-from pate_jax.accounting.statement import RELATIONS
+from pate_jax.accounting.statement import HEADLINE, Statement
 from pate_jax.accounting.trade_off import TradeOff
-from pate_jax.errors import PateError
 
 BASIS = "composed privacy losses of Gaussian noise on Poisson samples"
 NOTE = "holds for all private records; their number counts as public"
 NARROWER = "for one record added or removed, and none changed: the relation of papers on DP-SGD"
 RELATION = "record"  # the only one: each record's gradient is clipped by itself
 ADDED = "added_or_removed"
-_FIELDS = frozenset(
-    {
-        *("training", "delta", "relation", "private", "charged", "relation_in_words", "model_card_line"),
-        *("figures", "trade_off", "status", "trial", "warning"),
-    }
-)
 
 
-class Training(NamedTuple):
-    """What was done to the records."""
-
-    rate: float  # chance of each record to take part in each step
-    steps: int
-    noise_multiplier: float  # standard deviation of the noise, in units of the longest gradient
-
-
-@dataclass(frozen=True)
-class TrainingStatement(OpenStatement):
+@dataclass(frozen=True, kw_only=True)
+class TrainingStatement(Statement):
     """What a training costs, under both relations; all of it may be published."""
 
     training: Training
-    changed: float  # epsilon of one record added, removed or changed
-    added: float  # epsilon of one record added or removed
-    delta: float
-    private: bool
 
-    declared, relation = False, RELATION
-    smallest = "data_independent"
+    mark, relations = "training", (RELATION,)
 
     @property
-    def covers(self) -> str:
-        """Whom the guarantee covers, in words."""
-        return RELATIONS[RELATION]
+    def changed(self) -> float:
+        """Epsilon of one record added, removed or changed."""
+        return _epsilon(self.figures[HEADLINE].epsilon)
 
     @property
-    def figures(self) -> dict[str, Figure]:
-        """Both figures, the headline first."""
-        return {self.smallest: _figure(self.changed, NOTE), ADDED: _figure(self.added, NARROWER)}
-
-    @property
-    def headline(self) -> Figure:
-        """The figure to publish."""
-        return self.figures[self.smallest]
+    def added(self) -> float:
+        """Epsilon of one record added or removed, and none changed."""
+        return _epsilon(self.figures[ADDED].epsilon)
 
     @property
     def trade_off(self) -> TradeOff:
@@ -87,46 +60,56 @@ class TrainingStatement(OpenStatement):
             f"{made.rate:.6g}, with Gaussian noise of {made.noise_multiplier:.6g} times the longest gradient"
         )
 
-    def publishable(self) -> dict[str, Any]:
-        """The statement as JSON."""
-        own = {
-            "training": self.training._asdict(),
-        }
-        return self.described(own, RELATION)
+    def own(self) -> dict[str, Any]:
+        """The fields of this kind, as JSON."""
+        return {"training": self.training._asdict()}
 
-    def model_card_line(self) -> str:
-        """One line for a model card."""
-        warning = f"{self.warning} " if self.warning else ""
-        if self.headline.epsilon is None:
-            return f"{warning}No finite epsilon holds at delta = {self.delta:g}."
-        return (
-            f"{warning}({rounded_up(self.changed)}, {self.delta:g})-differentially private for "
-            f"{self.covers}; "
-            f"({rounded_up(self.added)}, {self.delta:g}) for one record added or removed alone; "
-            f"{self.charged}; data-independent; the number of records counts as public."
-        )
+    def _narrower(self) -> str:
+        return f"({rounded_up(self.added)}, {self.delta:g}) for one record added or removed alone; "
+
+    def _caveat(self) -> str:
+        return "; the number of records counts as public"
 
     @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> TrainingStatement:
-        """The statement that `publishable` described; refused if a field has another type."""
-        try:
-            found = cls(
-                Training(**description["training"]),
-                description["figures"][cls.smallest]["epsilon"],
-                description["figures"][ADDED]["epsilon"],
-                description["delta"],
-                description["private"],
-            )
-            _check(found, description)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PateError(f"this is no statement of a training ({error!r}); write it again") from error
-        return found
+    def described(cls, description: Mapping[str, Any]) -> Self:
+        """The statement of this kind that these fields give; its sentences follow from its numbers."""
+        changed, added = (description["figures"][name]["epsilon"] for name in (HEADLINE, ADDED))
+        training = Training(**description["training"])
+        return cls(
+            figures=_figures(changed, added),
+            training=training,
+            **{name: description[name] for name in ("delta", "relation", "private")},
+        )
+
+    def check(self) -> None:
+        """Refuse what is no training."""
+        super().check()
+        numbers = (*self.training, self.changed, self.added)
+        if not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers):
+            raise TypeError(f"the numbers {numbers}")
+        if type(self.training.steps) is not int or self.training.rate > 1:
+            raise TypeError(f"training={self.training}")
+
+
+def training_statement(
+    training: Training, changed: float, added: float, delta: float, *, private: bool
+) -> TrainingStatement:
+    """The statement of a training from its epsilons: of a record changed, too, and of one added or removed.
+
+    >>> made = training_statement(Training(0.01, 90, 1.0), 0.9, 0.5, 1e-5, private=True)
+    >>> made.headline.epsilon, TrainingStatement.from_dict(made.publishable()) == made
+    (0.9, True)
+    """
+    figures = _figures(changed, added)
+    return TrainingStatement(
+        figures=figures, delta=delta, relation=RELATION, private=private, training=training
+    )
 
 
 @lru_cache(maxsize=256)
 def _trade_off(training: Training, delta: float, epsilon: float) -> TradeOff:
     """The curve of all steps together. Gaussian noise on samples is not Gaussian-DP, so no mu is stated."""
-    from pate_jax.accounting import training_losses  # imported here, as it imports this module
+    from pate_jax.accounting import training_losses  # which loads dp_accounting, and few need it
 
     strays = training_losses.strays(epsilon, delta)
 
@@ -139,20 +122,14 @@ def _trade_off(training: Training, delta: float, epsilon: float) -> TradeOff:
     return trade_off.of(spent, delta)
 
 
-def _figure(epsilon: float, note: str) -> Figure:
-    if math.isfinite(epsilon):
-        return Figure(epsilon, None, "publishable", BASIS, note)
-    return Figure(None, None, "publishable", BASIS, figures.NO_FINITE)
+def _figures(changed: float, added: float) -> dict[str, Figure]:
+    """Both figures, the headline first."""
+    both = {HEADLINE: (changed, NOTE), ADDED: (added, NARROWER)}
+    return {
+        name: figure(Epsilon(epsilon, None), "publishable", BASIS, note)
+        for name, (epsilon, note) in both.items()
+    }
 
 
-def _check(found: TrainingStatement, description: Mapping[str, Any]) -> None:
-    if unknown := sorted({*description} - _FIELDS - {"artefact", "schema"}):
-        raise TypeError(f"the field {unknown[0]!r}")
-    numbers = (*found.training, found.changed, found.added, found.delta)
-    if not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers):
-        raise TypeError(f"the numbers {numbers}")
-    if type(found.training.steps) is not int or found.training.rate > 1 or type(found.private) is not bool:
-        raise TypeError(f"training={found.training}, private={found.private!r}")
-    if description["relation"] != RELATION:
-        raise TypeError(f"relation={description['relation']!r}")
-    check_delta(found.delta)
+def _epsilon(stated: float | None) -> float:
+    return math.inf if stated is None else stated

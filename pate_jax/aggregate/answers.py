@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import chex
@@ -35,7 +35,8 @@ class Answers(NamedTuple):
     """A label for each query, -1 where there is none, and whether the teachers answered.
 
     Soft answers say more: what probability each class has, and how far noise has moved it. `soft_answers`
-    makes them. Teachers' answers leave these fields None.
+    makes them. Of teachers only whole histograms are such answers (`of_histograms`): there the noisy `counts`
+    are what was released, and all else follows from them. Other answers leave these fields None.
     """
 
     labels: Int32[Array, "*settings queries"]
@@ -43,6 +44,7 @@ class Answers(NamedTuple):
     probabilities: Float32[Array, "*settings queries classes"] | None = None
     deviation: Float32[Array, "*settings queries"] | None = None  # of the noise in each of a row's shares
     shares: Float32[Array, "*settings queries classes"] | None = None  # what probabilities were made of
+    counts: Int32[Array, "*settings queries classes"] | None = None  # votes with noise, as they were released
 
 
 def soft_answers(probabilities: ArrayLike, deviation: ArrayLike, shares: ArrayLike | None = None) -> Answers:
@@ -68,6 +70,34 @@ def soft_answers(probabilities: ArrayLike, deviation: ArrayLike, shares: ArrayLi
         _check_soft(np.asarray(soft), np.asarray(seen), np.asarray(noisy))
     labels = soft.argmax(1).astype(jnp.int32)
     return Answers(labels, labels == labels, soft, noisy, seen)
+
+
+def of_histograms(counts: ArrayLike, mechanism: Mechanism, teachers: int) -> Answers:
+    """What rows of noisy counts [query, class] say, as soft answers; the label is their largest count.
+
+    All teachers vote on every query, so a row's sum is known, and what noise adds to it is taken off all
+    classes alike. Each count over the number of teachers is then the share of the votes without bias, with
+    noise of a known deviation.
+
+    >>> from pate_jax.mechanisms import GaussianHistogram
+    >>> found = of_histograms([[70, 25, 8], [-4, 61, 40]], GaussianHistogram(sigma=3.0), 100)
+    >>> found.labels.tolist(), found.shares.round(2).tolist(), found.deviation.round(4).tolist()
+    ([0, 1], [[0.69, 0.24, 0.07], [-0.03, 0.62, 0.41]], [0.0245, 0.0245])
+    """
+    noisy = np.asarray(counts)
+    if teachers < 1 or noisy.ndim != 2 or noisy.dtype.kind not in "iu":
+        raise PateError(
+            f"counts {list(noisy.shape)} of {noisy.dtype} by {teachers} teachers must be whole numbers "
+            "[query, class] by at least one"
+        )
+    even = 1 / noisy.shape[1]
+    shares = even + (noisy - noisy.mean(1, keepdims=True)) / teachers
+    kept = np.maximum(shares, 0)
+    deviation = np.full(len(noisy), mechanism.noise.scale / teachers * np.sqrt(1 - even))
+    found = soft_answers(kept / kept.sum(1, keepdims=True), deviation, shares)
+    return found._replace(
+        labels=jnp.asarray(noisy.argmax(1), jnp.int32), counts=jnp.asarray(noisy, jnp.int32)
+    )
 
 
 def _check_soft(probabilities: np.ndarray, shares: np.ndarray, deviation: np.ndarray) -> None:
@@ -102,6 +132,7 @@ class Sampler:
     noise: Source
     test: Source | None
     threshold: Any
+    releases_counts: bool = field(default=False, metadata={"static": True})
 
 
 def prepare(mechanism: Mechanism | Sequence[Mechanism]) -> Sampler:
@@ -147,7 +178,8 @@ def answer(
     """The noisy plurality of each query's votes[query, class], or a refusal where the mechanism tests first.
 
     A key serves one call: the same noise must never serve two histograms. Ties are broken uniformly at
-    random.
+    random. A mechanism that releases counts gives these as well, and its labels follow from them: of equal
+    counts the first class is named.
 
     >>> from pate_jax.mechanisms import ConfidentDiscreteGaussian
     >>> mechanism = ConfidentDiscreteGaussian(threshold=150, sigma_threshold=4, sigma=2)
@@ -247,6 +279,11 @@ def _classes_first(votes: Any) -> Array:
 
 def _decide(sampler: Sampler, counts: Array, chance: _Chance) -> Answers:
     chex.assert_rank(counts, 2)
+    if sampler.releases_counts:
+        noisy = counts + noise.scaled(sampler.noise, chance.label.noise)
+        chex.assert_equal_shape([counts, noisy])
+        labels = noisy.argmax(0).astype(jnp.int32)
+        return Answers(labels, labels == labels, counts=noisy.T)
     labels = argmax.labels(sampler.noise, counts, chance.label)
     chex.assert_shape(labels, counts.shape[1:])
     if sampler.test is None:
@@ -280,7 +317,7 @@ def _longest(noises: list[Noise]) -> int | None:
 def _ready(mechanism: Mechanism, noise_length: int | None, test_length: int | None) -> Sampler:
     ready = noise.source(mechanism.noise, noise_length)
     if mechanism.test is None:
-        return Sampler(ready, None, None)
+        return Sampler(ready, None, None, mechanism.releases_counts)
     test, threshold = noise.source(mechanism.test.noise, test_length), mechanism.test.threshold
     if test.words is None:
         return Sampler(ready, test, jnp.asarray(threshold, jnp.float32))

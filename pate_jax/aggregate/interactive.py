@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax import accounting, voting
-from pate_jax.accounting import Parts, Statement, curves, figures
+from pate_jax.accounting import AnswersStatement, Parts, curves, figures
 from pate_jax.accounting.exact import groups, renyi
 from pate_jax.accounting.inputs import check_orders, check_votes
 from pate_jax.accounting.slack import with_slack
@@ -92,7 +92,9 @@ def published_parts(
     return curves.published_parts_at(mechanism, counts, margins.max(axis=1), check_orders(orders))
 
 
-def with_history(statement: Statement, votes: ArrayLike, student_probabilities: ArrayLike) -> Statement:
+def with_history(
+    statement: AnswersStatement, votes: ArrayLike, student_probabilities: ArrayLike
+) -> AnswersStatement:
     """The statement of an interactive mechanism with the exact cost along this history; sensitive.
 
     >>> mechanism = InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9)

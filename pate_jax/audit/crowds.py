@@ -15,9 +15,8 @@ from pate_jax import accounting, student
 from pate_jax.accounting import after_count
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
+from pate_jax.audit import accounts
 from pate_jax.audit import public as public_part
-from pate_jax.audit.shards import absent
-from pate_jax.audit.spending import covers, differences
 from pate_jax.audit.subject import Subject
 from pate_jax.crowd import vectors
 from pate_jax.crowd.plan import Plan
@@ -32,11 +31,11 @@ from pate_jax.mechanisms.crowds import (
     HeadCount,
     Score,
 )
-from pate_jax.runs import batches, budget, chain, ledger, trials
+from pate_jax.runs import budget, ledger, registration
 from pate_jax.runs.crowds import comparison, public_side, release, rivals, stages, steps, students
 from pate_jax.runs.crowds.certificate import faults, held_out
 from pate_jax.runs.crowds.certificate import voters as certified_voters
-from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
+from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.record import PLANNED, STEPS
@@ -48,23 +47,13 @@ _WHITENED = 1e-4  # relative: how far weights of whitening may differ from machi
 _ROUNDED = 1 << 12  # of weights: what least squares on another machine may move them by
 
 
-def opened(subject: Subject) -> Crowd | Finding:
-    """The crowd of a run, or why its data cannot be had."""
-    inputs = subject.inputs
-    return inputs if isinstance(inputs, Finding) else Crowd(inputs, subject.run.record.read().crowd)
-
-
-def voters(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
+def voters(subject: Subject) -> Iterator[Finding]:
     """Whether certificates fit the tables and their releases, and the data are the certified ones."""
+    run = subject.run
     for step in begun(run):
-        missing = [path for path in _files(run, step) if not path.exists()]
-        if missing:
-            yield absent(run, missing[0], "run")
-            return
+        subject.needs("run", *_files(run, step))
         yield from _certified(run, step)
-    if isinstance(crowd, Finding):
-        yield crowd
-        return
+    crowd = subject.crowd
     if crowd.judged and crowd.renumbers:
         yield failed(
             "voters are held out by row numbers: removing one would hold out others, which no figure covers"
@@ -143,17 +132,12 @@ def named(step: int) -> str:
     return "" if step == 1 else f"step {step}: "
 
 
-def public(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
+def public(subject: Subject) -> Iterator[Finding]:
     """Whether space, weights, queries and noise are those that public inputs and settings give."""
-    for step in begun(run):
-        path = run.public_side_of(step)
-        if not path.exists():
-            yield absent(run, path, "run")
-            return
-        if isinstance(crowd, Finding):
-            yield crowd
-            return
-        yield from _planned(path, crowd.at(step))
+    for step in begun(subject.run):
+        path = subject.run.public_side_of(step)
+        subject.needs("run", path)
+        yield from _planned(path, subject.crowd.at(step))
 
 
 def _planned(path: Path, crowd: Crowd) -> Iterator[Finding]:
@@ -227,12 +211,11 @@ def seen(plan: Plan, made: Mapping[str, np.ndarray]) -> public_part.Seen:
     )
 
 
-def lines(run: RunDirectory) -> Iterator[Finding]:
+def lines(subject: Subject) -> Iterator[Finding]:
     """Whether the ledger is whole, and shows the releases that the files hold at their cost."""
-    if not run.ledger.exists():
-        yield absent(run, run.ledger, "run")
-        return
-    found, wished = list(ledger.releases(run.ledger)), run.record.read().crowd
+    run, wished = subject.run, subject.settings.crowd
+    subject.needs("run", run.ledger)
+    found = list(ledger.releases(run.ledger))
     for line in found:
         yield from judged(
             (f"release {line.batch}: {fault}" for fault in _faults(run, line)),
@@ -242,10 +225,7 @@ def lines(run: RunDirectory) -> Iterator[Finding]:
     cost = counts.worst([line.release for line in found], wished.delta)
     if cost > wished.epsilon:
         yield failed(f"epsilon {wished.epsilon:g} was allowed, and the releases cost {cost:g}")
-    state = chain.check(run.ledger)
-    if state.torn is not None:
-        yield unchecked("the last line was being written when a crash came; nothing of it had left")
-    yield passed(f"{state.entries} lines form one chain, and its head counts {state.counted} of them")
+    yield from accounts.chained(run)
 
 
 def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
@@ -310,10 +290,7 @@ def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
         yield "the public side is not the one that voters were asked on"
     if is_table and line.release != _release_of(run, step):
         yield "the ledger names another release than the public side"
-    charged = ledger.cost_to_dict(line.order, line.cost)
-    costs = ledger.cost_to_dict(*budget.release_cost(line.budget, line.release))
-    if list(differences(charged, costs)):
-        yield f"it was charged {charged} and costs {costs}"
+    yield from accounts.miscounted(line, budget.release_cost(line.budget, line.release))
     if is_table and not run.answers_of(step).exists():
         yield f"{run.answers_of(step).name} is missing; the command that made the run writes it again"
     elif is_table:
@@ -346,16 +323,13 @@ def _exact(run: RunDirectory, line: CrowdLine) -> np.ndarray:
     return release.load_table(run, steps.step_of(line))
 
 
-def noise(run: RunDirectory) -> Iterator[Finding]:
+def noise(subject: Subject) -> Iterator[Finding]:
     """Whether the noisy table follows from the exact one and the noise that the ledger committed to."""
-    if not run.ledger.exists():
-        yield absent(run, run.ledger, "run")
-        return
-    commitments = []
-    for line in ledger.releases(run.ledger):
-        commitments.append(line.noise)
-        if line.noise != batches.commitment(run, release.stream(line.release, line.table, line.public)):
-            yield failed(f"release {line.batch}: the ledger commits to another noise than the run's")
+    run = subject.run
+    subject.needs("run", run.ledger)
+    found = list(ledger.releases(run.ledger))
+    yield from accounts.committed(run, found, "release", "releases")
+    for line in found:
         recorded = ledger.unpack_table(line.values, line.release.shape)
         table = _exact(run, line)
         if table.shape != line.release.shape:
@@ -369,40 +343,24 @@ def noise(run: RunDirectory) -> Iterator[Finding]:
             else [],
             f"release {line.batch}: {again.size:,} noisy numbers follow from the table and the noise",
         )
-    if len(set(commitments)) != len(commitments):
-        yield failed("one noise served two releases")
 
 
-def stated(run: RunDirectory) -> Iterator[Finding]:
+def stated(subject: Subject) -> Iterator[Finding]:
     """Whether both statements are what the ledger gives."""
-    for path in (run.statement, run.public_statement):
-        if not path.exists():
-            yield absent(run, path, "account")
-            return
-    certificate = storage.read_json(run.certificate, "certificate") if run.certificate.exists() else {}
-    whole = storage.read_json(run.statement, "statement")
-    if whole.get("relation") != certificate.get("by"):
-        yield failed(
-            f"the statement is by {whole.get('relation')}, and the certificate by {certificate.get('by')}"
-        )
+    run = subject.run
+    subject.needs("account", run.statement)
+    yield from accounts.certified(run, {})
     again = stages.state(run, budget.agreed_delta(run, None)).publishable()
-    for which, path, due in (
-        ("private", run.statement, again),
-        ("published", run.public_statement, trials.stated(run, again)),
-    ):
-        body = storage.read_json(path, "statement")
-        yield from judged(
-            (f"the {which} statement differs: {one}" for one in differences(body, due)),
-            f"the {which} statement is what the ledger gives, at delta {again['delta']:g}",
-        )
+    yield from accounts.stated(subject, "account", again, again, "the ledger gives")
+
+
+def entered(subject: Subject) -> Iterator[Finding]:
+    """Whether the register that the run was recorded with shows all that it may spend."""
+    yield from registration.examined(subject.run, plan_of(subject.run))
 
 
 def published(statement: accounting.CrowdStatement) -> Iterator[Finding]:
     """The published figure again, from the releases that a statement names."""
     again = figure_of(statement.releases, statement.delta, statement.tuned).epsilon
-    epsilon = statement.headline.epsilon
-    same = epsilon is None if again is None else epsilon is not None and covers(epsilon, again)
-    yield from judged(
-        [] if same else [f"epsilon {epsilon} is published for tables that cost {again}"],
-        f"epsilon {epsilon} is what the tables cost that the statement names",
-    )
+    costs = "the tables cost that the statement names"
+    yield from accounts.figure(statement.headline.epsilon, again, "tables that cost", costs)

@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from pate_jax.accounting.party_statement import PartyStatement, party_statement
-from pate_jax.audit import crowds, public
-from pate_jax.audit.spending import covers
-from pate_jax.runs import chain, registration
+from pate_jax.audit import accounts, crowds, public
+from pate_jax.audit.subject import Subject
+from pate_jax.runs import registration
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.parties import ballot, join, ledger, terms, transcript
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member
-from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
 _OUT_OF_SIGHT = (
@@ -26,8 +26,9 @@ _OUT_OF_SIGHT = (
 )
 
 
-def agreed(member: Member) -> Iterator[Finding]:
+def agreed(subject: Subject) -> Iterator[Finding]:
     """Whether the run's agreement, questions and pool are the agreed ones, and the budget holds."""
+    member = subject.member
     dataset = ballot.open_dataset(member)
     yield passed(
         f"the pool of {len(dataset.public.ids):,} public inputs and the questions are the agreed ones"
@@ -36,8 +37,9 @@ def agreed(member: Member) -> Iterator[Finding]:
     yield passed(f"the figures of {len(found)} audiences are within the agreement's budget")
 
 
-def public_space(member: Member) -> Iterator[Finding]:
+def public_space(subject: Subject) -> Iterator[Finding]:
     """Whether the space and the weights in which the voters of all parties vote follow from the pool."""
+    member = subject.member
     plan = member.questions.plan
     if plan is None:
         return
@@ -64,19 +66,19 @@ def public_space(member: Member) -> Iterator[Finding]:
     )
 
 
-def entered(member: Member) -> Iterator[Finding]:
+def entered(subject: Subject) -> Iterator[Finding]:
     """Whether this party's part is entered in the register that it was recorded with."""
+    member = subject.member
     yield from registration.examined(member.run, member.spends)
 
 
-def lines(member: Member) -> Iterator[Finding]:
+def lines(subject: Subject) -> Iterator[Finding]:
     """Whether the ledger is whole, and is charged for what was opened."""
+    member = subject.member
     run, shown = member.run, ledger.read(member.run.ledger)
-    state = chain.check(run.ledger)
-    yield passed(f"{state.entries} lines form one chain, and its head counts {state.counted} of them")
+    yield from accounts.chained(run)
     if shown.charge is None or shown.begun is None or shown.opened is None:
-        yield unchecked("the vote is not over: repeat `pate party join`")
-        return
+        raise Ended(unchecked("the vote is not over: repeat `pate party join`"))
     yield from judged(_charged(member, shown), "the charge is that of the agreement, for every audience")
     values = storage.read_arrays(run.answers, "opened")["values"] if run.answers.exists() else None
     same = values is not None and shown.table is not None and np.array_equal(values, shown.table)
@@ -96,16 +98,16 @@ def _charged(member: Member, shown: ledger.Shown) -> Iterator[str]:
         yield "the ledger is charged for another unit or delta"
     for one in terms.audiences(agreement, member.questions):
         said = charge.audiences.get(one.name)
-        if said is None or not covers(said, one.epsilon):
+        if said is None or not accounts.covers(said, one.epsilon):
             yield f"{one.name} may learn {one.epsilon}, and the ledger is charged {said}"
 
 
-def own(member: Member) -> Iterator[Finding]:
+def own(subject: Subject) -> Iterator[Finding]:
     """Whether the ballot and the noise that were promised are those of the run's own files and secret."""
+    member = subject.member
     shown = ledger.read(member.run.ledger)
     if shown.charge is None:
-        yield unchecked("nothing was charged yet")
-        return
+        raise Ended(unchecked("nothing was charged yet"))
     table = ballot.cast(member)
     promise = ballot.promise(member, table)
     faults = []
@@ -120,12 +122,12 @@ def own(member: Member) -> Iterator[Finding]:
         yield failed("this party's noise came from a seed, so the vote promises less than it says")
 
 
-def signed(member: Member) -> Iterator[Finding]:
+def signed(subject: Subject) -> Iterator[Finding]:
     """Whether the transcript is signed by all who voted, and says what the ledger says."""
+    member = subject.member
     path, shown = member.run.root / "transcript.json", ledger.read(member.run.ledger)
     if not path.exists():
-        yield unchecked("there is no transcript yet: repeat `pate party join`")
-        return
+        raise Ended(unchecked("there is no transcript yet: repeat `pate party join`"))
     found = transcript.load(path, member.agreement)
     faults = []
     if shown.opened is None or shown.opened.transcript != found.digest:
@@ -138,16 +140,16 @@ def signed(member: Member) -> Iterator[Finding]:
     yield from (unchecked(f"{what}: that needs their files") for what in _OUT_OF_SIGHT)
 
 
-def stated(member: Member) -> Iterator[Finding]:
+def stated(subject: Subject) -> Iterator[Finding]:
     """Whether the statement follows from the agreement and from what was opened."""
+    member = subject.member
     table = ledger.read(member.run.ledger).table
     if table is None or not member.run.statement.exists():
-        yield unchecked("there is no statement yet: repeat `pate party join`")
-        return
-    body = storage.read_json(member.run.statement, "statement")
-    again = join.stated(member, table).to_dict()
-    faults = [f"the statement has another {name}" for name in again if again[name] != body.get(name)]
-    yield from judged(faults, "the statement is what the agreement and the opened numbers give")
+        raise Ended(unchecked("there is no statement yet: repeat `pate party join`"))
+    again = join.stated(member, table).publishable()
+    yield from accounts.stated(
+        subject, "party join", again, again, "the agreement and the opened numbers give"
+    )
 
 
 def published(statement: PartyStatement) -> Iterator[Finding]:
@@ -156,7 +158,7 @@ def published(statement: PartyStatement) -> Iterator[Finding]:
     again = party_statement(vote, delta, unit=unit, private=statement.private)
     wanted = {one.name: one.epsilon for one in again.audiences}
     said = {one.name: one.epsilon for one in statement.audiences}
-    same = set(said) == set(wanted) and all(covers(said[name], wanted[name]) for name in wanted)
+    same = set(said) == set(wanted) and all(accounts.covers(said[name], wanted[name]) for name in wanted)
     yield from judged(
         [] if same else [f"the audiences are said to learn {said}, and the vote gives {wanted}"],
         f"epsilon {statement.headline.epsilon} is what the vote costs that the statement names",

@@ -14,7 +14,7 @@ from pate_jax.runs import answers, public_part, queries
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import Spacing, asked_inputs
 from pate_jax.runs.record import PUBLIC, stage_of
-from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
 
 _NEAR = 1e-3  # of the largest number of an array: what rounding may move
 _TURNED = 0.03  # of products of vectors: on another processor 0.008, of other inputs' space 0.2
@@ -32,10 +32,8 @@ class Seen(NamedTuple):
 
 def recorded(subject: Subject) -> Iterator[Finding]:
     """Whether the public part is the one with which the run was begun."""
-    inputs, settings = subject.inputs, subject.run.record.read()
-    if isinstance(inputs, Finding):
-        yield inputs
-    elif PUBLIC not in settings:
+    inputs, settings = subject.inputs, subject.settings
+    if PUBLIC not in settings:
         yield unchecked("the run has recorded no digest of its public part, so a change would go unseen")
     else:
         yield from judged(
@@ -108,12 +106,8 @@ def _alike(kept: Seen, again: Seen, public: np.ndarray) -> bool:
 def chosen(subject: Subject) -> Iterator[Finding]:
     """Whether public inputs and settings give the queries of each batch again."""
     run, inputs = subject.run, subject.inputs
-    if isinstance(inputs, Finding):
-        yield inputs
-        return
     if not run.answers.exists():
-        yield unchecked("nothing was answered yet")
-        return
+        raise Ended(unchecked("nothing was answered yet"))
     known: list[str] = []
     for batch in range(1, run.batches + 1):
         votes = voting.load_votes(run.votes_of(batch))

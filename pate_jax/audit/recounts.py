@@ -10,12 +10,12 @@ import numpy as np
 from pate_jax import student
 from pate_jax.audit.crowds import begun, named
 from pate_jax.audit.retraining import compared, method_again
-from pate_jax.audit.shards import absent
+from pate_jax.audit.subject import Subject
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
 from pate_jax.runs.crowds import answers, comparison, release, rivals, stages, steps, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.release.findings import Finding, judged, unchecked
+from pate_jax.runs.release.findings import Ended, Finding, judged, unchecked
 from pate_jax.runs.students import taught
 
 _MOVED = 1e-3  # share of a table that rounding of features may move between two machines
@@ -23,24 +23,20 @@ _ALONE = 20  # voters who are counted one by one
 _LEARNED_FROM = "public inputs and noisy tables"
 
 
-def recounted(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
+def recounted(subject: Subject) -> Iterator[Finding]:
     """Whether the records give each table again, in two parts that know nothing of each other, added up.
 
     And whether some voters, each counted alone, say no more than the release allows to one; and whether the
     held-out voters give the scores again.
     """
-    if isinstance(crowd, Finding):
-        yield crowd
-        return
+    run, crowd = subject.run, subject.crowd
     for step in begun(run):
-        if not (run.table_of(step).exists() and run.public_side_of(step).exists()):
-            yield absent(run, run.table_of(step), "run")
-            return
+        subject.needs("run", run.table_of(step), run.public_side_of(step))
         yield from _recounted(run, crowd.at(step))
     if steps.shown(run).scores:
         yield from _same(students.load_score(run), students.counted(crowd), crowd.judging, "the score")
     if steps.shown(run).comparisons:
-        yield from _compared_again(run, _last(run, crowd))
+        yield from _compared_again(subject, _last(run, crowd))
 
 
 def _last(run: RunDirectory, crowd: Crowd) -> Crowd:
@@ -72,13 +68,11 @@ def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
     )
 
 
-def _compared_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
+def _compared_again(subject: Subject, crowd: Crowd) -> Iterator[Finding]:
     """Whether the voters who are held out give the comparison of students again."""
-    if not run.comparison.exists():
-        yield absent(run, run.comparison, "run")
-        return
+    subject.needs("run", subject.run.comparison)
     again = rivals.counted(crowd, rivals.every(crowd))
-    yield from _same(rivals.load(run), again, crowd.judging, "the comparison of students")
+    yield from _same(rivals.load(subject.run), again, crowd.judging, "the comparison of students")
 
 
 def _same(kept: np.ndarray, again: np.ndarray, voters: int, what: str) -> Iterator[Finding]:
@@ -107,26 +101,23 @@ def says_too_much(cast: np.ndarray, released: CrowdRelease) -> Iterator[str]:
         yield f"one voter cast a vector longer than {released.length}"
 
 
-def student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
+def student_again(subject: Subject) -> Iterator[Finding]:
     """Whether each student, trained again from public inputs and noisy tables, is the one that is kept."""
-    if isinstance(crowd, Finding):
-        yield crowd
-        return
-    yield from between_again(run, crowd)
+    run = subject.run
+    yield from between_again(subject)
     if not run.results.exists():
-        yield unchecked("there is no student yet: run `pate student`")
-        return
-    last = _last(run, crowd)
-    config = run.record.read().student
+        raise Ended(unchecked("there is no student yet: run `pate student`"))
+    last = _last(run, subject.crowd)
+    config = subject.settings.student
     yield from method_again(run, lambda: students.chosen(config, last, *answers.given(last)))
     again = stages.learn(last, taught(run))[0]
     released = student.Student.load(run.student)
     yield compared(released.parameters, again.parameters, "the student", _LEARNED_FROM)
 
 
-def between_again(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
+def between_again(subject: Subject) -> Iterator[Finding]:
     """Whether the student of a candidate, and those that were compared, come out again."""
-    last = _last(run, crowd)
+    run, last = subject.run, _last(subject.run, subject.crowd)
     if steps.shown(run).scores:
         again = students.learned(last)
         yield compared(last.scored.parameters, again.parameters, "the scored student", _LEARNED_FROM)

@@ -22,7 +22,7 @@ from pate_jax.runs import answers, students
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
-from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
 _MOVED = 1e-3  # share of labels that rounding may move between two machines
@@ -32,13 +32,9 @@ _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 def labels(subject: Subject) -> Iterator[Finding]:
     """Whether the stored teachers give the labels in the votes files."""
     run, opened = subject.run, _ready(subject)
-    if isinstance(opened, Finding):
-        yield opened
-        return
     votes = answers.load_asked(run)
     if votes.teacher_labels is None:
-        yield unchecked("the votes files hold no labels of single teachers")
-        return
+        raise Ended(unchecked("the votes files hold no labels of single teachers"))
     asked = opened.seen_of(asked_inputs(opened))
     teachers = checkpoint.finished_teachers(run.teachers)
     again = ensemble.predict(opened.net, opened.dataset.preprocessing, teachers, asked)
@@ -52,15 +48,12 @@ def labels(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def teachers(subject: Subject, sample: int) -> Iterator[Finding]:
+def teachers(subject: Subject) -> Iterator[Finding]:
     """Whether some teachers, each trained again from its own shard alone, equal the stored ones."""
     run, opened = subject.run, _ready(subject)
-    if isinstance(opened, Finding):
-        yield opened
-        return
     dataset, shards = opened.dataset, opened.shards
     config = replace(opened.teacher, width=checkpoint.plan(checkpoint.folders(run.teachers)[0]).width)
-    sampled = _sample(len(shards.counts), sample)
+    sampled = _sample(len(shards.counts), subject.retrained)
     before = dict(checkpoint.parameters_of(checkpoint.finished_teachers(run.teachers), sampled))
     for teacher, parameters in before.items():
         again = ensemble.fit(
@@ -108,13 +101,9 @@ def compared(before: Any, again: Any, who: str, what: str) -> Finding:
 def student_again(subject: Subject) -> Iterator[Finding]:
     """Whether the student, trained again from public inputs and answers alone, is the one in release/."""
     run, opened = subject.run, subject.inputs
-    if isinstance(opened, Finding):
-        yield opened
-        return
     if not run.results.exists():
-        yield unchecked("there is no student yet: run `pate student`")
-        return
-    config, asked = run.record.read().student, asked_inputs(opened)
+        raise Ended(unchecked("there is no student yet: run `pate student`"))
+    config, asked = subject.settings.student, asked_inputs(opened)
     yield from method_again(run, lambda: students.choose(run, config, opened.dataset, asked))
     again = students.learn(run, students.taught(run), opened.dataset, asked)
     released = student.Student.load(run.student)
@@ -136,9 +125,9 @@ def method_again(run: RunDirectory, choose: Callable[[], student.Choice]) -> Ite
         )
 
 
-def _ready(subject: Subject) -> Inputs | Finding:
-    """The inputs of a run whose teachers are stored and have voted, or why they cannot be trained again."""
+def _ready(subject: Subject) -> Inputs:
+    """The inputs of a run whose teachers are stored and have voted."""
     run = subject.run
-    if "data" in run.record.read() and not (checkpoint.folders(run.teachers) and run.answers.exists()):
-        return unchecked("no teachers are kept in this run, or nothing was answered yet")
+    if "data" in subject.settings and not (checkpoint.folders(run.teachers) and run.answers.exists()):
+        raise Ended(unchecked("no teachers are kept in this run, or nothing was answered yet"))
     return subject.inputs

@@ -31,7 +31,7 @@ _PATHS = ("private", "public", "test", "data_dir", "manual_dir", "categories", "
 
 def secrets(subject: Subject) -> check.Secrets:
     """Paths, keys, digests, figures, names, votes, teachers and private inputs of a run."""
-    run, opened = subject.run, subject.inputs
+    run, opened = subject.run, subject.opened
     texts = {
         "the path of the run": str(run.root.resolve()),
         "the partition key": run.secret.derive("partition").hex(),

@@ -6,7 +6,6 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,35 +15,22 @@ from pate_jax.audit.subject import ELSEWHERE, Subject
 from pate_jax.data import Part, duplicates, overlap, partition, relation
 from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
-from pate_jax.runs import answers, ledger
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs import answers
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import owners
 from pate_jax.runs.queries import asked_inputs, public_parts, ruler_of
-from pate_jax.runs.record import CROWD, HEADCOUNT, Settings, stage_of
-from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.record import CROWD, Settings, stage_of
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
 _ROUNDING = 1e-6  # of a distance between machines
 _SECRET = "the secret is 32 bytes with more than 8 different values; where they came from cannot be checked"
 
 
-def absent(run: RunDirectory, path: Path, stage: str) -> Finding:
-    """The finding for a missing file: not made yet or, if files of later stages exist, lost."""
-    order = [run.public_side, run.table, run.certificate, run.teacher_report, run.votes]
-    order += [run.ledger, run.answers]
-    order += [run.statement, run.public_statement, run.results]
-    later = order[order.index(path) + 1 :] if path in order else order[3:]
-    if HEADCOUNT in run.record.read() and not ledger.read(run.ledger):  # it holds a number of voters alone
-        later = [one for one in later if one != run.ledger]
-    if any(one.exists() for one in later):
-        return failed(f"{path} is missing, and what was made after it is there")
-    return unchecked(f"{path.name} does not exist yet: run `pate {stage}`")
-
-
-def keys(run: RunDirectory) -> Iterator[Finding]:
+def keys(subject: Subject) -> Iterator[Finding]:
     """Whether the run's noise can come from entropy, and only its owner can read the secret."""
-    stored, settings = storage.read_json(run.keys, "keys"), run.record.read()
+    run, settings = subject.run, subject.settings
+    stored = storage.read_json(run.keys, "keys")
     seed, entropy = stored.get("seed"), stored.get("entropy")
     if seed is None and not _is_entropy(entropy):
         yield failed("keys.json has neither a seed nor 256 bits that look like entropy")
@@ -72,23 +58,16 @@ def _is_entropy(secret: object) -> bool:
 
 def certified(subject: Subject) -> Iterator[Finding]:
     """Whether the certificate proves a partition, and the data are the certified data."""
-    run = subject.run
-    settings = run.record.read()
+    run, settings = subject.run, subject.settings
     if "data" not in settings:
-        yield unchecked(ELSEWHERE)
-        return
-    if not run.certificate.exists():
-        yield absent(run, run.certificate, "train")
-        return
+        raise Ended(unchecked(ELSEWHERE))
+    subject.needs("train", run.certificate)
     certificate, claimed = storage.read_json(run.certificate, "certificate"), settings.partition
     about = f"{certificate.get('teachers')} shards by {certificate.get('by')}"
     yield from judged(partition.check_sums(certificate), f"{about} are disjoint and cover the table")
     if (certificate.get("teachers"), certificate.get("by")) != (claimed.teachers, claimed.by):
         yield failed(f"{about} are certified; the run claims {claimed.teachers} by {claimed.by}")
     inputs = subject.inputs
-    if isinstance(inputs, Finding):
-        yield inputs
-        return
     dataset, key = inputs.dataset, inputs.partition_key
     yield from judged(
         partition.check_certificate(certificate, inputs.shards, dataset.private, key=key),
@@ -106,12 +85,8 @@ def certified(subject: Subject) -> Iterator[Finding]:
 def fed(subject: Subject) -> Iterator[Finding]:
     """The rows that each teacher got, by the digests from training and by feeding row numbers again."""
     run, inputs = subject.run, subject.inputs
-    if isinstance(inputs, Finding):
-        yield inputs
-        return
     if not checkpoint.folders(run.teachers):
-        yield absent(run, run.teachers, "train")
-        return
+        raise Ended(subject.absent(run.teachers, "train"))
     yield from judged(
         _begun_with_others(inputs),
         "the teachers were begun with the certified inputs, labels and shards",
@@ -122,10 +97,8 @@ def fed(subject: Subject) -> Iterator[Finding]:
         partition.check_fed(certificate, fed_rows(inputs), private, key=inputs.partition_key),
         "row numbers fed in place of records reach the certified teachers only",
     )
-    if run.teacher_report.exists():
-        yield from _width(inputs)
-    else:
-        yield absent(run, run.teacher_report, "train")
+    subject.needs("train", run.teacher_report)
+    yield from _width(inputs)
 
 
 def _begun_with_others(inputs: Inputs) -> Iterator[str]:
@@ -197,12 +170,10 @@ def _planned_again(inputs: Inputs, found: plans.Plan, devices: int, share: int) 
     return training.planned_again(net, dataset.preprocessing, table, config, found, devices, share)
 
 
-def votes(run: RunDirectory) -> Iterator[Finding]:
+def votes(subject: Subject) -> Iterator[Finding]:
     """Whether the histograms count the labels of the run's teachers."""
-    if not run.votes.exists():
-        yield absent(run, run.votes, "vote")
-        return
-    settings = run.record.read()
+    run, settings = subject.run, subject.settings
+    subject.needs("vote", run.votes)
     teachers = settings.partition.teachers if "partition" in settings else None
     for batch in range(1, run.batches + 1):
         found = voting.load_votes(run.votes_of(batch))
@@ -241,9 +212,7 @@ def _counted(found: voting.Votes, teachers: int | None, name: str) -> Iterator[F
 def queries(subject: Subject) -> Iterator[Finding]:
     """Whether every query asks about a different public input."""
     run = subject.run
-    if not run.votes.exists():
-        yield absent(run, run.votes, "vote")
-        return
+    subject.needs("vote", run.votes)
     batches = [voting.load_votes(run.votes_of(batch)) for batch in range(1, run.batches + 1)]
     all_digests = all(part.digests is not None for part in batches)  # then pools may use an id each
     for what, columns in (
@@ -256,9 +225,6 @@ def queries(subject: Subject) -> Iterator[Finding]:
     if any(part.ids is None and part.digests is None for part in batches):
         yield unchecked("the votes name no inputs, so an input that was asked about twice would go unseen")
     inputs = subject.inputs
-    if isinstance(inputs, Finding):
-        yield inputs
-        return
     yield from _apart(inputs)
     if run.answers.exists():
         yield from _different(inputs, batches)
@@ -283,8 +249,7 @@ def spaced(inputs: Inputs) -> Iterator[Finding]:
 
 def public_apart(subject: Subject) -> Iterator[Finding]:
     """Whether no public part contains private inputs, if the data are available."""
-    inputs = subject.inputs
-    yield from [inputs] if isinstance(inputs, Finding) else _apart(inputs)
+    yield from _apart(subject.inputs)
 
 
 def _apart(inputs: Inputs) -> Iterator[Finding]:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import after_count, curves, figures, filter, stable_statement
-from pate_jax.accounting.party_statement import PartyStatement
+from pate_jax.accounting import after_count, curves, figures, filter
+from pate_jax.accounting.answers_statement import stable_headline
+from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.slack import sampler_slack
-from pate_jax.accounting.training_statement import TrainingStatement
-from pate_jax.audit.shards import absent
+from pate_jax.audit import accounts
+from pate_jax.audit.subject import Subject
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
-from pate_jax.runs import batches, budget, chain, ledger, plans, stable_list, stages, trials
-from pate_jax.runs.answers import load_batch, load_charged
+from pate_jax.runs import batches, budget, ledger, plans, registration, stable_list, stages, streams
+from pate_jax.runs.answers import load_batch, load_charged, same
+from pate_jax.runs.crowds import release
+from pate_jax.runs.crowds.certificate import voters
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import Line
+from pate_jax.runs.ledger import CrowdLine, Line
 from pate_jax.runs.plans import CountedPlan, Plan
-from pate_jax.runs.record import Settings
-from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
+from pate_jax.runs.record import PLANNED, Settings
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
-ROUNDING = 1e-8  # relative, between two computations of one epsilon on different machines
-_ADDED = 2e-6  # relative: how much more an older version charged, without the exact worst reading
 _OLDER = (
     "an older version drew the noise of batch 1, named after the votes alone: that no copy of this run made "
     "before its first answer asked another list, whose equal votes would show"
@@ -34,11 +34,10 @@ _FIRST_OF_INDEX = 4  # schema of a ledger's line before which queries were charg
 _MOVED = 1e-3  # share of answers that continuous noise may round differently on another machine
 
 
-def lines(run: RunDirectory) -> Iterator[Finding]:
+def lines(subject: Subject) -> Iterator[Finding]:
     """Whether the ledger is whole, and shows exactly the answers that the run has given."""
-    if not run.ledger.exists():
-        yield absent(run, run.ledger, "aggregate")
-        return
+    run = subject.run
+    subject.needs("aggregate", run.ledger)
     answered = []
     for line in ledger.lines(run.ledger):
         answered.append(line.batch)
@@ -46,10 +45,7 @@ def lines(run: RunDirectory) -> Iterator[Finding]:
             (f"batch {line.batch}: {fault}" for fault in _faults(run, line)),
             f"batch {line.batch}: votes, queries, mechanism and answers are the recorded ones",
         )
-    state = chain.check(run.ledger)
-    if state.torn is not None:
-        yield unchecked("the last line was being written when a crash came; none of its answers had left")
-    yield passed(f"{state.entries} lines form one chain, and its head counts {state.counted} of them")
+    yield from accounts.chained(run)
     voted, given = range(1, run.batches + 1), run.answers.parent.glob(f"{run.answers.stem}*.npz")
     if answered != sorted(set(answered)) or set(answered) - set(voted):
         yield failed(f"the ledger shows the batches {answered}, and votes are there for {len(voted)}")
@@ -78,49 +74,33 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
     digests = storage.digest(named.ids), storage.digest(named.digests)
     if (line.queries, line.inputs, line.asked) != (*digests, len(votes.votes)):
         yield "the queries are not those that were charged"
-    labels, answered = ledger.unpack(line.answers)
-    if not (np.array_equal(labels, answers["labels"]) and np.array_equal(answered, answers["answered"])):
+    if not same(line.given, answers):
         yield "the answers are not those that the ledger recorded"
     totals = np.unique(votes.votes.sum(1)).tolist()
     if totals not in ([], [line.teachers]) or votes.votes.shape[1] != line.classes:
         yield "it was charged for another number of teachers or classes"
-    charged = ledger.cost_to_dict(line.order, line.cost)
-    costs = _costs(line, settings)
-    if list(differences(charged, costs)):
-        yield f"it was charged {charged} and costs {costs}"
+    yield from accounts.miscounted(line, _cost(line, settings))
 
 
-def _costs(line: Line, settings: Settings) -> dict[str, float]:
-    """What the ledger must say that a line costs."""
+def _cost(line: Line, settings: Settings) -> tuple[float, Cost]:
+    """What a line costs."""
     mechanism = line.mechanism
     if isinstance(mechanism, StableAnswers):
-        return ledger.cost_to_dict(*stable_list.cost(mechanism, first=line.batch == 1))
+        return stable_list.cost(mechanism, first=line.batch == 1)
     size = {"teachers": line.teachers, "classes": line.classes, "asked": line.asked}
-    return ledger.cost_to_dict(*budget.cost_of(settings.budget, mechanism, **size, rule=settings.rule))
+    return budget.cost_of(settings.budget, mechanism, **size, rule=settings.rule)
 
 
-def noise(run: RunDirectory) -> Iterator[Finding]:
+def noise(subject: Subject) -> Iterator[Finding]:
     """Whether the answers follow from the votes and the noise that the ledger committed to."""
-    if not run.ledger.exists():
-        yield absent(run, run.ledger, "aggregate")
-        return
-    commitments: list[str] = []
-    before: list[Line] = []
-    for line in ledger.lines(run.ledger):
-        commitments.append(line.noise)
-        stream = batches.stream(line.mechanism, line.votes, _label(line))
-        if line.noise != batches.commitment(run, stream):
-            yield failed(f"batch {line.batch}: the ledger commits to another noise than the run's")
-        yield _drawn_again(run, line, before)
-        before.append(line)
+    run = subject.run
+    subject.needs("aggregate", run.ledger)
+    lines = ledger.read(run.ledger)
+    yield from accounts.committed(run, lines, "batch", "batches")
+    for place, line in enumerate(lines):
+        yield _drawn_again(run, line, lines[:place])
         if line.batch == 1 and line.schema < 3:
             yield unchecked(_OLDER)
-    if len(set(commitments)) != len(commitments):
-        yield failed("one noise served two batches")
-
-
-def _label(line: Line) -> int | str:
-    return batches.noise_label(line.batch, line.queries, line.inputs, line.schema)
 
 
 def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
@@ -128,12 +108,15 @@ def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     if isinstance(mechanism, StableAnswers):
         return _listed_again(run, line, mechanism, before)
     votes = load_batch(run, line).votes
-    again = batches.draw(run, mechanism, votes, _label(line))
-    labels, answered = ledger.unpack(line.answers)
+    label = streams.label(line.batch, line.queries, line.inputs, line.schema)
+    again = batches.draw(run, mechanism, votes, label)
+    labels, answered, counts = line.given
     if len(labels) != len(votes):
         return failed(f"batch {batch}: {len(labels)} answers were given to {len(votes)} queries")
     given = np.where(np.asarray(again.answered), np.asarray(again.labels), -1)
     differ = (given != np.where(answered, labels, -1)) | (np.asarray(again.answered) != answered)
+    if counts is not None:
+        differ |= (np.asarray(again.counts) != counts).any(1)
     if not differ.any():
         return passed(f"batch {batch}: {len(labels):,} answers follow from the votes and the noise")
     if not mechanism.noise.is_discrete and differ.mean() <= _MOVED:
@@ -143,8 +126,8 @@ def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
 
 def _listed_again(run: RunDirectory, line: Line, mechanism: StableAnswers, before: list[Line]) -> Finding:
     """Whether a batch of a list of stable answers follows, also where the list ends."""
-    stream = batches.stream(mechanism, line.votes, _label(line))
-    again = stable_list.drawn(run, mechanism, load_charged(run, line).votes, stream, before)
+    votes = load_charged(run, line).votes
+    again = stable_list.drawn(run, mechanism, votes, accounts.stream_of(line), before)
     if ledger.pack(again.labels, again.answered) == line.answers:
         return passed(
             f"batch {line.batch}: {line.asked:,} stable answers follow from the votes and the noise"
@@ -155,11 +138,12 @@ def _listed_again(run: RunDirectory, line: Line, mechanism: StableAnswers, befor
     )
 
 
-def spent(run: RunDirectory) -> Iterator[Finding]:
+def spent(subject: Subject) -> Iterator[Finding]:
     """Whether the cost is within the budget, and the budget is what its epsilon and delta allow."""
-    settings = run.record.read()
+    run, settings = subject.run, subject.settings
     fixed, mechanism = settings.budget, settings.mechanism
     if isinstance(mechanism, StableAnswers):
+        subject.needs("aggregate", run.ledger)
         yield from _spent_on_a_list(run, mechanism)
         return
     if fixed is None:
@@ -169,9 +153,7 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
             "one list of queries, fixed before the first answer; no budget is needed",
         )
         return
-    if not run.ledger.exists():
-        yield absent(run, run.ledger, "aggregate")
-        return
+    subject.needs("aggregate", run.ledger)
     first = next(ledger.lines(run.ledger))
     again = filter.plan(
         mechanism,
@@ -181,7 +163,7 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
         delta=fixed.delta,
         rule=settings.rule,
     )
-    differing = differences(fixed.to_dict(), again.to_dict())
+    differing = accounts.differences(fixed.to_dict(), again.to_dict())
     yield from judged(
         (f"the recorded budget is not that of its epsilon: {one}" for one in differing),
         f"epsilon {fixed.epsilon:g} allows {fixed.rdp:.6g} at order {fixed.order:.4g}, as recorded",
@@ -195,9 +177,6 @@ def spent(run: RunDirectory) -> Iterator[Finding]:
 
 def _spent_on_a_list(run: RunDirectory, mechanism: StableAnswers) -> Iterator[Finding]:
     """Whether a list of stable answers is one list: charged in its first line, and ended by its cutoff."""
-    if not run.ledger.exists():
-        yield absent(run, run.ledger, "aggregate")
-        return
     lines = ledger.read(run.ledger)
     done, paid = stable_list.progress(lines), [line.batch for line in lines if line.cost.rdp > 0]
     faults = [f"the batches {paid} are charged, and not the first alone"] * (paid != [1][: len(lines)])
@@ -207,32 +186,15 @@ def _spent_on_a_list(run: RunDirectory, mechanism: StableAnswers) -> Iterator[Fi
     yield from judged(faults, f"one list of stable answers, charged once; {how}")
 
 
-def stated(run: RunDirectory) -> Iterator[Finding]:
+def stated(subject: Subject) -> Iterator[Finding]:
     """Whether both statements follow from the votes, the ledger and the budget."""
-    if not run.statement.exists():
-        yield absent(run, run.statement, "account")
-        return
+    run = subject.run
+    subject.needs("account", run.statement)
+    yield from accounts.certified(run, {"record": "contents"})
     whole = storage.read_json(run.statement, "statement")
-    certificate = run.certificate.exists() and storage.read_json(run.certificate, "certificate").get("by")
-    proved = ("record", "contents") if certificate == "record" else (certificate,)
-    if certificate and whole.get("relation") not in proved:
-        yield failed(f"the statement is by {whole.get('relation')}, and the certificate by {certificate}")
-    delta = budget.agreed_delta(run, None)
-    statement = stages.state(run, delta, _pld_of(whole))
-    yield from judged(
-        (f"the private statement differs: {one}" for one in differences(whole, statement.to_dict())),
-        f"the private statement is what the votes and the ledger give, at delta {delta:g}",
-    )
-    if not run.public_statement.exists():
-        yield absent(run, run.public_statement, "account")
-        return
-    published = storage.read_json(run.public_statement, "statement")
-    yield from judged(
-        (
-            f"the published statement differs: {one}"
-            for one in differences(published, trials.stated(run, statement.publishable()))
-        ),
-        "the published statement is what the votes and the ledger give",
+    again = stages.state(run, budget.agreed_delta(run, None), _pld_of(whole))
+    yield from accounts.stated(
+        subject, "account", again.to_dict(), again.publishable(), "the votes and the ledger give"
     )
 
 
@@ -244,48 +206,14 @@ def _pld_of(statement: Mapping[str, Any]) -> bool | None:
     return False if figure.get("note") == figures.LEFT_OUT else None
 
 
-def differences(stated: Any, found: Any, name: str = "") -> Iterator[str]:
-    """The fields in which two JSON values differ; floating-point numbers may differ by rounding.
-
-    >>> list(differences({"a": 1.0, "b": 2}, {"a": 1.0, "b": 3}))
-    ['b is 2 and not 3']
-    """
-    found = found if name else json.loads(json.dumps(found))
-    if isinstance(stated, dict) and isinstance(found, dict):
-        for key in sorted({*stated, *found}):
-            if (key in stated) != (key in found):
-                yield f"{name}{key} is {'there' if key in stated else 'missing'}"
-            else:
-                yield from differences(stated[key], found[key], f"{name}{key}.")
-    elif isinstance(stated, float) and isinstance(found, float):
-        if not covers(stated, found):
-            yield f"{name[:-1]} is {stated!r} and not {found!r}"
-    elif stated != found or type(stated) is not type(found):
-        yield f"{name[:-1]} is {stated!r} and not {found!r}"
+def entered(subject: Subject) -> Iterator[Finding]:
+    """Whether the register that the run was recorded with shows all that it has asked."""
+    yield from registration.examined(subject.run, _asked(subject))
 
 
-def covers(stated: float, again: float) -> bool:
-    """Whether a recorded figure equals the computed one: not below it, and above it at most by rounding."""
-    return again * (1 - ROUNDING) <= stated <= again * (1 + _ADDED)
-
-
-def coherent(
-    body: dict[str, Any],
-    statement: accounting.Statement | accounting.CrowdStatement | PartyStatement | TrainingStatement,
-) -> Iterator[Finding]:
-    """Whether the sentences of a published statement follow from its numbers."""
-    yield from judged(
-        (
-            f"the statement is not what its own fields give: {one}"
-            for one in differences({**body, "trial": None}, {**statement.publishable(), "trial": None})
-        ),
-        "the statement's words are those of its numbers",
-    )
-
-
-def asked(run: RunDirectory) -> Plan | CountedPlan | None:
-    """All that a run of teachers has asked, as its register has to show it; None if it asked nothing."""
-    lines, settings = ledger.read(run.ledger), run.record.read()
+def _asked(subject: Subject) -> Plan | CountedPlan | None:
+    """All that a run of teachers has asked; None if it asked nothing."""
+    lines, settings = ledger.read(subject.run.ledger), subject.settings
     if not lines:
         return None
     total = sum(line.asked for line in lines)
@@ -294,7 +222,7 @@ def asked(run: RunDirectory) -> Plan | CountedPlan | None:
     return plans.beside(settings.limit, answers)
 
 
-def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
+def published(statement: accounting.AnswersStatement, line: Any) -> Iterator[Finding]:
     """Whether the published figure follows from the statement alone."""
     if not 0 <= statement.answered <= statement.asked:
         yield failed(f"{statement.answered} of {statement.asked} queries are said to be answered")
@@ -314,18 +242,12 @@ def published(statement: accounting.Statement, line: Any) -> Iterator[Finding]:
     if not statement.teachers or not statement.classes:
         yield unchecked("the statement names no number of teachers, so its figure cannot be computed again")
         return
-    again = _headline(statement).epsilon
-    same = (headline.epsilon is None and again is None) or (
-        headline.epsilon is not None and again is not None and covers(headline.epsilon, again)
-    )
     asked = f"{statement.asked} queries to {statement.teachers} teachers"
-    yield from judged(
-        [] if same else [f"epsilon {headline.epsilon} is published for {asked}, which cost {again}"],
-        f"epsilon {headline.epsilon} is what the mechanism gives for {asked}",
-    )
+    again, gives = _headline(statement).epsilon, f"the mechanism gives for {asked}"
+    yield from accounts.figure(headline.epsilon, again, f"{asked}, which cost", gives)
 
 
-def _limited(statement: accounting.Statement) -> Iterator[Finding]:
+def _limited(statement: accounting.AnswersStatement) -> Iterator[Finding]:
     """Whether answers that a number of voters chose are within the limit that the statement names."""
     epsilon, mechanism = statement.headline.epsilon, from_dict(statement.mechanism)
     size = {"queries": statement.asked, "teachers": statement.teachers, "classes": statement.classes}
@@ -335,7 +257,7 @@ def _limited(statement: accounting.Statement) -> Iterator[Finding]:
     limit = after_count.limit(epsilon, statement.delta)
     named = f"at most epsilon {epsilon:g}," in statement.charged
     faults = ["the figure is not the limit that the statement names"] * (not named)
-    if not covers(statement.headcount, limit.headcount.sigma):
+    if not accounts.covers(statement.headcount, limit.headcount.sigma):
         faults.append(f"the number of voters has noise of scale {statement.headcount:g}, which is not enough")
     if not after_count.fits(mechanism, limit, **size, rule=statement.rule):
         faults.append(f"{statement.asked} answers of {mechanism!r} cost more than may follow that number")
@@ -345,14 +267,72 @@ def _limited(statement: accounting.Statement) -> Iterator[Finding]:
     )
 
 
-def _headline(statement: accounting.Statement) -> figures.Figure:
+def _headline(statement: accounting.AnswersStatement) -> figures.Figure:
     """The data-independent figure from public numbers alone, as it reads nothing else of a histogram."""
     mechanism = from_dict(statement.mechanism)
     if isinstance(mechanism, StableAnswers):
-        return stable_statement.headline(mechanism, statement.delta)
+        return stable_headline(mechanism, statement.delta)
     anything = np.zeros((1, statement.classes), np.int64)
     anything[:, 0] = statement.teachers
     slack = sampler_slack(mechanism, statement.asked, statement.classes)
     asked, orders = np.array([statement.asked]), curves.default_orders()
     case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack, rule=statement.rule)
     return figures.data_independent(case)
+
+
+def headcount(subject: Subject) -> Iterator[Finding]:
+    """Whether the ledger begins with the number that the settings name, and with nothing else of a crowd."""
+    run, limit = subject.run, subject.settings.limit
+    entries = list(ledger.entries(run.ledger))
+    numbers = [one for one in entries if isinstance(one, CrowdLine)]
+    if limit is None:
+        if numbers:
+            yield failed("the ledger shows a number of voters, and the settings do not say what it chose")
+        return
+    if len(numbers) != 1 or entries[0] != numbers[0]:
+        yield failed("the ledger does not begin with the one noisy number of voters that chose the teachers")
+        return
+    yield from judged(
+        (f"the number of voters: {fault}" for fault in _headcount_faults(run, numbers[0])),
+        "the number of voters, its cost and its noise are the recorded ones",
+    )
+
+
+def _headcount_faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
+    """What of the line differs from the settings, the certificate and the noise of the run."""
+    limit = run.record.read().limit
+    if limit is None or number.release != limit.headcount:
+        yield f"{number.release} was released, and {limit and limit.headcount} is planned for"
+        return
+    yield from accounts.miscounted(number, budget.release_cost(number.budget, number.release))
+    yield from accounts.uncommitted(run, number.noise, accounts.stream_of(number))
+    if number.public != release.NOTHING:
+        yield "it was asked of something, and a number of voters is asked of nothing"
+    if not run.certificate.exists():
+        return
+    exact = np.array([[voters(storage.read_json(run.certificate, "certificate"))]])
+    if number.table != storage.digest(exact):
+        yield "it is not the noisy form of the certified number"
+    again = release.draw(run, number.release, exact, number.public)
+    if not np.array_equal(again, ledger.unpack_table(number.values, number.release.shape)):
+        yield "it does not follow from the certified number and the noise"
+
+
+def within_limit(subject: Subject) -> Iterator[Finding]:
+    """Whether the answers are within the limit, and of the teachers that were planned after the number."""
+    settings, lines = subject.settings, ledger.read(subject.run.ledger)
+    if not lines:
+        raise Ended(unchecked("nothing was answered yet after the number of voters: run `pate run`"))
+    limit, planned, mechanism = settings.limit, settings.of(PLANNED), settings.mechanism
+    if limit is None or isinstance(mechanism, StableAnswers):
+        yield failed("the settings name no limit of what may follow the number of voters")
+        return
+    size = {"teachers": lines[0].teachers, "classes": lines[0].classes}
+    asked = sum(one.asked for one in lines)
+    fits = len(lines) == 1 and after_count.fits(mechanism, limit, **size, queries=asked, rule=settings.rule)
+    yield from judged(
+        [] if fits else [f"{asked} answers of {mechanism!r} cost more than may follow the number of voters"],
+        f"{asked} answers and the number of voters cost at most epsilon {limit.epsilon:g} together",
+    )
+    if planned.get("teachers") != lines[0].teachers:
+        yield failed(f"{planned.get('teachers')} teachers were planned, and {lines[0].teachers} answered")

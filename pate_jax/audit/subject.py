@@ -1,45 +1,60 @@
-"""A run under examination, and its inputs."""
+"""A run under examination, and what its checks read of it: each is opened once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.runs import inputs
+from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds.inputs import is_crowd
+from pate_jax.runs.crowds.inputs import Crowd, is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import ballot, join
-from pate_jax.runs.record import BASELINE, TUNE
-from pate_jax.runs.release.findings import Finding, unchecked
+from pate_jax.runs.parties.ballot import Member
+from pate_jax.runs.record import BASELINE, HEADCOUNT, TUNE, Settings
+from pate_jax.runs.release.findings import Ended, Finding, failed, unchecked
 from pate_jax.runs.settings import PartitionChoice
+from pate_jax.runs.tune.candidates import Choice
 
 ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
+
+RETRAINED = 3  # teachers
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The run under examination; its data are opened once for all checks."""
+    """The run under examination. What cannot be had ends the check that asks for it."""
 
     run: RunDirectory
+    retrained: int = RETRAINED
+
+    @property
+    def settings(self) -> Settings:
+        """What the run has recorded."""
+        return self.run.record.read()
+
+    @property
+    def inputs(self) -> Inputs:
+        """The inputs of the run."""
+        if isinstance(self.opened, Finding):
+            raise Ended(self.opened)
+        return self.opened
 
     @cached_property
-    def inputs(self) -> Inputs | Finding:
+    def opened(self) -> Inputs | Finding:
         """The inputs of the run, or why they are not available."""
-        if "data" not in self.run.record.read():
+        settings = self.settings
+        if "data" not in settings:
             return unchecked(ELSEWHERE)
-        if TUNE in self.run.record.read():
-            settings = self.run.record.read()
-            cut = PartitionChoice(by=settings.of(TUNE)["by"])
+        if TUNE in settings or BASELINE in settings:
+            cut = PartitionChoice(by=settings.of(TUNE)["by"]) if TUNE in settings else PartitionChoice()
             opened = Inputs(self.run, settings.data, cut, TeacherConfig(), tolerant=True)
-        elif BASELINE in self.run.record.read():
-            named = self.run.record.read().data
-            opened = Inputs(self.run, named, PartitionChoice(), TeacherConfig(), tolerant=True)
         elif join.is_party(self.run):
-            opened = ballot.inputs(join.opened(self.run), tolerant=True)
+            opened = ballot.inputs(self.member, tolerant=True)
         elif is_crowd(self.run):
             opened = crowd_inputs.opened(self.run, tolerant=True).inputs
         else:
@@ -49,3 +64,37 @@ class Subject:
         except PateError as error:
             return unchecked(f"the data cannot be opened: {error}")
         return opened
+
+    @cached_property
+    def crowd(self) -> Crowd:
+        """The crowd of the run."""
+        return Crowd(self.inputs, self.settings.crowd)
+
+    @cached_property
+    def member(self) -> Member:
+        """The party whose part of a vote the run is."""
+        return join.opened(self.run)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The choice of settings that the run is; without data where these cannot be had."""
+        return Choice(self.run, None if isinstance(self.opened, Finding) else self.opened.dataset)
+
+    def needs(self, stage: str, *paths: Path) -> None:
+        """End a check where a file is missing: not made yet or, if files of later stages exist, lost."""
+        for path in paths:
+            if not path.exists():
+                raise Ended(self.absent(path, stage))
+
+    def absent(self, path: Path, stage: str) -> Finding:
+        """The finding for a missing file."""
+        run = self.run
+        order = [run.public_side, run.table, run.certificate, run.teacher_report, run.votes]
+        order += [run.ledger, run.answers]
+        order += [run.statement, run.public_statement, run.results]
+        later = order[order.index(path) + 1 :] if path in order else order[3:]
+        if HEADCOUNT in self.settings and not ledger.read(run.ledger):  # it holds a number of voters alone
+            later = [one for one in later if one != run.ledger]
+        if any(one.exists() for one in later):
+            return failed(f"{path} is missing, and what was made after it is there")
+        return unchecked(f"{path.name} does not exist yet: run `pate {stage}`")

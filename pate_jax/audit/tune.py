@@ -7,43 +7,42 @@ tell how many they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from pate_jax import student
-from pate_jax.audit import crowds, recounts, shards
 from pate_jax.audit.subject import Subject
 from pate_jax.runs import registration
 from pate_jax.runs.crowds import students
 from pate_jax.runs.crowds.inputs import Crowd
-from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import TUNE
-from pate_jax.runs.release.findings import Finding, failed, judged, passed
-from pate_jax.runs.tune import candidates, ledger, pipeline
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, made, passed
+from pate_jax.runs.tune import candidates, pipeline
 from pate_jax.runs.tune.candidates import Choice, Place
 from pate_jax.system import storage
 
-Check = Callable[[RunDirectory, Crowd | Finding], Iterable[Finding]]
+Check = Callable[[Subject], Iterable[Finding]]
 
 
-def is_tune(run: RunDirectory) -> bool:
-    """Whether a run is a choice of settings."""
-    return TUNE in run.record.read()
+@dataclass(frozen=True, kw_only=True)
+class Candidate(Subject):
+    """One candidate of a choice, as the run of a crowd."""
+
+    choice: Choice
+    number: int
+
+    @cached_property
+    def crowd(self) -> Crowd:
+        """The crowd of the candidate, on the data of the choice."""
+        return self.choice.crowd(self.number)
 
 
-def opened(subject: Subject) -> Choice:
-    """The choice that a run records; without data where these cannot be had."""
-    found = subject.inputs
-    return Choice(subject.run, None if isinstance(found, Finding) else found.dataset)
-
-
-def charged(choice: Choice) -> Iterator[Finding]:
+def charged(subject: Subject) -> Iterator[Finding]:
     """Whether the ledger charges this choice, at what it costs, and no more than was allowed."""
+    choice = subject.choice
     run, facts = choice.run, choice.facts
-    if not run.ledger.exists():
-        yield shards.absent(run, run.ledger, "tune")
-        return
-    line, listed = ledger.read(run.ledger), candidates.digest(facts["settings"])
-    wished = ledger.Charge(choice.tuned, listed, facts["records"], facts["epsilon"], facts["delta"])
+    subject.needs("tune", run.ledger)
+    line, listed = candidates.read(run.ledger), candidates.digest(facts["settings"])
+    wished = candidates.Charge(choice.tuned, listed, facts["records"], facts["epsilon"], facts["delta"])
     yield from judged(
         [] if line == wished else [f"the ledger charges {line}, and the settings say {wished}"],
         "the ledger charges the choice that the settings describe",
@@ -57,8 +56,9 @@ def charged(choice: Choice) -> Iterator[Finding]:
     )
 
 
-def drawn(choice: Choice) -> Iterator[Finding]:
+def drawn(subject: Subject) -> Iterator[Finding]:
     """Whether number, settings and secrets of the candidates follow from the secret of the choice."""
+    choice = subject.choice
     names = [f"{number:04d}" for number in choice.numbers]
     there = candidates.candidate_folders(choice.run.root)
     yield from judged(
@@ -82,25 +82,30 @@ def _as_drawn(choice: Choice, number: int) -> bool:
     return same and {name: keys.get(name) for name in handed} == handed
 
 
-def of_all(choice: Choice, check: Check) -> Iterator[Finding]:
+def of_all(check: Check) -> Check:
     """What a check of a crowd's run finds in each candidate; what passes is not told apart."""
-    for number in choice.numbers:
-        one = Place(choice.run.root, number)
-        if not one.keys.exists():
-            yield failed(f"candidate {number} is missing: repeat the command that made the choice")
-            continue
-        for finding in check(one, choice.crowd(number)):
-            if finding.outcome != "passed":
-                yield finding._replace(text=f"candidate {number}: {finding.text}")
-    yield passed("whatever is not named here holds for every candidate")
+
+    def checked(subject: Subject) -> Iterator[Finding]:
+        choice = subject.choice
+        for number in choice.numbers:
+            one = Place(choice.run.root, number)
+            if not one.keys.exists():
+                yield failed(f"candidate {number} is missing: repeat the command that made the choice")
+                continue
+            for finding in made(partial(check, Candidate(one, choice=choice, number=number))):
+                if finding.outcome != "passed":
+                    yield finding._replace(text=f"candidate {number}: {finding.text}")
+        yield passed("whatever is not named here holds for every candidate")
+
+    return checked
 
 
-def chosen(choice: Choice) -> Iterator[Finding]:
+def chosen(subject: Subject) -> Iterator[Finding]:
     """Whether the first candidate with the best score was published, as it was when it was scored."""
+    choice = subject.choice
     run = choice.run
     if "chosen" not in run.record.read():
-        yield shards.absent(run, run.results, "tune")
-        return
+        raise Ended(subject.absent(run.results, "tune"))
     number = run.record.read().of("chosen")["number"]
     best = candidates.best([pipeline.score(Place(run.root, one)) for one in choice.numbers])
     yield from judged(
@@ -117,37 +122,18 @@ def chosen(choice: Choice) -> Iterator[Finding]:
     )
 
 
-def winner(choice: Choice) -> Place:
-    """The place of the candidate that was published."""
-    settings = choice.run.record.read()
-    return Place(choice.run.root, settings.of("chosen")["number"] if "chosen" in settings else 1)
+def entered(subject: Subject) -> Iterator[Finding]:
+    """Whether the register shows all that the choice may spend."""
+    yield from registration.examined(subject.run, candidates.plan(subject.choice))
 
 
-def checks(choice: Choice) -> dict[str, Callable[[], Iterable[Finding]]]:
-    """The checks of a choice, but for those of its release."""
-    return {
-        "charge": partial(charged, choice),
-        "drawn": partial(drawn, choice),
-        "voters": partial(of_all, choice, crowds.voters),
-        "public": partial(of_all, choice, crowds.public),
-        "ledger": partial(of_all, choice, lambda one, _: crowds.lines(one)),
-        "noise": partial(of_all, choice, lambda one, _: crowds.noise(one)),
-        "chosen": partial(chosen, choice),
-        "register": lambda: registration.examined(choice.run, candidates.plan(choice)),
-        "statement": lambda: crowds.stated(winner(choice)),
-    }
+def of_winner(check: Check) -> Check:
+    """A check of the candidate that was published."""
 
+    def checked(subject: Subject) -> Iterable[Finding]:
+        settings = subject.settings
+        number = settings.of("chosen")["number"] if "chosen" in settings else 1
+        place = Place(subject.run.root, number)
+        return check(Candidate(place, choice=subject.choice, number=number))
 
-def again(choice: Choice) -> dict[str, Callable[[], Iterable[Finding]]]:
-    """The deep checks: tables counted and students trained once more."""
-    return {
-        "table": partial(of_all, choice, recounts.recounted),
-        "student": partial(of_all, choice, _student_again),
-    }
-
-
-def _student_again(run: RunDirectory, crowd: Crowd | Finding) -> Iterator[Finding]:
-    if isinstance(crowd, Finding):
-        yield crowd
-    else:
-        yield from recounts.between_again(run, crowd)
+    return checked

@@ -2,8 +2,8 @@
 
 public        the public part, and spaces and queries that follow from it
 shards        keys, partition, the rows that teachers got, votes, queries
-spending      ledger, noise, budget, statement
-headcount     the noisy number of voters that teachers were chosen by
+accounts      what the ledgers, noise and statements of all kinds of runs have in common
+spending      ledger, noise, budget, statement, and the noisy number of voters that chose the teachers
 secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
 retraining    labels, teachers and student, computed again
 crowds        the same checks for a run whose voters are its records or users
@@ -19,12 +19,10 @@ from functools import partial
 from pathlib import Path
 
 from pate_jax import accounting
-from pate_jax.accounting.party_statement import PartyStatement
-from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit import (
+    accounts,
     baselines,
     crowds,
-    headcount,
     parties,
     public,
     recounts,
@@ -34,22 +32,19 @@ from pate_jax.audit import (
     spending,
     tune,
 )
-from pate_jax.audit.subject import Subject
+from pate_jax.audit.subject import RETRAINED, Subject
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
-from pate_jax.runs import ledger, registration
 from pate_jax.runs.baselines import training
-from pate_jax.runs.crowds.inputs import Crowd, is_crowd, plan_of
+from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import join
-from pate_jax.runs.parties.ballot import Member
-from pate_jax.runs.record import HEADCOUNT
+from pate_jax.runs.record import HEADCOUNT, TUNE
 from pate_jax.runs.release import check
-from pate_jax.runs.release.findings import Examination, Finding, examine, failed, unchecked
+from pate_jax.runs.release.findings import Examination, Finding, examine, failed, made, unchecked
 from pate_jax.system import storage
 
-Checks = dict[str, Callable[[], Iterable[Finding]]]
-RETRAINED = 3  # teachers
+Checks = dict[str, tuple[Callable[[Subject], Iterable[Finding]], ...]]
 _OUT_OF_SIGHT = (
     "that the shards are disjoint and that each teacher saw its own only",
     "that the votes are the teachers' labels, and that no input was asked about twice",
@@ -88,114 +83,32 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
     With `deep`, the teachers vote again, some of them are trained again from their own shard alone, and the
     student is trained again from public inputs and answers alone.
     """
-    subject = Subject(run)
-    if join.is_party(run):
-        return examine(str(run.root), _of_party(subject))
-    if tune.is_tune(run):
-        checks, again = _of_choice(subject)
-    elif training.is_training(run):
-        checks, again = _of_training(subject)
-    else:
-        checks, again = _of_crowd(subject) if is_crowd(run) else _of_teachers(subject, retrained)
+    subject = Subject(run, retrained)
+    checks, again = checks_of(subject)
     if not deep:
-        again = dict.fromkeys(again, _shallow)
-    return examine(str(run.root), {**checks, **again})
+        again = dict.fromkeys(again, (_shallow,))
+    of_name = {**checks, **again}
+    return examine(
+        str(run.root),
+        {name: partial(made, *(partial(one, subject) for one in each)) for name, each in of_name.items()},
+    )
 
 
-def _of_teachers(subject: Subject, retrained: int) -> tuple[Checks, Checks]:
-    """The checks of a run of teachers, and the deep checks, which compute parts of it again."""
+def checks_of(subject: Subject) -> tuple[Checks, Checks]:
+    """The checks of a run of its kind, and the deep ones, which compute parts of it again."""
     run = subject.run
-    checks: Checks = {
-        "keys": partial(shards.keys, run),
-        "public": partial(public.recorded, subject),
-        "partition": partial(shards.certified, subject),
-        "fed": partial(shards.fed, subject),
-        "votes": partial(shards.votes, run),
-        "queries": partial(shards.queries, subject),
-        "ledger": partial(_shown, run),
-        "noise": partial(spending.noise, run),
-        "budget": partial(_spent, run),
-        "statement": partial(spending.stated, run),
-        "release": partial(_released, subject),
-    }
-    again: Checks = {
-        "chosen": partial(public.chosen, subject),
-        "labels": partial(retraining.labels, subject),
-        "teachers": partial(retraining.teachers, subject, retrained),
-        "student": partial(retraining.student_again, subject),
-    }
-    return checks, again
-
-
-def _of_crowd(subject: Subject) -> tuple[Checks, Checks]:
-    """The checks and the deep checks of a run whose voters are its records or users."""
-    run, crowd = subject.run, crowds.opened(subject)
-    checks: Checks = {
-        "keys": partial(shards.keys, run),
-        "voters": partial(crowds.voters, run, crowd),
-        "public": partial(_of_public, subject, crowd),
-        "apart": partial(shards.public_apart, subject),
-        "ledger": partial(crowds.lines, run),
-        "noise": partial(crowds.noise, run),
-        "register": lambda: registration.examined(run, plan_of(run)),
-        "statement": partial(crowds.stated, run),
-        "release": partial(_released, subject),
-    }
-    again: Checks = {
-        "table": partial(recounts.recounted, run, crowd),
-        "student": partial(recounts.student_again, run, crowd),
-    }
-    return checks, again
-
-
-def _of_training(subject: Subject) -> tuple[Checks, Checks]:
-    """The checks of a net trained on the private records themselves, and its training once more."""
-    run = subject.run
-    checks: Checks = {
-        "keys": partial(shards.keys, run),
-        "public": partial(public.recorded, subject),
-        "apart": partial(shards.public_apart, subject),
-        "ledger": partial(baselines.ledger, subject),
-        "register": partial(baselines.entered, subject),
-        "space": partial(baselines.space, subject),
-        "statement": partial(baselines.stated, run),
-        "release": partial(_released, subject),
-    }
-    return checks, {"student": partial(baselines.student_again, subject)}
-
-
-def _of_choice(subject: Subject) -> tuple[Checks, Checks]:
-    """The checks and the deep checks of a choice of settings: of each candidate, and of the best one."""
-    choice = tune.opened(subject)
-    checks: Checks = {
-        "keys": partial(shards.keys, subject.run),
-        "apart": partial(_of_parts, subject),
-        **tune.checks(choice),
-        "release": lambda: _released(Subject(tune.winner(choice))),
-    }
-    return checks, tune.again(choice)
-
-
-def _of_party(subject: Subject) -> Checks:
-    """The checks of one party's part of a vote among several, as far as its own files allow."""
-    run, member = subject.run, join.opened(subject.run)
-    return {
-        "keys": partial(shards.keys, run),
-        "agreement": partial(parties.agreed, member),
-        "public": partial(_of_pool, subject, member),
-        "apart": partial(shards.public_apart, subject),
-        "ledger": partial(parties.lines, member),
-        "noise": partial(parties.own, member),
-        "transcript": partial(parties.signed, member),
-        "register": partial(parties.entered, member),
-        "statement": partial(parties.stated, member),
-        "release": partial(_released, subject),
-    }
+    if join.is_party(run):
+        return _PARTY, {}
+    if TUNE in subject.settings:
+        return _CHOICE, _CHOICE_AGAIN
+    if training.is_training(run):
+        return _TRAINING, _TRAINING_AGAIN
+    return (_CROWD, _CROWD_AGAIN) if is_crowd(run) else (_TEACHERS, _TEACHERS_AGAIN)
 
 
 def of_release(folder: Path) -> Examination:
     """The checks of an auditor who has only release/."""
-    checks: Checks = {
+    checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "release": partial(check.look, folder),
         "agreement": partial(check.agrees, folder),
         "statement": partial(_stated, folder),
@@ -204,38 +117,18 @@ def of_release(folder: Path) -> Examination:
     return examine(str(folder), checks)
 
 
-def _of_parts(subject: Subject) -> Iterator[Finding]:
-    yield from public.recorded(subject)
-    yield from shards.public_apart(subject)
+def _shown(subject: Subject) -> Iterator[Finding]:
+    if subject.run.ledger.exists():
+        yield from spending.headcount(subject)
 
 
-def _of_public(subject: Subject, crowd: Crowd | Finding) -> Iterator[Finding]:
-    yield from public.recorded(subject)
-    yield from crowds.public(subject.run, crowd)
-
-
-def _of_pool(subject: Subject, member: Member) -> Iterator[Finding]:
-    yield from public.recorded(subject)
-    yield from parties.public_space(member)
-
-
-def _shown(run: RunDirectory) -> Iterator[Finding]:
-    if run.ledger.exists():
-        yield from headcount.line(run)
-    yield from spending.lines(run)
-
-
-def _spent(run: RunDirectory) -> Iterator[Finding]:
-    chosen = HEADCOUNT in run.record.read()
-    yield from headcount.within(run, ledger.read(run.ledger)) if chosen else spending.spent(run)
-    yield from registration.examined(run, spending.asked(run))
+def _spent(subject: Subject) -> Iterator[Finding]:
+    return spending.within_limit(subject) if HEADCOUNT in subject.settings else spending.spent(subject)
 
 
 def _released(subject: Subject) -> Iterator[Finding]:
     run = subject.run
-    if not run.public_statement.exists():
-        yield shards.absent(run, run.public_statement, "account")
-        return
+    subject.needs("account", run.public_statement)
     yield from check.look(run.release, secrets.secrets(subject))
     yield from check.agrees(run.release)
     yield from _stated(run.release)
@@ -245,27 +138,95 @@ def _stated(folder: Path) -> Iterator[Finding]:
     body = storage.read_json(folder / "statement.json", "statement")
     if "trial" in body:
         yield failed(SENTENCE)
-    if "training" in body:
-        trained = TrainingStatement.from_dict(body)
-        yield from spending.coherent(body, trained)
-        yield from baselines.published(trained)
-        return
-    if "shared" in body:
-        shared = PartyStatement.from_dict(body)
-        yield from spending.coherent(body, shared)
-        yield from parties.published(shared)
-        return
     statement = accounting.Statement.from_dict(body)
-    yield from spending.coherent(body, statement)
-    if isinstance(statement, accounting.CrowdStatement):
+    yield from accounts.coherent(body, statement.publishable())
+    if isinstance(statement, accounting.TrainingStatement):
+        yield from baselines.published(statement)
+    elif isinstance(statement, accounting.PartyStatement):
+        yield from parties.published(statement)
+    elif isinstance(statement, accounting.CrowdStatement):
         yield from crowds.published(statement)
-    else:
+    elif isinstance(statement, accounting.AnswersStatement):
         yield from spending.published(statement, body.get("model_card_line"))
 
 
-def _shallow() -> Iterator[Finding]:
+def _shallow(subject: Subject) -> Iterator[Finding]:
     yield unchecked("not made once more; --deep does that")
 
 
 def _out_of_sight() -> Iterator[Finding]:
     yield from (unchecked(f"{what}: that needs private/") for what in _OUT_OF_SIGHT)
+
+
+_TEACHERS: Checks = {
+    "keys": (shards.keys,),
+    "public": (public.recorded,),
+    "partition": (shards.certified,),
+    "fed": (shards.fed,),
+    "votes": (shards.votes,),
+    "queries": (shards.queries,),
+    "ledger": (_shown, spending.lines),
+    "noise": (spending.noise,),
+    "budget": (_spent, spending.entered),
+    "statement": (spending.stated,),
+    "release": (_released,),
+}
+_TEACHERS_AGAIN: Checks = {
+    "chosen": (public.chosen,),
+    "labels": (retraining.labels,),
+    "teachers": (retraining.teachers,),
+    "student": (retraining.student_again,),
+}
+_CROWD: Checks = {
+    "keys": (shards.keys,),
+    "voters": (crowds.voters,),
+    "public": (public.recorded, crowds.public),
+    "apart": (shards.public_apart,),
+    "ledger": (crowds.lines,),
+    "noise": (crowds.noise,),
+    "register": (crowds.entered,),
+    "statement": (crowds.stated,),
+    "release": (_released,),
+}
+_CROWD_AGAIN: Checks = {"table": (recounts.recounted,), "student": (recounts.student_again,)}
+_TRAINING: Checks = {
+    "keys": (shards.keys,),
+    "public": (public.recorded,),
+    "apart": (shards.public_apart,),
+    "ledger": (baselines.ledger,),
+    "register": (baselines.entered,),
+    "space": (baselines.space,),
+    "statement": (baselines.stated,),
+    "release": (_released,),
+}
+_TRAINING_AGAIN: Checks = {"student": (baselines.student_again,)}
+_CHOICE: Checks = {
+    "keys": (shards.keys,),
+    "apart": (public.recorded, shards.public_apart),
+    "charge": (tune.charged,),
+    "drawn": (tune.drawn,),
+    "voters": (tune.of_all(crowds.voters),),
+    "public": (tune.of_all(crowds.public),),
+    "ledger": (tune.of_all(crowds.lines),),
+    "noise": (tune.of_all(crowds.noise),),
+    "chosen": (tune.chosen,),
+    "register": (tune.entered,),
+    "statement": (tune.of_winner(crowds.stated),),
+    "release": (tune.of_winner(_released),),
+}
+_CHOICE_AGAIN: Checks = {
+    "table": (tune.of_all(recounts.recounted),),
+    "student": (tune.of_all(recounts.between_again),),
+}
+_PARTY: Checks = {
+    "keys": (shards.keys,),
+    "agreement": (parties.agreed,),
+    "public": (public.recorded, parties.public_space),
+    "apart": (shards.public_apart,),
+    "ledger": (parties.lines,),
+    "noise": (parties.own,),
+    "transcript": (parties.signed,),
+    "register": (parties.entered,),
+    "statement": (parties.stated,),
+    "release": (_released,),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,9 +11,9 @@ import numpy as np
 from tyro.conf import Positional
 
 from pate_jax import accounting
+from pate_jax.accounting import stable_statement
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.smooth import check_confidence
-from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
@@ -23,7 +24,7 @@ from pate_jax.runs.settings import MechanismOrRun, check_queries
 from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
-from pate_jax.voting.files import votes_of
+from pate_jax.voting.votes import votes_of
 
 
 class Spent(NamedTuple):
@@ -32,7 +33,7 @@ class Spent(NamedTuple):
     mechanism: AnyMechanism
     votes: np.ndarray
     delta: float
-    statement: accounting.Statement
+    statement: accounting.AnswersStatement
 
 
 def account(
@@ -71,7 +72,7 @@ def account(
     check_confidence(confidence)
     if not votes.exists():
         raise PateError(f"{votes} does not exist: name a votes file or a run directory")
-    trial: dict[str, str] = {}
+    pld, sure = not no_pld, confidence if sanitise else None
     if votes.is_dir():
         if queries is not None or answered is not None or mechanism is not None:
             raise PateError(
@@ -85,30 +86,32 @@ def account(
         if is_crowd(run):
             _of_crowd(run, delta, published or sanitise or plots is not None, json)
             return
-        trial = trials.said(run)
-        spent = _of_run(run, delta, pld=not no_pld, confidence=confidence if sanitise else None)
-    elif mechanism is None:
+        trial, spent = trials.said(run), _of_run(run, delta, pld=pld, confidence=sure)
+    else:
+        chosen, at = _settled(mechanism, votes, delta), delta or budget.CUSTOMARY_DELTA
+        given = votes_of(votes, labels_are_teacher_labels)
+        trial, histograms = {"trial": SENTENCE} if given.trial else {}, _first(given.votes, queries)
+        mask = None if answered is None else _mask(answered, len(histograms))
+        spent = _of_votes(chosen, histograms, mask, at, pld=pld, confidence=sure, path=votes)
+    if plots is not None:
+        _draw(plots, spent)
+    _show(spent, trial, published, json)
+
+
+def _settled(mechanism: MechanismOrRun, votes: Path, delta: float | None) -> AnyMechanism:
+    """The mechanism that is named for a votes file."""
+    if mechanism is None:
         raise PateError(
             f"{votes} is a votes file: name a mechanism, as in `pate account {votes} gnmax --sigma 40`"
         )
-    else:
-        if isinstance(mechanism, StableChoice):
-            mechanism = mechanism.settled(None, delta or budget.CUSTOMARY_DELTA)
-        given = votes_of(votes, labels_are_teacher_labels)
-        trial = {"trial": SENTENCE} if given.trial else {}
-        histograms = _first(given.votes, queries)
-        mask = None if answered is None else _mask(answered, len(histograms))
-        spent = _of_votes(
-            mechanism,
-            histograms,
-            mask,
-            delta or budget.CUSTOMARY_DELTA,
-            pld=not no_pld,
-            confidence=confidence if sanitise else None,
-            path=votes,
-        )
-    if plots is not None:
-        _draw(plots, spent)
+    if isinstance(mechanism, StableChoice):
+        return mechanism.settled(None, delta or budget.CUSTOMARY_DELTA)
+    named: AnyMechanism = mechanism
+    return named
+
+
+def _show(spent: Spent, trial: Mapping[str, str], published: bool, json: bool) -> None:
+    """Print what is spent, and the papers' own figures if they are wished."""
     if json:
         papers = {"papers": accounting.published(*_by_query(spent))._asdict()} if published else {}
         print(json_format.dumps({**trial, **spent.statement.to_dict(), **papers}))

@@ -22,6 +22,7 @@ def inspect_command(
     label_column: str | None = None,
     id_column: str | None = None,
     user_column: str | None = None,
+    categories: Path | None = None,
     classes: int | str | None = None,
     image_size: int | None = None,
 ) -> None:
@@ -34,21 +35,23 @@ def inspect_command(
         label_column: column of a table that holds the label; unset: a guess.
         id_column: column of a table that holds the record's id; unset: a guess.
         user_column: column of a table that holds the user's id; unset: a guess.
+        categories: JSON file with the values of columns of categories, as `pate run` takes it.
         classes: number or names of classes, if the public labels do not show them.
         image_size: height and width to which images are resized.
     """
-    from pate_jax.data import inspection
+    from pate_jax.data import inspection, own_files
 
     names = {"labels": label_column, "ids": id_column, "users": user_column}
-    seen = inspection.look(file.expanduser(), names)
+    seen = inspection.look(file.expanduser(), names, own_files.declared(categories))
     names |= seen.names
     files = {"private": file, "public": public or Path("PUBLIC"), "test": test}
     given = {part: path for part, path in files.items() if path is not None}
-    options = {"--classes": classes or ",".join(seen.classes) or None, "--image-size": image_size}
+    named = classes or ",".join(seen.classes) or None
+    options = {"--classes": named, "--categories": categories, "--image-size": image_size}
     more = [str(word) for flag, value in options.items() if value is not None for word in (flag, value)]
     refused = list(seen.refused)
     if public is not None:
-        refused += _refused(given, names, classes, image_size)
+        refused += _refused(given, names, classes=classes, categories=categories, image_size=image_size)
     lines = {
         **seen.lines,
         "refused": "; ".join(refused) or "nothing" + (", of this part alone" * (public is None)),
@@ -61,14 +64,14 @@ def inspect_command(
 
 
 def _refused(
-    files: dict[str, Path], names: dict[str, str | None], classes: int | str | None, image_size: int | None
+    files: dict[str, Path], names: dict[str, str | None], **settings: int | str | Path | None
 ) -> list[str]:
     """Why a run would refuse these files, if it would."""
     from pate_jax import data
 
     columns = dict(zip(("label_column", "id_column", "user_column"), names.values(), strict=True))
     try:
-        data.from_files(**files, **columns, classes=classes, image_size=image_size)  # type: ignore[arg-type]
+        data.from_files(**files, **columns, **settings)  # type: ignore[arg-type]
     except PateError as error:
         return [str(error)]
     return []

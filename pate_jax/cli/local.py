@@ -80,7 +80,7 @@ def vote(
             vote; unset: the plan's.
         json: print one JSON object.
     """
-    from pate_jax.accounting.figure_table import rounded_up
+    from pate_jax.accounting.figures import rounded_up
     from pate_jax.runs.local import ballot
 
     made = ballot.vote(plan, votes, party=party, folder=ledger, out=out, budget=budget)

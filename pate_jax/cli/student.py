@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 from tyro.conf import Positional, arg
 
 from pate_jax.cli.output import RunPath, say
@@ -48,24 +47,26 @@ def student(
     say(results, json)
 
 
-def predict(run: RunPath, inputs: Positional[Path], out: Path | None = None) -> None:
+def predict(
+    run: RunPath, inputs: Positional[Path], out: Path | None = None, id_column: str | None = None
+) -> None:
     """Ask a published student about inputs; nothing but release/student/ is read.
 
     Args:
         run: the run directory, its release/ or its release/student/.
         inputs: .npz with an array `inputs`, .csv or .parquet for a student of tables, or a folder of images.
-        out: predictions.csv or predictions.npz (with all probabilities); unset: CSV on the terminal.
+        out: predictions.csv or predictions.npz; unset: the first ten on the terminal.
+        id_column: column of a table that names its rows; unset: one that is called as ids are.
     """
     from pate_jax.student import Student, serving
 
     if out is not None:
         serving.check_out(out)
     served = Student.load(run)
-    asked, ids = serving.read_inputs(served, inputs)
+    asked, ids = serving.read_inputs(served, inputs, id_column)
     probabilities = served(asked)
     if out is not None:
         serving.write_predictions(out, served, probabilities, ids)
         print(f"{len(asked)} predictions in {out}")
     else:
-        labels = np.array(served.class_names)[probabilities.argmax(1)]
-        print(serving.predictions_csv(labels, probabilities, ids), end="")
+        serving.show_predictions(served, probabilities, ids)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from pate_jax.crowd.vectors import Scaling, vectors
 from pate_jax.errors import PateError
-from pate_jax.models.spaces.medoids import cover
+from pate_jax.models.clusters import cover
 
 LENGTH = 4000  # of vectors that are compared: its square is below 2^24
 _TURNS, _PACE = 40, 0.1  # of balancing, and share of a typical gap that a handicap moves by

@@ -73,8 +73,8 @@ def load(
 
 
 def _synthetic(name: str, chosen: dict) -> Dataset:
-    from pate_jax.data.synthetic import draw
+    from pate_jax.data import synthetic
 
     if name == "strokes" and "classes" in chosen:
         raise PateError(f"classes={chosen['classes']} is for glyphs; strokes are the ten digits")
-    return getattr(draw, name)(**chosen)
+    return getattr(synthetic, name)(**chosen)

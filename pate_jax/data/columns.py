@@ -1,8 +1,9 @@
 """From the columns of a table to numbers: numeric columns unchanged, categorical ones as one-hot groups.
 
-True and false become 1 and 0, and dates become days since 1970. A plan says for each column what it is and
-what replaces a missing value. It is made from the public part and the user's declarations. It encodes private
-rows, but never depends on them.
+True and false become 1 and 0, and dates become days since 1970. Numbers of few public values are codes,
+such as a stage or a score, and each code gets an indicator beside the number. A plan says for each column
+what it is and what replaces a missing value. It is made from the public part and the user's declarations. It
+encodes private rows, but never depends on them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ OWN = ""  # the category of missing words
 _MOST_WORDS = 200  # different words in the public part that become features
 _FAR = 1000  # times what all others range over: the deviation that one absurd number makes
 _FEW_WORDS = 20  # so many may differ in nearly every row
+_CODES = range(3, 13)  # different public numbers that are codes; two are told apart by one number
+_ROWS_OF_A_CODE = 10  # public rows that a code has, and that all of them have on average
 _WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
 
 
@@ -37,11 +40,13 @@ class Column(NamedTuple):
     indicator: bool = False  # whether there is one more feature, which is 1 if the number is missing
     form: str = forms.NUMBER  # how a number is written: see `pate_jax.data.forms`
     kind: str = ""  # of the values of a category: see `pate_jax.data.kinds`; "" for students of before
+    codes: tuple[float, ...] = ()  # numbers that have an indicator each beside the number itself
 
     @property
     def width(self) -> int:
         """The number of the column's features."""
-        return 1 + self.indicator if self.categories is None else len(self.categories)
+        numeric = 1 + self.indicator + len(self.codes)
+        return numeric if self.categories is None else len(self.categories)
 
 
 def from_dict(description: Mapping[str, Any]) -> Column:
@@ -61,6 +66,7 @@ def from_dict(description: Mapping[str, Any]) -> Column:
         bool(description.get("indicator", False)),
         str(description.get("form", forms.NUMBER)),
         str(description.get("kind", "")),
+        tuple(map(float, description.get("codes", ()))),
     )
 
 
@@ -135,8 +141,24 @@ def _planned(
         form = form or forms.NUMBER
         filling = declared[0] if declared else _median(present, form)
         fixed = (offset, scale) if name in scales else None
-        return Column(name, None, fixed, False, filling, bool(blank.any() or declared), form)
+        codes = () if fixed else codes_among(present, form)
+        return Column(name, None, fixed, False, filling, bool(blank.any() or declared), form, codes=codes)
     return _category(public, name, tuple(sorted({*present, OWN} if blank.any() else {*present})))
+
+
+def codes_among(present: Sequence[str], form: str) -> tuple[float, ...]:
+    """The codes of a numeric column: its public numbers, if they are few and each is of many rows.
+
+    >>> codes_among(["0", "1.0", "2"] * 10, forms.NUMBER), codes_among(["1", "2", "3"], forms.NUMBER)
+    ((0.0, 1.0, 2.0), ())
+    """
+    if form != forms.NUMBER:
+        return ()
+    with np.errstate(over="ignore"):
+        different, rows = np.unique(forms.numbers(present, form).astype(np.float32), return_counts=True)
+    if len(different) not in _CODES or len(present) < _ROWS_OF_A_CODE * len(different):
+        return ()
+    return tuple(float(number) for number in different[rows >= _ROWS_OF_A_CODE])
 
 
 def _category(public: Mapping[str, Sequence[str]], name: str, known: tuple[str, ...]) -> Column:
@@ -241,6 +263,7 @@ def _encode(table: Mapping[str, Sequence[str]], column: Column, place: str) -> n
     numbers = _numbers(values, blank, column, place)
     features = [_logarithm(numbers, column, place) if column.logarithmic else numbers]
     features += [blank.astype(np.float32)] if column.indicator else []
+    features += [((numbers == code) & ~blank).astype(np.float32) for code in column.codes]
     return np.stack(features, axis=1)
 
 
@@ -310,8 +333,8 @@ def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
         else:
             offset.append(measured.offset[place] if column.scale is None else column.scale[0])
             scale.append(measured.scale[place] if column.scale is None else column.scale[1])
-            offset += [0.0] * column.indicator
-            scale += [1.0] * column.indicator
+            offset += [0.0] * (column.width - 1)
+            scale += [1.0] * (column.width - 1)
         place += column.width
     return Preprocessing(tuple(offset), tuple(scale))
 

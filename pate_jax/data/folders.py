@@ -16,7 +16,7 @@ import numpy as np
 
 from pate_jax.data import relation
 from pate_jax.data.raw import Raw
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, within
 from pate_jax.system.progress import bar, say
 
 Shape = tuple[int, int, int]  # height, width, channels
@@ -53,8 +53,7 @@ def read(folder: Path, shape: Shape, resized: bool = False) -> Raw:
 
 def shape_of(folder: Path, side: int | None = None) -> Shape:
     """The shape that the images of a public folder share; `side` is their declared height and width."""
-    if side is not None and not 1 <= side <= 4096:
-        raise PateError(f"image_size={side} must be from 1 to 4096 pixels")
+    within(1, 4096, " pixels", image_size=side)
     first, grey = (0, 0), True
     paths = files(folder)
     for path in paths:

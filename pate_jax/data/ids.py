@@ -7,6 +7,7 @@ its type to which teacher a record goes: 000005 in a column of texts and 5 in a 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pate_jax.data import kinds, tables
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 
+_ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)", re.IGNORECASE)
 _WHOLE = re.compile(r"([+-]?)0*([0-9]+)", re.ASCII)
 
 
@@ -28,6 +30,16 @@ def same(text: str) -> str:
     if found is None:
         return text
     return "-" * (found[1] == "-" and found[2] != "0") + found[2]
+
+
+def look_like_ids(name: str, values: Sequence[str]) -> bool:
+    """Whether a column is called as ids are, and has another value in each row.
+
+    >>> look_like_ids("visit_id", ["7", "8"]), look_like_ids("visit_id", ["7", "7"])
+    (True, False)
+    """
+    differ = len({*values}) == len(values) and not tables.missing(values).any()
+    return bool(_ID.fullmatch(name)) and differ
 
 
 def of_table(table: Table, name: str, place: str) -> np.ndarray:

@@ -29,9 +29,10 @@ from pate_jax.data.tables import Table, missing
 from pate_jax.errors import PateError
 
 Names = Mapping[str, str | None]  # of the columns of labels, ids and users
+Categories = Mapping[str, Sequence]  # the declared values of columns
+_NONE: Categories = {}
 _SHOWN = 6  # names on a line
 _CLASSES = 20  # values that a guessed label may have
-_ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)", re.IGNORECASE)
 _PEOPLE = (
     "patient|person|people|user|customer|client|member|participant|respondent|subject|student|donor|driver"
 )
@@ -52,8 +53,10 @@ class Seen(NamedTuple):
     classes: tuple[str, ...] = ()  # names of classes, where labels are numbers that do not start at 0
 
 
-def look(path: Path, names: Names) -> Seen:
+def look(path: Path, names: Names, categories: Categories = _NONE) -> Seen:
     """Look at a file or folder; `names` are those of the columns of labels, ids and users, where given.
+
+    `categories` are the values of columns that are declared to hold categories.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "mine.csv"
@@ -66,23 +69,24 @@ def look(path: Path, names: Names) -> Seen:
     if kind == "table":
         table = tables.read(path)
         table.pop(trial_mark.NAME, None)
-        return table_seen(table, names)
+        return table_seen(table, names, categories)
     return _arrays(raw.of_arrays(path)) if kind == "arrays" else _folder(path)
 
 
-def table_seen(table: Table, names: Names) -> Seen:
+def table_seen(table: Table, names: Names, categories: Categories = _NONE) -> Seen:
     """A table as it is seen."""
     rows, found = len(next(iter(table.values()))), roles(table, names)
     guessed = {role: name for role, name in found.items() if not names.get(role)}
     features = table.only(name for name in table if name not in found.values())
-    kinds, refused = _kinds(features)
+    kinds, refused = _kinds(features, {name: known for name, known in categories.items() if name in features})
+    refused += [f"categories name {name!r}, which is no column" for name in categories if name not in table]
     refused += [why for role in ("ids", "users") if role in found for why in _no_names(table, found[role])]
     lines = {
         "ids": _about_ids(table.get(found.get("ids", "")), found, guessed, refused),
         "users": _about_users(table.get(found.get("users", "")), found, guessed),
         "labels": _about_labels(table.get(found.get("labels", "")), found, guessed, refused),
         **{kind: _listed(there) for kind, there in kinds.items()},
-        "left out": _listed(_left_out(features, kinds)),
+        "left out": _listed(_left_out(features, kinds, categories)),
         "missing": _listed(_missing(features)),
         "constant": _listed(name for name, values in features.items() if len({*values}) == 1),
     }
@@ -100,11 +104,7 @@ def roles(table: Table, names: Names) -> dict[str, str]:
     free = [name for name in table if name not in found.values()]
     differ = {name: len({*table[name]}) for name in free}
     rows = len(next(iter(table.values())))
-    own = [
-        name
-        for name in free
-        if differ[name] == rows and _ID.fullmatch(name) and not missing(table[name]).any()
-    ]
+    own = [name for name in free if ids.look_like_ids(name, table[name])]
     few = [name for name in free if 2 <= differ[name] <= _CLASSES]
     called = [name for name in few if _LABEL.fullmatch(name)] or [name for name in few if name == free[-1]]
     if called:
@@ -133,13 +133,14 @@ def _no_names(table: Table, name: str) -> list[str]:
     return []
 
 
-def _kinds(features: Table) -> tuple[dict[str, list[str]], list[str]]:
+def _kinds(features: Table, categories: Categories) -> tuple[dict[str, list[str]], list[str]]:
     """The names of the columns of each kind, and why some would be refused."""
-    kinds: dict[str, list[str]] = {"numbers": [], "words": [], "dates": []}
+    kinds: dict[str, list[str]] = {"numbers": [], "codes": [], "words": [], "dates": []}
     refused = []
     for name, values in features.items():
         try:
-            (column,) = columns.plan(features.only([name]), {}, {})
+            declared = {name: categories[name]} if name in categories else {}
+            (column,) = columns.plan(features.only([name]), declared, {})
             if column.categories is None:  # of words nothing is refused, and titles would fill the memory
                 columns.encode({name: values}, [column], "the file")
         except PateError as error:
@@ -149,6 +150,8 @@ def _kinds(features: Table) -> tuple[dict[str, list[str]], list[str]]:
             continue
         if column.categories is not None:
             kinds["words"].append(f"{name} ({len(column.categories)})")
+        elif column.codes:
+            kinds["codes"].append(f"{name} ({', '.join(f'{code:g}' for code in column.codes)})")
         elif column.form == forms.NUMBER:
             kinds["numbers"].append(name)
         else:
@@ -157,10 +160,10 @@ def _kinds(features: Table) -> tuple[dict[str, list[str]], list[str]]:
     return kinds, refused
 
 
-def _left_out(features: Table, kinds: Mapping[str, Sequence[str]]) -> list[str]:
+def _left_out(features: Table, kinds: Mapping[str, Sequence[str]], declared: Categories) -> list[str]:
     """The columns of words that a run leaves out, and why."""
     words = {name.rpartition(" (")[0] for name in kinds["words"]}
-    found = columns.left_out(features.only(name for name in features if name in words), {})
+    found = columns.left_out(features.only(name for name in features if name in words), declared)
     return [f"{name} ({why.replace(' public', '')})" for name, why in found.items()]
 
 

@@ -76,12 +76,12 @@ def from_files(
     paths = {"private": private, "public": public, "test": test}
     files = {name: Path(path).expanduser() for name, path in paths.items() if path is not None}
     raw = _read(files, {"labels": label_column, "ids": id_column, "users": user_column}, image_size)
-    values = dict(_declared(categories))
+    values = dict(declared(categories))
     if label_column in values and classes is None:
         classes = values.pop(label_column)
     known = [part.labels for name, part in raw.items() if name != "private" and part.labels is not None]
     class_names, numbered = labels.classes(known, classes)
-    dataset = check(_assemble(raw, class_names, numbered, values, _declared(scales)))
+    dataset = check(_assemble(raw, class_names, numbered, values, declared(scales)))
     if ids_are_stable and raw["private"].ids is None:
         raise PateError(
             f"--ids-are-stable speaks of ids, and {private} has none: give ids (a column that --id-column "
@@ -130,13 +130,13 @@ def public_parts(
     raw = _read(files, {"labels": label_column, "ids": id_column, "users": user_column}, image_size)
     if label_column is not None and isinstance(raw["public"].inputs, dict) and raw["public"].labels is None:
         say(f"{public} has no column {label_column!r}: its rows have no labels")
-    values = dict(_declared(categories))
+    values = dict(declared(categories))
     if label_column in values and classes is None:
         classes = values.pop(label_column)
     known = [part.labels for part in raw.values() if part.labels is not None]
     class_names, numbered = labels.classes(known, classes)
     parts = {**raw, "private": _nobody(raw["public"])}
-    dataset = _assemble(parts, class_names, numbered, values, _declared(scales))
+    dataset = _assemble(parts, class_names, numbered, values, declared(scales))
     for name, part in (("public", dataset.public), ("test", dataset.test)):
         if part is not None:
             check_part(name, part, dataset.classes)
@@ -192,7 +192,8 @@ def _read(
     return {part: folders.read(path, shape, image_size is not None) for part, path in files.items()}
 
 
-def _declared(value: Declared) -> Mapping[str, Sequence]:
+def declared(value: Declared) -> Mapping[str, Sequence]:
+    """The declared values by column, from a mapping or a JSON file of one."""
     if isinstance(value, str | Path):
         value = parse_json(read_bytes(value), value)
     value = {} if value is None else value

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate_jax.data.dataset import Part
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least, one_of
 from pate_jax.system import headcount
 from pate_jax.system.progress import track
 from pate_jax.system.storage import digest
@@ -112,8 +112,7 @@ def divide(part: Part, teachers: int, *, key: bytes, by: str = "record") -> Shar
 
 def check_enough(units: Sequence[str] | np.ndarray, teachers: int) -> None:
     """Refuse more teachers than there are records, or users, to divide among them."""
-    if teachers < 1:
-        raise PateError(f"teachers={teachers} must be at least 1")
+    at_least(1, teachers=teachers)
     there = headcount.coarse(len(set(_texts(units))))  # rounded, because a refusal reveals the number
     if there < teachers:
         raise PateError(
@@ -124,8 +123,7 @@ def check_enough(units: Sequence[str] | np.ndarray, teachers: int) -> None:
 
 def units_of(part: Part, by: str) -> np.ndarray:
     """The name of each row's unit of privacy: the record's id or its user's."""
-    if by not in ("record", "user"):
-        raise PateError(f"by={by!r} must be 'record' or 'user'")
+    one_of(("record", "user"), by=by)
     if by == "user" and part.users is None:
         raise PateError(
             "by='user' needs the user of every private record; give a users array or --user-column"

@@ -5,10 +5,9 @@ teacher     how ONE teacher learns: pure functions of its own key and its own sh
 feeding     host arrays of the private records -> what one round of teachers is fed
 programs    those functions for devices x width teachers at once; the only file that names pmap
 plan        how many teachers share a vmap, and in which form: from a committed table and measured memory
-waves       the loop over epochs, rounds and waves; restarts of teachers that failed
+waves       the loop over epochs, rounds and waves; restarts of teachers that failed; the report as JSON
 checkpoint  what is on disk, what a resumed run must agree on, and how finished teachers are read
 training    `fit`: all of it
-report      what became of the teachers, as JSON
 prediction  `predict` and `vote`: labels per teacher, or histograms summed on the device
 """
 

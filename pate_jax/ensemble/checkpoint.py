@@ -130,8 +130,7 @@ class Store:
         folder = self.folder.absolute() / self._stage(index)["folder"]
         if not folder.is_dir():
             raise PateError(f"{folder} is gone: restore it from a backup, or give another folder")
-        written = (folder / ARRAYS).exists()
-        arrays = storage.read_arrays(folder / ARRAYS, STAGE) if written else _of_older_version(folder)
+        arrays = storage.read_arrays(folder / ARRAYS, STAGE)
         prefix = f"{part}."
         return {name[len(prefix) :]: leaf for name, leaf in arrays.items() if name.startswith(prefix)}
 
@@ -153,18 +152,6 @@ def _by_path(parts: Mapping[str, Tree]) -> dict[str, np.ndarray]:
         for part, tree in parts.items()
         for path, leaf in flat(tree, ".").items()
     }
-
-
-def _of_older_version(folder: Path) -> dict[str, np.ndarray]:
-    """A wave as one process of an earlier version wrote it: an Orbax checkpoint. Flax brings Orbax."""
-    try:
-        from orbax.checkpoint import PyTreeCheckpointer
-    except ImportError as error:
-        raise PateError(
-            f"{folder} was written by a version of pate_jax that used Orbax: `pip install orbax-checkpoint` "
-            "to read it, or train again in another folder"
-        ) from error
-    return _by_path(PyTreeCheckpointer().restore(folder))
 
 
 def _checked(path: Path, index: int | None = None) -> dict[str, Any]:

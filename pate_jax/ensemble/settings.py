@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, get_args
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, above, at_least, one_of
 from pate_jax.models.names import Activation, Augmentation, Net, Space
 
 Loss = Literal["cross_entropy", "squared"]
@@ -136,15 +136,11 @@ def _check(config: TeacherConfig) -> None:
         )
     _check_front(config)
     for name, known in (("loss", Loss), ("optimizer", Optimizer), ("augment", Augmentation)):
-        value, choices = getattr(config, name), get_args(known)
-        if value is not None and value not in choices:
-            raise PateError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
+        if (value := getattr(config, name)) is not None:
+            one_of(get_args(known), **{name: value})
     for name in ("epochs", "batch_size", "attempts", "min_steps", "width", "devices", "public_records"):
-        value = getattr(config, name)
-        if value is not None and value < 1:
-            raise PateError(f"{name}={value} must be at least 1; leave it out for the default")
-    if config.learning_rate is not None and not config.learning_rate > 0:
-        raise PateError(f"learning_rate={config.learning_rate} must be > 0")
+        at_least(1, "; leave it out for the default", **{name: getattr(config, name)})
+    above(0, learning_rate=config.learning_rate)
     if not (0 <= config.warmup < 1 and 0 <= config.momentum < 1 and (config.weight_decay or 0) >= 0):
         values = f"warmup={config.warmup}, momentum={config.momentum}, weight_decay={config.weight_decay}"
         raise PateError(f"{values}: the first two must be in [0, 1), the third >= 0")

@@ -16,7 +16,7 @@ from jaxtyping import Array
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs, report, ridge, waves
+from pate_jax.ensemble import programs, ridge, waves
 from pate_jax.ensemble import teacher as single_teacher
 from pate_jax.ensemble.checkpoint import Store, share_of
 from pate_jax.ensemble.plan import Plan
@@ -318,7 +318,9 @@ def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Sto
             news.append(latest)
     seconds = time.monotonic() - began
     together = jax.tree.map(lambda *columns: np.concatenate(columns), *news)
-    return Teachers(mine, report.of(machine, data, mine, together, trained / seconds, seconds), tuple(parts))
+    return Teachers(
+        mine, waves.report(machine, data, mine, together, trained / seconds, seconds), tuple(parts)
+    )
 
 
 def _train_wave(machine, data, ids, index: int, store: Store | None, bar: progress.Bar) -> tuple[Any, News]:

@@ -1,9 +1,9 @@
 """Frozen descriptions of aggregation mechanisms, which samplers and accountants share.
 
-A mechanism says which noise is added to the vote counts before the largest is taken (`noise`), and which
-test, if any, a query must pass first (`test`). Samplers and accountants read only these two properties. Each
-mechanism is a shape (`Plain` or `Tested`) with one family of noise, which its class names. Standard library
-only.
+A mechanism says which noise is added to the vote counts before the largest is taken (`noise`), which test,
+if any, a query must pass first (`test`), and whether the noisy counts themselves are the answer
+(`releases_counts`). Samplers and accountants read only these three. Each mechanism is a shape (`Plain` or
+`Tested`) with one family of noise, which its class names. Standard library only.
 
 To add a mechanism, write a class here and add it to `Mechanism`. The command line, files, sweeps and samplers
 find it there.
@@ -12,12 +12,12 @@ find it there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, cast, get_args
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.numerals import settle_numbers
+from pate_jax.mechanisms.numerals import described, settle_numbers
 
 __all__ = [
     "BY_NAME",
@@ -27,6 +27,7 @@ __all__ = [
     "DiscreteGaussianMax",
     "DiscreteLaplaceMax",
     "GNMax",
+    "GaussianHistogram",
     "GumbelMax",
     "InteractiveGNMax",
     "LNMax",
@@ -52,6 +53,7 @@ Family = Literal[
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-3, 1e12  # in votes; every curve is tested here against 60 digits
 LARGEST_DISCRETE_SCALE = 1e6  # for discrete noise, whose laws are tables and sums
+ROUNDED_SCALES = 1.0, 149_000.0  # for rounded Gaussian noise: one whole vote, and the widest table of its law
 
 
 class Noise(NamedTuple):
@@ -77,13 +79,15 @@ class ThresholdTest(NamedTuple):
     noise: Noise
 
 
-def largest_scale(family: Family) -> float:
-    """The largest scale that a mechanism with this noise may have.
+def scales(family: Family) -> tuple[float, float]:
+    """The smallest and the largest scale that a mechanism with this noise may have.
 
-    >>> largest_scale("gaussian"), largest_scale("discrete_gaussian")
-    (1000000000000.0, 1000000.0)
+    >>> scales("gaussian"), scales("rounded_gaussian")
+    ((0.001, 1000000000000.0), (1.0, 149000.0))
     """
-    return LARGEST_DISCRETE_SCALE if Noise(family, 1.0).is_discrete else LARGEST_SCALE
+    if family == "rounded_gaussian":
+        return ROUNDED_SCALES
+    return SMALLEST_SCALE, LARGEST_DISCRETE_SCALE if Noise(family, 1.0).is_discrete else LARGEST_SCALE
 
 
 class _Shape:
@@ -92,11 +96,18 @@ class _Shape:
     name: ClassVar[str]  # on the command line and in files
     family: ClassVar[Family]
     votes_suffice: ClassVar[bool]  # if false, the test reads a number that one vote moves by at most one
+    releases_counts: ClassVar[bool]  # an answer is the whole row of noisy counts, and not their argmax alone
 
     def __init_subclass__(
-        cls, *, name: str = "", family: Family = "gaussian", votes_suffice: bool = True
+        cls,
+        *,
+        name: str = "",
+        family: Family = "gaussian",
+        votes_suffice: bool = True,
+        releases_counts: bool = False,
     ) -> None:
         cls.name, cls.family, cls.votes_suffice = name, family, votes_suffice
+        cls.releases_counts = releases_counts
 
     def __post_init__(self) -> None:
         settle_numbers(self)  # type: ignore[arg-type]  # each mechanism is a dataclass
@@ -111,10 +122,10 @@ class _Shape:
         return Noise(self.family, getattr(self, self._scale_name(suffix)))
 
     def _check_scale(self, suffix: str) -> None:
-        value, largest = self._noise(suffix).scale, largest_scale(self.family)
-        if not (isinstance(value, float) and SMALLEST_SCALE <= value <= largest):
+        value, (smallest, largest) = self._noise(suffix).scale, scales(self.family)
+        if not (isinstance(value, float) and smallest <= value <= largest):
             raise PateError(
-                f"{self._scale_name(suffix)}={value!r} must be a number of votes from {SMALLEST_SCALE:g} to "
+                f"{self._scale_name(suffix)}={value!r} must be a number of votes from {smallest:g} to "
                 f"{largest:g}, the range in which privacy figures are tested: less noise hides nothing, and "
                 "more noise hides all votes, so take a value in between"
             )
@@ -285,6 +296,21 @@ class ConfidentDiscreteLaplace(Tested, name="confident-discrete-laplace", family
     scale: float  # noise of the answer
 
 
+@dataclass(frozen=True)
+class GaussianHistogram(Plain, name="gaussian-histogram", family="rounded_gaussian", releases_counts=True):
+    """The whole row of counts with a Gaussian, rounded to whole votes, on each: soft answers for a student.
+
+    A neighbour changes what one teacher has learned from: its vote on every query may go to another class, so
+    two counts of each row move by one vote. `Q` rows move by `sqrt(2 Q)` at most, in Euclidean length, and
+    are one Gaussian release with `mu = sqrt(2 Q) / sigma`. docs/teachers.md has the proof.
+
+    >>> GaussianHistogram(sigma=40.0).noise, GaussianHistogram(sigma=40.0).releases_counts
+    (Noise(family='rounded_gaussian', scale=40.0), True)
+    """
+
+    sigma: float  # standard deviation of the Gaussian on each count, before rounding
+
+
 Mechanism = (
     LNMax
     | GNMax
@@ -296,6 +322,7 @@ Mechanism = (
     | DiscreteLaplaceMax
     | ConfidentDiscreteGaussian
     | ConfidentDiscreteLaplace
+    | GaussianHistogram
 )
 
 BY_NAME: dict[str, type[Mechanism]] = {kind.name: kind for kind in get_args(Mechanism)}
@@ -337,14 +364,4 @@ def from_dict(description: Mapping[str, object]) -> Mechanism:
     >>> from_dict({'name': 'lnmax', 'scale': 20.0})
     LNMax(scale=20.0)
     """
-    if not isinstance(description, Mapping):
-        raise PateError(f"mechanism={description!r} does not describe one; it must be an object with a name")
-    settings = dict(description)
-    name = settings.pop("name", None)
-    if not isinstance(name, str) or name not in BY_NAME:
-        raise PateError(f"mechanism name {name!r} is unknown; the known ones are {', '.join(BY_NAME)}")
-    wanted = {field.name for field in dataclasses.fields(BY_NAME[name])}
-    if set(settings) != wanted:
-        raise PateError(f"mechanism {name} takes {sorted(wanted)}, not {sorted(settings)}")
-    make: Callable[..., Mechanism] = BY_NAME[name]
-    return make(**settings)
+    return cast(Mechanism, described(description, BY_NAME, "mechanism"))

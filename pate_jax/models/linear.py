@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pate_jax.errors import PateError
+from pate_jax.errors import at_least
 from pate_jax.models.nets import Model, Params
 from pate_jax.models.spaces import Space
 
@@ -30,8 +30,7 @@ def on_space(space: Space, *, input_shape: tuple[int, ...], classes: int) -> Mod
     >>> model.apply(model.init(jax.random.key(0)), model.front(pool)).shape
     (50, 2)
     """
-    if classes < 2:
-        raise PateError(f"classes={classes} must be at least 2")
+    at_least(2, classes=classes)
     entries = len(space.variances) + 1
 
     def init(key: Array) -> Params:

@@ -22,17 +22,22 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least, one_of
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
 from pate_jax.models import photos as known_photos
-from pate_jax.models.layers import Convolution, Form, Layered, activation_function, dense
+from pate_jax.models.layers import (
+    Convolution,
+    Form,
+    Layered,
+    ResidualNet,
+    StridedNet,
+    activation_function,
+    dense,
+)
 from pate_jax.models.nearness import nearness
 from pate_jax.models.preprocessing import Preprocessing
-from pate_jax.models.products import Products
-from pate_jax.models.ramps import Ramps
-from pate_jax.models.residual import ResidualNet
-from pate_jax.models.strided import StridedNet
+from pate_jax.models.table_features import Products, Ramps
 
 Params = Any
 
@@ -311,13 +316,11 @@ def build(
 @lru_cache(maxsize=64)
 def _build(name: names.Net | names.Solved, input_shape, classes, activation, form, settings) -> Model:
     """Build once: a net asked for again is the same two functions, so nothing is compiled again for it."""
-    if name not in NETS:
-        raise PateError(f"net={name!r} is unknown; choose one of {', '.join(NETS)}")
+    one_of(NETS, net=name)
     kind, defaults = NETS[name]
     if not issubclass(kind, DenseNet | RowsNet | SumsNet) and len(input_shape) != 3:
         raise PateError(f"net={name!r} takes images and input_shape={input_shape} is none; use mlp or table")
-    if classes < 2:
-        raise PateError(f"classes={classes} must be at least 2")
+    at_least(2, classes=classes)
     given = dict(settings)
     own = {key: given.pop(key) for key in defaults if key in given}
     function = activation_function(activation, **given)

@@ -9,16 +9,20 @@ what images are made of. No private image is looked at to learn them, and each i
 
 from __future__ import annotations
 
+import functools
 import itertools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
-from pate_jax.models import clusters, image_blocks, iteration
+from pate_jax.models import clusters
+from pate_jax.system import devices, eigen, progress
 from pate_jax.system.eigen import eigensystem
 
 SIZE, KINDS, CELLS, SHAKY = 5, 100, 7, 100
@@ -98,7 +102,7 @@ def learn(
 
 def features(known: Patches, images: Float[np.ndarray, "image h w c"]) -> Float[np.ndarray, "image features"]:
     """`look` at any number of images, each by itself, so that no image changes another's last bit."""
-    return image_blocks.features(_looked, known, images, len(known.middle))
+    return block_features(_looked, known, images, len(known.middle))
 
 
 def look(known: Patches, images: Float[Array | np.ndarray, "image h w c"]) -> Float[Array, "image features"]:
@@ -262,7 +266,7 @@ def _shaky(
     for place, each in zip(changes, moved, strict=True):
         np.subtract(features(known, each), still, out=place)
     changes = changes.reshape(-1, still.shape[1])
-    found = iteration.leading(changes, random.standard_normal(known.shaky.shape), _TURNS)
+    found = eigen.leading(changes, random.standard_normal(known.shaky.shape), _TURNS)
     squares = ((changes @ found) ** 2).mean(0)
     all_alike = np.square(changes, out=changes).mean()
     return found, (1 - 1 / np.sqrt(1 + _STEADY * squares / max(all_alike, _TINY))).astype(np.float32)
@@ -273,3 +277,57 @@ def _middles(points: np.ndarray, middles: np.ndarray) -> np.ndarray:
     for _ in range(_ROUNDS):
         middles = clusters.middles(points, clusters.nearest(points, middles), middles)
     return middles
+
+
+_AT_ONCE = 100  # images that a device looks at together, at most
+_TOGETHER = 2000  # images that all devices look at together, at least: as many as `spaces` hands over
+Look = Callable[[Any, Array], Array]  # of what is known and a block: one row for each image of it
+
+
+def block_features(
+    look: Look, known: Any, images: Float[np.ndarray, "image h w c"], width: int
+) -> Float[np.ndarray, "image features"]:
+    """`look` at any number of images, which gives `width` numbers of each.
+
+    All devices take part, whichever one a caller prefers. Every block has the same shape and program, so a
+    `look` that treats each image by itself gives it the same bits alone and in any company.
+    """
+    present = devices.local()
+    each = min(_AT_ONCE, -(-_TOGETHER // len(present)))
+    places = tuple(present[: max(1, -(-len(images) // each))])
+    program, rows, everywhere = _looking(look, places)
+    there, step = jax.device_put(known, everywhere), each * len(places)
+    found = np.zeros((len(images), width), np.float32)
+
+    def begun(start: int) -> Array:
+        given = np.zeros((step, *images.shape[1:]), np.float32)
+        given[: len(images) - start] = images[start : start + step]
+        return program(there, jax.device_put(given, rows))
+
+    with devices.kept_memory():
+        starts = range(0, len(images), step)
+        blocks = [begun(start) for start in starts[:1]]  # and one more while the first is computed
+        for start in progress.track(starts, "comparing patches", total=len(starts)):
+            if start + step < len(images):
+                blocks.append(begun(start + step))
+            for shard in blocks.pop(0).addressable_shards:
+                first = start + (shard.index[0].start or 0)
+                room = found[first : first + each]
+                room[:] = np.asarray(shard.data)[: len(room)]
+    return found
+
+
+@functools.cache
+def _looking(
+    look: Look, places: tuple[jax.Device, ...]
+) -> tuple[Callable[..., Array], NamedSharding, NamedSharding]:
+    """The program that looks at blocks of images on these devices at once, and where its arguments lie.
+
+    It is one program: were each device to run its own, each would compile it.
+    """
+    mesh = Mesh(np.array(places), ("image",))
+    split, whole = PartitionSpec("image"), PartitionSpec()
+    mapped = jax.shard_map(look, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
+    # Where a device is a core: all devices share a pool of threads, where their products wait for each other.
+    options = devices.compiling(places[0].platform)
+    return jax.jit(mapped, compiler_options=options), NamedSharding(mesh, split), NamedSharding(mesh, whole)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
-from pate_jax.models import clusters, image_blocks
+from pate_jax.models import clusters, patches
 from pate_jax.system.eigen import eigensystem
 
 SIZE, CELLS, THRESHOLD = 6, 3, 1.0
@@ -116,7 +116,7 @@ def features(known: Photos, photos: Float[np.ndarray, "photo h w c"]) -> Float[n
         raise PateError(
             f"photos of {high} x {wide} pixels do not fit a space of others: give those of the public shape"
         )
-    return image_blocks.features(_looked, known, photos, known.features)
+    return patches.block_features(_looked, known, photos, known.features)
 
 
 def _looked(known: Photos, photos: Float[Array, "photo h w c"]) -> Float[Array, "photo features"]:

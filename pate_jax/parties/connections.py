@@ -123,99 +123,103 @@ class Hub:
             self.fail(f"{self.name} could not go on ({type(error).__name__}): run the vote again")
 
 
+class Peer:
+    """What a connection of MPyC does here besides: its peer is known by its certificate."""
+
+    buffers: dict[int, Any]
+    peer_pid: Any
+    transport: Any
+
+    def __init__(self, hub: Hub, expected: str | None) -> None:
+        super().__init__(hub, None)  # type: ignore[call-arg]  # MPyC reads no more of a runtime than its loop
+        self.hub, self.expected, self.name = hub, expected, expected or ""
+        self.closing, self.refused = False, False
+        self.received = 0  # so that a slow message is told from a silent peer
+
+    def connection_made(self, transport: Any) -> None:
+        """Find out who the peer is."""
+        self.transport = transport
+        shown = hashlib.sha256(transport.get_extra_info("ssl_object").getpeercert(True)).hexdigest()
+        names = [one.name for one in self.hub.agreement.parties if one.fingerprint == shown]
+        if not names or (self.expected and names[0] != self.expected) or names[0] == self.hub.name:
+            self._turn_away(names[0] if names else "a stranger")
+        elif self.hub.failure.done():
+            self.refuse(str(self.hub.failure.exception()))
+        elif names[0] in self.hub.peers:
+            self.refuse(
+                f"a second process of the name {names[0]} came: the first one votes, so end one of them"
+            )
+        elif self.hub.settled:
+            self.refuse(f"{names[0]} came too late: the vote began without it")
+        else:
+            self.name = self.peer_pid = names[0]
+            self.hub.peers[names[0]] = self
+            self.send(HELLO, self.hub.hello())
+            self.hub.changed.set()
+
+    def _turn_away(self, who: str) -> None:
+        if self.expected:
+            self.hub.fail(f"where {self.expected} should listen is {who}: correct host and port")
+        self.refuse(f"{self.hub.name} did not expect {who} here: check the agreement's addresses")
+
+    def refuse(self, sentence: str) -> None:
+        """Tell a peer why it may not take part, and hang up."""
+        self.tell(sentence)
+        self.closing = self.refused = True
+        self.transport.close()
+
+    def tell(self, sentence: str) -> None:
+        """Send the sentence with which the session ends."""
+        if not self.transport.is_closing():
+            self.send(REFUSAL, sentence.encode()[:LONGEST_REFUSAL])
+
+    def send(self, label: int, payload: bytes) -> None:
+        """Send a message, unless the connection is being closed."""
+        if not self.transport.is_closing():
+            super().send(label, payload)  # type: ignore[misc]
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and end the session if they are its end."""
+        if self.refused:
+            return
+        self.received += len(data)
+        super().data_received(data)  # type: ignore[misc]
+        told = self.buffers.get(REFUSAL)
+        if isinstance(told, bytes):
+            self.hub.fail(told.decode(errors="replace"))
+        if HELLO in self.buffers:
+            self.hub.hear(self.name, self.buffers.pop(HELLO))
+        self.hub.changed.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the session unless the peer had said farewell."""
+        over = self.closing or FAREWELL in self.buffers or self.hub.peers.get(self.name) is not self
+        if not over and not self.hub.settled:
+            if self.name not in self.hub.nonces:
+                self.hub.hung_up.add(self.name)
+            del self.hub.peers[self.name]
+            self.hub.nonces.pop(self.name, None)
+        elif not over:
+            self.hub.fail(
+                f"{self.name} left before the vote was over: start it again, and each party then sends "
+                "the votes and the noise that it had recorded"
+            )
+        self.hub.changed.set()
+
+    def gone(self) -> bool:
+        """Whether the peer has said that it ends, or hung up."""
+        ended = FAREWELL in self.buffers or REFUSAL in self.buffers
+        return ended or bool(self.transport.is_closing())
+
+    def waiting(self) -> bool:
+        """Whether a message of this peer is awaited."""
+        return any(isinstance(one, asyncio.Future) and not one.done() for one in self.buffers.values())
+
+
 @functools.cache
 def _exchanger() -> type[Any]:
-    """The class of connections, which can be written only once MPyC is imported."""
-
-    class Exchanger(engine.library().asyncoro.MessageExchanger):  # type: ignore[misc, name-defined]
-        """MPyC's connection to a peer, which is known by its certificate."""
-
-        def __init__(self, hub: Hub, expected: str | None) -> None:
-            super().__init__(hub, None)  # MPyC reads no more of a runtime than its loop
-            self.hub, self.expected, self.name = hub, expected, expected or ""
-            self.closing, self.refused = False, False
-            self.received = 0  # so that a slow message is told from a silent peer
-
-        def connection_made(self, transport: Any) -> None:
-            """Find out who the peer is."""
-            self.transport = transport
-            shown = hashlib.sha256(transport.get_extra_info("ssl_object").getpeercert(True)).hexdigest()
-            names = [one.name for one in self.hub.agreement.parties if one.fingerprint == shown]
-            if not names or (self.expected and names[0] != self.expected) or names[0] == self.hub.name:
-                self._turn_away(names[0] if names else "a stranger")
-            elif self.hub.failure.done():
-                self.refuse(str(self.hub.failure.exception()))
-            elif names[0] in self.hub.peers:
-                self.refuse(
-                    f"a second process of the name {names[0]} came: the first one votes, so end one of them"
-                )
-            elif self.hub.settled:
-                self.refuse(f"{names[0]} came too late: the vote began without it")
-            else:
-                self.name = self.peer_pid = names[0]
-                self.hub.peers[names[0]] = self
-                self.send(HELLO, self.hub.hello())
-                self.hub.changed.set()
-
-        def _turn_away(self, who: str) -> None:
-            if self.expected:
-                self.hub.fail(f"where {self.expected} should listen is {who}: correct host and port")
-            self.refuse(f"{self.hub.name} did not expect {who} here: check the agreement's addresses")
-
-        def refuse(self, sentence: str) -> None:
-            """Tell a peer why it may not take part, and hang up."""
-            self.tell(sentence)
-            self.closing = self.refused = True
-            self.transport.close()
-
-        def tell(self, sentence: str) -> None:
-            """Send the sentence with which the session ends."""
-            if not self.transport.is_closing():
-                self.send(REFUSAL, sentence.encode()[:LONGEST_REFUSAL])
-
-        def send(self, label: int, payload: bytes) -> None:
-            """Send a message, unless the connection is being closed."""
-            if not self.transport.is_closing():
-                super().send(label, payload)
-
-        def data_received(self, data: bytes) -> None:
-            """Take bytes, and end the session if they are its end."""
-            if self.refused:
-                return
-            self.received += len(data)
-            super().data_received(data)
-            told = self.buffers.get(REFUSAL)
-            if isinstance(told, bytes):
-                self.hub.fail(told.decode(errors="replace"))
-            if HELLO in self.buffers:
-                self.hub.hear(self.name, self.buffers.pop(HELLO))
-            self.hub.changed.set()
-
-        def connection_lost(self, error: Exception | None) -> None:
-            """End the session unless the peer had said farewell."""
-            over = self.closing or FAREWELL in self.buffers or self.hub.peers.get(self.name) is not self
-            if not over and not self.hub.settled:
-                if self.name not in self.hub.nonces:
-                    self.hub.hung_up.add(self.name)
-                del self.hub.peers[self.name]
-                self.hub.nonces.pop(self.name, None)
-            elif not over:
-                self.hub.fail(
-                    f"{self.name} left before the vote was over: start it again, and each party then sends "
-                    "the votes and the noise that it had recorded"
-                )
-            self.hub.changed.set()
-
-        def gone(self) -> bool:
-            """Whether the peer has said that it ends, or hung up."""
-            ended = FAREWELL in self.buffers or REFUSAL in self.buffers
-            return ended or bool(self.transport.is_closing())
-
-        def waiting(self) -> bool:
-            """Whether a message of this peer is awaited."""
-            return any(isinstance(one, asyncio.Future) and not one.done() for one in self.buffers.values())
-
-    return Exchanger
+    """The class of connections, which can be made only once MPyC is imported."""
+    return type("Exchanger", (Peer, engine.library().asyncoro.MessageExchanger), {})
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pate_jax.errors import PateError
-from pate_jax.parties import certificates, wire
+from pate_jax.parties import certificates, shamir
 
 SECURITY = 80  # bits: what a masked number may tell, by the statistical distance 2^-80 for each comparison
 
@@ -42,7 +42,7 @@ def library() -> Any:
         os.environ.clear()
         os.environ.update(environment)
         os.environ["MPYC_MAXWORKERS"] = "0"  # MPyC reads it again at each square root
-    mpyc.runtime.pickle = wire  # see wire.py: a peer's bytes are never unpickled
+    mpyc.runtime.pickle = shamir  # see wire.py: a peer's bytes are never unpickled
     return mpyc.runtime
 
 

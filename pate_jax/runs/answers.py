@@ -6,6 +6,8 @@ ledger does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,10 +16,8 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers, to_dict
 from pate_jax.runs import budget, ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import Line
+from pate_jax.runs.ledger import Given, Line
 from pate_jax.system import storage
-
-_PARTS = ("labels", "answered")
 
 
 def shown(run: RunDirectory) -> list[Line]:
@@ -51,8 +51,12 @@ def asked(run: RunDirectory) -> list[Line]:
 
 def load_answers(run: RunDirectory) -> aggregate.Answers:
     """The answers to all queries asked so far, batch after batch."""
-    parts = [_issued(run, line) for line in asked(run)]
-    labels, answered = (np.concatenate(part) for part in zip(*parts, strict=True))
+    lines = asked(run)
+    parts = [_issued(run, line) for line in lines]
+    mechanism, counts = lines[0].mechanism, [part.counts for part in parts if part.counts is not None]
+    if counts and not isinstance(mechanism, StableAnswers):
+        return aggregate.of_histograms(np.concatenate(counts), mechanism, lines[0].teachers)
+    labels, answered = (np.concatenate(part) for part in zip(*(part[:2] for part in parts), strict=True))
     return aggregate.Answers(jnp.asarray(labels), jnp.asarray(answered))
 
 
@@ -109,12 +113,16 @@ def subset(votes: voting.Votes, rows: np.ndarray | slice) -> voting.Votes:
     return voting.Votes(votes.votes[rows], labels, ids, true, digests, votes.trial)
 
 
-def _issued(run: RunDirectory, line: Line) -> tuple[np.ndarray, np.ndarray]:
+def same(recorded: Given, file: Mapping[str, np.ndarray]) -> bool:
+    """Whether a file of answers holds what the ledger recorded."""
+    pairs = recorded.arrays.items()
+    return all(name in file and np.array_equal(part, file[name]) for name, part in pairs)
+
+
+def _issued(run: RunDirectory, line: Line) -> Given:
     """The answers of a line, where its file holds the same."""
-    recorded, file = ledger.unpack(line.answers), run.answers_of(line.batch)
-    arrays = storage.read_arrays(file, "answers")
-    pairs = zip(_PARTS, recorded, strict=True)
-    if not all(name in arrays and np.array_equal(part, arrays[name]) for name, part in pairs):
+    recorded, file = line.given, run.answers_of(line.batch)
+    if not same(recorded, storage.read_arrays(file, "answers")):
         raise PateError(
             f"{file} differs from the ledger: other answers were recorded. Remove it, and `pate aggregate "
             f"{run.root}` writes it again"

@@ -12,32 +12,38 @@ So no noise serves two lists, and a batch that a crash interrupts ends with the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import aggregate, voting
 from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.accounting.filter import Cost
-from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
-from pate_jax.runs import budget, chain, ledger, plans, publication, registration, trials
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
+from pate_jax.runs import (
+    budget,
+    chain,
+    ledger,
+    plans,
+    publication,
+    registration,
+    stable_list,
+    streams,
+    trials,
+)
 from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
 from pate_jax.runs.parties import owners
 from pate_jax.runs.record import refuse_crowd, stage_of
-from pate_jax.runs.secret import Secret
 from pate_jax.runs.thresholds import check_threshold
 from pate_jax.system import progress, storage
 
-_UNANSWERED = -1
+_NOTHING = {"labels": -1, "answered": False, "counts": 0}  # of a row whose query was not asked
 _NAMELESS = (
     "these votes do not name their inputs, so equal inputs are not noticed, and --more cannot distinguish "
     "them from new ones: next time add `ids`, one for each row. What this run answers counts in any case, "
@@ -155,45 +161,10 @@ def draw(
 ) -> aggregate.Answers:
     """The mechanism's answers to these votes with the run's noise for this batch, the same at every call."""
     if not len(votes):
-        return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool))
-    key = noise_key(run, stream(mechanism, storage.digest(votes), label))
+        counts = jnp.zeros(votes.shape, jnp.int32) if mechanism.releases_counts else None
+        return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool), counts=counts)
+    key = streams.key(run, streams.name(mechanism, storage.digest(votes), label))
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
-
-
-def noise_key(run: RunDirectory, stream: str) -> jax.Array:
-    """The key of one stream of noise."""
-    return key_of(run.secret, stream)
-
-
-def key_of(secret: Secret, stream: str) -> jax.Array:
-    """The key of one stream of noise of a secret."""
-    impl = chacha.PRIVATE if secret.seed is None else chacha.SEEDED
-    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(_noise_words(secret, stream)), impl=impl)
-    return key
-
-
-def noise_label(batch: int, queries: str, inputs: str, schema: int) -> int | str:
-    """The name of a batch's noise: the batch's number, and the digests of its queries and inputs.
-
-    Without the digests, two copies of a run that ask about different inputs next could reveal, by equal
-    answers, that the votes on them are equal. `schema` is that of the ledger's line: up to 2, the name of
-    batch 1 was its number alone.
-    """
-    return batch if batch == 1 and schema < 3 else f"{batch} about {queries} {inputs}"
-
-
-def stream(mechanism: AnyMechanism, votes_digest: str, label: int | str) -> str:
-    """The name of the noise stream of one batch of votes, which serves nothing else.
-
-    It contains the label of the batch, so that two batches with equal votes do not reveal this by equal
-    answers. It contains the mechanism, so that a copy of the run with another mechanism shares no noise.
-    """
-    return f"noise of batch {label} for {votes_digest} by {json.dumps(to_dict(mechanism), sort_keys=True)}"
-
-
-def commitment(run: RunDirectory, stream: str) -> str:
-    """A digest that commits the run to its noise without revealing it."""
-    return storage.digest(_noise_words(run.secret, stream))
 
 
 def _batch_of(run: RunDirectory, votes: voting.Votes, more: bool) -> int:
@@ -320,15 +291,13 @@ def _settle(
 def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost, before: list[Line]) -> Line:
     """The ledger's line of a batch: as many of its queries as the budget affords, and their answers."""
     if isinstance(mechanism, StableAnswers):
-        from pate_jax.runs import stable_list  # imported here, as it imports this module
-
-        return stable_list.charge(run, mechanism, batch, before)
+        return stable_list.charge(run, mechanism, batch, before, size_of(run))
     whole = voting.load_votes(run.votes_of(batch))
     teachers, classes = _size(whole.votes) if batch == 1 else size_of(run)
     asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
     digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
-    label, fixed = noise_label(batch, queries, inputs, chain.SCHEMA), budget.fixed(run)
+    label, fixed = streams.label(batch, queries, inputs, chain.SCHEMA), budget.fixed(run)
     drawn = draw(run, mechanism, votes.votes, label)
     order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked, run.record.read().rule)
     return Line(
@@ -340,11 +309,11 @@ def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost,
         votes=digest,
         queries=queries,
         inputs=inputs,
-        noise=commitment(run, stream(mechanism, digest, label)),
+        noise=streams.commitment(run, streams.name(mechanism, digest, label)),
         budget=fixed,
         order=order,
         cost=cost,
-        answers=ledger.pack(drawn.labels, drawn.answered),
+        answers=ledger.pack(drawn.labels, drawn.answered, drawn.counts),
     )
 
 
@@ -357,23 +326,23 @@ def _issue(run: RunDirectory, line: Line) -> None:
             f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
             "restore them from a backup, or choose another --out and add up what both have spent"
         )
-    labels, answered = ledger.unpack(line.answers)
-    arrays = {"labels": labels, "answered": answered}
+    arrays = line.given.arrays
     if run.rows_of(batch).exists():
         by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]
         before = [storage.read_arrays(run.answers_of(one), "answers") for one in range(1, batch)]
-        labels, answered = (
-            np.concatenate([*(one[name] for one in before), arrays[name]]) for name in ("labels", "answered")
-        )
-        asked = by < len(labels)
-        by = np.where(asked, by, 0)
-        arrays["row_labels"] = np.where(asked & (len(labels) > 0), _at(labels, by), _UNANSWERED)
-        arrays["row_answered"] = asked & _at(answered, by)
+        arrays |= {
+            f"row_{name}": _at(np.concatenate([*(one[name] for one in before), part]), by, _NOTHING[name])
+            for name, part in arrays.items()
+        }
     storage.write_arrays(run.answers_of(batch), "answers", arrays)
 
 
-def _at(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    return values[places] if len(values) else np.zeros(len(places), values.dtype)
+def _at(values: np.ndarray, places: np.ndarray, otherwise: int | bool) -> np.ndarray:
+    """The values at these places, and something else where there is none yet."""
+    found = np.full((len(places), *values.shape[1:]), otherwise, values.dtype)
+    there = places < len(values)
+    found[there] = values[places[there]]
+    return found
 
 
 def size_of(run: RunDirectory) -> tuple[int, int]:
@@ -383,7 +352,3 @@ def size_of(run: RunDirectory) -> tuple[int, int]:
 
 def _size(votes: np.ndarray) -> tuple[int, int]:
     return int(votes.sum(1).max(initial=0)), votes.shape[1]
-
-
-def _noise_words(secret: Secret, stream: str) -> np.ndarray:
-    return np.frombuffer(secret.derive(stream), np.uint32)

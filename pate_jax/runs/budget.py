@@ -22,7 +22,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
-from pate_jax.runs import chain, ledger
+from pate_jax.runs import chain, ledger, stable_list
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine, Line, budget_to_dict
 from pate_jax.system import progress
@@ -138,8 +138,6 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
 
 def _check_list(run: RunDirectory, mechanism: StableAnswers, epsilon: float | None, delta: float) -> None:
     """Refuse a list of stable answers beyond its budget, before its first answer or where one is named."""
-    from pate_jax.runs import stable_list  # imported here, as it imports this module
-
     if "mechanism" not in run.record.read() or epsilon is not None:
         stable_list.check_cost(mechanism, epsilon, delta)
 
@@ -148,8 +146,6 @@ def needed_for_more(run: RunDirectory, lines: Sequence[Line]) -> None:
     """Refuse further queries in a run without a budget, or whose list of stable answers has ended."""
     settings = run.record.read()
     if "mechanism" in settings and isinstance(settings.mechanism, StableAnswers):
-        from pate_jax.runs import stable_list  # imported here, as it imports this module
-
         stable_list.check_open(run, settings.mechanism, lines)
     elif settings.budget is None:
         raise PateError(
@@ -211,7 +207,7 @@ def _summary_of_list(run: RunDirectory, mechanism: StableAnswers, lines: Sequenc
     known, asked = run.record.read().delta, sum(line.asked for line in lines)
     delta = CUSTOMARY_DELTA if known is None else known
     found = stable.epsilon(mechanism, delta)
-    answered = sum(int(ledger.unpack(line.answers)[1].sum()) for line in lines)
+    answered = sum(int(line.given.answered.sum()) for line in lines)
     unanswered = asked - answered
     return {
         "run_dir": str(run.root),

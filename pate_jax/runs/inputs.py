@@ -17,7 +17,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.models import patches, spaces
 from pate_jax.models.spaces import likeness
-from pate_jax.runs import public_part
+from pate_jax.runs import measured, public_part
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import RECORDS, refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice
@@ -48,13 +48,12 @@ class Inputs:
     @cached_property
     def dataset(self) -> data.Dataset:
         """The private, public and test parts."""
-        if self.opened is not None:
-            return self.opened
-        if self.tolerant:
-            return open_tolerantly(self.choice)
-        found = open_data(self.choice)
-        public_part.refuse_others(self.run, found)
-        relation.check_users_count(found, self.cut.by)
+        found = self.opened
+        if found is None:
+            found = open_tolerantly(self.choice) if self.tolerant else open_data(self.choice)
+        if not self.tolerant:
+            public_part.refuse_others(self.run, found)
+            relation.check_users_count(found, self.cut.by)
         return found
 
     @property
@@ -123,7 +122,13 @@ def same_records(run: RunDirectory, dataset: data.Dataset) -> dict[str, str]:
 
 
 def open_data(choice: DataChoice) -> data.Dataset:
-    """Load the chosen data set."""
+    """Load the chosen data set, and check what is to be measured on it."""
+    found = _opened(choice)
+    measured.check(found, choice.positive, choice.by_group)
+    return found
+
+
+def _opened(choice: DataChoice) -> data.Dataset:
     if choice.private is None or choice.public is None:
         if isinstance(choice.classes, str):
             raise PateError(f"--classes {choice.classes} names the classes of your own files: give --private")

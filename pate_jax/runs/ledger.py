@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.filter import Cost, Filter
 from pate_jax.errors import PateError
@@ -30,10 +30,23 @@ _TEXTS = ("votes", "queries", "inputs", "noise", "answers")
 _COST = ("order", "rdp", "slack")
 CROWD = 5  # schema of a line of a crowd
 TRAINING = 9  # and of a net trained on the records themselves (`baselines.training`)
-TUNE = 8  # of a choice of settings, whose line `tune.ledger` reads
+TUNE = 8  # of a choice of settings, whose line `tune.candidates` reads
 PARTY = 6  # and of a party, whose lines `parties.ledger` reads
 _IS_WHOLE = re.compile("-?[0-9]{1,18}", re.ASCII).fullmatch
 _CROWD_COUNTS, _CROWD_TEXTS = {"batch": 1}, ("table", "public", "noise", "values")
+
+
+class Given(NamedTuple):
+    """What a batch answered: a label for each query, -1 where refused, and noisy counts where given."""
+
+    labels: NDArray[np.int32]
+    answered: NDArray[np.bool_]
+    counts: Int[np.ndarray, "query class"] | None
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The parts that there are, by name."""
+        return {name: part for name, part in self._asdict().items() if part is not None}
 
 
 class Line(NamedTuple):
@@ -54,6 +67,14 @@ class Line(NamedTuple):
     answers: str  # as `pack` writes them
     schema: int = chain.SCHEMA
     digest: str = ""  # of the line itself, once it is written
+
+    @property
+    def given(self) -> Given:
+        """What was answered; of whole histograms the labels are those of the largest counts."""
+        if not self.mechanism.releases_counts:
+            return Given(*unpack(self.answers), None)
+        counts = unpack_table(self.answers, (self.asked, self.classes))
+        return Given(counts.argmax(1).astype(np.int32), np.ones(len(counts), bool), counts)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON, without what the chain adds."""
@@ -212,12 +233,14 @@ def cost_to_dict(order: float, cost: Cost) -> dict[str, float]:
     return {"order": order, "rdp": cost.rdp, "slack": cost.slack}
 
 
-def pack(labels: Iterable[int], answered: Iterable[bool]) -> str:
-    """Answers as text: the label of each query, `-` where it was refused.
+def pack(labels: Iterable[int], answered: Iterable[bool], counts: ArrayLike | None = None) -> str:
+    """Answers as text: the label of each query, `-` where it was refused; or all noisy counts, row by row.
 
-    >>> pack([3, -1, 12], [True, False, True])
-    '3 - 12'
+    >>> pack([3, -1, 12], [True, False, True]), pack([0], [True], [[81, -4]])
+    ('3 - 12', '81 -4')
     """
+    if counts is not None:
+        return pack_table(np.asarray(counts))
     given = np.asarray(labels).tolist()
     tokens = {label: str(label) for label in set(given)}
     pairs = zip(given, np.asarray(answered).tolist(), strict=True)
@@ -255,7 +278,7 @@ def unpack_table(values: str, shape: tuple[int, int]) -> Int[np.ndarray, "rows c
     >>> unpack_table("3 -1 0 12", (2, 2)).tolist()
     [[3, -1], [0, 12]]
     """
-    tokens = values.split(" ")
+    tokens = values.split(" ") if values else []
     if len(tokens) != shape[0] * shape[1] or not all(map(_IS_WHOLE, tokens)):
         raise PateError(
             f"a noisy table of {len(tokens)} numbers is recorded, where a release has {shape[0]} x "

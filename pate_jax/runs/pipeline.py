@@ -10,6 +10,7 @@ from pate_jax.runs import (
     config_file,
     crowds,
     processes,
+    public_labels,
     registration,
     reservation,
     stages,
@@ -30,12 +31,12 @@ def run(config: RunConfig) -> dict[str, Any]:
     Of several processes all train and vote; the first does the rest, and the others return nothing.
     """
     run = RunDirectory(config.directory)
-    planned = net = None
+    planned = net = opened = None
     if config.who != "teachers":
         found = crowds.run(config)
         if not isinstance(found, crowds.Chosen):
             return found
-        planned, net = found
+        planned, net, opened = found
         config = replace(config, voters="teachers")
     settled = teacher_plan.settled(run, config, planned)
     config, net = settled.config, settled.net or net
@@ -56,7 +57,9 @@ def run(config: RunConfig) -> dict[str, Any]:
             config.min_distance,
             config.student,
             net,
+            settled.opened or opened,
         )
+        public_labels.say(inputs.dataset)
         config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism), settled.said)
         reservation.before_training(inputs, config, mechanism)
         progress.say(_trained(stages.train(inputs)))

@@ -14,8 +14,8 @@ from pate_jax.accounting.after_count import Limit
 from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import Cost
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.slack import sampler_slack
-from pate_jax.accounting.training_statement import Training
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws

@@ -11,7 +11,6 @@ from typing import Any
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import to_dict
-from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
 from pate_jax.system import storage
@@ -55,7 +54,7 @@ def shown_by(lines: Sequence[Line]) -> Shows | None:
         return None
     sizes, asked, answered = [], 0, 0
     for line in lines:
-        given = ledger.unpack(line.answers)[1]
+        given = line.given.answered
         asked, answered = asked + len(given), answered + int(given.sum())
         sizes.append((asked, answered))
     mechanism = to_dict(lines[0].mechanism)

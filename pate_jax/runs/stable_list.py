@@ -24,7 +24,7 @@ from pate_jax.accounting.filter import NOTHING, Cost
 from pate_jax.aggregate.stable import Answered, Progress, answer
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import batches, chain, ledger
+from pate_jax.runs import chain, ledger, streams
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
 from pate_jax.system import storage
@@ -85,8 +85,17 @@ def at_order(mechanism: StableAnswers, order: float) -> Cost:
     return Cost(float(stable.curve(mechanism, np.array([order]))[0]), stable.strays(mechanism))
 
 
-def charge(run: RunDirectory, mechanism: StableAnswers, batch: int, lines: Sequence[Line]) -> Line:
-    """The ledger's line of a batch: how many of its queries the list reaches, and their answers."""
+def charge(
+    run: RunDirectory,
+    mechanism: StableAnswers,
+    batch: int,
+    lines: Sequence[Line],
+    size: tuple[int, int],
+) -> Line:
+    """The ledger's line of a batch: how many of its queries the list reaches, and their answers.
+
+    `size` is the numbers of teachers and classes.
+    """
     check_open(run, mechanism, lines)
     whole = voting.load_votes(run.votes_of(batch))
     room = stable.MOST_QUERIES - progress(lines).asked
@@ -96,18 +105,18 @@ def charge(run: RunDirectory, mechanism: StableAnswers, batch: int, lines: Seque
             f"its figure covers {stable.MOST_QUERIES:,} in all; ask fewer"
         )
     digest, queries, inputs = (storage.digest(part) for part in (whole.votes, whole.ids, whole.digests))
-    stream = batches.stream(mechanism, digest, batches.noise_label(batch, queries, inputs, chain.SCHEMA))
+    stream = streams.name(mechanism, digest, streams.label(batch, queries, inputs, chain.SCHEMA))
     found = drawn(run, mechanism, whole.votes, stream, lines)
     order, paid = cost(mechanism, first=not lines)
     return Line(
         batch,
         mechanism,
-        *batches.size_of(run),
+        *size,
         len(found.labels),
         votes=digest,
         queries=queries,
         inputs=inputs,
-        noise=batches.commitment(run, stream),
+        noise=streams.commitment(run, stream),
         budget=None,
         order=order,
         cost=paid,
@@ -119,7 +128,7 @@ def drawn(
     run: RunDirectory, mechanism: StableAnswers, votes: np.ndarray, stream: str, lines: Sequence[Line]
 ) -> Answered:
     """The answers to a batch of votes after these lines, with the run's noise: the same at every call."""
-    key, before = batches.noise_key(run, stream), progress(lines)
+    key, before = streams.key(run, stream), progress(lines)
     return answer(mechanism, votes, key=key, before=before, opened=_opened(run, lines))[1]
 
 
@@ -128,8 +137,8 @@ def _opened(run: RunDirectory, lines: Sequence[Line]) -> jax.Array | None:
     if not lines:
         return None
     line = next((one for one in reversed(lines) if _unanswered(one)), lines[0])
-    label = batches.noise_label(line.batch, line.queries, line.inputs, line.schema)
-    return batches.noise_key(run, batches.stream(line.mechanism, line.votes, label))
+    label = streams.label(line.batch, line.queries, line.inputs, line.schema)
+    return streams.key(run, streams.name(line.mechanism, line.votes, label))
 
 
 def _unanswered(line: Line) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting, data, ensemble, models, student, voting
-from pate_jax.accounting.stable_statement import stable_statement
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
@@ -17,6 +16,7 @@ from pate_jax.runs import (
     budget,
     ledger,
     limits,
+    measured,
     public_part,
     queries,
     registration,
@@ -178,12 +178,12 @@ def votes_on(inputs: Inputs, asked: data.Part) -> voting.Votes:
     return voting.Votes(histograms, labels, asked.ids, asked.labels, digests, dataset.trial)
 
 
-def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.Statement:
+def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accounting.AnswersStatement:
     """What the answers cost, from the votes and the answers of the run."""
     answers, settings = load_answers(run), run.record.read()
     if isinstance(settings.mechanism, StableAnswers):
         teachers, classes = batches.size_of(run)
-        return stable_statement(
+        return accounting.stable_statement(
             settings.mechanism,
             delta,
             asked=len(answers.labels),
@@ -226,7 +226,7 @@ def covered(run: RunDirectory) -> accounting.Relation:
 
 def account(
     run: RunDirectory, delta: float | None = None, pld: bool | None = None, sanitise: float | None = None
-) -> accounting.Statement:
+) -> accounting.AnswersStatement:
     """Write the statement whole into private/, and as far as it may be published into release/.
 
     `sanitise` is the confidence at which a limit of the exact cost is released as well; each one costs.
@@ -284,14 +284,14 @@ def teach(
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
         **({"cutoff": mechanism.cutoff} if isinstance(mechanism, StableAnswers) else {}),
+        **({"counts": True} if mechanism.releases_counts else {}),
         "others": registration.published(run),
         "method": choice.config.method,
         "comparison": choice.comparison,
         "selection": _selection(run),
         "near": queries.near(dataset, asked),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
-        "student_accuracy": seen.accuracy(found),
-        "seen": seen.facts(found, dataset.class_names),
+        **measured.results(found, dataset, run.record.stages().get("data", {})),
     }
     storage.write_json(run.sheet, SHEET, sheet.made(dataset, asked, answers, seen.pool(learned, dataset)))
     write.write(run.release, learned, statement, results)

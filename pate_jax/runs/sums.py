@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.accounting import composition, curves, filter
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.slack import with_slack
-from pate_jax.accounting.training_statement import Training
 from pate_jax.runs.plans import AnyPlan, CrowdPlan, TrainingPlan
 
 NARROWEST_FIRST = ("contents", "record", "user", "party")

@@ -17,7 +17,7 @@ from pate_jax.data import Dataset, nearness, partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import queries, teacher_rehearsal
+from pate_jax.runs import queries, teacher_rehearsal, teacher_votes
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import front_of, open_data, teachers_net
@@ -35,11 +35,19 @@ _CHANGE = (
 
 
 class Settled(NamedTuple):
-    """The settings of a run with nothing left open, why they are so, and the net if it was made already."""
+    """The settings of a run with nothing left open, why they are so, and what was made for it already."""
 
     config: RunConfig
     said: tuple[str, ...] = ()
     net: models.Model | None = None
+    opened: Dataset | None = None
+
+
+class Askable(NamedTuple):
+    """The public inputs that may be asked about."""
+
+    distance: float | None  # that they are from each other at least, in units of the typical one
+    number: int
 
 
 def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | None = None) -> Settled:
@@ -55,63 +63,86 @@ def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | Non
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
     config = replace(config, data=config.data.drawn(STROKES))
-    stages, net = run.record.stages(), None
+    stages, net, opened = run.record.stages(), None, None
     if known is not None:
         found = dict(known)
     elif PLANNED in stages:
         found = stages[PLANNED]
     else:
-        found, net = _planned(config)
+        opened = _opened(config)
+        found, net = _planned(config, opened)
     if devices.is_first():
         run.record.agree(PLANNED, found)
     lines = tuple(said(found))
     for line in lines:
         progress.say(line)
-    return Settled(_filled(config, found), lines, net)
+    return Settled(_filled(config, found), lines, net, opened)
 
 
 def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
-    """The settings with what was planned in their open places."""
+    """The settings with what was planned in their open places.
+
+    One list of whole histograms has an exact figure, at most what was wished, and no filter that costs more.
+    """
+    mechanism = mechanisms.from_dict(found["mechanism"])
+    exact = mechanism.releases_counts or "headcount" in found  # the limit of both holds then
     return replace(
         config,
-        epsilon=None if "headcount" in found else config.budget,  # the limit of both holds then
+        epsilon=None if exact else config.budget,
         partition=replace(config.partition, teachers=found["teachers"]),
         teacher=replace(config.teacher, net=config.teacher.net or found["net"]),
         queries=found["queries"],
         selection=config.selection or found["selection"],
         min_distance=config.min_distance or found["min_distance"],
-        mechanism=mechanisms.from_dict(found["mechanism"]),
+        mechanism=mechanism,
     )
 
 
-def _planned(config: RunConfig) -> tuple[dict[str, Any], models.Model | None]:
-    """The plan by the number of records, and the net of linear teachers, if they are these."""
+def _opened(config: RunConfig) -> Dataset:
+    """The data, refused where there are fewer records than teachers that the user wants."""
     with devices.failing_together():
         dataset = open_data(config.data)
-        units = np.unique(partition.units_of(dataset.private, config.partition.by))
         if config.partition.teachers != PartitionChoice.teachers:
-            partition.check_enough(units, config.partition.teachers)
-        _pool(config, dataset, _distance(config, dataset))  # refused now where more are wanted than there are
-    wish: dict[str, Any] = {"records": planning.counted(len(units)), "epsilon": float(config.budget or 0)}
+            partition.check_enough(_units(config, dataset), config.partition.teachers)
+    return dataset
+
+
+def _units(config: RunConfig, dataset: Dataset) -> np.ndarray:
+    """The records or users of which each has one teacher."""
+    return np.unique(partition.units_of(dataset.private, config.partition.by))
+
+
+def _planned(config: RunConfig, dataset: Dataset) -> tuple[dict[str, Any], models.Model | None]:
+    """The plan by the number of records, and the net of linear teachers, if they are these."""
+    with devices.failing_together():
+        pool = askable(config, dataset)
+    records = planning.counted(len(_units(config, dataset)))
+    wish: dict[str, Any] = {"records": records, "epsilon": float(config.budget or 0)}
     wide = forecast.learned(dataset)
     labels = forecast.judges(dataset, wide, own=config.data.private is not None)
     try:
-        return planned(config, dataset, wide, labels, **wish)
+        return planned(config, dataset, wide, labels, pool, **wish)
     except teacher_rehearsal.NoUse as error:
         other = _way_out(dataset, wide, labels, **wish, delta=config.delta)
         raise PateError(f"{error}{other}") from None
 
 
 def planned(
-    config: RunConfig, dataset: Dataset, wide: Learned, labels: list[Labels], *, records: int, epsilon: float
+    config: RunConfig,
+    dataset: Dataset,
+    wide: Learned,
+    labels: list[Labels],
+    pool: Askable,
+    *,
+    records: int,
+    epsilon: float,
 ) -> tuple[dict[str, Any], models.Model | None]:
     """The plan as it is recorded, and the net of linear teachers, if they are these; from public things.
 
     `records` is their number or, where it was told with noise, what was told.
     """
     given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
-    distance, linear = _distance(config, dataset), config.teacher.net in (None, "linear")
-    pool, net = _pool(config, dataset, distance), _net(config.teacher, dataset, wide)
+    linear, net = config.teacher.net in (None, "linear"), _net(config.teacher, dataset, wide)
     wish: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": config.delta}
     found = teacher_rehearsal.rehearse(
         dataset,
@@ -119,7 +150,7 @@ def planned(
         **wish,
         teachers=given,
         queries=config.queries,
-        most_queries=pool,
+        most_queries=pool.number,
         least_shard=teacher_rehearsal.SHARDS[0] if linear else _OF_STEPS,
         net=net,
     )
@@ -127,14 +158,14 @@ def planned(
     return {
         **wish,
         "classes": dataset.classes,
-        "pool": pool,
+        "pool": pool.number,
         "teachers": option.teachers,
         "shard": option.shard,
         "net": config.teacher.net or "linear",
         "front": front_of(config.teacher, dataset) if linear else None,
         "queries": option.queries,
         "selection": config.selection or ("space" if linear else "kmeans"),
-        "min_distance": distance,
+        "min_distance": pool.distance,
         "mechanism": mechanisms.to_dict(option.mechanism),
         "right": option.right,
         "expected": found.expected._asdict(),
@@ -143,23 +174,20 @@ def planned(
 
 def _net(config: TeacherConfig, dataset: Dataset, wide: Learned) -> models.Model:
     """The net of the linear teachers that are rehearsed, in the space of crowds unless another is named."""
-    config = config if config.net in (None, "linear") else teacher_rehearsal.CONFIG
+    config = config if config.net in (None, "linear") else teacher_votes.CONFIG
     config = replace(config, net="linear").resolved()
     return teachers_net(config, dataset, wide.space if config.front is None else None)
 
 
-def _distance(config: RunConfig, dataset: Dataset) -> float | None:
-    """How far queries are from each other: as told, or so that no near-duplicate is asked about."""
-    if config.min_distance is not None or queries.ruler_of(dataset).typical == 0:
-        return config.min_distance
-    rows = queries.different(dataset.public, 1, [], queries.Spacing(queries.ruler_of(dataset), nearness.NEAR))
-    return nearness.NEAR if config.queries is None or len(rows) >= config.queries else None
-
-
-def _pool(config: RunConfig, dataset: Dataset, distance: float | None) -> int:
-    """How many public inputs there are to ask about; refused if they are fewer than the user wants."""
-    spacing = None if distance is None else queries.Spacing(queries.ruler_of(dataset), distance)
-    return len(queries.different(dataset.public, config.queries or 1, [], spacing))
+def askable(config: RunConfig, dataset: Dataset) -> Askable:
+    """Which inputs: as far apart as told, or no near-duplicates; refused if there are fewer than wanted."""
+    ruler, wanted, distance = queries.ruler_of(dataset), config.queries or 1, config.min_distance
+    if distance is None and ruler.typical > 0:
+        apart = queries.different(dataset.public, 1, [], queries.Spacing(ruler, nearness.NEAR))
+        if len(apart) >= wanted:
+            return Askable(nearness.NEAR, len(apart))
+    spacing = None if distance is None else queries.Spacing(ruler, distance)
+    return Askable(distance, len(queries.different(dataset.public, wanted, [], spacing)))
 
 
 def _way_out(
@@ -178,7 +206,8 @@ def _way_out(
 
 def said(found: Mapping[str, Any]) -> list[str]:
     """What was chosen and why, in five lines."""
-    expected, noise = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"]).noise
+    expected, mechanism = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"])
+    noise, what = mechanism.noise, "all noisy counts" if mechanism.releases_counts else "the leading label"
     judges = "the labels of your public file" if expected.labels == 1 else "labels made up in several ways"
     typical = found["selection"] in ("space", "kmeans")
     how = ", each typical of one cluster of the public part" if typical else ""
@@ -191,8 +220,8 @@ def said(found: Mapping[str, Any]) -> list[str]:
         f"{found['records']:,} records, {found['classes']} classes, {found['pool']:,} public inputs.",
         f"  teachers: {found['teachers']:,} of about {found['shard']:,} records each, net {found['net']}"
         f"{front}; the student that they teach does best in a rehearsal.",
-        f"  queries: {found['queries']:,}{how}{apart}; noise: {found['mechanism']['name']} of scale "
-        f"{noise.scale:,.4g} on each count of votes{number}.",
+        f"  queries: {found['queries']:,}{how}{apart}; an answer is {what}; noise: "
+        f"{found['mechanism']['name']} of scale {noise.scale:,.4g} on each count of votes{number}.",
         f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student "
         f"{expected.text()}{others}; the most frequent class alone {expected.majority:.0%}.",
         _CHANGE,

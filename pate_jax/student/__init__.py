@@ -6,8 +6,8 @@ from pate_jax.system.exports import on_demand
 
 if TYPE_CHECKING:
     from pate_jax.student.choice import Choice, choose
-    from pate_jax.student.fitting import fit, fit_many
-    from pate_jax.student.public_inputs import PublicInputs
+    from pate_jax.student.lesson import PublicInputs
+    from pate_jax.student.methods import fit, fit_many
     from pate_jax.student.selection import Bought, ask_in_rounds, select
     from pate_jax.student.serving import Student
     from pate_jax.student.settings import (
@@ -55,10 +55,10 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(__all__, "settings"),
-    **dict.fromkeys(("fit", "fit_many"), "fitting"),
+    **dict.fromkeys(("fit", "fit_many"), "methods"),
     **dict.fromkeys(("Bought", "ask_in_rounds", "select"), "selection"),
     **dict.fromkeys(("Choice", "choose"), "choice"),
-    "PublicInputs": "public_inputs",
+    "PublicInputs": "lesson",
     "Student": "serving",
     "space": "spaces",
 }

@@ -22,14 +22,14 @@ from jaxtyping import Float, Int
 
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import AS_STORED, Preprocessing
-from pate_jax.errors import PateError
-from pate_jax.models import iteration
-from pate_jax.models.spaces.medoids import cover
+from pate_jax.errors import PateError, one_of, within
+from pate_jax.models.clusters import cover
 from pate_jax.models.spaces.space import Space
 from pate_jax.student import contrast
-from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.lesson import PublicInputs
 from pate_jax.student.serving import Student
 from pate_jax.student.settings import Selection
+from pate_jax.system import eigen
 
 _DIRECTIONS = 32  # of the space that inputs are compared in
 _CHOICE = 6  # the least sure inputs that a round chooses from, times those it asks
@@ -67,15 +67,13 @@ def select(
     >>> sorted(row % 2 for row in select("kmeans", two_heaps, 2, key=b"demo").tolist())  # one of each heap
     [0, 1]
     """
-    if selection not in get_args(Selection):
-        raise PateError(f"selection={selection!r} is unknown; choose {', '.join(get_args(Selection))}")
+    one_of(get_args(Selection), selection=selection)
     if selection == "space" and space is None:
         raise PateError(
             "selection='space' compares inputs in the space of linear teachers: have such (--net linear), or "
             "choose kmeans"
         )
-    if not 0 < wanted <= len(inputs):
-        raise PateError(f"queries={wanted} must be from 1 to the {len(inputs)} different public inputs")
+    within(1, len(inputs), ", the number of different public inputs", queries=wanted)
     random = _random(key)
     if selection == "first":
         return np.arange(wanted)
@@ -166,4 +164,4 @@ def _points(inputs: np.ndarray) -> np.ndarray:
     if flat.shape[1] <= _DIRECTIONS:
         return flat
     start = np.random.default_rng(0).standard_normal((flat.shape[1], _DIRECTIONS)).astype(np.float32)
-    return flat @ iteration.leading(flat, start, 4)  # turns enough to order the directions that matter
+    return flat @ eigen.leading(flat, start, 4)  # turns enough to order the directions that matter

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -19,14 +20,15 @@ import jax
 import numpy as np
 
 from pate_jax import models
-from pate_jax.data import Preprocessing, columns, folders, tables
-from pate_jax.data.dataset import IMAGE_RANKS
+from pate_jax.data import Preprocessing, columns, folders, frames, ids, tables
+from pate_jax.data.dataset import IMAGE_RANKS, class_names_of
 from pate_jax.errors import PateError
 from pate_jax.models import trees
 from pate_jax.system import progress, storage
 
 _SIZES = (32, 250, 1000)  # batches that are compiled for; a part of one is padded
 _PLACES = ("", "student", "release/student")  # where a student may lie below a path
+_SHOWN = 10  # predictions on the terminal
 
 
 class Student(NamedTuple):
@@ -52,6 +54,28 @@ class Student(NamedTuple):
             chunk = inputs[start : start + _SIZES[-1]]
             found.append(np.asarray(apply(self.parameters, _padded(chunk), factor))[: len(chunk)])
         return np.concatenate(found)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes in the order of probabilities: names, or numbers where they have no names."""
+        names = self.class_names
+        return np.arange(len(names)) if names == class_names_of(len(names)) else np.array(names)
+
+    def predict(self, inputs: Any) -> np.ndarray:
+        """The most probable class [input], for inputs in any form that `predict_proba` takes."""
+        return self.classes_[self.predict_proba(inputs).argmax(1)]
+
+    def predict_proba(self, inputs: Any) -> np.ndarray:
+        """Probabilities [input, class] of a data frame, columns by name, an array or a file.
+
+        Columns that the student does not know, such as labels and ids, are not read.
+        """
+        if isinstance(inputs, str | Path):
+            return self(read_inputs(self, inputs)[0])
+        content = frames.read(inputs, "inputs")
+        if isinstance(content, tables.Table):
+            return self(encoded(self, content, "inputs"))
+        return self(content["inputs"])
 
     def accuracy(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Share of inputs whose most probable class is the label."""
@@ -125,16 +149,26 @@ def check_inputs(student: Student, inputs: Any, place: str = "inputs") -> np.nda
     return inputs
 
 
-def read_inputs(student: Student, path: Path | str) -> tuple[np.ndarray, np.ndarray | None]:
+def read_inputs(
+    student: Student, path: Path | str, id_column: str | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The inputs in a file or folder, and their ids, if there are any.
 
     An .npz holds an array `inputs`, a .csv or .parquet the columns that the student knows, a folder images.
+    Unless `id_column` names one, ids of a table are a column that the student does not know, is called after
+    ids, and differs in every row.
     """
     path = Path(path).expanduser()
     if path.is_dir():
         return _images(student, path)
     if path.suffix.lower() in tables.SUFFIXES:
-        return encoded(student, tables.read(path), str(path)), None
+        table = tables.read(path)
+        named = _ids(student, table, id_column, str(path))
+        return encoded(student, table, str(path)), named
+    if id_column is not None:
+        raise PateError(
+            f"--id-column {id_column} names a column of a table, and {path} is none: leave it out"
+        )
     arrays = storage.read_foreign_arrays(path)
     if "inputs" not in arrays:
         raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
@@ -147,7 +181,7 @@ def read_inputs(student: Student, path: Path | str) -> tuple[np.ndarray, np.ndar
 def write_predictions(
     path: Path | str, student: Student, probabilities: np.ndarray, ids: np.ndarray | None = None
 ) -> None:
-    """Write .npz (labels, probabilities, class_names, ids) or .csv (row or id, label, probability)."""
+    """Write .npz (labels, probabilities, class_names, ids) or .csv (row or id, label, p_CLASS ...)."""
     path, names = check_out(path), np.array(student.class_names)
     labels = names[probabilities.argmax(1)]
     if path.suffix.lower() == ".npz":
@@ -155,7 +189,7 @@ def write_predictions(
         arrays = {"labels": labels, "probabilities": probabilities, "class_names": names, **more}
         storage.write_arrays(path, "predictions", arrays)
     else:
-        storage.write_bytes(path, predictions_csv(labels, probabilities, ids).encode())
+        storage.write_bytes(path, predictions_csv(student.class_names, probabilities, ids).encode())
 
 
 def check_out(path: Path | str) -> Path:
@@ -166,20 +200,39 @@ def check_out(path: Path | str) -> Path:
     return path
 
 
-def predictions_csv(labels: np.ndarray, probabilities: np.ndarray, ids: np.ndarray | None = None) -> str:
-    """One line for each input: its row or id, the most probable class and that class's probability.
+def predictions_csv(names: Sequence[str], probabilities: np.ndarray, called: np.ndarray | None = None) -> str:
+    """One line for each input: its row or id, the most probable class, and the probability of each class.
 
-    >>> print(predictions_csv(np.array(["cat"]), np.array([[0.75, 0.25]])), end="")
-    row,label,probability
-    0,cat,0.750000
+    >>> print(predictions_csv(["cat", "dog"], np.array([[0.75, 0.25]])), end="")
+    row,label,p_cat,p_dog
+    0,cat,0.750000,0.250000
     """
     stream = io.StringIO(newline="")
     table = csv.writer(stream, lineterminator="\n")
-    table.writerow(["row" if ids is None else "id", "label", "probability"])
-    called = range(len(labels)) if ids is None else ids.tolist()
-    for name, label, values in zip(called, labels.tolist(), probabilities, strict=True):
-        table.writerow([name, label, f"{values.max():.6f}"])
+    table.writerow(["row" if called is None else "id", "label", *(f"p_{name}" for name in names)])
+    rows = range(len(probabilities)) if called is None else called.tolist()
+    for row, values in zip(rows, probabilities, strict=True):
+        table.writerow([row, names[values.argmax()], *(f"{value:.6f}" for value in values)])
     return stream.getvalue()
+
+
+def show_predictions(student: Student, probabilities: np.ndarray, called: np.ndarray | None = None) -> None:
+    """Print the first predictions, and say on the error stream how to get the rest."""
+    first = None if called is None else called[:_SHOWN]
+    print(predictions_csv(student.class_names, probabilities[:_SHOWN], first), end="")
+    if len(probabilities) > _SHOWN:
+        rest = len(probabilities) - _SHOWN
+        progress.say(f"and {rest:,} more: --out predictions.csv writes all {len(probabilities):,}")
+
+
+def _ids(student: Student, table: tables.Table, name: str | None, place: str) -> np.ndarray | None:
+    """The ids of a table's rows, from the column of this name or the one that looks like them."""
+    if name is None:
+        known = {column.name for column in student.columns}
+        name = next((one for one in table if one not in known and ids.look_like_ids(one, table[one])), None)
+    elif name not in table:
+        raise PateError(f"{place} has no column {name!r}; it has {', '.join(table)}")
+    return None if name is None else np.array(table[name], np.str_)
 
 
 def _images(student: Student, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
@@ -195,7 +248,7 @@ def encoded(student: Student, table: tables.Table, place: str) -> np.ndarray:
     if not student.columns:
         raise PateError(f"{place} is a table of text, and this student was trained on arrays; give .npz")
     known = [column.name for column in student.columns]
-    unread = sorted(set(table) - set(known))
+    unread = [name for name in table if name not in known]
     if unread:
         progress.say(f"not read, since the student does not know them: columns {', '.join(unread)}")
     missing = [name for name in known if name not in table]

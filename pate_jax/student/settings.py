@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, one_of
 from pate_jax.student.validity import Net, check
 
 Recipe = Mapping[str, Any]
@@ -308,8 +308,7 @@ def named(method: str, **settings: Any) -> StudentConfig:
     >>> named("vat", steps=3).method
     'vat'
     """
-    if method not in KINDS:
-        raise PateError(f"student method={method!r} is unknown; choose {', '.join(KINDS)}")
+    one_of(KINDS, **{"student method": method})
     kind = KINDS[method]
     for name, value in settings.items():
         if name not in names(kind):

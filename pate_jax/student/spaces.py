@@ -15,7 +15,7 @@ from jaxtyping import Int
 from pate_jax.models.spaces.fronts import Front, Net
 from pate_jax.models.spaces.space import Kind, Learned, Space, front_of, over, over_pool
 from pate_jax.student import contrast
-from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.lesson import PublicInputs
 from pate_jax.student.serving import Student, check_inputs
 
 

@@ -19,8 +19,7 @@ from pate_jax.models import trees
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Front
 from pate_jax.models.spaces.space import Space
-from pate_jax.student.lesson import Learned
-from pate_jax.student.public_inputs import PublicInputs
+from pate_jax.student.lesson import Learned, PublicInputs
 from pate_jax.student.serving import Student
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, above, at_least, one_of, within
 
 Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet"]
 _OF_PUBLIC_IMAGES = {"patches": "ridge", "tandem": "tandem"}  # nets that are a method's own
@@ -17,17 +17,14 @@ def check(given: Mapping[str, Any]) -> None:
     >>> check({"steps": 3, "net": "cnn"})
     """
     for name in ("steps", "batch_size", "learning_rate", "unlabelled", "radius", "latent", "devices"):
-        if given.get(name) is not None and not given[name] > 0:
-            raise PateError(f"student {name}={given.get(name)} must be above 0")
+        above(0, **{f"student {name}": given.get(name)})
     for name in ("label_smoothing", "average", "hold_out", "settled"):
         if not 0 <= (given.get(name) or 0) < 1:
             raise PateError(f"student {name}={given.get(name)} must be at least 0 and below 1")
     for name in ("confidence", "alignment"):
-        if not 0 <= (given.get(name) or 0) <= 1:
-            raise PateError(f"student {name}={given.get(name)} must be between 0 and 1")
+        within(0, 1, **{f"student {name}": given.get(name)})
     for name in ("shift", "weight_decay", "weight", "strength", "entropy", "patience"):
-        if given.get(name) is not None and not given[name] >= 0:
-            raise PateError(f"student {name}={given.get(name)} must be at least 0")
+        at_least(0, **{f"student {name}": given.get(name)})
     if given.get("patience") and not given.get("hold_out"):
         raise PateError(f"student patience={given['patience']} needs answers to judge by: set hold_out=0.1")
     _check_net(given.get("net"))
@@ -39,5 +36,5 @@ def _check_net(net: Any) -> None:
             f"student net={net!r} is made of public images, not trained step by step: choose "
             f"method={_OF_PUBLIC_IMAGES[net]!r}, or leave the net out"
         )
-    if net is not None and net not in get_args(Net):
-        raise PateError(f"student net={net!r} is unknown; choose {', '.join(get_args(Net))}")
+    if net is not None:
+        one_of(get_args(Net), **{"student net": net})

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, one_of
 from pate_jax.system import devices, exits
 
 _FOLDER = resources.files(__package__) / "topologies"
@@ -32,8 +32,7 @@ class Topology:
     runtime: str | None = None
 
     def __post_init__(self) -> None:
-        if self.backend not in ("cpu", "gpu", "tpu"):
-            raise PateError(f"topology {self.name}: backend={self.backend!r} must be cpu, gpu or tpu")
+        one_of(("cpu", "gpu", "tpu"), **{f"topology {self.name}: backend": self.backend})
         if self.hosts < 1 or self.devices < 1 or self.devices % self.hosts:
             raise PateError(
                 f"topology {self.name}: devices={self.devices} must be a multiple of hosts={self.hosts}, and "

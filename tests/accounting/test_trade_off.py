@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pate_jax import accounting
-from pate_jax.accounting import composition, filter, trade_off
+from pate_jax.accounting import composition, filter, stable_statement, trade_off
 from pate_jax.accounting.party_statement import party_statement
 from pate_jax.accounting.repetitions import Fixed, NegativeBinomial
-from pate_jax.accounting.stable_statement import stable_statement
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.trade_off import Gaussian
 from pate_jax.accounting.training_losses import REPLACE, composed
-from pate_jax.accounting.training_statement import Training, TrainingStatement
+from pate_jax.accounting.training_statement import training_statement
 from pate_jax.accounting.tuning import Tuned
-from pate_jax.audit import spending
+from pate_jax.audit import accounts
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
     ConfidentGNMax,
@@ -117,7 +117,7 @@ def test_a_moved_vote_is_told_apart_no_better_than_answers_say(mechanism, votes)
     rows = np.array(votes)
     rows[:, 0] += 1 + rows.sum(1).max() - rows.sum(1)  # all teachers vote, one of them for class 0
     moved = rows + np.array([-1, 1, 0])
-    statement = accounting.statement(mechanism, rows, None, DELTA, private=True)
+    statement = accounting.statement(mechanism, rows, None, DELTA, private=True, pld=False)
     check(statement, *(tables(*(law(mechanism, one) for one in each)) for each in (rows, moved)))
 
 
@@ -128,9 +128,11 @@ def test_under_a_budget_the_curve_is_that_of_all_that_it_affords():
     each = filter.cost(mechanism, order=budget.order, **size)
     queries = budget.affords(filter.NOTHING, each)
     assert queries > 2
-    make = {"private": True, "adaptive": True, "budget": budget}
+    make = {"private": True, "adaptive": True, "budget": budget, "pld": False}
     found = accounting.statement(mechanism, rows, None, DELTA, **make).trade_off
-    whole = accounting.statement(mechanism, np.repeat(rows[:1], queries, 0), None, DELTA, private=True)
+    whole = accounting.statement(
+        mechanism, np.repeat(rows[:1], queries, 0), None, DELTA, private=True, pld=False
+    )
     assert found.mu == whole.trade_off.mu and found.guess == pytest.approx(whole.trade_off.guess, rel=1e-3)
     assert found.guess < (1 + trade_off.variation(2.0, DELTA)) / 2
 
@@ -228,7 +230,7 @@ def test_a_record_is_told_apart_no_better_than_two_steps_say(rate, multiplier):
     training = Training(rate, 2, multiplier)
     inner = DELTA * 0.99
     added, changed = composed((training,), inner), composed((training,), inner, REPLACE)
-    statement = TrainingStatement(training, max(added, changed), added, DELTA, True)
+    statement = training_statement(training, max(added, changed), added, DELTA, private=True)
     edges = np.linspace(-9 * multiplier - 1, 9 * multiplier + 1, 1500)
     without, with_it, other = (cells(edges, mean, multiplier) for mean in (0, 1, -1))
     joins, opposite = ((1 - rate) * without + rate * moved for moved in (with_it, other))
@@ -388,7 +390,7 @@ def test_a_figure_that_was_changed_by_hand_is_found(field):
     for statement in (crowd, answers):
         body = statement.publishable()
         again = accounting.Statement.from_dict(body)
-        assert all(one.outcome == "passed" for one in spending.coherent(body, again))
+        assert all(one.outcome == "passed" for one in accounts.coherent(body, again.publishable()))
         old = body["trade_off"][field]
         new = (
             old.replace("5", "4")
@@ -399,4 +401,4 @@ def test_a_figure_that_was_changed_by_hand_is_found(field):
         )
         edited = {**body, "trade_off": {**body["trade_off"], field: new}}
         again = accounting.Statement.from_dict(edited)
-        assert any("trade_off" in one.text for one in spending.coherent(edited, again))
+        assert any("trade_off" in one.text for one in accounts.coherent(edited, again.publishable()))

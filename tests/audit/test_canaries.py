@@ -18,15 +18,7 @@ from pate_jax import aggregate
 from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import Answers, noise
-from pate_jax.audit.attacks import (
-    canaries,
-    canary_bounds,
-    mechanism,
-    steps_canaries,
-    sums_canaries,
-    teacher_canaries,
-    twins,
-)
+from pate_jax.audit.attacks import canaries, canary_bounds, mechanism, steps_canaries, teacher_canaries, twins
 from pate_jax.audit.attacks.attack import Flags
 from pate_jax.crowd import classifier, step_choice
 from pate_jax.crowd.vectors import Scaling
@@ -70,12 +62,12 @@ def voters(entries=20):
     release = ClassSums(CLASSES, entries, LENGTH, 2 * LENGTH / mu * (1 + 1e-6))
     scaling = Scaling(np.full(entries, 1e-4, np.float32), LENGTH, 0)
     pool, number = classifier.measured(public, LENGTH), counts.headcount_for(mu, "sums")
-    return sums_canaries.voters(scaling, pool, release, number, 10**6)
+    return canaries.voters(scaling, pool, release, number, 10**6)
 
 
 def of_sums(made, key=seeded, runs=RUNS):
-    seen = sums_canaries.played(made, runs, coins=np.random.default_rng(1), key=key())
-    return seen, canaries.Bounds(seen.coins.size, runs, sums_canaries.bounds(seen, voters(), DELTA))
+    seen = canaries.played(made, runs, coins=np.random.default_rng(1), key=key())
+    return seen, canaries.Bounds(seen.coins.size, runs, canaries.bounds(seen, voters(), DELTA))
 
 
 def test_canaries_are_as_far_apart_as_two_contents_may_be_and_share_no_entry():
@@ -86,7 +78,7 @@ def test_canaries_are_as_far_apart_as_two_contents_may_be_and_share_no_entry():
     assert sizes.min() >= LENGTH - 2 and sizes.max() <= LENGTH
     cells = made.labels[:half] * made.release.directions + made.vectors[:half].argmax(1)
     assert len(set(cells)) == half == made.release.classes * made.release.directions
-    assert sums_canaries.claim(made)(DELTA) == pytest.approx(1.0, rel=1e-4)
+    assert canaries.claim(made)(DELTA) == pytest.approx(1.0, rel=1e-4)
 
 
 def test_an_honest_crowd_shows_less_than_it_claims_and_its_table_has_the_exact_law():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pate_jax import ensemble, voting
-from pate_jax.audit.attacks import leads, poisoned, poisoning
+from pate_jax.audit.attacks import poisoned, poisoned_crowds, poisoning
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
 from pate_jax.audit.attacks.poisoned_steps import PoisonedSteps
 from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
@@ -37,7 +37,7 @@ class Small(NamedTuple):
     noisy: np.ndarray
     pool: np.ndarray
     known: classifier.Pool
-    rule: leads.Rule
+    rule: poisoned_crowds.Rule
 
 
 def sums(classes, constant, seed=0):
@@ -54,7 +54,7 @@ def sums(classes, constant, seed=0):
     known, pool = classifier.measured(vectors[VOTERS:], LENGTH), vectors[VOTERS:]
     table = added(vectors[:VOTERS], labels, release)
     noisy = table + np.rint(300 * random.normal(size=table.shape)).astype(np.int64)
-    rule = leads.of_sums(noisy, release, known, VOTERS, pool, by_user=False)
+    rule = poisoned_crowds.of_sums(noisy, release, known, VOTERS, pool, by_user=False)
     return Small(vectors[:VOTERS], labels, release, noisy, pool, known, rule)
 
 
@@ -77,7 +77,7 @@ def test_a_user_may_move_a_lead_by_more_than_a_record_and_no_further_than_is_sai
     """Its table has opposite parts in two classes, and the opposite ones once its contents change."""
     made = sums(3, True)
     settings = made.noisy, made.release, made.known, VOTERS, made.pool
-    record, user = (leads.of_sums(*settings, by_user=by_user) for by_user in (False, True))
+    record, user = (poisoned_crowds.of_sums(*settings, by_user=by_user) for by_user in (False, True))
     np.testing.assert_allclose(user.reach, math.sqrt(2) * record.reach)
     longest = 0.0
     for query, along in enumerate(user.functional):
@@ -138,7 +138,9 @@ def test_flipped_labels_that_tell_most_are_as_few_as_brute_force_finds():
             for size in range(1, 7)
             if any(sum(own[i] for i in who) >= lead for who in itertools.combinations(range(6), size))
         ]
-        assert leads.fewest(lead, leads.gains(told, labels, 0, 1)) == min(sizes, default=np.inf)
+        assert poisoned_crowds.fewest(lead, poisoned_crowds.gains(told, labels, 0, 1)) == min(
+            sizes, default=np.inf
+        )
 
 
 def _difference(told, label):
@@ -150,7 +152,7 @@ def test_labels_of_counts_withstand_so_many_voters_and_no_more():
     """Each changes its one vote at a query in every way, at every query by itself."""
     noisy = np.array([[9, 2, 1], [3, 3, 8], [5, 4, 3], [-1, 7, 6], [2, 9, 1]])
     release = NeighbourCounts(5, 3, votes=1, sigma=1.0)
-    rule = leads.of_counts(noisy, release)
+    rule = poisoned_crowds.of_counts(noisy, release)
     most, first = rule.withstood(noisy), shares.of_counts(noisy, release).probabilities.argmax(1)
     np.testing.assert_array_equal(rule.scores(noisy).argmax(1), first)
     cell = np.eye(3, dtype=int)

@@ -4,10 +4,11 @@ import shutil
 from dataclasses import replace
 
 import honest_runs
+import jax
 import numpy as np
 import pytest
 import test_publication as kinds
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate_jax import data
@@ -32,12 +33,13 @@ from pate_jax.student import spaces as trained
 from pate_jax.system import storage
 
 CHANGED = "were changed since"
+FIELDS = ("inputs", "labels", "ids", "users")
 
 
 @st.composite
 def changes(draw):
     """One value, label, id or user of one public record that is another afterwards."""
-    return draw(st.sampled_from(["inputs", "labels", "ids", "users"])), draw(st.integers(0, 10**6))
+    return draw(st.sampled_from(FIELDS)), draw(st.integers(0, 10**6))
 
 
 def changed(part, change):
@@ -145,11 +147,9 @@ def test_a_changed_pool_is_refused_when_a_run_goes_on_and_found_by_verify(kind, 
     kept, other = stages["data"]["public"], tmp_path / "pool.npz"
     assert [one.outcome for one in public.recorded(Subject(run))] == ["passed"]
 
-    @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-    @given(changes())
-    def check(change):
+    for place, name in enumerate(FIELDS):
         with np.load(kept) as arrays:
-            np.savez(other, **changed(dict(arrays), change))
+            np.savez(other, **changed(dict(arrays), (name, 7 + place)))
         told = {**stages, "data": {**stages["data"], "public": str(other)}}
         storage.write_json(run.settings, "settings", told)
         assert [one.outcome for one in public.recorded(Subject(run))] == ["failed"]
@@ -158,8 +158,6 @@ def test_a_changed_pool_is_refused_when_a_run_goes_on_and_found_by_verify(kind, 
                 public_part.refuse_others(run, open_data(run.record.read().data))
             else:
                 go_on(run)
-
-    check()
 
 
 def stopped(patch, place, name):
@@ -204,7 +202,7 @@ def taught_by_private(patch):
     def taught(crowd):
         if "private" not in crowd.learned:
             seen = PublicInputs.of(replace(crowd.seen, public=crowd.seen.private))
-            key, most = kinds.batches.jax.random.key(crowds.KEY), len(crowd.seen.public.inputs)
+            key, most = jax.random.key(crowds.KEY), len(crowd.seen.public.inputs)
             space = trained.learned(crowd.kind, seen, key=key, directions=most).space
             crowd.learned["private"] = Learned(space, space.coordinates(crowd.seen.public.inputs))
         return crowd.learned["private"]
@@ -239,7 +237,7 @@ def test_what_a_run_keeps_of_its_public_side_fails_where_it_does_not_come_out_ag
         pytest.skip("sums ask no queries")
     kept[name] = kept[name] + np.ones_like(kept[name]) * max(1, kept[name].max() // 10)
     public_side.write(run.public_side, kept)
-    found = list(audit.public(run, crowds.opened(run)))
+    found = list(audit.public(Subject(run)))
     assert [one.outcome for one in found] == ["failed"]
     assert found[0].text.startswith(f"{name} of space, weights, queries and noise are not what public inputs")
 

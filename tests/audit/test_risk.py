@@ -12,7 +12,7 @@ from test_pair import both, least
 
 from pate_jax import accounting, ensemble
 from pate_jax.accounting.exact import pair
-from pate_jax.audit.attacks import removals, risk, shifts
+from pate_jax.audit.attacks import removals, risk
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.crowd import agreement, tables
 from pate_jax.data import partition
@@ -135,7 +135,7 @@ def recounted(run):
 @pytest.mark.parametrize("voters", ["neighbours", "sums"])
 def test_a_voters_shift_is_what_a_recount_without_it_lacks(voters, by):
     run = honest_runs.crowd(voters, by)
-    found = shifts.of(crowd_inputs.opened(run))
+    found = removals.shifts_of(crowd_inputs.opened(run))
     for name, exact in recounted(run):
         assert found.removed[found.names.tolist().index(name)] == pytest.approx(exact, rel=1e-12)
     lines = list(ledger.releases(run.ledger))
@@ -151,7 +151,7 @@ def test_a_voters_shift_is_what_a_recount_without_it_lacks(voters, by):
 @pytest.mark.parametrize("by", ["record", "user"])
 def test_a_voter_moves_the_table_of_every_step(by):
     run = honest_runs.in_steps(by)
-    found = shifts.of(crowd_inputs.opened(run))
+    found = removals.shifts_of(crowd_inputs.opened(run))
     for name, exact in recounted(run):
         assert found.removed[found.names.tolist().index(name)] == pytest.approx(exact, rel=1e-12)
 
@@ -160,7 +160,7 @@ def test_a_changed_voters_bound_holds_for_what_it_may_become():
     """Exchange each of some voters' contents for another record's: no shift is longer than the bound."""
     for voters in ("neighbours", "sums"):
         crowd = crowd_inputs.opened(honest_runs.crowd(voters))
-        found, here = shifts.of(crowd), crowd.at(1)
+        found, here = removals.shifts_of(crowd), crowd.at(1)
         names, people = crowd.dataset.private.ids, here.people
         line = steps.shown(crowd.run).tables[0]
         for row, other in ((0, 41), (7, 3), (20, 66)):

@@ -34,6 +34,7 @@ def test_a_table_is_described_and_its_roles_are_guessed():
         "users": "none: if one person has several records, name a column of persons with --user-column",
         "labels": "died (a guess: name it with --label-column): 2 classes: yes 32, no 8",
         "numbers": "age",
+        "codes": "none",
         "words": "town (2), unit (1)",
         "dates, true or false": "smokes (true or false), seen (a date as year-month-day)",
         "left out": "none",
@@ -145,7 +146,7 @@ def test_other_columns_are_none_of_users(name, value):
     assert "users" not in inspection.table_seen(Table(table), {}).names
 
 
-def test_the_command_prints_twelve_lines_and_the_next_command(tmp_path, capsys):
+def test_the_command_prints_thirteen_lines_and_the_next_command(tmp_path, capsys):
     header, rows = ",".join(TABLE), zip(*TABLE.values(), strict=True)
     text = "\n".join([header, *map(",".join, rows)]) + "\n"
     (tmp_path / "own.csv").write_text(text)
@@ -153,7 +154,7 @@ def test_the_command_prints_twelve_lines_and_the_next_command(tmp_path, capsys):
     (tmp_path / "pool.csv").write_text(others)
     assert call("inspect", tmp_path / "own.csv") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 12 and lines[0].endswith("it is private.")
+    assert len(lines) == 13 and lines[0].endswith("it is private.")
     flags = "--label-column died --id-column patient --epsilon 1"
     assert lines[-1].endswith(f"pate run --private {tmp_path}/own.csv --public PUBLIC {flags}")
     assert lines[-2].endswith("nothing, of this part alone")

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from pate_jax.data.synthetic import draw, pen_strokes
-from pate_jax.data.synthetic.record_random import Stream
+from pate_jax.data import synthetic
+from pate_jax.data.synthetic import Stream
 from pate_jax.errors import PateError
 
 
 @pytest.fixture(scope="module")
 def strokes():
-    return draw.strokes(3000, public_size=400, test_size=300)
+    return synthetic.strokes(3000, public_size=400, test_size=300)
 
 
 def test_shapes_types_and_ids(strokes):
@@ -27,12 +27,12 @@ def test_shapes_types_and_ids(strokes):
 
 
 def test_a_record_depends_on_its_number_alone(strokes):
-    fewer = draw.strokes(1601, public_size=7, test_size=1)  # also: not a multiple of the chunk
+    fewer = synthetic.strokes(1601, public_size=7, test_size=1)  # also: not a multiple of the chunk
     assert np.array_equal(fewer.private.inputs, strokes.private.inputs[:1601])
     assert np.array_equal(fewer.private.labels, strokes.private.labels[:1601])
     assert np.array_equal(fewer.public.inputs, strokes.public.inputs[:7])
-    font = pen_strokes.digits()
-    alone, label = draw.draw(font, Stream("strokes-private", np.array([1234])), 1.0)
+    font = synthetic.digits()
+    alone, label = synthetic.draw(font, Stream("strokes-private", np.array([1234])), 1.0)
     assert np.array_equal(alone[0], strokes.private.inputs[1234, :, :, 0])
     assert label[0] == strokes.private.labels[1234]
 
@@ -73,7 +73,7 @@ def nearest_mean_accuracy(dataset) -> float:
 
 def test_difficulty_is_a_knob():
     easy, usual, hard = (
-        nearest_mean_accuracy(draw.strokes(1500, public_size=1, test_size=300, difficulty=level))
+        nearest_mean_accuracy(synthetic.strokes(1500, public_size=1, test_size=300, difficulty=level))
         for level in (0.3, 1.0, 2.0)
     )
     assert easy > usual > hard
@@ -83,30 +83,30 @@ def test_difficulty_is_a_knob():
 
 
 def test_without_difficulty_there_is_no_grain():
-    data = draw.strokes(300, public_size=1, test_size=1, difficulty=0.0)
+    data = synthetic.strokes(300, public_size=1, test_size=1, difficulty=0.0)
     assert (data.private.inputs[:, :3] == 0).all()
     assert data.private.inputs.max() == 255
 
 
 def test_glyphs_are_as_many_as_asked_for_and_distinct():
-    data = draw.glyphs(2000, classes=23, public_size=11, test_size=300, difficulty=0.6)
+    data = synthetic.glyphs(2000, classes=23, public_size=11, test_size=300, difficulty=0.6)
     assert data.classes == len(data.class_names) == 23
     assert set(data.private.labels.tolist()) == set(range(23))
     assert nearest_mean_accuracy(data) > 0.8
 
 
 def test_more_glyph_classes_leave_the_first_ones_alone():
-    few, many = pen_strokes.made_up(12), pen_strokes.made_up(40)
+    few, many = synthetic.made_up(12), synthetic.made_up(40)
     assert np.array_equal(few.points, many.points[:12])
     assert np.array_equal(few.curves, many.curves[:12])
 
 
 def test_a_hundred_and_fifty_glyphs_by_default():
-    assert draw.glyphs(1, public_size=1, test_size=1).classes == 150
+    assert synthetic.glyphs(1, public_size=1, test_size=1).classes == 150
 
 
 def test_brush_marks_run_along_the_strokes():
-    font = pen_strokes.digits()
+    font = synthetic.digits()
     marks = font.curves @ font.points
     assert np.allclose(font.curves.sum(2), 1, atol=1e-5)
     one = marks[font.first[1]]  # the plain 1: a straight line down
@@ -144,15 +144,15 @@ def test_streams_of_other_names_differ():
 )
 def test_bad_options_are_one_sentence(options, said):
     with pytest.raises(PateError, match=said):
-        draw.strokes(**options)
+        synthetic.strokes(**options)
 
 
 @pytest.mark.parametrize("classes", [1, 1001])
 def test_bad_numbers_of_glyphs(classes):
     with pytest.raises(PateError, match=f"classes={classes} must be from 2 to 1000"):
-        draw.glyphs(10, classes=classes)
+        synthetic.glyphs(10, classes=classes)
 
 
 @pytest.mark.long
 def test_sixty_thousand_strokes():
-    assert len(draw.strokes().private.inputs) == 60_000
+    assert len(synthetic.strokes().private.inputs) == 60_000

@@ -1,10 +1,8 @@
 """Killed at any moment and run again, an ensemble ends bit for bit as if nothing had happened."""
 
 import json
-import shutil
 import signal
 import stat
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -20,7 +18,6 @@ import tiny_teachers as tiny
 from pate_jax import ensemble
 from pate_jax.ensemble import checkpoint
 from pate_jax.errors import PateError
-from pate_jax.models import trees
 from pate_jax.system import storage
 
 SETTINGS = {"epochs": 6, "min_steps": 1, "checkpoint_seconds": 0.0, "devices": 2}
@@ -184,31 +181,6 @@ def test_parameters_in_any_containers_come_back_from_disk(tmp_path, monkeypatch)
     assert jax.tree.structure(stored) == jax.tree.structure(trained)
     assert [leaf.dtype for leaf in jax.tree.leaves(stored)] == ["float32", "bfloat16", "float32"]
     assert np.array_equal(tiny.leaves(stored), tiny.leaves(trained))
-
-
-def as_older_version(folder):
-    """Write every wave of a folder as one process did before there was one format."""
-    orbax = pytest.importorskip("orbax.checkpoint")
-    for path in folder.glob("wave-*/arrays.npz"):
-        tree = trees.nested(storage.read_arrays(path, checkpoint.STAGE), ".")
-        shutil.rmtree(path.parent)
-        orbax.PyTreeCheckpointer().save(path.parent, tree)
-
-
-@pytest.mark.long
-def test_a_run_of_an_older_version_goes_on(tmp_path, undisturbed, monkeypatch):
-    with monkeypatch.context() as patched:
-        crash_after(patched, 17, written=True)
-        with pytest.raises(Crash):
-            fit(tmp_path)
-    finished = [json.loads(path.read_text())["finished"] for path in tmp_path.glob("wave-*.json")]
-    assert sorted(finished) == [False, True]
-    as_older_version(tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setitem(sys.modules, "orbax.checkpoint", None)
-        with pytest.raises(PateError, match="pip install orbax-checkpoint"):
-            fit(tmp_path)
-    assert np.array_equal(tiny.leaves(fit(tmp_path).params), undisturbed)
 
 
 def kill_at(folder, checkpoints, patience):

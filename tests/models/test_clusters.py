@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate_jax.models import clusters, iteration
+from pate_jax.models import clusters
+from pate_jax.system import eigen
 
 
 @given(
@@ -40,7 +41,7 @@ def test_factors_between_turns_change_no_direction(turns):
     wanted = start
     for _ in range(turns):
         wanted = np.linalg.qr(rows.T @ (rows @ wanted))[0]
-    found = iteration.leading(rows, start, turns)
+    found = eigen.leading(rows, start, turns)
     np.testing.assert_allclose(found.T @ found, np.eye(6), atol=1e-12)
     np.testing.assert_allclose(np.abs((found * wanted).sum(0)), 1, atol=1e-9)
 
@@ -48,7 +49,7 @@ def test_factors_between_turns_change_no_direction(turns):
 def test_iteration_ends_at_the_strongest_directions_and_survives_rows_of_zeros():
     random = np.random.default_rng(1)
     rows = random.normal(size=(200, 12)).astype(np.float32) * 0.5 ** np.arange(12, dtype=np.float32)
-    found = iteration.leading(rows, random.normal(size=(12, 3)), 30)
+    found = eigen.leading(rows, random.normal(size=(12, 3)), 30)
     strongest = np.linalg.svd(rows)[2][:3]
     np.testing.assert_allclose(np.abs((found.T * strongest).sum(1)), 1, atol=1e-4)
-    assert np.isfinite(iteration.leading(np.zeros_like(rows), random.normal(size=(12, 3)), 3)).all()
+    assert np.isfinite(eigen.leading(np.zeros_like(rows), random.normal(size=(12, 3)), 3)).all()

@@ -15,7 +15,7 @@ from pate_jax.ensemble.settings import RECIPES
 from pate_jax.errors import PateError
 from pate_jax.models import patches
 from pate_jax.student import Ridge, fit, fit_many, named
-from pate_jax.student.methods import least_squares, ridge
+from pate_jax.student.methods import ridge
 
 SCALE = Preprocessing((0.0,), (255.0,))
 FEW = {"kinds": 6, "size": 3, "cells": 2}
@@ -143,7 +143,7 @@ def test_likeness_is_what_random_half_planes_have_in_common():
 def test_least_squares_solves_the_normal_equations_and_leaves_one_out(monkeypatch, share):
     random = np.random.default_rng(0)
     features, labels = random.normal(size=(25, 40)), random.integers(0, 3, 25)
-    monkeypatch.setattr(least_squares, "_PENALTIES", np.array([share]))
+    monkeypatch.setattr(ridge, "_PENALTIES", np.array([share]))
     line = ridge.least_squares(features @ features.T, labels, 3)
     middle, shares = features.mean(0), np.eye(3)[labels].mean(0)
     centred, targets = features - middle, np.eye(3)[labels] - shares
@@ -328,5 +328,5 @@ def test_the_squared_loss_pulls_outputs_to_one_and_zero():
     ((_, load),) = ensemble.fit(model, same, inputs, labels, cut, key=jax.random.key(0), config=config).parts
     outputs = model.apply(jax.tree.map(lambda leaf: leaf[0], load()), np.eye(3, dtype=np.float32))
     np.testing.assert_allclose(outputs, np.eye(3) - 1 / 3, atol=1e-3)
-    with pytest.raises(PateError, match="loss='hinge' is unknown; choose one of cross_entropy, squared"):
+    with pytest.raises(PateError, match="loss='hinge' must be one of cross_entropy, squared"):
         TeacherConfig(loss="hinge").resolved()

@@ -11,7 +11,7 @@ from pate_jax import crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.crowd import shares
 from pate_jax.data import Preprocessing
-from pate_jax.models import ramps, spaces
+from pate_jax.models import spaces, table_features
 from pate_jax.models.spaces import fronts
 
 RANDOM = np.random.default_rng(8)
@@ -23,7 +23,7 @@ AS_STORED = Preprocessing((0.0,), (1.0,))
     arrays.arrays(np.float32, (30, 2), elements=FLOATS), arrays.arrays(np.float32, (5, 2), elements=FLOATS)
 )
 def test_a_ramp_never_falls_and_ends_at_its_height(public, rows):
-    known = ramps.ramps_of(public, 0.01)
+    known = table_features.ramps_of(public, 0.01)
     for column in range(2):
         rising = np.sort(rows[:, column])[:, None] * np.ones(2, np.float32)
         up = known._replace(column=known.column * 0).of(rising)
@@ -36,7 +36,10 @@ def test_a_ramp_never_falls_and_ends_at_its_height(public, rows):
 
 def test_sums_of_ramps_are_the_functions_that_are_straight_between_public_quantiles():
     public = RANDOM.standard_t(3, size=(500, 1))
-    known, cuts = ramps.ramps_of(public), np.quantile(public, np.linspace(0, 1, 6), method="inverted_cdf")
+    known, cuts = (
+        table_features.ramps_of(public),
+        np.quantile(public, np.linspace(0, 1, 6), method="inverted_cdf"),
+    )
     np.testing.assert_allclose(known.start, cuts[:-1], rtol=1e-6)
     bent = np.interp(public[:, 0], cuts, [3.0, -1, 4, 1, -5, 9])
     design = np.column_stack([known.of(public), np.ones(500)])
@@ -46,7 +49,7 @@ def test_sums_of_ramps_are_the_functions_that_are_straight_between_public_quanti
 
 def test_a_row_climbs_by_itself_in_numpy_as_in_jax():
     public = RANDOM.normal(size=(200, 3)).astype(np.float32)
-    known, rows = ramps.ramps_of(public), RANDOM.normal(size=(50, 3)).astype(np.float32) * 2
+    known, rows = table_features.ramps_of(public), RANDOM.normal(size=(50, 3)).astype(np.float32) * 2
     alone = np.concatenate([known.of(row[None]) for row in rows])
     assert np.array_equal(known.of(rows), alone)
     np.testing.assert_allclose(known.of(jnp.asarray(rows)), alone, atol=1e-6)
@@ -66,7 +69,7 @@ def test_a_row_climbs_by_itself_in_numpy_as_in_jax():
     ],
 )
 def test_as_many_ramps_as_have_room_and_sense(public, wanted):
-    assert len(ramps.ramps_of(public.astype(np.float32)).column) == wanted
+    assert len(table_features.ramps_of(public.astype(np.float32)).column) == wanted
 
 
 def test_sums_tell_a_class_in_the_middle_of_a_column():
@@ -75,7 +78,7 @@ def test_sums_tell_a_class_in_the_middle_of_a_column():
     labels = (np.abs(table[:, 2]) < 0.67).astype(int)
     front = fronts.columns_of(table[:1000], AS_STORED)
     right = {}
-    for name, each in (("ramps", front), ("none", front._replace(ramps=ramps.NONE))):
+    for name, each in (("ramps", front), ("none", front._replace(ramps=table_features.NO_RAMPS))):
         space = spaces.space.over(each, table[:1000], 400)
         pool, seen = (space.coordinates(rows) for rows in (table[:1000], table[1000:]))
         plan = crowd.plan("sums", space, pool, voters=8000, classes=2, mu=counts.mu_for(1.0, 1e-5))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import small_votes
 
-from pate_jax.parties import engine, ranges, wire
+from pate_jax.parties import engine, ranges, shamir
 from pate_jax.parties.shamir import MERSENNE, Mersenne, Prime
 
 
@@ -241,10 +241,10 @@ def test_a_shuffle_is_one_uniform_order_that_t_parties_do_not_know(parties, t):
 
 
 def test_no_bytes_are_unpickled():
-    assert engine.library().pickle is wire
+    assert engine.library().pickle is shamir
     for content in (b"", b"\x00", b"\x03ab", b"\xff" + bytes(255), b"cos\nsystem\n(S'true'\ntR."):
         with pytest.raises(small_votes.PateError, match="no whole numbers"):
-            wire.loads(content)
+            shamir.loads(content)
 
 
 @pytest.mark.parametrize("content", [b"", bytes(15), bytes(17), b"\xff" * 16])

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.training_statement import Training, TrainingStatement
+from pate_jax.accounting.sampled_noise import Training
+from pate_jax.accounting.training_statement import TrainingStatement, training_statement
 from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
-from pate_jax.runs import batches, chain, plans, register, sums
+from pate_jax.runs import chain, plans, register, streams, sums
 from pate_jax.runs.baselines import report, tasks, training
 from pate_jax.runs.baselines.tasks import Task, opened
 from pate_jax.runs.baselines.training import BaselineConfig
@@ -226,7 +227,8 @@ def cheaper(run):
     for path in (run.statement, run.public_statement):
         body = json.loads(path.read_text())
         found = TrainingStatement.from_dict(body)
-        lower = TrainingStatement(found.training, found.changed / 2, found.added / 2, found.delta, True)
+        half = found.changed / 2, found.added / 2
+        lower = training_statement(found.training, *half, found.delta, private=True)
         storage.write_json(path, "statement", lower.publishable())
 
 
@@ -312,7 +314,7 @@ def test_no_two_runs_share_their_noise(made, copy):
     _, run, _ = made
     name = tasks.stream(opened(run))
     copy.secret.make(None)
-    assert batches.commitment(run, name) != batches.commitment(copy, name)
+    assert streams.commitment(run, name) != streams.commitment(copy, name)
 
 
 def test_the_released_program_says_what_the_library_says(made):

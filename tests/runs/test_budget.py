@@ -14,7 +14,7 @@ from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import batches, budget, chain, ledger, record, stages
+from pate_jax.runs import batches, budget, chain, ledger, record, stages, streams
 from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
@@ -192,11 +192,11 @@ def test_equal_votes_in_two_batches_share_no_noise(tmp_path):
 def test_another_mechanism_on_a_copy_of_the_run_shares_no_noise(tmp_path):
     run = begin(tmp_path, rows=12)
     (line,) = ledger.read(run.ledger)
-    label = batches.noise_label(1, line.queries, line.inputs, chain.SCHEMA)
+    label = streams.label(1, line.queries, line.inputs, chain.SCHEMA)
     both = (MECHANISM, DiscreteGaussianMax(30.0))
-    names = [batches.stream(mechanism, line.votes, label) for mechanism in both]
-    assert batches.commitment(run, names[0]) != batches.commitment(run, names[1])
-    assert line.noise == batches.commitment(run, names[0])
+    names = [streams.name(mechanism, line.votes, label) for mechanism in both]
+    assert streams.commitment(run, names[0]) != streams.commitment(run, names[1])
+    assert line.noise == streams.commitment(run, names[0])
 
 
 @pytest.mark.parametrize("again", [0.5, 2.0])
@@ -281,7 +281,7 @@ def test_a_run_of_an_older_version_keeps_the_noise_it_was_made_with(tmp_path, mo
         older.setattr(record, "NEWEST", "counts")
         run = begin(tmp_path, rows=12, split=34)
     line, by = ledger.read(run.ledger)[0], json.dumps(to_dict(MECHANISM), sort_keys=True)
-    assert line.noise == batches.commitment(run, f"noise of batch 1 for {line.votes} by {by}")
+    assert line.noise == streams.commitment(run, f"noise of batch 1 for {line.votes} by {by}")
     go_on(run, 12, 12, split=34)
     assert [line.schema for line in ledger.read(run.ledger)] == [2, chain.SCHEMA]
     found = verify.of_run(run)

@@ -16,7 +16,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import seeded_key
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.audit import verify
-from pate_jax.audit.attacks import shifts
+from pate_jax.audit.attacks import removals
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount
 from pate_jax.runs import chain, ledger, pipeline
@@ -192,7 +192,7 @@ def test_the_risk_of_single_voters_knows_the_comparison():
     says = [spaces.labels(one, crowd.dataset.private.inputs) for one in rivals.every(crowd)]
     agree = np.array([one == crowd.everybody.labels for one in says]).T.astype(int)
     everything = np.array(list(itertools.product((0, 1), repeat=3)))
-    found = shifts.of(crowd)
+    found = removals.shifts_of(crowd)
     places = {name: place for place, name in enumerate(found.names.tolist())}
     ids = crowd.dataset.private.ids.tolist()
     for row in np.flatnonzero(crowd.held_out)[:40]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pate_jax.audit import recounts, verify
+from pate_jax.audit.subject import Subject
 from pate_jax.crowd import shares
 from pate_jax.crowd.vectors import vectors
 from pate_jax.errors import PateError
@@ -109,7 +110,7 @@ def test_methods_are_compared_on_answers_of_neighbours_once(tmp_path, monkeypatc
     assert any(f"the student learned by {best} follows from" in one for one in found.of("passed"))
     other = "vat" if best == "ridge" else "ridge"
     storage.write_json(copy.results, "results", {**results, "method": other})
-    again = next(recounts.student_again(copy, opened(copy)))
+    again = next(recounts.student_again(Subject(copy)))
     assert again.outcome == "unchecked" and f"compared again {best} is better" in again.text
     copy.results.write_bytes(content)
     monkeypatch.setattr("pate_jax.runs.students.choose", None)  # a student that is there is not chosen again

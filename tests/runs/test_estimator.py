@@ -338,7 +338,7 @@ BAD = {
     "epsilon in words": ({"epsilon": "1"}, "epsilon='1' must be a number"),
     "delta 1": ({"delta": 1}, "delta=1.0"),
     "a seed in words": ({"random_state": "x"}, "random_state='x' must be None or a whole number"),
-    "a student": ({"student": "forest"}, "student method='forest' is unknown; choose"),
+    "a student": ({"student": "forest"}, "student method='forest' must be one of"),
     "voters": ({"voters": "trees"}, "voters='trees' must be auto, teachers, neighbours or sums"),
     "teachers of a crowd": ({"teachers": 9, "voters": "sums"}, "--teachers belongs to teachers"),
     "private rows": ({"X_public": numbers(30, 1)}, "X_public: 30 of 30 inputs are private ones too"),

@@ -1,5 +1,7 @@
 """Further public inputs: known in whatever type they come, and told apart where they share ids."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,19 @@ def run_of_images(folder, dtype=np.uint8):
         stages.vote(opened, 8)
         batches.answer(run, MECHANISM)
     return run
+
+
+def test_data_that_were_opened_before_are_checked_as_those_that_a_run_opens(tmp_path, capsys):
+    """Sweeps and candidates hand over what they have opened; another public part is refused all the same."""
+    begun = inputs.open(run_of_images(tmp_path))
+    dataset = begun.dataset
+    named = dataset.private._replace(users=np.repeat(["a", "b"], 15))
+    of_users = dataclasses.replace(begun, opened=dataclasses.replace(dataset, private=named))
+    assert of_users.dataset.private is named and "name their users" in capsys.readouterr().err
+    other = dataclasses.replace(dataset, public=dataset.public._replace(inputs=dataset.public.inputs[::-1]))
+    with pytest.raises(PateError, match="the public inputs, or their labels, users or ids, were changed"):
+        dataclasses.replace(begun, opened=other).dataset  # noqa: B018
+    assert dataclasses.replace(begun, opened=other, tolerant=True).dataset is other
 
 
 def further(folder, pool):

@@ -7,12 +7,12 @@ import party_files as files
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_table import RoundTable
+from plain_session import Room
 
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties import hidden_ids
-from pate_jax.runs.parties import ballot, people
+from pate_jax.runs.parties import ballot, meeting
 
 
 def with_ids(folder, name, change):
@@ -54,14 +54,14 @@ def test_row_numbers_are_not_compared_and_all_are_told(tmp_path, capsys):
 def all_lists(held):
     """What each of three parties has in the end, by their ids, and everything that was shown."""
     agreement = type("Terms", (), {"seconds": 60.0, "names": files.NAMES, "digest": "0" * 64})()
-    table, found, shown = RoundTable(agreement), {}, []
+    table, found, shown = Room(agreement), {}, []
 
     def one(name):
         with table.open(name) as met:
             exchange = met.exchange
             met.exchange = lambda content: shown.append(content) or exchange(content)
             points = hidden_ids.padded(hidden_ids.points(sorted(held[name]), b"here"), 8)
-            found[name] = people._around(met, name, points, dict.fromkeys(files.NAMES, 8))
+            found[name] = meeting._around(met, name, points, dict.fromkeys(files.NAMES, 8))
 
     threads = [threading.Thread(target=one, args=[name]) for name in files.NAMES]
     for thread in threads:
@@ -91,7 +91,7 @@ def test_the_numbers_in_common_are_right_and_the_only_thing_to_see(sets):
 def test_a_number_of_voters_is_not_shown(tmp_path):
     folder = files.prepare(tmp_path, voters=70)
     member, _ = files.member(folder, "east", files.agree(folder, "neighbours"))
-    assert len(ballot.open_dataset(member).private.ids) == 60 and len(people.own(member)) == 70
+    assert len(ballot.open_dataset(member).private.ids) == 60 and len(meeting.own_ids(member)) == 70
 
 
 class Guesser:
@@ -113,10 +113,10 @@ def test_nobody_tries_more_ids_than_it_has_people(tmp_path, number):
     """Before its list is hidden by others: afterwards it would know which of its guesses are with whom."""
     folder = files.prepare(tmp_path, voters=70)
     member, _ = files.member(folder, "west", files.agree(folder, "neighbours"))
-    meeting = Guesser(number)
+    guesser = Guesser(number)
     with pytest.raises(PateError, match=f"east sends {number} hidden ids, and by its card it has 70"):
-        people.compare(meeting, member)
-    assert meeting.turns == 1
+        meeting.compare_people(guesser, member)
+    assert guesser.turns == 1
 
 
 def test_points_that_hide_nothing_are_refused():

@@ -14,7 +14,7 @@ from pate_jax.audit import verify
 from pate_jax.audit.attacks import every, risk
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import batches, budget, ledger, register, registration, reservation, stages, sums
+from pate_jax.runs import batches, budget, ledger, register, registration, reservation, stages, streams, sums
 from pate_jax.runs.config_file import expanded, text
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
@@ -101,8 +101,8 @@ def test_the_statement_is_the_cost_of_the_list_and_the_verifier_agrees(ended):
 
 def draws(run, mechanism, line):
     """The noise of a batch's thresholds and queries, by their places in the list."""
-    label = batches.noise_label(line.batch, line.queries, line.inputs, line.schema)
-    key = batches.noise_key(run, batches.stream(mechanism, line.votes, label))
+    label = streams.label(line.batch, line.queries, line.inputs, line.schema)
+    key = streams.key(run, streams.name(mechanism, line.votes, label))
     return [sampler._drawn(mechanism, one, 0, 32) for one in jax.random.split(key)]
 
 

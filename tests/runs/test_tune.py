@@ -6,6 +6,7 @@ import json
 import shutil
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import honest_runs
@@ -17,8 +18,8 @@ from pate_jax.accounting import composition, crowd_statement, curves, repetition
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.repetitions import NegativeBinomial
 from pate_jax.accounting.tuning import Tuned
-from pate_jax.audit import tune as audit
 from pate_jax.audit import verify
+from pate_jax.audit.subject import Subject
 from pate_jax.cli import tune as command
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -26,6 +27,7 @@ from pate_jax.runs import budget, register, registration, sums
 from pate_jax.runs.crowds import students
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import TunePlan
+from pate_jax.runs.release import findings
 from pate_jax.runs.settings import DataChoice, RunConfig
 from pate_jax.runs.tune import candidates, pipeline
 from pate_jax.runs.tune.candidates import Choice, Place
@@ -52,8 +54,10 @@ def copy(made, tmp_path):
 
 def failures(run, *names):
     """Which of these checks fail."""
-    checks = audit.checks(Choice(run, None))
-    return {name for name in names if any(one.outcome == "failed" for one in checks[name]())}
+    subject = Subject(run)
+    checks, _ = verify.checks_of(subject)
+    found = {name: findings.made(*(partial(one, subject) for one in checks[name])) for name in names}
+    return {name for name in names if any(one.outcome == "failed" for one in found[name])}
 
 
 def test_the_published_figure_is_that_of_the_whole_choice(made):

@@ -7,11 +7,13 @@ import sys
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import pate_jax
 from pate_jax import cli, data, models, voting
 from pate_jax.data import Preprocessing
+from pate_jax.data.columns import Column
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import batches, stages
@@ -155,11 +157,20 @@ def test_a_student_is_served_without_any_private_file(run, place, tmp_path, caps
     np.savez(tmp_path / "new.npz", inputs=inputs[:4], ids=np.array(["p", "q", "r", "s"]))
     cli.main(["predict", str(made.root / place), str(tmp_path / "new.npz")])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "id,label,probability" and [line[0] for line in lines[1:]] == list("pqrs")
+    assert lines[0] == "id,label,p_0,p_1,p_2" and [line[0] for line in lines[1:]] == list("pqrs")
     wanted = student(inputs[:4])
     assert [line.split(",")[1] for line in lines[1:]] == [
         student.class_names[best] for best in wanted.argmax(1)
     ]
+
+
+def test_ten_predictions_are_shown_and_the_rest_is_named(run, tmp_path, capsys):
+    made, _, inputs = run
+    np.savez(tmp_path / "new.npz", inputs=inputs)
+    cli.main(["predict", str(made.root), str(tmp_path / "new.npz")])
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 11
+    assert "and 20 more: --out predictions.csv writes all 30" in shown.err
 
 
 def test_predictions_are_written_with_all_probabilities(run, tmp_path):
@@ -177,9 +188,67 @@ def test_the_released_predict_py_serves_the_run(run, tmp_path):
     np.savez(tmp_path / "new.npz", inputs=inputs)
     command = [sys.executable, "-I", str(made.student / "predict.py"), str(tmp_path / "new.npz")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    labels = [line.split(",")[1] for line in done.stdout.splitlines()[1:]]
+    header, *lines = (line.split(",") for line in done.stdout.splitlines())
     student = Student.load(made.root)
-    assert labels == [student.class_names[best] for best in student(inputs).argmax(1)]
+    assert header == ["row", "label", "p_0", "p_1", "p_2"]
+    assert [line[1] for line in lines] == [str(label) for label in student.predict(inputs[:10])]
+    np.testing.assert_allclose(np.array(lines)[:, 2:].astype(float), student(inputs[:10]), atol=1e-5)
+    assert "and 20 more: --out labels.csv writes all 30" in done.stderr
+
+
+def asked_in_every_form(student, path, wanted):
+    frame = pd.read_csv(path)
+    forms = frame, frame.to_dict("list"), frame.assign(sick="no"), path, str(path)
+    for inputs in forms:
+        np.testing.assert_array_equal(student.predict_proba(inputs), wanted)
+        assert student.predict(inputs).tolist() == student.classes_[wanted.argmax(1)].tolist()
+    assert student.classes_.tolist() == ["no", "yes"]
+    with pytest.raises(PateError, match="lacks the column 'gain'"):
+        student.predict(frame.drop(columns="gain"))
+
+
+@pytest.mark.parametrize(
+    ("more", "ids"),
+    [
+        ((), ["a7", "b9"]),  # a column that is called as ids are, and differs in every row
+        (("--id-column", "name"), ["Ada", "Bo"]),
+        (("--id-column", "nam"), "has no column 'nam'; it has gain, name, visit id, sex, age"),
+    ],
+)
+def test_predictions_carry_the_ids_of_a_table(tmp_path, capsys, more, ids):
+    columns = (Column("age", filling=40.0), Column("gain"), Column("sex", ("f", "m")))
+    model = models.build("table", input_shape=(4,), classes=2, hidden=())
+    student = Student(
+        model.init(jax.random.key(1)), model.description, Preprocessing((0.0,) * 4, (9.0,) * 4),
+        ("no", "yes"), 1.0, "float32", columns,
+    )  # fmt: skip
+    student.save(tmp_path)
+    rows = tmp_path / "new.csv"
+    rows.write_text("gain,name,visit id,sex,age\n3,Ada,a7,m,33\n0,Bo,b9,unheard,\n")
+    wanted = student.predict_proba(rows)
+    for command in (cli.main, run_alone):
+        out = tmp_path / "labels.csv"
+        words = [*(["predict", str(tmp_path)] if command is cli.main else []), str(rows)]
+        words += ["--out", str(out), *more, *(["--student", str(tmp_path)] if command is run_alone else [])]
+        capsys.readouterr()
+        if isinstance(ids, str):
+            with pytest.raises(SystemExit):
+                command(words)
+            assert ids in capsys.readouterr().err
+            continue
+        command(words)
+        told = capsys.readouterr().err
+        assert "sex (1)" in told and "age (1" in told and "columns name, visit id" in told
+        header, *lines = (line.split(",") for line in out.read_text().splitlines())
+        assert header == ["id", "label", "p_no", "p_yes"] and [line[0] for line in lines] == ids
+        np.testing.assert_allclose(np.array(lines)[:, 2:].astype(float), wanted, atol=1e-5)
+
+
+def run_alone(words):
+    """The command of the released predict.py, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["predict.py", *words])
+        predict.main()
 
 
 def test_a_table_of_text_is_encoded_as_in_training(tmp_path, capsys):
@@ -208,6 +277,9 @@ def test_a_table_of_text_is_encoded_as_in_training(tmp_path, capsys):
     assert "columns name" in told and "sex (1)" in told
     alone = predict.load(tmp_path / "student")
     np.testing.assert_allclose(alone(predict.read(tmp_path / "new.csv", alone)), again(inputs), atol=1e-5)
+    told = capsys.readouterr().err
+    assert "columns name" in told and "sex (1)" in told
+    asked_in_every_form(again, tmp_path / "new.csv", again(inputs))
     for content, said in [
         ("sex,age\nm,3\n", "lacks the column 'gain'"),
         ("gain,sex,age\n3,m,old\n", "age='old' at row 0"),

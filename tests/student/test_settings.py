@@ -81,11 +81,11 @@ def test_flags_that_a_method_does_not_take_are_refused_by_name(flags, said, caps
 
 
 def test_an_unknown_method_and_an_unknown_setting_are_refused():
-    with pytest.raises(PateError, match="method='gnan' is unknown; choose auto, supervised"):
+    with pytest.raises(PateError, match="method='gnan' must be one of auto, supervised"):
         named("gnan")
     with pytest.raises(PateError, match="speed=3 is no setting of any method"):
         named("vat", speed=3)
-    with pytest.raises(PateError, match="net='big' is unknown; choose mlp"):
+    with pytest.raises(PateError, match="net='big' must be one of mlp"):
         Vat(net="big")
 
 

@@ -20,7 +20,7 @@ from pate_jax.mechanisms.crowds import NeighbourCounts
 from pate_jax.student import PublicInputs, fit, named, smoothing
 from pate_jax.student.calibration import negative_log_likelihood, temperature
 from pate_jax.student.lesson import lesson
-from pate_jax.student.methods import METHODS, least_squares, ridge
+from pate_jax.student.methods import METHODS, ridge
 from pate_jax.student.settings import KINDS, names
 
 smoothed = partial(smoothing.smoothed, image=True)
@@ -156,8 +156,8 @@ def test_weighted_least_squares_solves_the_normal_equations_and_leaves_one_out(m
     features, targets = random.normal(size=(19, 30)), random.dirichlet(np.ones(3), 19)
     weights = random.exponential(size=19)
     weights /= weights.mean()
-    monkeypatch.setattr(least_squares, "_PENALTIES", np.array([share]))
-    line = least_squares.weighted_least_squares(features @ features.T, targets, weights)
+    monkeypatch.setattr(ridge, "_PENALTIES", np.array([share]))
+    line = ridge.weighted_least_squares(features @ features.T, targets, weights)
     middle = weights @ features / 19
     penalty = share * (weights[:, None] * (features - middle) ** 2).sum() / 19
 
@@ -187,8 +187,8 @@ def test_few_examples_that_are_all_answers_are_the_whole_form():
     weights = random.uniform(0.5, 1.5, 23)
     weights /= weights.mean()
     alike = features @ features.T
-    whole = least_squares.weighted_least_squares(alike, targets, weights)
-    few = least_squares.of_few_examples(alike, alike, targets, weights)
+    whole = ridge.weighted_least_squares(alike, targets, weights)
+    few = ridge.of_few_examples(alike, alike, targets, weights)
     for one, other in zip(few, whole, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)
 
@@ -309,8 +309,8 @@ def test_the_ridge_student_of_a_table_is_weighted_ridge_regression(monkeypatch):
     features, targets = random.normal(size=(90, 7)) * np.arange(1, 8), random.random(size=(90, 3))
     weights = random.exponential(size=90)
     weights /= weights.mean()
-    monkeypatch.setattr(least_squares, "_PENALTIES", np.array([0.5]))
-    line = least_squares.of_features(features, targets, weights)
+    monkeypatch.setattr(ridge, "_PENALTIES", np.array([0.5]))
+    line = ridge.of_features(features, targets, weights)
     centred = features - (weights[:, None] * features).mean(0)
     penalty = 0.5 * (weights[:, None] * centred**2).sum() / 90
     oracle = SklearnRidge(penalty).fit(features, targets, sample_weight=weights)
@@ -373,7 +373,7 @@ def test_a_table_of_many_classes_is_learned_from_noisy_counts():
 
 def test_a_held_row_is_no_more_than_nearness_to_it_and_least_squares(monkeypatch):
     """The student beside the closed form of scikit-learn, with one penalty and one reach."""
-    monkeypatch.setattr(least_squares, "_PENALTIES", np.array([0.1]))
+    monkeypatch.setattr(ridge, "_PENALTIES", np.array([0.1]))
     monkeypatch.setattr(ridge, "_REACHES", (1.0,))
     rows = np.random.default_rng(12).uniform(-1, 1, size=(60, 2)).astype(np.float32)
     labels = (rows[:, 0] * rows[:, 1] > 0).astype(np.int32)

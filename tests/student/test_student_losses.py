@@ -8,7 +8,7 @@ import pytest
 from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.student import FixMatch, Gan, calibration, training
-from pate_jax.student.methods import fixmatch, gan, losses
+from pate_jax.student.methods import gan, losses, objectives
 from pate_jax.student.methods.views import Views
 from pate_jax.student.training import Batch
 
@@ -115,7 +115,7 @@ def test_fixmatch_by_hand(linear, distorted):
     weights, inputs = linear
     model = models.Model(lambda key: jnp.float32(weights), lambda w, x: x @ w, {"classes": CLASSES})
     others = np.random.default_rng(3).normal(size=(6, FEATURES))
-    objective = fixmatch.objective(
+    objective = objectives.fixmatch(
         model, stub_views(), FixMatch(confidence=0.7, weight=2.0, distort_answers=distorted)
     )
     parameters, memory = objective.start(jax.random.key(1))
@@ -137,7 +137,7 @@ def test_no_gradient_flows_through_fixmatch_guesses(linear):
     model = models.Model(lambda key: jnp.float32(weights), lambda w, x: x @ w, {"classes": CLASSES})
     views = stub_views()
     blind = views._replace(strong=lambda keys, inputs: jnp.zeros(inputs.shape))  # teaches nothing but bias
-    objective = fixmatch.objective(model, blind, FixMatch(confidence=0.0, weight=1.0, distort_answers=False))
+    objective = objectives.fixmatch(model, blind, FixMatch(confidence=0.0, weight=1.0, distort_answers=False))
     batch = looked(objective, batch_of(inputs, inputs * 3, [0, 1, 2, 1]))
     with_others = jax.grad(lambda w: objective.loss({"net": w}, jnp.ones(3) / 3, batch, jax.random.key(2))[0])
     labelled = jax.grad(lambda w: losses.cross_entropy(batch.inputs @ w, batch.targets).mean())

@@ -16,18 +16,8 @@ from rich.console import Console
 from pate_jax.accounting.many import many
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax, LNMax, from_dict
-from pate_jax.sweep import (
-    Grid,
-    SweepConfig,
-    cells,
-    front,
-    page,
-    results,
-    runner,
-    sweep,
-    tallies,
-    vote_sources,
-)
+from pate_jax.sweep import Grid, SweepConfig, cells, front, page, results, runner, sweep, vote_sources
+from pate_jax.sweep import rows as judged
 from pate_jax.sweep.grid import from_file
 from pate_jax.system import storage
 from pate_jax.voting import Votes, save_votes
@@ -95,10 +85,10 @@ def test_a_row_says_what_its_setting_answers_and_costs(file, whole):
 def test_answers_do_not_depend_on_the_company_or_the_devices(file):
     votes, words = np.load(file, allow_pickle=False)["votes"], np.arange(88, dtype=np.uint32).reshape(11, 8)
     some = [ConfidentDiscreteGaussian(40.0 + place, 30.0, 9.0 + place) for place in range(11)]
-    together = tallies.tallies(some, votes, None, [25, 40], words)
+    together = judged.tallies(some, votes, None, [25, 40], words)
     for place in (0, 10):
-        alone = tallies.tallies(some[place : place + 1], votes, None, [25, 40], words[place : place + 1])
-        found = tallies.answers(some[place], votes, words[place])
+        alone = judged.tallies(some[place : place + 1], votes, None, [25, 40], words[place : place + 1])
+        found = judged.answers_to(some[place], votes, words[place])
         counted = [int(np.asarray(found.answered)[:size].sum()) for size in (25, 40)]
         assert together.answered[place].tolist() == alone.answered[0].tolist() == counted
         assert together.same[place].tolist() == alone.same[0].tolist()
@@ -118,7 +108,7 @@ def test_shards_cover_every_cell_once_and_agree_with_the_whole(file, whole, tmp_
     merged = sweep(SweepConfig(out=tmp_path, merge=True))
     lines = (tmp_path / "results.jsonl").read_text().splitlines()
     assert by_cell(map(json.loads, lines)) == by_cell(merged["rows"]) == by_cell(bare)
-    monkeypatch.setattr(tallies, "tallies", lambda *_: pytest.fail("a finished cell was done again"))
+    monkeypatch.setattr(judged, "tallies", lambda *_: pytest.fail("a finished cell was done again"))
     assert sweep(SweepConfig((str(file),), out=tmp_path, values=GRID))["done_before"] == 12
 
 

@@ -9,6 +9,7 @@ from commands import call
 from pate_jax import ensemble
 from pate_jax.accounting import figures
 from pate_jax.audit import shards
+from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import budget
 from pate_jax.runs.directory import RunDirectory
@@ -114,7 +115,7 @@ def test_what_is_said_of_the_secret_is_what_was_checked(tmp_path):
     with run.writing():
         run.secret.draw(None)
         run.record.agree("data", {})
-    said = [finding.text for finding in shards.keys(run)]
+    said = [finding.text for finding in shards.keys(Subject(run))]
     assert any("more than 8 different values; where they came from cannot be checked" in one for one in said)
     assert not any("bits of entropy" in one for one in said)
 

@@ -47,7 +47,7 @@ def test_those_that_were_promised_are_there():
     [
         ('backend = "cpu"', "is no topology"),
         ('backend = "cpu"\ndevices = 8\nhosts = 3', "must be a multiple of hosts=3"),
-        ('backend = "abacus"\ndevices = 8', "must be cpu, gpu or tpu"),
+        ('backend = "abacus"\ndevices = 8', "must be one of cpu, gpu, tpu"),
         ("backend = cpu", "is no topology"),
     ],
 )

@@ -11,7 +11,7 @@ from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.runs import chain
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.tune import candidates, ledger
+from pate_jax.runs.tune import candidates
 from pate_jax.system import storage
 
 pytestmark = pytest.mark.long
@@ -72,7 +72,7 @@ def test_killed_now_and_then_a_choice_ends_as_if_nothing_had_been(calls, tmp_pat
     main(command(tmp_path, out))
     after = drawn(run)
     assert all(after[path].startswith(content) for path, content in before.items()), "nothing is drawn twice"
-    assert ledger.read(run.ledger).epsilon == 3.0 and not list(out.rglob("*.tmp"))
+    assert candidates.read(run.ledger).epsilon == 3.0 and not list(out.rglob("*.tmp"))
     assert verify.of_run(run).of("failed") == []
     assert published(run) == published(RunDirectory(honest_runs.choice().directory))
     assert len(candidates.candidate_folders(out)) == 3

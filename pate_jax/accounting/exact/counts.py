@@ -31,7 +31,7 @@ from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta, check_orders
 from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import laws
+from pate_jax.mechanisms import GaussianHistogram, laws
 from pate_jax.mechanisms.crowds import (
     LARGEST_SIGMA,
     Change,
@@ -207,6 +207,19 @@ def headcount_for(mu: float, voting: Voting) -> HeadCount:
     (35.53, 43.51)
     """
     return HeadCount(max(1.0, 1 / mu / math.sqrt(1 - _JOINED[voting]) * _MORE))
+
+
+def histogram_for(mu: float, queries: int) -> GaussianHistogram:
+    """Noise with which whole rows of teachers' votes on so many queries cost at most `mu` together.
+
+    One teacher votes anew on every query: two counts of each row move by one vote.
+
+    >>> round(histogram_for(0.25, 200).sigma, 2)
+    80.0
+    """
+    if queries < 1:
+        raise PateError(f"queries={queries} must be at least 1")
+    return GaussianHistogram(max(1.0, math.sqrt(2 * queries) / mu * _MORE))
 
 
 def score_for(mu: float, voting: Voting) -> Score:

@@ -1,21 +1,16 @@
 """Attacks on a run by its owner: what one person risks, and attacks that would show a mistake.
 
-persons    whose risk is wanted: everybody, a sample or a list
-removals   the votes that move when a teacher is trained again without one person, in waves
-shifts     how far a crowd's tables move without one voter
+removals   the votes that move when a teacher is trained again without one person, and a crowd's tables
 risk       all of it: the exact figures of single persons, checked, and written into private/
 attack     what an attack on a run is: the interface of those below
 every      all that suit a run
 mechanism  whether the noise that is drawn is the noise that is charged for, by millions of draws
 canaries   what epsilon is at least, by records of an attacker's choosing in a copy of the pipeline
-sums_canaries     such records among voters of class sums, one an entry of the table
-steps_canaries    and where sums take several steps, one a direction
+steps_canaries    such records where sums take several steps, one a direction
 teacher_canaries  such a record in one shard, which moves a vote at every query
 canary_bounds     the lower bounds that they give, by jax_privacy
 recovery   whether repeated answers give votes away that nobody paid for
-poisoning  how many bad teachers or voters it takes to change an answer: certificates
-leads      how far one voter moves a score of a crowd's table
-poisons    what bad records hold, and where they lie
+poisoning  how many bad teachers or voters it takes to change an answer: certificates, and bad records
 trials     what bad records did, beside what is certified
 poisoned   all of it for a finished run: poisoned_teachers, poisoned_crowds and poisoned_steps
 shadows    a whole pipeline again and again, each time on another half of the records

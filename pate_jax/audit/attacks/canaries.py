@@ -4,25 +4,40 @@ Canaries are records of an attacker's choosing whose presence coins decide. What
 about them is looked at, without their coins, and then counted how often guesses were right. No private record
 is read and no canary enters the run: they play in a copy of its pipeline in memory, with its public side, its
 noise and keys of their own. Derived in docs/attacks.md, section 8.
+
+Canaries of sums each have their whole length on one direction of one class.
+A coin decides on which side of zero. The two contents are as far apart as any two that a voter may have, and
+no two canaries share an entry of the table, so nothing but the noise hides a coin: no voter is more
+vulnerable. Their coordinates are far too large, and the pipeline has to bound them. They are the only voters,
+which a guarantee for all data sets must allow. Several runs with other coins each are one data set with all
+their canaries, since no canary is in two of them.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jaxtyping import Bool, Float
 
+from pate_jax import crowd as voting
 from pate_jax import ensemble
 from pate_jax.accounting.data_independent import WorstCase
-from pate_jax.audit.attacks import canary_bounds, mechanism, steps_canaries, sums_canaries, teacher_canaries
-from pate_jax.audit.attacks.attack import Attack, Flags
+from pate_jax.accounting.exact import counts
+from pate_jax.aggregate import noise
+from pate_jax.audit.attacks import canary_bounds, mechanism, membership, steps_canaries, teacher_canaries
+from pate_jax.audit.attacks.attack import Attack, Flags, of_counts
 from pate_jax.audit.attacks.canary_bounds import Lower
+from pate_jax.audit.attacks.shadows import Pipeline
 from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.audit.attacks.teacher_canaries import Labeller
 from pate_jax.crowd import classifier
-from pate_jax.crowd.vectors import vectors
+from pate_jax.crowd.classifier import Pool
+from pate_jax.crowd.vectors import Scaling, vectors
 from pate_jax.data.dataset import Part
 from pate_jax.data.partition import Shards
 from pate_jax.errors import PateError
@@ -35,6 +50,78 @@ from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
+
+RUNS = 16  # at least, in which the canaries play
+_FAR = 1 << 30  # coordinate of a canary, far beyond what a vector may hold
+
+
+class Played(NamedTuple):
+    """What each run shows of each canary, and its coin."""
+
+    coins: Bool[np.ndarray, "run canary"]
+    table: Float[np.ndarray, "run canary"]
+    student: Float[np.ndarray, "run canary"]
+
+
+def voters(scaling: Scaling, pool: Pool, release: ClassSums, number: HeadCount, most: int) -> Sums:
+    """The pipeline with both contents of at most so many canaries, and a last record that never votes."""
+    directions, height = len(scaling.weights), release.shape[0]
+    some = np.arange(min(most, height * directions))
+    coordinates = np.zeros((2 * len(some) + 1, directions), np.int32)
+    coordinates[some, some // height] = _FAR
+    coordinates[len(some) + some, some // height] = -_FAR
+    rows = some % height if height > 1 else np.ones_like(some)
+    labels = np.concatenate([rows, rows, [0]])
+    return Sums(voting.vectors(scaling, coordinates), labels, pool, release, number, reference=1)
+
+
+def played(
+    pipeline: Pipeline,
+    runs: int,
+    *,
+    coins: np.random.Generator,
+    key: Callable[[], jax.Array] = noise.fresh_key,
+) -> Played:
+    """So many runs, each with coins and noise of its own."""
+    half = pipeline.records // 2
+    tossed = coins.random((runs, half)) < 0.5
+    seen = [pipeline(np.concatenate([one, ~one]), key=key()) for one in tossed]
+    table = np.stack([one.table for one in seen if one.table is not None])
+    logits = membership.logit(np.stack([one.confidence for one in seen]))
+    return Played(tossed, table[:, :half], logits[:, :half] - logits[:, half:])
+
+
+def bounds(seen: Played, honest: Sums, delta: float) -> list[Lower]:
+    """What epsilon is at least, by three scores that are functions of what was published.
+
+    `table`: the product of the canary's own vector with the noisy table. `student`: how much more the student
+    believes its label at the one input than at the other, above other runs. `difference`: the first of two
+    runs, which cancels noise that both have in common.
+    """
+    other = np.arange(len(seen.table)) ^ 1
+    scores = {
+        "table": seen.table,
+        "student": seen.student - seen.student.mean(0),
+        "difference": seen.table - seen.table[other],
+    }
+    flat = {name: values.ravel() for name, values in scores.items()}
+    gaussian = honest.release.family == "rounded_gaussian"
+    return canary_bounds.one_run(flat, seen.coins.ravel(), claim(honest), delta, gaussian)
+
+
+def claim(honest: Sums) -> canary_bounds.Claim:
+    """What the releases claim for a voter whose contents change, at every delta."""
+    return lambda delta: counts.epsilon((honest.release, honest.number), delta, change="changed")
+
+
+def game(canaries: int, records: int) -> int:
+    """How many runs make so many canaries if a run has these: an even number.
+
+    >>> game(20_000, 1250), game(1000, 7), game(10, 5000)
+    (16, 144, 16)
+    """
+    return max(RUNS, -(-canaries // records // 2) * 2)
+
 
 _LEAST = 100  # canaries
 _WIDE = (0.01, 0.05)  # deltas at which many runs are compared beside the run's own
@@ -90,7 +177,7 @@ def unfit(run: RunDirectory) -> str | None:
         fits = run.record.read().crowd.voters == "sums"
     else:
         settings = run.record.read()
-        if (reason := mechanism.unfit(run)) is not None:
+        if (reason := mechanism.unfit(run) or of_counts(run)) is not None:
             return reason
         fits = "data" in settings and settings.teacher.closed_form
     if fits:
@@ -116,9 +203,9 @@ def of_sums(run: RunDirectory, canaries: int) -> Bounds:
     if steps.planned(run) > 1:
         return of_steps(opened, releases(run)[1], canaries)
     made = planted(opened, *releases(run), canaries)
-    runs = sums_canaries.game(canaries, made.records // 2)
-    seen = sums_canaries.played(made, runs, coins=_coins())
-    return Bounds(seen.coins.size, runs, sums_canaries.bounds(seen, made, opened.choice.delta))
+    runs = game(canaries, made.records // 2)
+    seen = played(made, runs, coins=_coins())
+    return Bounds(seen.coins.size, runs, bounds(seen, made, opened.choice.delta))
 
 
 def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
@@ -129,10 +216,10 @@ def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
         opened.at(2).pool,
         number,
         voters=opened.counted,
-        most=max(1, canaries // sums_canaries.RUNS),
+        most=max(1, canaries // RUNS),
         by_user=opened.choice.by == "user",
     )
-    runs = sums_canaries.game(canaries, made.records // 2)
+    runs = game(canaries, made.records // 2)
     seen = steps_canaries.played(made, runs, coins=_coins())
     return Bounds(seen.coins.size, runs, steps_canaries.bounds(seen, made, opened.choice.delta))
 
@@ -151,13 +238,13 @@ def planted(opened: Crowd, table: ClassSums, number: HeadCount, canaries: int) -
     """The pipeline of a run with canaries for voters, as many as several runs of it need."""
     scaling = opened.plan.scaling
     pool = classifier.measured(vectors(scaling, opened.pool), table.length)
-    return sums_canaries.voters(scaling, pool, table, number, max(1, canaries // sums_canaries.RUNS))
+    return voters(scaling, pool, table, number, max(1, canaries // RUNS))
 
 
 def of_teachers(run: RunDirectory, canaries: int) -> Bounds:
     """One canary in a run, over many runs."""
     inputs, line = run_inputs.open(run, tolerant=True), next(ledger.lines(run.ledger))
-    if isinstance(line.mechanism, StableAnswers):
+    if isinstance(line.mechanism, StableAnswers) or line.mechanism.releases_counts:
         raise PateError(unfit(run) or "no canary suits a list of stable answers")
     pool = inputs.seen_of(inputs.dataset.public)
     race = mechanism.race(line.mechanism, line.teachers, line.classes)[0][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pate_jax.audit.attacks import (
@@ -16,9 +17,15 @@ from pate_jax.audit.attacks import (
 from pate_jax.audit.attacks.attack import Attack, Finding, Flags
 from pate_jax.audit.attacks.public_twin import Twin
 from pate_jax.errors import PateError
+from pate_jax.runs import stages
+from pate_jax.runs.crowds import stages as crowd_stages
+from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.release import attacked as attacked_release
+from pate_jax.runs.parties.join import is_party
+from pate_jax.runs.release import write
+from pate_jax.runs.report import attacks
 from pate_jax.runs.stages import ATTACKS as KIND
+from pate_jax.student import Student
 from pate_jax.system import storage
 
 # In the order in which they are made and told.
@@ -75,7 +82,7 @@ def attacked(run: RunDirectory, only: str | None = None, flags: Flags = _USUAL) 
     storage.write_json(run.attacks, KIND, found.to_dict(), mode=0o600)
     twin = found.findings.get(public_twin.ATTACK.name)
     told = twin.to_dict() if isinstance(twin, Twin) and twin.holds else None
-    attacked_release.tell(run, told)
+    tell(run, told)
     return found
 
 
@@ -83,3 +90,18 @@ def _named(name: str) -> Attack:
     if name not in ATTACKS:
         raise PateError(f"{name!r} is not an attack; choose one of {', '.join(ATTACKS)}")
     return ATTACKS[name]
+
+
+def tell(run: RunDirectory, twin: Mapping[str, Any] | None) -> None:
+    """Write the owner's page of a finished run again, and with a twin the whole release."""
+    if is_party(run) or not (run.results.exists() and run.statement.exists()):
+        return
+    kind = crowd_stages if is_crowd(run) else stages
+    if twin is None:
+        kind.tell_owner(run)
+        return
+    results = storage.read_json(run.results, "results") | {"attacked": attacks.paragraph(twin)}
+    statement = storage.read_json(run.public_statement, "statement")
+    write.write(run.release, Student.load(run.student), statement, results)
+    storage.write_json(run.results, "results", results)
+    kind.tell(run)

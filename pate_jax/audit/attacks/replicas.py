@@ -37,7 +37,7 @@ from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
-from pate_jax.student.methods.least_squares import of_features
+from pate_jax.student.methods.ridge import of_features
 from pate_jax.system import storage
 
 _REFERENCE = 10  # of so many persons one never is a member

@@ -23,7 +23,7 @@ from pate_jax import accounting
 from pate_jax.accounting import figures
 from pate_jax.accounting.exact import counts, pair
 from pate_jax.accounting.exact.pair import Exposure
-from pate_jax.audit.attacks import shifts
+from pate_jax.audit.attacks import removals
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
@@ -169,7 +169,7 @@ def refuse_more_than_promised(risk: Risk) -> None:
 def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
     """The risk of a crowd's voters: one Gaussian shift each."""
     crowd = crowd_inputs.opened(run, tolerant=True)
-    found, delta = shifts.of(crowd), _delta(run)
+    found, delta = removals.shifts_of(crowd), _delta(run)
     wanted = chosen_people(found.names.tolist(), people or EVERYBODY, key=_sampling(run))
     rows = np.searchsorted(found.names, wanted)
     slack = counts.slack_of([line.release for line in ledger.releases(run.ledger)])
@@ -185,12 +185,12 @@ def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
     """The risk of people whose records lie with one teacher each: the votes that move without them."""
     mechanism = _of_queries(run)
     opened = inputs.open(run, tolerant=True)
-    removals = Removals(opened, run.risk)
+    of_teachers = Removals(opened, run.risk)
     names = np.unique(units_of(opened.dataset.private, opened.cut.by))
-    usual = EVERYBODY if removals.config.closed_form else str(min(SAMPLE, len(names)))
+    usual = EVERYBODY if of_teachers.config.closed_form else str(min(SAMPLE, len(names)))
     wanted = chosen_people(names.tolist(), people or usual, key=_sampling(run))
-    delta, moved = _delta(run), removals.moves(wanted)
-    exposure = pair.of_votes(mechanism, removals.votes.votes, moved, delta)
+    delta, moved = _delta(run), of_teachers.moves(wanted)
+    exposure = pair.of_votes(mechanism, of_teachers.votes.votes, moved, delta)
     number = np.array([len(one.queries) for one in moved], np.float64)
     unknown = np.full(len(wanted), np.nan)
     by, promised = opened.cut.by, _promised(run)

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from pate_jax import crowd as voting
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import noise
-from pate_jax.audit.attacks import canary_bounds, membership, sums_canaries
+from pate_jax.audit.attacks import canary_bounds, membership
 from pate_jax.audit.attacks.canary_bounds import Lower
 from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.crowd import classifier, slope, steps
@@ -29,6 +29,7 @@ from pate_jax.crowd.vectors import Scaling
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, HeadCount
 
+_FAR = 1 << 30  # coordinate of a canary, far beyond what a vector may hold
 _CELLS = 1 << 25  # of all canaries' own tables together, at most
 
 Tables = Float[np.ndarray, "record cell"]
@@ -123,7 +124,7 @@ def _again(asked: list[tuple[Tables, Float[np.ndarray, " cell"]]]) -> Scores:
 def planted(
     plan: Plan,
     pool: Int[np.ndarray, "pool directions"],
-    wide: Int[np.ndarray, "pool directions"],
+    wide: Int[np.ndarray, "pool others"],
     number: HeadCount,
     *,
     voters: int,
@@ -136,12 +137,12 @@ def planted(
     """
     made, release = plan.steps, plan.release
     if made is None or not isinstance(release, ClassSums):
-        raise PateError(f"{release} is followed by no steps: plant canaries by sums_canaries")
+        raise PateError(f"{release} is followed by no steps: plant canaries by canaries.voters")
     both = len(plan.scaling.weights), len(made.scaling.weights)
     some = max(1, min(most, *both, _CELLS // (2 * release.classes * (both[1] + 1))))
     coordinates = np.zeros((2 * some + 1, max(both)), np.int32)
     rows = np.arange(some)
-    coordinates[rows, rows], coordinates[some + rows, rows] = sums_canaries.FAR, -sums_canaries.FAR
+    coordinates[rows, rows], coordinates[some + rows, rows] = _FAR, -_FAR
     labels = np.concatenate([rows, rows, [0]]) % release.classes
 
     def seen(scaling: Scaling, places: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.shadows import Seen, means
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.student.methods.least_squares import of_features
+from pate_jax.student.methods.ridge import of_features
 
 _DIGITS = 9  # of scores that are compared
 Votes = Int[np.ndarray, "query class"]

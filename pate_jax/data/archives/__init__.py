@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from pate_jax.data import relation
-from pate_jax.data.archives.cache import folder, locked, quiet
 from pate_jax.data.archives.sources import (
     SOURCES,
     VERSION,
@@ -22,7 +21,7 @@ from pate_jax.data.archives.sources import (
     is_registered,
     sha256_of,
 )
-from pate_jax.data.archives.tfds import check_reachable
+from pate_jax.data.archives.tfds import check_reachable, folder, locked, quiet
 from pate_jax.data.dataset import Dataset, Part, check, numbered_ids
 from pate_jax.errors import PateError
 from pate_jax.system.progress import track

@@ -9,12 +9,16 @@ numbers count as row numbers unless the user declares otherwise.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import os
 import re
 import socket
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -24,10 +28,10 @@ from urllib.request import getproxies
 import numpy as np
 
 from pate_jax.data import relation
-from pate_jax.data.archives.cache import folder, locked, quiet
 from pate_jax.data.columns import standard
 from pate_jax.data.dataset import Dataset, Part, Preprocessing, check, numbered_ids, slug
 from pate_jax.errors import PateError
+from pate_jax.system import locks
 from pate_jax.system.progress import bar
 
 PUBLIC_TENTHS = 9
@@ -194,3 +198,31 @@ def _try(host: tuple[str, int], answers: dict[tuple[str, int], str]) -> None:
         answers[host] = ""
     except OSError as error:
         answers[host] = error.strerror or str(error)
+
+
+def folder(data_dir: Path | str | None) -> Path:
+    """The folder of prepared data: the given one, $PATE_JAX_DATA, or ~/.cache/pate_jax.
+
+    >>> folder("data").as_posix()
+    'data'
+    """
+    chosen = data_dir or os.environ.get("PATE_JAX_DATA") or Path.home() / ".cache" / "pate_jax"
+    return Path(chosen).expanduser()
+
+
+def locked(root: Path, name: str) -> AbstractContextManager[None]:
+    """A lock on the folder while the data set `name` is prepared in it; other processes wait."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PateError(f"--data-dir {root} cannot be written ({error.strerror}); choose another") from error
+    return locks.held(root / f".{name}.lock", root, wait=True)
+
+
+@contextlib.contextmanager
+def quiet(tfds: Any) -> Iterator[None]:
+    """Send tensorflow-datasets' messages to standard error, or drop them if that is not a terminal."""
+    terminal = sys.stderr.isatty()
+    (tfds.enable_progress_bar if terminal else tfds.disable_progress_bar)()
+    with contextlib.redirect_stdout(sys.stderr if terminal else io.StringIO()):
+        yield

@@ -23,8 +23,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import nets, patches, photos
 from pate_jax.models.layers import Form
 from pate_jax.models.preprocessing import Preprocessing
-from pate_jax.models.products import NONE, Products, products_of
-from pate_jax.models.ramps import Ramps, ramps_of
+from pate_jax.models.table_features import NO_PRODUCTS, Products, Ramps, products_of, ramps_of
 from pate_jax.system import devices, progress
 
 _TAIL = 0.005  # share of public values on either side beyond which a number is drawn in
@@ -81,7 +80,7 @@ class Columns(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     ramps: Ramps
-    products: Products = NONE
+    products: Products = NO_PRODUCTS
     kind: str = "columns"
 
     def __call__(self, inputs: np.ndarray) -> Features:

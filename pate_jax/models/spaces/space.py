@@ -9,17 +9,21 @@ that record and the space, bit for bit, whatever else is in the batch.
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple, get_args
+from collections.abc import Mapping
+from typing import Any, NamedTuple, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from pate_jax.errors import PateError
-from pate_jax.models import integers, iteration, names, photos
+from pate_jax.errors import PateError, one_of
+from pate_jax.models import integers, names, patches, photos, trees
 from pate_jax.models.preprocessing import AsStored, Preprocessing
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Features, Front
+from pate_jax.models.table_features import Products, Ramps
+from pate_jax.system import eigen
 from pate_jax.system.eigen import eigensystem
 
 Kind = names.Space
@@ -151,8 +155,7 @@ def front_of(
     number: int | None = None,
 ) -> Front:
     """What a space of this kind looks at, where public inputs need not train a net for it."""
-    if kind not in get_args(Kind):
-        raise PateError(f"space={kind!r} must be one of {', '.join(get_args(Kind))}")
+    one_of(get_args(Kind), space=kind)
     if kind == "contrast":
         raise PateError("space='contrast' is a net that has to be trained: pate_jax.student.spaces learns it")
     if kind == "patches":
@@ -272,6 +275,71 @@ def _principal(centred: np.ndarray, wanted: int) -> np.ndarray:
         return eigensystem(square.T @ square).directions[:, ::-1][:, :most]
     random = np.random.default_rng(0)
     start = random.standard_normal((columns, min(columns, most + _MORE)))
-    found = iteration.leading(centred, start, _TURNS)
+    found = eigen.leading(centred, start, _TURNS)
     inside = (centred @ found).astype(np.float64)
     return (found @ eigensystem(inside.T @ inside).directions[:, ::-1])[:, :most]
+
+
+_FRONT, _WEIGHTS, _PRODUCTS = "front/", "weights/", "products/"
+_OWN = ("middle", "steps", "directions", "variances")
+
+
+def arrays_of(space: Space) -> dict[str, np.ndarray]:
+    """All that a space consists of, but the scaling of its inputs; an encoder is known by its name alone."""
+    made = {name: np.asarray(getattr(space, name)) for name in _OWN}
+    named = {"kind": np.array(space.front.kind), **_of_front(space.front)}
+    return made | {f"{_FRONT}{name}": array for name, array in named.items()}
+
+
+def space_of(stored: Mapping[str, np.ndarray], preprocessing: Preprocessing) -> Space:
+    """The space that `arrays` gave; `preprocessing` scales inputs as it did there.
+
+    >>> from pate_jax.models import spaces
+    >>> from pate_jax.models.preprocessing import AsStored
+    >>> space = spaces.learn("identity", np.random.default_rng(0).normal(size=(50, 3)))
+    >>> space_of(arrays_of(space), AsStored()).description() == space.description()
+    True
+    """
+    own = {name.removeprefix(_FRONT): stored[name] for name in stored if name.startswith(_FRONT)}
+    try:
+        front = _front(own, preprocessing)
+        return Space(
+            front, stored["middle"], float(stored["steps"]), stored["directions"], stored["variances"]
+        )
+    except (KeyError, TypeError) as error:
+        raise PateError(f"these arrays hold no space ({error!r}): restore them from a backup") from error
+
+
+def _of_front(front: Front) -> dict[str, np.ndarray]:
+    if isinstance(front, fronts.Patches | fronts.Photos):
+        return {name: np.asarray(array) for name, array in front.known._asdict().items()}
+    if isinstance(front, fronts.Columns):
+        pairs = {f"{_PRODUCTS}{name}": array for name, array in front.products._asdict().items()}
+        return {"low": front.low, "high": front.high, **front.ramps._asdict(), **pairs}
+    if isinstance(front, fronts.Net):
+        leaves = trees.flat(front.parameters)
+        weights = {_WEIGHTS + name: np.asarray(leaf) for name, leaf in leaves.items()}
+        return {"net": np.array(front.description), **weights}
+    if isinstance(front, fronts.Encoder):
+        if not front.name:
+            raise PateError("the space's encoder has no name: make it with fronts.encoder_named")
+        return {"name": np.array(front.name)}
+    return {}
+
+
+def _front(own: dict[str, np.ndarray], preprocessing: Preprocessing) -> Front:
+    kind: Any = str(own.pop("kind"))
+    if kind == "patches" and "filters" in own:
+        return fronts.Photos(photos.Photos(**own), preprocessing)
+    if kind == "patches":
+        known = patches.Patches(**{name: jnp.asarray(array) for name, array in own.items()})
+        return fronts.Patches(known, preprocessing)
+    if kind == "columns":
+        pairs = Products(*(own.pop(f"{_PRODUCTS}{name}") for name in Products._fields))
+        low, high = own.pop("low"), own.pop("high")
+        return fronts.Columns(preprocessing, low, high, Ramps(**own), pairs)
+    if "net" in own:
+        net = str(own.pop("net"))
+        weights = trees.nested({name.removeprefix(_WEIGHTS): leaf for name, leaf in own.items()})
+        return fronts.Net(kind, net, weights, preprocessing)
+    return fronts.encoder_named(str(own["name"])) if "name" in own else fronts.Identity(kind)

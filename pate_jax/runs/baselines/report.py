@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pate_jax.accounting.training_statement import Training, TrainingStatement
+from pate_jax.accounting.sampled_noise import Training
+from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.errors import PateError
 from pate_jax.runs import chain
 from pate_jax.runs.baselines.tasks import charged

@@ -12,14 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pate_jax.accounting.training_statement import RELATION, Training, TrainingStatement
+from pate_jax.accounting.sampled_noise import Training
+from pate_jax.accounting.training_statement import RELATION, TrainingStatement, training_statement
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import LINEAR, Settings
 from pate_jax.crowd import Scaling, scaling, space_kind, vectors
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.models import Model, names
-from pate_jax.models.spaces import Space, archive
+from pate_jax.models.spaces.space import Space, arrays_of, space_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.plans import TrainingPlan
@@ -105,13 +106,13 @@ def read(path: Path, dataset: Dataset) -> Head:
         weights = stored.pop("weights")
     except (KeyError, ValueError) as error:
         raise PateError(f"{path} holds no head ({error!r}): restore it from a backup") from error
-    return Head(archive.space_of(stored, dataset.preprocessing), Scaling(weights, length, constant))
+    return Head(space_of(stored, dataset.preprocessing), Scaling(weights, length, constant))
 
 
 def arrays(head: Head) -> dict[str, np.ndarray]:
     """All that a head consists of."""
     bounds = np.array([head.scaling.length, head.scaling.constant])
-    return {**archive.arrays(head.space), "weights": head.scaling.weights, "bounds": bounds}
+    return {**arrays_of(head.space), "weights": head.scaling.weights, "bounds": bounds}
 
 
 class Task(NamedTuple):
@@ -164,7 +165,7 @@ def charged(made: Training, delta: float, private: bool) -> TrainingStatement:
     """What a training costs that a ledger shows, whatever the settings say by now."""
     added = calibration.cost(made.noise_multiplier, made.rate, made.steps, delta)
     changed = calibration.cost(made.noise_multiplier, made.rate, made.steps, delta, calibration.REPLACE)
-    return TrainingStatement(made, max(added, changed), added, delta, private)
+    return training_statement(made, max(added, changed), added, delta, private=private)
 
 
 def records(dataset: Dataset) -> str:

@@ -22,13 +22,13 @@ from tyro.conf import OmitArgPrefixes
 
 from pate_jax import models
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.training_statement import RELATION, TrainingStatement
+from pate_jax.accounting.training_statement import RELATION, TrainingStatement, training_statement
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import batches, budget, chain, public_part, publication, registration, trials
+from pate_jax.runs import budget, chain, measured, public_part, publication, registration, streams, trials
 from pate_jax.runs.baselines import report, tasks
 from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
 from pate_jax.runs.directory import RunDirectory
@@ -188,7 +188,7 @@ def charge(run: RunDirectory, task: Task) -> calibration.Plan:
         "training": training_of(plan)._asdict(),
         "delta": plan.delta,
         "records": records(task.dataset),
-        "noise": batches.commitment(run, stream(task)),
+        "noise": streams.commitment(run, stream(task)),
     }
     with registration.Ledger(run, lambda: spending(task)) as book:
         lines = list(chain.entries(run.ledger))
@@ -223,7 +223,7 @@ def train(run: RunDirectory, task: Task) -> Student:
         np.asarray(dataset.private.labels),
         dataset.classes,
         task.settings,
-        key=batches.noise_key(run, stream(task)),
+        key=streams.key(run, stream(task)),
         preprocessing=dataset.preprocessing,
         model=task.model,
     )
@@ -242,7 +242,7 @@ def train(run: RunDirectory, task: Task) -> Student:
 def stated(run: RunDirectory, plan: calibration.Plan, delta: float) -> TrainingStatement:
     """The statement of a plan."""
     private = run.secret.seed is None
-    return TrainingStatement(training_of(plan), plan.replaced, plan.epsilon, delta, private)
+    return training_statement(training_of(plan), plan.replaced, plan.epsilon, delta, private=private)
 
 
 def _results(run: RunDirectory, task: Task, learned: Student) -> Mapping[str, Any]:
@@ -259,8 +259,7 @@ def _results(run: RunDirectory, task: Task, learned: Student) -> Mapping[str, An
         "others": registration.published(run),
         "method": "dpsgd",
         "steps": task.settings.steps,
-        "student_accuracy": seen.accuracy(found),
-        "seen": seen.facts(found, dataset.class_names),
+        **measured.results(found, dataset, run.record.stages().get("data", {})),
     }
 
 

@@ -19,7 +19,7 @@ from pate_jax.crowd.vectors import Scaling
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import crowds
-from pate_jax.models.spaces import archive
+from pate_jax.models.spaces.space import arrays_of, space_of
 from pate_jax.system import storage
 
 _KIND = "public-side"
@@ -39,7 +39,7 @@ def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
     }
     if queries is not None:
         found |= {"rows": queries.rows, "vectors": queries.vectors, "offsets": queries.offsets}
-    found |= {f"{SPACE}{name}": array for name, array in archive.arrays(plan.space).items()}
+    found |= {f"{SPACE}{name}": array for name, array in arrays_of(plan.space).items()}
     if plan.weights is not None:
         found["slope"] = plan.weights
     return found | ({} if plan.steps is None else _of_steps(plan.steps))
@@ -47,7 +47,7 @@ def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
 
 def _of_steps(steps: Steps) -> dict[str, np.ndarray]:
     """What the steps behind the first table are; their space is that of the table, with other directions."""
-    space = {f"{STEPS}{SPACE}{name}": array for name, array in archive.arrays(steps.space).items()}
+    space = {f"{STEPS}{SPACE}{name}": array for name, array in arrays_of(steps.space).items()}
     return space | {
         f"{STEPS}number": np.array(steps.number),
         f"{STEPS}strength": np.array(steps.strength),
@@ -112,7 +112,7 @@ def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
         if not isinstance(release, crowds.ClassSums | crowds.NeighbourCounts):
             raise ValueError("the release is no table")
         steps = _steps_of(made, preprocessing, path) if f"{STEPS}number" in made else None
-        return Plan(archive.space_of(own, preprocessing), scaling, queries, release, steps, made.get("slope"))
+        return Plan(space_of(own, preprocessing), scaling, queries, release, steps, made.get("slope"))
     except (KeyError, TypeError, ValueError) as error:
         raise PateError(f"{path} holds no public side ({error}): restore it from a backup") from error
 
@@ -127,4 +127,4 @@ def _steps_of(made: Mapping[str, np.ndarray], preprocessing: Preprocessing, path
     scaling = Scaling(made[f"{STEPS}weights"], length, constant)
     number = int(made[f"{STEPS}number"])
     strength, rate = (float(made[f"{STEPS}{name}"]) for name in ("strength", "rate"))
-    return Steps(number, strength, archive.space_of(own, preprocessing), scaling, release, rate)
+    return Steps(number, strength, space_of(own, preprocessing), scaling, release, rate)

@@ -37,7 +37,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, to_dict
-from pate_jax.runs import batches, budget, chain, ledger, publication, registration
+from pate_jax.runs import budget, chain, ledger, publication, registration, streams
 from pate_jax.runs.crowds import answers, comparison, processes, public_side, rivals, steps, students
 from pate_jax.runs.crowds.certificate import certificate, faults
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
@@ -217,7 +217,7 @@ def _line(run: RunDirectory, batch: int, release: CrowdRelease, table: Table, pu
         release,
         table=exact,
         public=public,
-        noise=batches.commitment(run, stream(release, exact, public)),
+        noise=streams.commitment(run, stream(release, exact, public)),
         budget=None,
         order=order,
         cost=cost,
@@ -227,7 +227,7 @@ def _line(run: RunDirectory, batch: int, release: CrowdRelease, table: Table, pu
 
 def draw(run: RunDirectory, release: CrowdRelease, table: Table, public: str) -> Table:
     """The noisy table under the run's noise: the same at every call."""
-    key = batches.noise_key(run, stream(release, storage.digest(table), public))
+    key = streams.key(run, stream(release, storage.digest(table), public))
     return noisy_table(release, table, key=key).values
 
 

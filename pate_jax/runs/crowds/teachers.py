@@ -14,7 +14,7 @@ from pate_jax.accounting import after_count
 from pate_jax.accounting.after_count import Limit
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
-from pate_jax.data import relation
+from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.runs.crowds.inputs import Crowd, told
 from pate_jax.runs.directory import RunDirectory
@@ -37,6 +37,7 @@ class Chosen(NamedTuple):
 
     planned: Planned
     net: models.Model | None = None
+    opened: Dataset | None = None
 
 
 def of(run: RunDirectory) -> Chosen | None:
@@ -60,8 +61,9 @@ def rehearsed(crowd: Crowd, labels: list[Labels]) -> Rehearsed | None:
     config = RunConfig(voters="teachers", delta=choice.delta, epsilon=choice.epsilon)
     limit = limit_of(crowd)
     try:
+        pool = teacher_plan.askable(config, crowd.dataset)
         planned, net = teacher_plan.planned(
-            config, crowd.dataset, crowd.wide, labels, records=told(crowd.run), epsilon=limit.answers
+            config, crowd.dataset, crowd.wide, labels, pool, records=told(crowd.run), epsilon=limit.answers
         )
     except PateError:  # so few records, or so little epsilon, that answers teach nothing
         return None
@@ -86,4 +88,4 @@ def go_on(crowd: Crowd, found: Rehearsed, kinds: dict[str, Expected]) -> Chosen:
     crowd.run.record.revise(
         {PLANNED: planned, HEADCOUNT: both, "relation": whom}, forgotten=(CROWD, COMPARED)
     )
-    return Chosen(planned, found.net)
+    return Chosen(planned, found.net, crowd.dataset)

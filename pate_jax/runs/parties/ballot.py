@@ -16,7 +16,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise
 from pate_jax.mechanisms.shared_votes import SharedVote
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import batches, public_part, stages
+from pate_jax.runs import public_part, stages, streams
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.certificate import certificate
 from pate_jax.runs.crowds.inputs import Crowd
@@ -180,11 +180,11 @@ def shares(member: Member, table: Table) -> Shares:
     So a repeated command brings the same noise, and no noise serves two agreements or two ballots.
     """
     vote, stream = member.vote, _stream(member, table)
-    counts = share(vote.noise.share, table.shape, key=batches.noise_key(member.run, f"{stream}: numbers"))
+    counts = share(vote.noise.share, table.shape, key=streams.key(member.run, f"{stream}: numbers"))
     if vote.test_noise is None:
         return Shares(counts, None)
     of_test: Noise = vote.test_noise.share
-    key = batches.noise_key(member.run, f"{stream}: test")
+    key = streams.key(member.run, f"{stream}: test")
     return Shares(counts, share(of_test, table.shape[:1], key=key))
 
 

@@ -24,7 +24,7 @@ from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import Preprocessing, duplicates
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
-from pate_jax.runs.release import pictures
+from pate_jax.runs.release import traces
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.runs.report import attacks
 from pate_jax.student import Student
@@ -87,10 +87,6 @@ _ALARM = NOT_PRIVATE.partition(":")[0]  # cards and pages of older runs have oth
 _PREDICTOR, _PARAMETERS, _PAGE = "student/predict.py", "student/parameters.npz", "report.html"
 _COLON = ":"  # between the name of a column and its value
 _LARGEST = 1 << 31  # the most bytes of one file
-_SPELT = 16  # the fewest consecutive numbers of a table that cannot be a coincidence
-_CHANCE = 48.0  # and the fewest bits: such a row is seen by chance once in 2^48 places
-_STEPS = 2  # the most changes between neighbours in such a row that may still be a coincidence
-_TRIED = 400  # the most such rows that are searched for
 
 
 @dataclass(frozen=True)
@@ -130,8 +126,8 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
     known = [path for path in files if not path.is_symlink() and path.relative_to(folder).as_posix() in FILES]
     texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if path.suffix != ".npz"}
     texts = {name: text for name, text in texts.items() if name != _PREDICTOR or text != predictor()}
-    texts[_PAGE], shown = pictures.parted(texts.get(_PAGE, ""))
-    yield from judged(pictures.faults(_PAGE, shown), "its pictures are few, small, and nothing but pixels")
+    texts[_PAGE], shown = traces.parted(texts.get(_PAGE, ""))
+    yield from judged(traces.faults(_PAGE, shown), "its pictures are few, small, and nothing but pixels")
     yield from judged(_words(texts), "no file speaks of votes, ledger, keys, seeds, digests or paths")
     yield from judged(_fields(texts), "JSON files have the agreed fields only, and no sensitive figure")
     if (folder / _PARAMETERS).exists():
@@ -145,7 +141,7 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
         if secrets.inputs is None:
             yield unchecked("that the student holds no private input: the private records are not at hand")
         else:
-            held = [*_inputs(folder, secrets.inputs()), *pictures.private(shown, secrets.inputs())]
+            held = [*_inputs(folder, secrets.inputs()), *traces.private(shown, secrets.inputs())]
             yield from judged(held, "no array and no picture holds the input of a private record")
         if secrets.public is not None:
             yield from judged(
@@ -292,20 +288,17 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
         plain = html.unescape(text)
         yield from (f"{name} holds {what}" for what, secret in secrets.texts.items() if _names(plain, secret))
         yield from (f"{name} names the private {one!r}" for one in sorted(_said(plain) & secrets.names)[:3])
-    spelt = {name: _spelt(text) for name, text in texts.items()}
+    spelt = {name: traces.spelt(text) for name, text in texts.items()}
     there = (folder / _PARAMETERS).exists()
     student = storage.read_arrays(folder / _PARAMETERS, "student-parameters") if there else {}
     for what, array in secrets.arrays():
         if array.dtype.kind in "iu":
-            yield from (f"{name} spells out {what}" for name, text in spelt.items() if _spells(text, array))
+            yield from (
+                f"{name} spells out {what}" for name, text in spelt.items() if traces.spells(text, array)
+            )
         for name, parameters in student.items():
-            if _holds(parameters, array):
+            if traces.holds(parameters, array):
                 yield f"student/parameters.npz: {name} is {what}"
-
-
-def _spelt(text: str) -> str:
-    """The whole numbers of a text, in order; 1.0 counts as one of them."""
-    return " ".join(re.findall(r"\d+", re.sub(r"\.0(?!\d)", "", html.unescape(text))))
 
 
 def _inputs(folder: Path, forms: Iterable[np.ndarray], whose: str = "private records") -> Iterator[str]:
@@ -317,7 +310,7 @@ def _inputs(folder: Path, forms: Iterable[np.ndarray], whose: str = "private rec
         flat = form.reshape(len(form), -1).astype(np.float32)
         known = set(duplicates.digests(flat))
         for name, parameters in student.items():
-            pieces = _pieces(parameters.astype(np.float32), flat.shape[1])
+            pieces = traces.pieces(parameters.astype(np.float32), flat.shape[1])
             if held := int(duplicates.repeats(pieces, known).sum()):
                 yield f"student/parameters.npz: {name} holds the inputs of {held} {whose}"
 
@@ -326,7 +319,7 @@ def _public(folder: Path, page: str, shown: list[np.ndarray], public: Shown) -> 
     """Public inputs in a release that were not to go out."""
     kept = list(public.forms)
     yield from _inputs(folder, kept, "public inputs that may not go out")
-    yield from pictures.private(shown, kept, "public inputs that may not go out")
+    yield from traces.private(shown, kept, "public inputs that may not go out")
     words = _plain(page)
     held = sum(spelled(record) in words for record in public.records) if _COLON in words else 0
     if held:
@@ -345,51 +338,6 @@ def spelled(record: Mapping[str, str]) -> str:
     'age: 30 town: Oslo'
     """
     return " ".join(" ".join(f"{name}{_COLON} {value}".split()) for name, value in record.items())
-
-
-def _pieces(array: np.ndarray, size: int) -> np.ndarray:
-    """The parts of an array that may be inputs of this size; constant parts reveal nothing.
-
-    >>> _pieces(np.array([[1.0, 2.0], [3.0, 3.0]]), 2).tolist()
-    [[1.0, 2.0], [1.0, 3.0], [2.0, 3.0]]
-    """
-    if size < 2 or array.size % size:
-        return np.zeros((0, size), array.dtype)
-    pieces = np.concatenate([array.reshape(-1, size), array.reshape(size, -1).T])
-    varied: np.ndarray = pieces[np.ptp(pieces, axis=1) > 0]
-    return varied
-
-
-def _spells(numbers: str, secret: np.ndarray) -> bool:
-    """Whether a text contains consecutive whole numbers of a table, by rows or by columns.
-
-    A row is long enough if numbers drawn like the table's would show it with probability 2^-48: 48 numbers
-    where two classes are alike frequent. Rows that hardly change are skipped: the offsets and scales of any
-    table are zeros followed by ones.
-
-    >>> labels = np.random.default_rng(0).integers(0, 2, 400)
-    >>> [_spells(" ".join(map(str, labels[:count])), labels) for count in (16, 60)]
-    [False, True]
-    """
-    for table in (secret, secret.T):
-        flat = table.reshape(-1)[: _SPELT * _TRIED]
-        _, kinds, counts = np.unique(flat, return_inverse=True, return_counts=True)
-        bits = np.append(0.0, np.cumsum(np.log2(flat.size / counts)[kinds]))
-        starts = np.arange(0, flat.size, _SPELT)
-        ends = np.maximum(starts + _SPELT, np.searchsorted(bits, bits[starts] + _CHANCE))
-        rows = [flat[start:end] for start, end in zip(starts, ends, strict=True) if end <= flat.size]
-        pieces = [row.tolist() for row in rows if np.count_nonzero(np.diff(row)) > _STEPS]
-        if any(f" {' '.join(map(str, piece))} " in f" {numbers} " for piece in pieces):
-            return True
-    return False
-
-
-def _holds(array: np.ndarray, secret: np.ndarray) -> bool:
-    """Whether an array equals the secret one, or one of its rows; constant arrays reveal nothing."""
-    if array.size < 2 or np.ptp(array) == 0:
-        return False
-    rows = [secret] if array.shape == secret.shape else secret if array.shape == secret.shape[1:] else []
-    return any(np.array_equal(array, row.astype(array.dtype)) for row in rows)
 
 
 def agrees(folder: Path) -> Iterator[Finding]:

@@ -45,6 +45,14 @@ def judged(faults: Iterable[str], otherwise: str) -> Iterator[Finding]:
     yield from failures or [passed(otherwise)]
 
 
+class Ended(Exception):
+    """A check can go no further; the finding says why."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.text)
+        self.finding = finding
+
+
 class Examination(NamedTuple):
     """The findings of every check, by the name of the check, in the order in which they were made."""
 
@@ -101,13 +109,23 @@ def examine(subject: str, checks: Mapping[str, Callable[[], Iterable[Finding]]])
     >>> examine("a run", {"votes": lambda: [failed("they do not add up")]}).of("failed")
     ['votes: they do not add up']
     """
-    return Examination(subject, {name: tuple(_made(check)) for name, check in checks.items()})
+    return Examination(subject, {name: tuple(made(check)) for name, check in checks.items()})
 
 
-def _made(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    try:
-        yield from check()
-    except PateError as error:
-        yield failed(str(error))
-    except _MALFORMED as error:  # a forged file can hold anything: it fails the check, with what was met
-        yield failed(f"a file is not of the form that this version writes: {error!r}")
+def made(*checks: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """What these checks find; one that ends early, or meets a file it cannot read, stops no other.
+
+    >>> def lost() -> Iterator[Finding]:
+    ...     raise Ended(unchecked("nothing was voted on yet"))
+    >>> [finding.outcome for finding in made(lost, lambda: [passed("they add up")])]
+    ['unchecked', 'passed']
+    """
+    for check in checks:
+        try:
+            yield from check()
+        except Ended as end:
+            yield end.finding
+        except PateError as error:
+            yield failed(str(error))
+        except _MALFORMED as error:  # a forged file can hold anything: it fails the check, with what was met
+            yield failed(f"a file is not of the form that this version writes: {error!r}")

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from pate_jax.accounting import CrowdStatement, Statement
-from pate_jax.runs.report import attacks, crowd_words, html, run_pages, sections
+from pate_jax.accounting import Statement
+from pate_jax.runs import measured
+from pate_jax.runs.report import attacks, crowd_words, html, measures_page, run_pages, sections
 
 
 def private_page(
     results: Mapping[str, Any],
-    statement: Statement | CrowdStatement,
+    statement: Statement,
     settings: Mapping[str, Any],
     sheet: Mapping[str, Any] | None = None,
     attacked: Mapping[str, Any] | None = None,
@@ -24,22 +25,22 @@ def private_page(
     """The report for the owner of the data; `attacked` is what attacks found."""
     warning = run_pages.keep_inside(results, "It names files and settings of the run.")
     folded = html.folded("Settings", html.table(settings))
-    body = [*_body(results, statement, sheet), *attacks.private(attacked), folded]
+    body = [*_body(results, statement, sheet), *measures_page.pictures(results)]
+    body += [*attacks.private(attacked), folded]
     return html.page(f"Run report: {results['dataset']} (private)", [body[0], warning, *body[1:]])
 
 
 def public_page(
     results: Mapping[str, Any],
-    statement: Statement | CrowdStatement,
+    statement: Statement,
     sheet: Mapping[str, Any] | None = None,
 ) -> str:
     """The report that goes with the student."""
+    results = measured.published(results)
     return html.page(f"Student report: {results['dataset']}", _body(results, statement, sheet))
 
 
-def _body(
-    results: Mapping[str, Any], statement: Statement | CrowdStatement, sheet: Mapping[str, Any] | None
-) -> list[str]:
+def _body(results: Mapping[str, Any], statement: Statement, sheet: Mapping[str, Any] | None) -> list[str]:
     said = escape(" ".join(crowd_words.sentences(results)))
     short = f"<p>{crowd_words.explained(results)}</p><p>{said}</p>"
     return [

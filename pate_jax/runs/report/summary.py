@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pate_jax.accounting import CrowdStatement, Statement
+from pate_jax.accounting import Statement
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.runs.report import crowd_words, run_pages, words
 
 
-def summary(results: Mapping[str, Any], statement: Statement | CrowdStatement) -> str:
+def summary(results: Mapping[str, Any], statement: Statement) -> str:
     """What came of a run, and its publishable figures; the sensitive ones stand on the owner's page."""
     sentences = crowd_words.sentences if "voters" in results else run_pages.sentences
     trial = [results["trial"]] if "trial" in results else []

@@ -6,15 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pate_jax.accounting import CrowdStatement, Statement
-from pate_jax.accounting.figure_table import rounded_up
-from pate_jax.accounting.training_statement import TrainingStatement
+from pate_jax.accounting import Statement
+from pate_jax.accounting.figures import rounded_up
 
 SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
 PARTS = {"test": "public test inputs", "public": "public inputs"}
 
 
-def headline(statement: Statement | CrowdStatement | TrainingStatement) -> str:
+def headline(statement: Statement) -> str:
     """The figure that may be published, which comes first wherever a run is told of."""
     if not statement.private:
         return "no privacy is promised: the noise can be drawn again by anyone"

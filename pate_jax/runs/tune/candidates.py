@@ -3,17 +3,21 @@
 A candidate releases, with noise, the number of voters, one table of those who are not held out, and how many
 held-out voters agree with its student. All this together is mu-Gaussian-DP (`accounting.exact.counts`),
 whatever its settings are. Whom all of them hold out follows from one key, so that their scores compare.
+
+The one line of a choice's ledger, which says what all of it costs, is durable before its first candidate.
+It says nothing of how many candidates there are. Each candidate's own ledger lies with it, and counts for
+nothing more.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +27,7 @@ from pate_jax.accounting.tuning import Tuned
 from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, chain, public_part, publication, registration, trials
+from pate_jax.runs import budget, chain, ledger, public_part, publication, registration, trials
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory, close
@@ -32,7 +36,6 @@ from pate_jax.runs.plans import TunePlan
 from pate_jax.runs.record import CANDIDATE, CROWD, TRIAL, TUNE, Settings
 from pate_jax.runs.secret import Secret
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
-from pate_jax.runs.tune.ledger import Charge, charge
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.system import storage
 
@@ -242,7 +245,7 @@ def _check(choice: Choice, setting: Setting, how: CrowdChoice, data: DataChoice)
     """Refuse a setting that cannot be a candidate, by public things alone."""
     cut = PartitionChoice(by=how.by, seed=how.seed)
     probe = Place(choice.run.root, 0)  # nothing is ever written there
-    inputs = Inputs(probe, data, cut, TeacherConfig(), opened=choice.dataset)
+    inputs = Inputs(probe, data, cut, TeacherConfig(), tolerant=True, opened=choice.dataset)  # it is checked
     learned = choice.learned.setdefault((setting.space, setting.encoder), {})
     crowd = Crowd(inputs, how, learned=learned)
     students.check(setting.student, crowd)
@@ -277,3 +280,51 @@ def best(scores: list[int]) -> int:
     2
     """
     return 1 + scores.index(max(scores))
+
+
+class Charge(NamedTuple):
+    """What a choice costs, of which list, and on which records."""
+
+    tuned: Tuned
+    settings: str  # a digest of the list
+    records: str  # of the private and public ones: a copy of the choice on others does not fit its register
+    epsilon: float  # what was allowed
+    delta: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, with the figure that is charged."""
+        cost = {"epsilon": self.tuned.epsilon(self.delta)}
+        return {"schema": ledger.TUNE, **self._asdict(), "tuned": self.tuned.to_dict(), "cost": cost}
+
+
+def charge(book: chain.Writer, wanted: Charge) -> None:
+    """Write the line once; refused where another one is there."""
+    path = book.path
+    with book:
+        if not chain.read(path):
+            book.append(wanted.to_dict())
+    if read(path) != wanted:
+        raise PateError(
+            f"{path} charges another choice of settings: repeat the first command, or choose another --out"
+        )
+
+
+def read(path: Path) -> Charge:
+    """The line of a choice's ledger."""
+    lines = chain.read(path)
+    if len(lines) != 1 or lines[0].get("schema") != ledger.TUNE:
+        raise PateError(f"{path} is not the ledger of a choice of settings: restore it from a backup")
+    return _parsed(lines[0], path)
+
+
+def _parsed(line: Mapping[str, Any], path: Path) -> Charge:
+    try:
+        tuned = Tuned.from_dict(line["tuned"])
+        found = Charge(tuned, *(line[name] for name in ("settings", "records", "epsilon", "delta")))
+        if line["cost"] != found.to_dict()["cost"]:
+            raise ValueError(f"cost={line['cost']}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise PateError(
+            f"{path} charges no choice of settings ({error}): restore it from a backup"
+        ) from error
+    return found

@@ -1,6 +1,7 @@
-"""How students learn, one file for each method, all behind one interface.
+"""How students learn, all methods behind one interface.
 
-A new method is a file here, its settings in `pate_jax.student.settings`, and its line in `NETS` or `METHODS`.
+A new method is a file here, or one of the `objectives` of nets; its settings are in `student.settings`, and
+its line in `NETS` or `METHODS`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ from typing import Any, Protocol
 
 import jax
 
-from pate_jax.student.lesson import Learned, Lesson
-from pate_jax.student.methods import fixmatch, gan, nets, ridge, supervised, tandem, vat
+from pate_jax.aggregate import Answers
+from pate_jax.data.dataset import IMAGE_RANKS
+from pate_jax.student.lesson import Learned, Lesson, PublicInputs, lesson
+from pate_jax.student.methods import gan, nets, objectives, ridge, tandem
+from pate_jax.student.serving import Student
+from pate_jax.student.settings import Auto, StudentConfig, covers
 
 
 class Method(Protocol):
@@ -22,9 +27,33 @@ class Method(Protocol):
 
 
 NETS: Mapping[str, nets.Trainer] = {
-    "supervised": nets.trainer(supervised.objective),
-    "vat": nets.trainer(vat.objective),
+    "supervised": nets.trainer(objectives.supervised),
+    "vat": nets.trainer(objectives.vat),
     "gan": nets.trainer(gan.objective),
-    "fixmatch": nets.trainer(fixmatch.objective),
+    "fixmatch": nets.trainer(objectives.fixmatch),
 }
 METHODS: Mapping[str, Method] = {**NETS, "ridge": ridge.learn, "tandem": tandem.learn}
+
+
+def fit(
+    key: jax.Array, public_inputs: PublicInputs, answers: Answers, config: StudentConfig | None = None
+) -> Student:
+    """Train a student; row i of the answers belongs to row i of the inputs.
+
+    The inputs may have more rows than there are answers: those, and the refused ones, are public inputs
+    without an answer, from which every method but `supervised` learns too.
+    """
+    return fit_many(key[None], public_inputs, answers, config)[0]
+
+
+def fit_many(
+    keys: jax.Array, public_inputs: PublicInputs, answers: Answers, config: StudentConfig | None = None
+) -> list[Student]:
+    """Train one student for each key on the same inputs and answers, in one program where there is a loop."""
+    given = lesson(public_inputs, answers)
+    image = public_inputs.inputs.ndim in IMAGE_RANKS
+    whole = given.soft is not None and covers(len(given.rows), len(public_inputs.inputs), image=image)
+    whole &= public_inputs.shown or not image  # where ridge would hold them
+    settings = (config or Auto()).resolved(image=image, whole=whole)
+    learned = METHODS[settings.method](settings, keys, given)
+    return [each.student(public_inputs) for each in learned]

@@ -19,9 +19,8 @@ from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import Form, Model
 from pate_jax.student import training
 from pate_jax.student.calibration import negative_log_likelihood, temperature
-from pate_jax.student.lesson import Learned, Lesson
+from pate_jax.student.lesson import Learned, Lesson, PublicInputs
 from pate_jax.student.methods.views import Views, views
-from pate_jax.student.public_inputs import PublicInputs
 from pate_jax.student.settings import AnyNet, names
 from pate_jax.student.training import LOOKED_AT, Clear, Ending, Labels, Loop, Objective, Settling
 from pate_jax.system import devices as machines

@@ -32,6 +32,8 @@ _CHUNK = 100  # images in one batch; a convolution needs nine or more times thei
 _GROUPS, _EPSILON, _TINY = 8, 1e-6, 1e-6  # of GroupNorm; and what is added under a root
 _FEATURES, _FAINT, _NO_SHARE = 8000, 1e-12, 1e-30  # length of features; below a length, and a class's share
 _OVERLAP = 1  # pixels by which a cell reaches into its neighbours
+_SHOWN = 10  # predictions on the terminal
+_ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)", re.IGNORECASE)
 _LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "nan", "null")  # values of a table, in any case
 _PLACES = ("", "student", "release/student")
@@ -271,43 +273,63 @@ def predict(inputs: Any, student: Student | Path | str | None = None) -> tuple[n
 
 def read(path: Path | str, student: Student) -> np.ndarray:
     """Read inputs from an .npz or .csv file."""
+    return read_named(path, student)[0]
+
+
+def read_named(
+    path: Path | str, student: Student, id_column: str | None = None
+) -> tuple[np.ndarray, list[str] | None]:
+    """Read inputs, and their ids where there are any.
+
+    Ids are an array `ids`, or the column `id_column`, or an unknown column that is called as ids are.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} is no file; give .npz or .csv")
     if path.suffix.lower() == ".csv":
-        return _table(path, student)
+        return _table(path, student, id_column)
     arrays = _arrays(path)
     if "inputs" not in arrays:
         raise InputError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
-    return arrays["inputs"]
+    return arrays["inputs"], arrays["ids"].tolist() if "ids" in arrays else None
 
 
-def write(path: Path | str, student: Student, probabilities: np.ndarray) -> None:
-    """Write predictions as .npz (labels, probabilities, class_names) or .csv (row, label, probability)."""
-    path, labels = Path(path), student.labels(probabilities)
+def write(
+    path: Path | str, student: Student, probabilities: np.ndarray, ids: list[str] | None = None
+) -> None:
+    """Write labels and probabilities as .npz, or as .csv with a row, or its id, for each input."""
+    path = Path(path)
     if path.suffix.lower() == ".npz":
-        arrays: dict[str, Any] = {"labels": labels, "probabilities": probabilities}
+        arrays: dict[str, Any] = {"labels": student.labels(probabilities), "probabilities": probabilities}
+        arrays |= {} if ids is None else {"ids": np.array(ids, str)}
         np.savez_compressed(path, allow_pickle=False, class_names=student.class_names, **arrays)
     else:
-        path.write_text(_lines(labels, probabilities), encoding="utf-8")
+        path.write_text(_lines(student, probabilities, ids), encoding="utf-8")
 
 
 def main() -> None:
     """Read inputs, predict their classes, and write the predictions."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("inputs", help=".npz with an array `inputs`, or .csv for a student of tables")
-    parser.add_argument("--out", help="labels.csv or labels.npz; default: CSV to the terminal")
+    parser.add_argument("--out", help="labels.csv or labels.npz; default: the first ten to the terminal")
+    parser.add_argument(
+        "--id-column", help="column that names the rows; default: one that is called as ids are"
+    )
     parser.add_argument("--student", help="folder of the student; default: the folder of this file")
     chosen = parser.parse_args()
     try:
         student = load(chosen.student)
-        probabilities = student(read(chosen.inputs, student))
+        inputs, ids = read_named(chosen.inputs, student, chosen.id_column)
+        probabilities = student(inputs)
     except InputError as error:
         print(f"predict.py: {error}", file=sys.stderr)
         sys.exit(2)
     if chosen.out:
-        return write(chosen.out, student, probabilities)
-    return print(_lines(student.labels(probabilities), probabilities), end="")
+        return write(chosen.out, student, probabilities, ids)
+    print(_lines(student, probabilities[:_SHOWN], ids and ids[:_SHOWN]), end="")
+    if len(probabilities) > _SHOWN:
+        _say(f"and {len(probabilities) - _SHOWN:,} more: --out labels.csv writes all {len(probabilities):,}")
+    return None
 
 
 def _activation(net: dict[str, Any]) -> Any:
@@ -397,7 +419,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path} is not a readable .npz archive: {error}") from error
 
 
-def _table(path: Path, student: Student) -> np.ndarray:
+def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray, list[str] | None]:
     if not student.columns:
         raise InputError(f"{path} is a table of text, and this student was trained on arrays; give .npz")
     try:
@@ -414,11 +436,37 @@ def _table(path: Path, student: Student) -> np.ndarray:
     missing = [name for name in known if name not in header]
     if missing:
         raise InputError(f"{path} lacks the column {missing[0]!r}; this student takes {', '.join(known)}")
+    table = {name: [row[place].strip() for row in rows] for place, name in enumerate(header)}
     unread = [name for name in header if name not in known]
     if unread:
-        print(f"predict.py: not read: {', '.join(unread)}", file=sys.stderr)
-    values = ([row[header.index(name)].strip() for row in rows] for name in known)
-    return np.concatenate([_column(*each, path) for each in zip(values, student.columns, strict=True)], 1)
+        _say(f"not read, since the student does not know them: columns {', '.join(unread)}")
+    if named is not None and named not in table:
+        raise InputError(f"{path} has no column {named!r}; it has {', '.join(header)}")
+    named = named or next((name for name in unread if _look_like_ids(name, table[name])), None)
+    for column in student.columns:
+        _report(column, table[column["name"]])
+    features = [_column(table[column["name"]], column, path) for column in student.columns]
+    return np.concatenate(features, 1), None if named is None else table[named]
+
+
+def _look_like_ids(name: str, values: list[str]) -> bool:
+    gone = any(value.lower() in _MISSING for value in values)
+    return bool(_ID.fullmatch(name)) and not gone and len({*values}) == len(values)
+
+
+def _report(column: dict[str, Any], values: list[str]) -> None:
+    """Say how many values are of no known category, and how many are missing."""
+    known, gone = column["categories"], sum(value.lower() in _MISSING for value in values)
+    if known is not None:
+        others = sum(value not in known and value.lower() not in _MISSING for value in values)
+        if others:
+            _say(f"values of no known category are taken as none of them: {column['name']} ({others})")
+    elif gone and column.get("filling") is not None:
+        _say(f"missing values are taken as in training: {column['name']} ({gone})")
+
+
+def _say(text: str) -> None:
+    print(f"predict.py: {text}", file=sys.stderr)
 
 
 def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray:
@@ -435,8 +483,10 @@ def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray
         if not np.abs(numbers[row]) <= _LARGEST or (column.get("logarithmic") and numbers[row] < 0):
             raise InputError(f"{path} has {column['name']}={value!r} at row {row}; correct or remove the row")
     numbers = numbers.astype(np.float32)
-    features = [np.log1p(numbers) if column.get("logarithmic") else numbers, missing.astype(np.float32)]
-    return np.stack(features if column.get("indicator") else features[:1], axis=1)
+    features = [np.log1p(numbers) if column.get("logarithmic") else numbers]
+    features += [missing] if column.get("indicator") else []
+    features += [(numbers == code) & ~missing for code in column.get("codes", ())]
+    return np.stack(features, axis=1).astype(np.float32)
 
 
 def _number(value: str, form: str) -> float:
@@ -451,12 +501,13 @@ def _number(value: str, form: str) -> float:
         return np.nan
 
 
-def _lines(labels: np.ndarray, probabilities: np.ndarray) -> str:
+def _lines(student: Student, probabilities: np.ndarray, ids: list[str] | None = None) -> str:
     stream = io.StringIO(newline="")
     table = csv.writer(stream, lineterminator="\n")
-    table.writerow(["row", "label", "probability"])
-    named = zip(labels.tolist(), probabilities.max(1), strict=True)
-    table.writerows([row, label, f"{value:.6f}"] for row, (label, value) in enumerate(named))
+    table.writerow(["row" if ids is None else "id", "label", *(f"p_{name}" for name in student.class_names)])
+    labels = student.labels(probabilities).tolist()
+    named = zip(range(len(labels)) if ids is None else ids, labels, probabilities, strict=True)
+    table.writerows([row, label, *(f"{value:.6f}" for value in values)] for row, label, values in named)
     return stream.getvalue()
 
 

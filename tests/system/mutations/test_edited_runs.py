@@ -16,7 +16,7 @@ from pate_jax.accounting.figures import Figure
 from pate_jax.ensemble import checkpoint
 from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
 from pate_jax.models import trees
-from pate_jax.runs import batches, budget, chain, ledger, stages
+from pate_jax.runs import batches, budget, chain, ledger, stages, streams
 from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.system import storage
 
@@ -84,8 +84,8 @@ def more_noise_than_was_drawn(run):
     settings(run, mechanism=to_dict(claimed))
 
     def changed(body):
-        label = batches.noise_label(body["batch"], body["queries"], body["inputs"], chain.SCHEMA)
-        noise = batches.commitment(run, batches.stream(claimed, body["votes"], label))
+        label = streams.label(body["batch"], body["queries"], body["inputs"], chain.SCHEMA)
+        noise = streams.commitment(run, streams.name(claimed, body["votes"], label))
         size = {"teachers": body["teachers"], "classes": body["classes"], "asked": body["asked"]}
         cost = ledger.cost_to_dict(*budget.cost_of(fixed, claimed, **size, rule="index"))
         return {**body, "mechanism": to_dict(claimed), "noise": noise, "cost": cost}

@@ -22,7 +22,6 @@ from pate_jax import accounting
 from pate_jax.accounting import (
     composition,
     curves,
-    figure_table,
     figures,
     filter,
     index_curve,
@@ -308,7 +307,7 @@ PUBLISHED = [
     ),
     case(
         "a printed epsilon rounded down",
-        source(figure_table, "rounded_up", "math.ceil(epsilon * 1e4)", "math.floor(epsilon * 1e4)"),
+        source(figures, "rounded_up", "math.ceil(epsilon * 1e4)", "math.floor(epsilon * 1e4)"),
         fails(of_the_statement(test_statement.test_a_printed_epsilon_is_rounded_up)),
         "rounded_up",
     ),

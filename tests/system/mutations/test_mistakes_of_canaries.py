@@ -5,7 +5,7 @@ import test_canaries
 from catalogue import case, fails, is_caught, replaced
 
 from pate_jax.aggregate import noise
-from pate_jax.audit.attacks import sums_canaries, teacher_canaries, twins
+from pate_jax.audit.attacks import canaries, teacher_canaries, twins
 from pate_jax.models import integers
 
 _quick_normal_law = test_canaries._quick_normal_law
@@ -57,7 +57,7 @@ MISTAKES = [
     ),
     case(
         "canaries are too short to show anything",
-        lambda patch: patch.setattr(sums_canaries, "FAR", 1 << 19),
+        lambda patch: patch.setattr(canaries, "_FAR", 1 << 19),
         of_lengths,
         "share_no_entry: AssertionError",
     ),

@@ -13,7 +13,7 @@ from test_mistakes_of_crowds import crowd_lines, patched
 
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
-from pate_jax.audit import crowds, recounts
+from pate_jax.audit import recounts
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Comparison
@@ -30,7 +30,9 @@ def without(kind):
 
     def change(run, statement):
         kept = tuple(one for one in statement.releases if not isinstance(one, kind))
-        return replace(statement, releases=kept, figure=figure_of(kept, statement.delta))
+        return replace(
+            statement, releases=kept, figures={"data_independent": figure_of(kept, statement.delta)}
+        )
 
     return change
 
@@ -113,8 +115,8 @@ def made(patch, folder):
     except PateError as error:
         return [f"refused: {error}"]
     patch.undo()
-    crowd = crowds.opened(Subject(run))
-    deep = [*recounts.recounted(run, crowd), *recounts.between_again(run, crowd)]
+    subject = Subject(run)
+    deep = [*recounts.recounted(subject), *recounts.between_again(subject)]
     return verified(run) + [f"again: {one.text}" for one in deep if one.outcome == "failed"]
 
 

@@ -13,13 +13,13 @@ from test_edited_runs import both, by_hand, rewrite, settings
 
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
-from pate_jax.audit import crowds, recounts
+from pate_jax.audit import recounts
 from pate_jax.audit.subject import Subject
 from pate_jax.crowd import tables
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import from_dict, to_dict
 from pate_jax.models import integers
-from pate_jax.runs import batches, budget, ledger
+from pate_jax.runs import budget, ledger, streams
 from pate_jax.runs.crowds import certificate, inputs, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -53,7 +53,7 @@ def claimed(**changes):
                 **body,
                 "release": to_dict(kept),
                 "public": public,
-                "noise": batches.commitment(run, named),
+                "noise": streams.commitment(run, named),
                 "cost": ledger.cost_to_dict(order, cost),
             }
 
@@ -87,7 +87,7 @@ def other_table_everywhere(run):
 
     def line(body):
         kept, exact = from_dict(body["release"]), storage.digest(table)
-        noise = batches.commitment(run, release.stream(kept, exact, body["public"]))
+        noise = streams.commitment(run, release.stream(kept, exact, body["public"]))
         noisy = release.draw(run, kept, table, body["public"])
         storage.write_arrays(run.answers, "noisy-table", {"values": noisy})
         return {**body, "table": exact, "noise": noise, "values": ledger.pack_table(noisy)}
@@ -96,7 +96,7 @@ def other_table_everywhere(run):
 
 
 def headline(run, statement, epsilon):
-    return replace(statement, figure=replace(statement.figure, epsilon=epsilon))
+    return replace(statement, figures={"data_independent": replace(statement.headline, epsilon=epsilon)})
 
 
 def half_the_cost(bodies):
@@ -106,7 +106,7 @@ def half_the_cost(bodies):
 
 def without_the_number(run, statement):
     table = statement.releases[1:]
-    return replace(statement, releases=table, figure=figure_of(table, statement.delta))
+    return replace(statement, releases=table, figures={"data_independent": figure_of(table, statement.delta)})
 
 
 def wished(epsilon):
@@ -196,8 +196,7 @@ def made(voters, by="record"):
         except PateError as error:
             return [f"refused: {error}"]
         patch.undo()
-        subject = Subject(run)
-        again = recounts.recounted(run, crowds.opened(subject))
+        again = recounts.recounted(Subject(run))
         return verified(run) + [f"table: {one.text}" for one in again if one.outcome == "failed"]
 
     return check
@@ -330,7 +329,5 @@ def test_a_table_that_was_changed_in_every_file_is_found_by_counting_again(tmp_p
     run = RunDirectory(tmp_path / "run")
     other_table_everywhere(run)
     assert verified(run) == []  # every file fits every other one
-    (fault, *_) = [
-        one for one in recounts.recounted(run, crowds.opened(Subject(run))) if one.outcome == "failed"
-    ]
+    (fault, *_) = [one for one in recounts.recounted(Subject(run)) if one.outcome == "failed"]
     assert "the records give another table" in fault.text

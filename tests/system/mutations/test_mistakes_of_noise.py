@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, made, replaced
 from pate_jax import voting
 from pate_jax.aggregate import answers, argmax, noise
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
-from pate_jax.runs import batches, budget, register, registration, secret, sums
+from pate_jax.runs import batches, budget, register, registration, secret, streams, sums
 
 ANSWERED = made(small_runs.answered)
 OVERLAPPING = made(small_runs.overlapping)
@@ -36,7 +36,7 @@ def no_entropy(patch):
 
 def key_of(name):
     """The noise stream of every batch called the same."""
-    return lambda patch: patch.setattr(batches, "stream", lambda mechanism, digest, batch: name)
+    return lambda patch: patch.setattr(streams, "name", lambda mechanism, digest, batch: name)
 
 
 def fresh_at_every_attempt(real):
@@ -134,7 +134,7 @@ RUNS = [
     ),
     case(
         "the first batch's noise named after its votes alone",
-        replaced(batches, "noise_label", after_the_votes_alone),
+        replaced(streams, "label", after_the_votes_alone),
         ANSWERED,
         "noise: batch 1: .*another noise",
     ),

@@ -10,7 +10,7 @@ import test_public_twin
 from catalogue import case, fails, is_caught, replaced, source
 from test_mistakes_of_attacks import a_tenth
 
-from pate_jax.audit.attacks import leads, poisoned, poisoned_crowds, poisoning, public_twin, sums_pipeline
+from pate_jax.audit.attacks import poisoned, poisoned_crowds, poisoning, public_twin, sums_pipeline
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
 from pate_jax.runs.release import check
 
@@ -48,25 +48,25 @@ AGAIN = test_poisoning.test_a_poisoned_table_is_that_of_a_crowd_with_these_recor
 MISTAKES = [
     case(
         "a voter of sums takes its vector away, and brings no other",
-        source(leads, "of_sums", "2 * longest * np", "longest * np"),
+        source(poisoned_crowds, "of_sums", "2 * longest * np", "longest * np"),
         fails(partial(WORST, 3)),
         "worst voters and the certificate",
     ),
     case(
         "a user's table is taken to lie in one class",
-        source(leads, "of_sums", "if by_user and", "if False and"),
+        source(poisoned_crowds, "of_sums", "if by_user and", "if False and"),
         fails(test_poisoning.test_a_user_may_move_a_lead_by_more_than_a_record_and_no_further_than_is_said),
         "no_further_than_is_said",
     ),
     case(
         "the constant is not in what a voter reaches",
-        source(leads, "of_sums", "norm(functional, axis=1)", "norm(functional[:, :-1], axis=1)"),
+        source(poisoned_crowds, "of_sums", "norm(functional, axis=1)", "norm(functional[:, :-1], axis=1)"),
         fails(partial(WORST, 2)),
         "worst voters and the certificate",
     ),
     case(
         "a lead of k + 1 votes of neighbours is taken to withstand k",
-        source(leads, "of_counts", "2 * held.kept", "held.kept"),
+        source(poisoned_crowds, "of_counts", "2 * held.kept", "held.kept"),
         fails(test_poisoning.test_labels_of_counts_withstand_so_many_voters_and_no_more),
         "all voters and the certificate",
     ),

@@ -17,7 +17,7 @@ from test_risk import contents, recounted, votes_without
 
 from pate_jax import aggregate
 from pate_jax.accounting.exact import pair
-from pate_jax.audit.attacks import poisoning, removals, risk, shifts
+from pate_jax.audit.attacks import poisoning, removals, risk
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.crowd import tables
 from pate_jax.runs import directory, inputs
@@ -72,7 +72,7 @@ def of_files(patch, folder: Path) -> list[str]:
 def of_crowd(voters, patch, folder: Path) -> list[str]:
     """The shifts of a few voters, beside tables that are counted without them."""
     run = seen_by(voters)
-    found = shifts.of(crowd_inputs.opened(run))
+    found = removals.shifts_of(crowd_inputs.opened(run))
     said = dict(zip(found.names.tolist(), found.removed.tolist(), strict=True))
     return [f"{name} moves more" for name, exact in truths(voters) if abs(said[name] / exact - 1) > 1e-9]
 
@@ -133,13 +133,13 @@ MISTAKES = [
     ),
     case(
         "the released number of voters is forgotten",
-        source(shifts, "of", "for line in shown.numbers", "for line in shown.numbers[1:]"),
+        source(removals, "shifts_of", "for line in shown.numbers", "for line in shown.numbers[1:]"),
         SUMS,
         "moves more",
     ),
     case(
         "all steps but the first are forgotten",
-        source(shifts, "of", "for line in shown.tables", "for line in shown.tables[:1]"),
+        source(removals, "shifts_of", "for line in shown.tables", "for line in shown.tables[:1]"),
         SUMS,
         "moves more",
     ),

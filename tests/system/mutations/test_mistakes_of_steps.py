@@ -13,7 +13,7 @@ from test_edited_runs import both
 from test_mistakes_of_crowds import patched
 
 from pate_jax.accounting.crowd_statement import figure_of
-from pate_jax.audit import crowds, recounts
+from pate_jax.audit import recounts
 from pate_jax.audit.subject import Subject
 from pate_jax.crowd import slope
 from pate_jax.crowd import steps as of_steps
@@ -27,7 +27,7 @@ from pate_jax.runs.directory import RunDirectory
 def one_less(run, statement):
     """A statement that leaves out the last table."""
     kept = statement.releases[:-1]
-    return replace(statement, releases=kept, figure=figure_of(kept, statement.delta))
+    return replace(statement, releases=kept, figures={"data_independent": figure_of(kept, statement.delta)})
 
 
 def other_weights(run):
@@ -70,7 +70,7 @@ def made(patch, folder):
     except PateError as error:
         return [f"refused: {error}"]
     patch.undo()
-    deep = recounts.recounted(run, crowds.opened(Subject(run)))
+    deep = recounts.recounted(Subject(run))
     return verified(run) + [f"again: {one.text}" for one in deep if one.outcome == "failed"]
 
 

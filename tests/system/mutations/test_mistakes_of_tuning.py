@@ -14,6 +14,7 @@ from pate_jax.accounting import repetitions, tuning
 from pate_jax.accounting.repetitions import Fixed
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.audit import tune as audit
+from pate_jax.audit.subject import Subject
 from pate_jax.runs.crowds import inputs, students
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.tune import candidates, pipeline
@@ -41,8 +42,8 @@ def resumed(patch, folder):
     run.results.unlink()
     run.record.forget("chosen")
     pipeline.run(replace(honest_runs.choice(), out=folder))
-    choice = Choice(run, None)
-    found = [*audit.charged(choice), *audit.drawn(choice), *audit.chosen(choice)]
+    subject = Subject(run)
+    found = [*audit.charged(subject), *audit.drawn(subject), *audit.chosen(subject)]
     return [one.text for one in found if one.outcome == "failed"]
 
 

@@ -1,0 +1,1 @@
+"""Experiments that judged a rule once; what they found is in `benchmarks/results` and in the docs."""

@@ -1,1 +1,0 @@
-"""Synthetic data sets, which need no download."""
