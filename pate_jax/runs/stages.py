@@ -16,6 +16,7 @@ from pate_jax.runs import (
     budget,
     ledger,
     limits,
+    measured,
     public_part,
     queries,
     registration,
@@ -283,14 +284,14 @@ def teach(
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
         **({"cutoff": mechanism.cutoff} if isinstance(mechanism, StableAnswers) else {}),
+        **({"counts": True} if mechanism.releases_counts else {}),
         "others": registration.published(run),
         "method": choice.config.method,
         "comparison": choice.comparison,
         "selection": _selection(run),
         "near": queries.near(dataset, asked),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
-        "student_accuracy": seen.accuracy(found),
-        "seen": seen.facts(found, dataset.class_names),
+        **measured.results(found, dataset, run.record.stages().get("data", {})),
     }
     storage.write_json(run.sheet, SHEET, sheet.made(dataset, asked, answers, seen.pool(learned, dataset)))
     write.write(run.release, learned, statement, results)

@@ -22,7 +22,7 @@ from pate_jax.sweep import cells, students
 from pate_jax.sweep.ensembles import NESTED, Ensemble, opened
 from pate_jax.system import storage
 from pate_jax.voting import Votes
-from pate_jax.voting.files import votes_of
+from pate_jax.voting.votes import votes_of
 
 JudgedOn = Literal["private", "public", "synthetic"]
 

@@ -1,7 +1,8 @@
 """Real processes for the tests of a vote: a program that imports once and forks one process for each party.
 
-Each line of standard input is a job in JSON: the folder, and for each party the faults it shall have. Each
-line of the answer says how the processes ended. Faults are put in here, never in the package.
+Each line of standard input is a list of jobs in JSON, which are done at the same time: the folder, and for
+each party the faults it shall have. Each line of the answer says how the processes ended. Faults are put
+in here, never in the package.
 """
 
 import json
@@ -23,14 +24,15 @@ def serve(part):
     engine.library()
     connections._exchanger()
     for line in sys.stdin:
-        job = json.loads(line)
-        folder, parties = Path(job["folder"]), job["parties"].items()
-        children = {name: fork(part, folder, name, faults) for name, faults in parties}
-        ended = {name: os.waitpid(pid, 0)[1] for name, pid in children.items()}
-        print(
-            json.dumps({name: os.waitstatus_to_exitcode(status) for name, status in ended.items()}),
-            flush=True,
-        )
+        jobs = [(Path(job["folder"]), job["parties"].items()) for job in json.loads(line)]
+        children = [
+            {name: fork(part, folder, name, faults) for name, faults in parties} for folder, parties in jobs
+        ]
+        ended = [
+            {name: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for name, pid in of_job.items()}
+            for of_job in children
+        ]
+        print(json.dumps(ended), flush=True)
 
 
 def fork(part, folder, name, faults):

@@ -18,6 +18,7 @@ from pate_jax.parties.agreement import Agreement, Noise, Party
 __all__ = ["Forks", "PateError", "agree", "draw", "identity", "ports", "write"]
 
 FORKS = Path(__file__).with_name("forks.py")
+_GIVEN = set()
 NAMES = ("north", "south", "west", "east", "centre")
 
 
@@ -27,10 +28,15 @@ def identity(name):
 
 
 def ports(number):
-    """Ports that are free now."""
-    sockets = [socket.socket() for _ in range(number)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
+    """Ports that are free now, and were not found free before: several votes may be held at once."""
+    sockets = []
+    while len(sockets) < number:
+        one = socket.create_server(("127.0.0.1", 0))
+        if (port := one.getsockname()[1]) in _GIVEN:
+            one.close()
+            continue
+        _GIVEN.add(port)
+        sockets.append(one)
     found = [one.getsockname()[1] for one in sockets]
     for one in sockets:
         one.close()
@@ -97,19 +103,30 @@ class Forks:
 
     def run(self, folder, parties):
         """Run a vote; the exit code of each process, what each opened, and the sentence of each refusal."""
-        folder = Path(folder)
-        for old in [*folder.glob("*.opened.npz"), *folder.glob("*.txt")]:
-            old.unlink()
-        ended = self.ended(folder, parties)
-        opened = {
-            name: np.load(folder / f"{name}.opened.npz")["opened"] for name in ended if ended[name] == 0
-        }
-        texts = {name: folder / f"{name}.txt" for name in ended}
-        return ended, opened, {name: path.read_text() for name, path in texts.items() if path.exists()}
+        (found,) = self.run_together([(folder, parties)])
+        return found
+
+    def run_together(self, votes):
+        """Run votes at the same time, each in a folder of its own; what `run` returns, of each."""
+        for folder, _ in votes:
+            for old in [*Path(folder).glob("*.opened.npz"), *Path(folder).glob("*.txt")]:
+                old.unlink()
+        found = []
+        for (folder, _), ended in zip(votes, self._ended(votes), strict=True):
+            opened = {name: Path(folder) / f"{name}.opened.npz" for name in ended if ended[name] == 0}
+            texts = {name: Path(folder) / f"{name}.txt" for name in ended}
+            said = {name: path.read_text() for name, path in texts.items() if path.exists()}
+            found.append((ended, {name: np.load(path)["opened"] for name, path in opened.items()}, said))
+        return found
 
     def ended(self, folder, parties):
         """Carry out one job; the exit code of each process."""
-        self.program.stdin.write(json.dumps({"folder": str(folder), "parties": parties}) + "\n")
+        (found,) = self._ended([(folder, parties)])
+        return found
+
+    def _ended(self, jobs):
+        told = [{"folder": str(folder), "parties": parties} for folder, parties in jobs]
+        self.program.stdin.write(json.dumps(told) + "\n")
         self.program.stdin.flush()
         return json.loads(self.program.stdout.readline())
 

@@ -14,14 +14,44 @@ from pate_jax.parties import presence
 from pate_jax.parties.agreement import Noise
 from pate_jax.parties.connections import Refusal
 
+WAIT = 2.0  # seconds in which those who come find each other, also where all votes are held at once
+
 
 def hold(forks, folder, agreement, faults=None, own=None):
-    """Run a vote and return the exit codes, what was opened and what was said."""
+    """Run a vote and return the exit codes, what was opened, what was said, and what each party brought."""
     own = draw(agreement) if own is None else own
+    return (*forks.run(*prepared(folder, agreement, faults or {}, own)), own)
+
+
+def prepared(folder, agreement, faults, own):
+    """The folder of a vote with the files of all parties, and the faults of those who come."""
     write(folder, agreement, own)
-    faults = faults or {}
     parties = {name: faults.get(name, {}) for name in agreement.names if faults.get(name, {}) is not None}
-    return (*forks.run(folder, parties), own)
+    return folder, parties
+
+
+@pytest.fixture(scope="module")
+def waited(forks, tmp_path_factory):
+    """Votes in which somebody is waited for until the time is over, all held at the same time."""
+    stranger, again = small_votes.identity("stranger"), {"present": ["north", "south", "west"]}
+    votes = {
+        "without south": ((5, 6, 8, 3), {"south": None}),
+        "too few": ((5, 6, 8), {"west": None}),
+        "repeated": ((5, 6, 8, 3), {"north": again, "west": again, "east": None, "south": None}),
+        "wrong key": ((5, 6, 8), {"west": {"key": "wrong.pem"}}),
+        "wrong certificate": ((5, 6, 8), {"north": {"agreement": "forged.toml", "key": "wrong.pem"}}),
+    }
+    jobs, own = [], {}
+    for name, (number, faults) in votes.items():
+        agreement = agree(votes=number, dropouts=len(number) - 3, seconds=WAIT)
+        folder, own[name] = tmp_path_factory.mktemp("waited"), draw(agreement)
+        (folder / "wrong.pem").write_text(stranger.key)
+        first = dataclasses.replace(agreement.parties[0], certificate=stranger.certificate)
+        other = dataclasses.replace(agreement, parties=(first, *agreement.parties[1:]))
+        agreements.write(folder / "forged.toml", other)
+        jobs.append(prepared(folder, agreement, faults, own[name]))
+    found = zip(votes, forks.run_together(jobs), strict=True)
+    return {name: (*of_vote, own[name]) for name, of_vote in found}
 
 
 def refused(found, *, saying, alike=True):
@@ -67,26 +97,23 @@ def test_ties_are_broken_at_random(forks, tmp_path):
     np.testing.assert_array_equal(again["west"], opened["west"])  # or a repeated vote would show the ties
 
 
-def test_a_vote_goes_on_without_those_who_may_drop_out(forks, tmp_path):
-    agreement = agree(votes=(5, 6, 8, 3), dropouts=1, seconds=1.5)
-    ended, opened, _, own = hold(forks, tmp_path, agreement, {"south": None})
+def test_a_vote_goes_on_without_those_who_may_drop_out(waited):
+    ended, opened, _, own = waited["without south"]
     assert list(ended.values()) == [0] * 3
     stay = [counts + noise for name, (counts, noise) in own.items() if name != "south"]
     np.testing.assert_array_equal(opened["east"], sum(stay))
 
 
-def test_too_few_parties_are_refused_when_the_time_is_over(forks, tmp_path):
-    found = hold(forks, tmp_path, agree(seconds=1.5), {"west": None})
-    refused(found, saying="west did not come within 1.5 seconds")
+def test_too_few_parties_are_refused_when_the_time_is_over(waited):
+    found = waited["too few"]
+    refused(found, saying=f"west did not come within {WAIT:g} seconds")
     assert "(127.0.0.1:" in found[2]["north"] and ": Connection refused)" in found[2]["north"], found[2]
 
 
-def test_a_repeated_vote_needs_the_same_parties(forks, tmp_path):
-    faults = {name: {"present": ["north", "south", "west"]} for name in ("north", "south", "west")}
-    agreement = agree(votes=(5, 6, 8, 3), dropouts=1, seconds=1.5)
-    found = hold(forks, tmp_path, agreement, {**faults, "east": None, "south": None})
+def test_a_repeated_vote_needs_the_same_parties(waited):
+    found = waited["repeated"]
     refused(found, saying="and this repeated vote needs the same parties")
-    assert found[2]["west"].startswith("south did not come within 1.5 seconds"), found[2]
+    assert found[2]["west"].startswith(f"south did not come within {WAIT:g} seconds"), found[2]
 
 
 def test_a_party_that_was_not_there_is_named_where_a_vote_is_repeated():
@@ -150,54 +177,31 @@ def test_what_is_wrong_with_own_numbers_is_told_to_their_owner_alone(forks, tmp_
         assert said[name].startswith("south left before the vote was over"), said
 
 
-def test_another_agreement_is_refused(forks, tmp_path):
-    agreement = agree()
-    agreements.write(tmp_path / "other.toml", dataclasses.replace(agreement, delta=1e-3))
-    found = hold(forks, tmp_path, agreement, {"west": {"agreement": "other.toml"}})
-    refused(found, saying="west hold different agreements", alike=False)
+def test_an_agreement_forged_to_weaker_noise_is_refused_by_all(forks, tmp_path):
+    """It is valid by itself, and its holder would add less noise than the others count on.
 
-
-@pytest.mark.parametrize(
-    "weak", [{"noise": Noise(3.9)}, {"noise": Noise(2.9), "budget": {"outsiders": 99.0}}]
-)
-def test_an_agreement_forged_to_weaker_noise_is_refused_by_all(forks, tmp_path, weak):
-    """It is valid by itself, and its holder would add less noise than the others count on."""
+    Any other agreement is told from this one by its digest, which every field changes (`test_agreement`).
+    """
     agreement = agree()
-    forged = dataclasses.replace(agreement, **weak)
+    forged = dataclasses.replace(agreement, noise=Noise(2.9), budget={"outsiders": 99.0})
     agreements.write(tmp_path / "weak.toml", forged)
     assert agreements.read(tmp_path / "weak.toml") == forged != agreement
     found = hold(forks, tmp_path, agreement, {"south": {"agreement": "weak.toml"}})
     refused(found, saying="hold different agreements", alike=False)
 
 
-def test_a_replayed_query_list_is_another_agreement(forks, tmp_path):
-    agreement = agree()
-    agreements.write(tmp_path / "last.toml", dataclasses.replace(agreement, vote=2))
-    found = hold(forks, tmp_path, agreement, {"north": {"agreement": "last.toml"}})
-    refused(found, saying="hold different agreements", alike=False)
-
-
-def test_a_wrong_key_is_refused(forks, tmp_path):
-    agreement = agree(seconds=1.5)
-    (tmp_path / "wrong.pem").write_text(small_votes.identity("stranger").key)
-    ended, _, said, _ = hold(forks, tmp_path, agreement, {"west": {"key": "wrong.pem"}})
+def test_a_wrong_key_is_refused(waited):
+    ended, _, said, _ = waited["wrong key"]
     assert ended["west"] == 3
     assert "not that of the certificate of west" in said["west"]
     assert "west did not come" in said["north"]
 
 
-def test_a_wrong_certificate_is_refused(forks, tmp_path):
-    agreement = agree(seconds=1.5)
-    stranger = small_votes.identity("stranger")
-    forged = [dataclasses.replace(one, certificate=stranger.certificate) for one in agreement.parties[:1]]
-    other = dataclasses.replace(agreement, parties=(*forged, *agreement.parties[1:]))
-    agreements.write(tmp_path / "forged.toml", other)
-    (tmp_path / "forged.pem").write_text(stranger.key)
-    found = hold(forks, tmp_path, agreement, {"north": {"agreement": "forged.toml", "key": "forged.pem"}})
-    ended, _, said, _ = found
+def test_a_wrong_certificate_is_refused(waited):
+    ended, _, said, _ = waited["wrong certificate"]
     assert list(ended.values()) == [3] * 3
     assert "hung up on the certificate of north" in said["north"], said
-    assert "north did not come within 1.5 seconds" in said["south"], said
+    assert f"north did not come within {WAIT:g} seconds" in said["south"], said
 
 
 def test_a_second_process_of_a_name_is_refused(forks, tmp_path):

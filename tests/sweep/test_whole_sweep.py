@@ -14,6 +14,7 @@ from pate_jax.student import PublicInputs
 from pate_jax.sweep import Grid, SweepConfig, cells, charts, ensembles, results, students, sweep
 from pate_jax.sweep import rows as judged
 
+TWO_SEEDS = {"seeds": (0, 1), "students": ("ridge",), "selections": ("first",)}
 GRID = Grid(("gnmax",), ("4", "10"), queries=("20", "40"))
 FIGURES = ("data_independent", "published", "answered", "right", "student_accuracy")
 
@@ -28,17 +29,27 @@ def files(tmp_path_factory):
     return {name: folder / f"{name}.npz" for name in ("private", "public", "test")}
 
 
+def settings_of(files, out, **changes):
+    """The settings of a sweep, changed here and there."""
+    usual = {"out": out, "teachers": (25, 40), "nets": ("linear",), "values": GRID}
+    learner = student.Supervised(net="table", steps=4)
+    usual |= {"students": ("ridge", "supervised"), "student": learner}
+    return SweepConfig(**files, **usual | changes)
+
+
 @pytest.fixture
 def told(files, tmp_path):
-    """The settings of a sweep, changed here and there."""
+    """What makes the settings of a sweep in the folder of a test."""
+    return lambda **changes: settings_of(files, **{"out": tmp_path / "sweep", **changes})
 
-    def settings(**changes):
-        usual = {"out": tmp_path / "sweep", "teachers": (25, 40), "nets": ("linear",), "values": GRID}
-        learner = student.Supervised(net="table", steps=4)
-        usual |= {"students": ("ridge", "supervised"), "student": learner}
-        return SweepConfig(**files, **usual | changes)
 
-    return settings
+@pytest.fixture(scope="module")
+def whole(files, tmp_path_factory):
+    """What a sweep that was never interrupted found, and the figures that it drew."""
+    figures = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charts, "rendered", lambda figure, *_: figures.append(figure) or b"<svg/>")
+        return sweep(settings_of(files, tmp_path_factory.mktemp("whole"), **TWO_SEEDS)), figures
 
 
 def bare(rows):
@@ -89,7 +100,7 @@ def again_by_hand(config, files, row):
     assert row["student_accuracy"] == pytest.approx(right, abs=1e-6)
 
 
-def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(told, tmp_path, monkeypatch):
+def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(told, whole, monkeypatch):
     trained, real = [], students.accuracy
 
     def counted(*arguments):
@@ -100,24 +111,21 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(t
         return real(*arguments)
 
     monkeypatch.setattr(students, "accuracy", counted)
-    config = told(students=("ridge",))
+    config = told(**TWO_SEEDS)
     with pytest.raises(KeyboardInterrupt):
         sweep(config)
     rows = results.read(config.folder).values()
-    assert len(rows) == 8 + 2
+    assert len(rows) == 16 + 2
     first = {path: path.stat().st_mtime_ns for path in config.folder.glob("teachers/*/private/*.npz")}
     found = sweep(config)
     assert {path: path.stat().st_mtime_ns for path in first} == first, "teachers voted again"
-    assert len(trained) == 1 + found["students"] and found["done_before"] == 10
+    assert len(trained) == 1 + found["students"] and found["done_before"] == 18
     assert sweep(config)["done_before"] == found["cells"] and len(trained) == 1 + found["students"]
-    whole = sweep(told(students=("ridge",), out=tmp_path / "whole"))
-    assert bare(whole["rows"]) == bare(found["rows"])
+    assert bare(whole[0]["rows"]) == bare(found["rows"])
 
 
-def test_the_picture_has_a_line_for_each_number_of_teachers_of_means_over_seeds(told, monkeypatch):
-    figures = []
-    monkeypatch.setattr(charts, "rendered", lambda figure, *_: figures.append(figure) or b"<svg/>")
-    found = sweep(told(seeds=(0, 1), students=("ridge",), selections=("first",)))
+def test_the_picture_has_a_line_for_each_number_of_teachers_of_means_over_seeds(whole):
+    found, figures = whole
     picture = next(figure.axes[0] for figure in figures if "publishable" in figure.axes[0].get_xlabel())
     lines = {line.get_label(): line for line in picture.lines}
     assert set(lines) == {"25 teachers", "40 teachers"}

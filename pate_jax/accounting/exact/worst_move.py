@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from pate_jax.accounting.exact import moves
-from pate_jax.accounting.exact.move_bounds import Answered, Every, Some
+from pate_jax.accounting.exact.argmax_law import ALONE
+from pate_jax.accounting.exact.move_bounds import Answered, Every, Screen, Some
 from pate_jax.accounting.exact.moves import Law
-from pate_jax.accounting.exact.products import ALONE
-from pate_jax.accounting.exact.screening import Screen
 
 NEGLIGIBLE = 1e-11  # the largest error of a log that may hide which of two moves costs more
 FEW = 12  # moves of one histogram that are computed in full without a closer look
